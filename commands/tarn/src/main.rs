@@ -1,0 +1,3 @@
+//! The `tarn` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `tarnd` command.
+
+fn main() {}

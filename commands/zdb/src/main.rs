@@ -1,0 +1,3 @@
+//! The `zdb` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `zfs` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `zpool` command.
+
+fn main() {}

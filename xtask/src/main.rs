@@ -1,0 +1,3 @@
+//! The `xtask` command.
+
+fn main() {}
