@@ -1,1 +1,3 @@
 //! The `dataset` layer.
+
+pub mod properties;
