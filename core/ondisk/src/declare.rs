@@ -485,6 +485,99 @@ pub fn narrow(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
+/// Declares a set of stored codes of one byte: an enum with a name per code, in which codes nobody
+/// here knows are preserved.
+macro_rules! stored_codes {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident, unknown $unknown:literal {
+            $($(#[$variant_attribute:meta])* $code:literal => $variant:ident $text:literal),* $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$variant_attribute])* #[doc = concat!("\n\nStored as ", stringify!($code), ".")] $variant,)*
+            /// A code this program does not know.
+            Unknown(u8),
+        }
+
+        impl $name {
+            /// From the stored code.
+            pub const fn from_code(code: u8) -> Self {
+                match code {
+                    $($code => $name::$variant,)*
+                    other => $name::Unknown(other),
+                }
+            }
+
+            /// The stored code.
+            pub const fn code(self) -> u8 {
+                match self {
+                    $($name::$variant => $code,)*
+                    $name::Unknown(code) => code,
+                }
+            }
+
+            /// The name that administrators know.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)*
+                    $name::Unknown(_) => $unknown,
+                }
+            }
+
+            /// True for a code that has a name here.
+            pub const fn is_known(self) -> bool {
+                !matches!(self, $name::Unknown(_))
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl $crate::declare::Stored for $name {
+            const SIZE: usize = 1;
+            const NAME: &'static str = stringify!($name);
+
+            fn decode(
+                reader: &mut $crate::declare::Reader<'_>,
+            ) -> Result<Self, $crate::declare::Corrupt> {
+                reader.u8().map($name::from_code)
+            }
+
+            fn encode(&self, writer: &mut $crate::declare::Writer<'_>) {
+                writer.u8(self.code());
+            }
+        }
+    };
+}
+
+pub(crate) use stored_codes;
+
+/// The `count` bits of `word` from bit `low` up, as a number.
+pub const fn bits(word: u64, low: u32, count: u32) -> u64 {
+    (word >> low) & (u64::MAX >> (64 - count))
+}
+
+/// `word` with its `count` bits from bit `low` up replaced by `value`.
+///
+/// # Panics
+/// When `value` has more bits than that.
+pub const fn with_bits(word: u64, low: u32, count: u32, value: u64) -> u64 {
+    let mask = u64::MAX >> (64 - count);
+    assert!(value <= mask, "a value fits its bit field");
+    (word & !(mask << low)) | (value << low)
+}
+
+/// One bit of a word.
+pub const fn bit(word: u64, index: u32) -> bool {
+    (word >> index) & 1 == 1
+}
+
 /// Declares a stored structure: a value type with public fields, and its [`Stored`].
 ///
 /// ```

@@ -31,5 +31,11 @@
 //! Devices, checksum functions, caches. Where a checksum is stored beside what it covers (labels,
 //! gang headers, log blocks), its place is declared here and its value computed above.
 
+pub mod block_pointer;
+pub mod checksum;
+pub mod compression;
 pub mod declare;
+pub mod embedded;
+pub mod gang;
+pub mod object_type;
 pub mod units;
