@@ -37,5 +37,6 @@ pub mod compression;
 pub mod declare;
 pub mod embedded;
 pub mod gang;
+pub mod nvlist;
 pub mod object_type;
 pub mod units;
