@@ -1,1 +1,13 @@
-//! The `engine` layer.
+//! The engine: the one public interface of the file system.
+//!
+//! Front ends and commands use this crate and nothing below it. It has two faces:
+//!
+//! - `files` (and later volumes): handles for front ends that serve data, called in the thread that took
+//!   the request. No message, no copy, no text.
+//! - `messages`: one request and one reply per administrative command, as plain serialisable values. The
+//!   control interface carries them as JSON, and the commands print the replies. What a message cannot say,
+//!   a command cannot do.
+//!
+//! Everything that changes state takes a [`messages::Caller`], so that history and audit know who asked.
+
+pub mod messages;

@@ -1,0 +1,243 @@
+//! What `zfs` asks.
+
+use super::Properties;
+use serde::{Deserialize, Serialize};
+
+/// Kinds of dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DatasetKind {
+    /// A file system.
+    Filesystem,
+    /// A snapshot.
+    Snapshot,
+    /// A volume.
+    Volume,
+    /// A bookmark.
+    Bookmark,
+}
+
+/// `zfs list` and `get`: these datasets, and what is below them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Describe {
+    /// Names (or mounted paths); every pool's datasets when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Levels below the named ones: `None` for all (`-r`), 0 for none.
+    #[serde(default)]
+    pub depth: Option<u64>,
+    /// Kinds wanted. A dataset that was named is always given.
+    pub kinds: Vec<DatasetKind>,
+    /// Properties wanted; all when empty. Asking for few is faster.
+    #[serde(default)]
+    pub properties: Vec<String>,
+}
+
+/// Reply to [`Describe`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Described {
+    /// In the order of the names asked, each followed by what is below it, sorted as `zfs list` does.
+    pub datasets: Vec<DatasetDescription>,
+    /// Names that could not be opened, with the reason.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
+}
+
+/// One dataset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatasetDescription {
+    /// Its full name.
+    pub name: String,
+    /// What it is.
+    pub kind: DatasetKind,
+    /// The pool.
+    pub pool: String,
+    /// Txg in which it was created (`createtxg`): snapshots sort by it.
+    pub created_txg: u64,
+    /// Native and user properties.
+    pub properties: Properties,
+}
+
+/// `zfs create`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Create {
+    /// Full name.
+    pub name: String,
+    /// `-p`.
+    #[serde(default)]
+    pub parents: bool,
+    /// `-o property=value`.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-u`: leave it unmounted.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// `-V`: a volume of this size in bytes.
+    #[serde(default)]
+    pub volume_bytes: Option<u64>,
+    /// `-s`: without reserving its size.
+    #[serde(default)]
+    pub sparse: bool,
+    /// `-n`.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Reply to [`Create`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// Names created, parents first.
+    pub names: Vec<String>,
+    /// Properties that were (or would be) set, for `-v`.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// Warnings for people: it was created, but could not be mounted.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// `zfs destroy` of file systems and volumes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Destroy {
+    /// Full name.
+    pub name: String,
+    /// `-r`: children too.
+    #[serde(default)]
+    pub recursive: bool,
+    /// `-R`: dependents outside the tree too.
+    #[serde(default)]
+    pub dependents: bool,
+    /// `-f`: unmount by force.
+    #[serde(default)]
+    pub force: bool,
+    /// `-n`.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Reply to [`Destroy`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Destroyed {
+    /// Names destroyed, or that would be, in order.
+    pub names: Vec<String>,
+    /// Bytes that come free, where known.
+    #[serde(default)]
+    pub reclaimed_bytes: Option<u64>,
+}
+
+/// `zfs rename`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rename {
+    /// The name it has.
+    pub from: String,
+    /// The name it gets.
+    pub to: String,
+    /// `-p`: create missing parents.
+    #[serde(default)]
+    pub parents: bool,
+    /// `-u`: do not remount.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zfs set`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Set {
+    /// Full name.
+    pub name: String,
+    /// Property and value, in the order given.
+    pub properties: Vec<(String, String)>,
+    /// `-u`: change `mountpoint` without mounting.
+    #[serde(default)]
+    pub no_mount: bool,
+}
+
+/// `zfs inherit`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inherit {
+    /// Full name.
+    pub name: String,
+    /// Property.
+    pub property: String,
+    /// `-r`: in everything below too.
+    #[serde(default)]
+    pub recursive: bool,
+    /// `-S`: back to the received value.
+    #[serde(default)]
+    pub received: bool,
+}
+
+/// `zfs mount`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Full name; `None` for `-a`.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// `-o` options.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// `-O`: over a folder that is not empty.
+    #[serde(default)]
+    pub overlay: bool,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Reply to [`Mount`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mounted {
+    /// What was mounted, and where.
+    pub mounts: Vec<MountEntry>,
+    /// What could not be.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
+}
+
+/// One mount.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountEntry {
+    /// Dataset.
+    pub dataset: String,
+    /// Path.
+    pub path: String,
+}
+
+/// `zfs mount` without arguments: what is mounted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ListMounts {}
+
+/// `zfs unmount`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unmount {
+    /// Dataset or path; `None` for `-a`.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zfs upgrade`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// The file systems; all when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// `-r`.
+    #[serde(default)]
+    pub recursive: bool,
+    /// `-V`; the newest when `None`.
+    #[serde(default)]
+    pub version: Option<u64>,
+}
+
+/// Reply to [`Upgrade`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Upgraded {
+    /// Name, version before, version now.
+    pub datasets: Vec<(String, u64, u64)>,
+}

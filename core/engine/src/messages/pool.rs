@@ -1,0 +1,467 @@
+//! What `zpool` asks.
+
+use super::Properties;
+use serde::{Deserialize, Serialize};
+
+/// A vdev as a user gave it: leaves are paths, groups have children.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevSpec {
+    /// What it is.
+    pub kind: VdevKind,
+    /// Absolute path, for leaves.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Members, for mirrors and raidz.
+    #[serde(default)]
+    pub children: Vec<VdevSpec>,
+    /// Where it stands.
+    #[serde(default)]
+    pub role: VdevRole,
+}
+
+/// Kinds of vdev a user can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VdevKind {
+    /// A disk, partition or file: which one is found out by looking.
+    Leaf,
+    /// `mirror`.
+    Mirror,
+    /// `raidz`, `raidz1`.
+    Raidz1,
+    /// `raidz2`.
+    Raidz2,
+    /// `raidz3`.
+    Raidz3,
+    /// `draid…`: refused with its name.
+    Draid,
+}
+
+/// The part of the pool a vdev serves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VdevRole {
+    /// Data.
+    #[default]
+    Data,
+    /// `log`.
+    Log,
+    /// `spare`.
+    Spare,
+    /// `cache`.
+    Cache,
+    /// `special`.
+    Special,
+    /// `dedup`.
+    Dedup,
+}
+
+/// `zpool create`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Create {
+    /// Name of the pool.
+    pub name: String,
+    /// The vdevs, in the order given.
+    pub vdevs: Vec<VdevSpec>,
+    /// `-o property=value`, `feature@…` among them.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-O property=value` for the root dataset.
+    #[serde(default)]
+    pub dataset_properties: Vec<(String, String)>,
+    /// `-m`.
+    #[serde(default)]
+    pub mountpoint: Option<String>,
+    /// `-R`.
+    #[serde(default)]
+    pub altroot: Option<String>,
+    /// `-t`: the name in this session only.
+    #[serde(default)]
+    pub temporary_name: Option<String>,
+    /// `-n`.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+    /// `-d`: no features enabled unless named.
+    #[serde(default)]
+    pub no_features: bool,
+}
+
+/// Reply to [`Create`] and [`Add`]: the layout, for `-n` to print.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// The top-level vdevs as they are (or would be).
+    pub layout: Vec<VdevStatus>,
+}
+
+/// `zpool add`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Add {
+    /// The pool.
+    pub name: String,
+    /// What to add.
+    pub vdevs: Vec<VdevSpec>,
+    /// `-o ashift=…`.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-n`.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zpool destroy`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Destroy {
+    /// The pool.
+    pub name: String,
+    /// `-f`: unmount by force.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zpool export`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Export {
+    /// The pool.
+    pub name: String,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Where to look for pools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// `-d`: folders and devices; the usual ones when empty.
+    #[serde(default)]
+    pub places: Vec<String>,
+    /// `-c`: a cache file instead.
+    #[serde(default)]
+    pub cache_file: Option<String>,
+    /// `-D`: destroyed pools instead of the others.
+    #[serde(default)]
+    pub destroyed: bool,
+}
+
+/// `zpool import` without a name: what could be imported.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FindImportable {
+    /// Where to look.
+    pub search: Search,
+}
+
+/// Reply to [`FindImportable`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Importable {
+    /// Pools found, by name and guid.
+    pub pools: Vec<ImportablePool>,
+}
+
+/// One pool that could be imported.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportablePool {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// `ONLINE`, `DEGRADED`, `FAULTED`, `UNAVAIL`.
+    pub state: String,
+    /// The `status:` text, where OpenZFS prints one.
+    #[serde(default)]
+    pub status: Option<String>,
+    /// The `action:` text.
+    pub action: String,
+    /// The message id for `see:`, as `ZFS-8000-72`.
+    #[serde(default)]
+    pub see: Option<String>,
+    /// The comment property.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// The vdevs.
+    pub layout: Vec<VdevStatus>,
+    /// Lines that follow the configuration (missing devices, unsupported features).
+    #[serde(default)]
+    pub remarks: Vec<String>,
+}
+
+/// `zpool import NAME|GUID` or `-a`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Import {
+    /// Where to look.
+    pub search: Search,
+    /// Name or guid; `None` for `-a`.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// The new name.
+    #[serde(default)]
+    pub rename: Option<String>,
+    /// `-t`: the new name is for this session only.
+    #[serde(default)]
+    pub temporary: bool,
+    /// `-o property=value` (pool properties, `readonly=on`, and mount options).
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-R`.
+    #[serde(default)]
+    pub altroot: Option<String>,
+    /// `-N`: mount nothing.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+    /// `-m`: without its log devices.
+    #[serde(default)]
+    pub missing_log: bool,
+    /// `-F`: rewind if needed.
+    #[serde(default)]
+    pub rewind: bool,
+    /// `-n` with `-F`.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `-T`: this txg.
+    #[serde(default)]
+    pub txg: Option<u64>,
+}
+
+/// Reply to [`Import`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Imported {
+    /// Names of what was imported.
+    pub pools: Vec<String>,
+    /// Warnings for people, such as mounts that failed.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Pools of `-a` that could not be imported, each with its reason.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
+}
+
+/// `zpool labelclear`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LabelClear {
+    /// The device.
+    pub device: String,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zpool list`, `status` and `get`: everything known of these pools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Describe {
+    /// The pools; all when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Also count vdev statistics and list damaged files.
+    #[serde(default)]
+    pub with_errors: bool,
+}
+
+/// Reply to [`Describe`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Described {
+    /// One per pool, sorted by name.
+    pub pools: Vec<PoolDescription>,
+}
+
+/// Everything the commands print of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolDescription {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// `ONLINE`, `DEGRADED`, `FAULTED`, `SUSPENDED` …
+    pub state: String,
+    /// The newest stored txg.
+    pub txg: u64,
+    /// The `status:` text of `zpool status`.
+    #[serde(default)]
+    pub status: Option<String>,
+    /// The `action:` text.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// The message id for `see:`.
+    #[serde(default)]
+    pub see: Option<String>,
+    /// The `scan:` lines, where a scan ever ran.
+    #[serde(default)]
+    pub scan: Option<String>,
+    /// Other sections of the status (`remove:`, `checkpoint:`), by their word.
+    #[serde(default)]
+    pub sections: Vec<(String, String)>,
+    /// Properties, native and `feature@…`.
+    pub properties: Properties,
+    /// The vdevs, roles included.
+    pub layout: Vec<VdevStatus>,
+    /// Count of known data errors.
+    pub error_count: u64,
+    /// Paths of damaged files, with `with_errors`.
+    #[serde(default)]
+    pub errors: Vec<String>,
+}
+
+/// One vdev of a pool, with its members.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VdevStatus {
+    /// As shown: `mirror-0`, `raidz1-1`, or the last part of the path (`path` has all of it).
+    pub name: String,
+    /// `mirror`, `raidz`, `file`, `disk`, `missing`, `hole`, `indirect` …
+    pub kind: String,
+    /// Whole path of a leaf.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Guid.
+    pub guid: u64,
+    /// Role in the pool.
+    #[serde(default)]
+    pub role: VdevRole,
+    /// `ONLINE`, `DEGRADED`, `UNAVAIL`, `AVAIL` (spares) …
+    pub state: String,
+    /// What is behind a bad state: `cannot open`, `was /dev/sda`.
+    #[serde(default)]
+    pub remark: Option<String>,
+    /// Read errors.
+    #[serde(default)]
+    pub read_errors: u64,
+    /// Write errors.
+    #[serde(default)]
+    pub write_errors: u64,
+    /// Checksum errors.
+    #[serde(default)]
+    pub checksum_errors: u64,
+    /// Top-level: allocatable bytes.
+    #[serde(default)]
+    pub size_bytes: u64,
+    /// Top-level: allocated bytes.
+    #[serde(default)]
+    pub allocated_bytes: u64,
+    /// Top-level: fragmentation of free space in percent, where known.
+    #[serde(default)]
+    pub fragmentation_percent: Option<u64>,
+    /// Physical bytes of a leaf.
+    #[serde(default)]
+    pub physical_bytes: u64,
+    /// Bytes by which it could grow.
+    #[serde(default)]
+    pub expandable_bytes: u64,
+    /// Sector shift.
+    #[serde(default)]
+    pub ashift: u64,
+    /// Index among the top-level vdevs.
+    #[serde(default)]
+    pub id: u64,
+    /// Members.
+    #[serde(default)]
+    pub children: Vec<VdevStatus>,
+}
+
+/// `zpool set`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Set {
+    /// The pool.
+    pub name: String,
+    /// Property (or `feature@…`).
+    pub property: String,
+    /// New value.
+    pub value: String,
+}
+
+/// `zpool upgrade`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// The pools; all when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// `-V`.
+    #[serde(default)]
+    pub version: Option<u64>,
+}
+
+/// Reply to [`Upgrade`]: the features that were enabled, by pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Upgraded {
+    /// Pool and the names of features now enabled.
+    pub pools: Vec<(String, Vec<String>)>,
+}
+
+/// `zpool history`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// The pool.
+    pub name: String,
+}
+
+/// Reply to [`History`]: every record, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistoryRecords {
+    /// The records.
+    pub records: Vec<HistoryRecord>,
+}
+
+/// One record of the pool's history.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// Unix seconds.
+    pub time_s: i64,
+    /// The command line, for commands.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Name of the internal event (`create`, `set`), for internal ones.
+    #[serde(default)]
+    pub internal_name: Option<String>,
+    /// Text of the internal event.
+    #[serde(default)]
+    pub internal_text: Option<String>,
+    /// Number of the internal event, in old pools.
+    #[serde(default)]
+    pub internal_event: Option<u64>,
+    /// Txg of the internal event.
+    #[serde(default)]
+    pub txg: Option<u64>,
+    /// Dataset name of the event.
+    #[serde(default)]
+    pub dataset: Option<String>,
+    /// Dataset object number of the event.
+    #[serde(default)]
+    pub dataset_id: Option<u64>,
+    /// Name of the ioctl, for records OpenZFS made of them.
+    #[serde(default)]
+    pub ioctl: Option<String>,
+    /// User id.
+    #[serde(default)]
+    pub user_id: Option<u64>,
+    /// User name.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Host.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Zone.
+    #[serde(default)]
+    pub zone: Option<String>,
+}
+
+/// `zpool sync`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sync {
+    /// The pools; all when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+/// `zpool clear`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clear {
+    /// The pool.
+    pub name: String,
+    /// One device only.
+    #[serde(default)]
+    pub device: Option<String>,
+}

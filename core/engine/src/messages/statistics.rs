@@ -1,0 +1,88 @@
+//! What `zpool iostat` and `tarn kstat` ask.
+//!
+//! Counters are cumulative since import and never reset: whoever wants a rate asks twice and subtracts.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `zpool iostat`: one sample of every vdev.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoSample {
+    /// The pools; all when empty.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+/// Reply to [`IoSample`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoSamples {
+    /// One per pool.
+    pub pools: Vec<VdevIo>,
+}
+
+/// Cumulative counters of one vdev, or of a whole pool, with its members.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VdevIo {
+    /// As in `zpool status`.
+    pub name: String,
+    /// Whole path of a leaf.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Role in the pool.
+    #[serde(default)]
+    pub role: super::pool::VdevRole,
+    /// Nanoseconds since import at which the sample was taken.
+    pub time_ns: u64,
+    /// Allocated bytes (pool and top-level).
+    pub allocated_bytes: u64,
+    /// Free bytes (pool and top-level).
+    pub free_bytes: u64,
+    /// Read operations.
+    pub reads: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Histograms and queues by name (`total_wait_read`, `disk_wait_write`, `syncq_wait_read`,
+    /// `individual_sync_read`, `pending_sync_read`, `active_async_write` …): buckets are powers of two, of nanoseconds
+    /// for waits and of bytes for sizes; queues have one number.
+    #[serde(default)]
+    pub series: BTreeMap<String, Vec<u64>>,
+    /// Members.
+    #[serde(default)]
+    pub children: Vec<VdevIo>,
+}
+
+/// `tarn kstat [module[:instance[:name[:statistic]]]]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kstat {
+    /// The pattern; everything when empty.
+    #[serde(default)]
+    pub pattern: String,
+}
+
+/// Reply to [`Kstat`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kstats {
+    /// One per `module:instance:name`.
+    pub groups: Vec<KstatGroup>,
+}
+
+/// A group of statistics.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KstatGroup {
+    /// Layer or front end.
+    pub module: String,
+    /// Pool, dataset or vdev.
+    pub instance: String,
+    /// Name of the group.
+    pub name: String,
+    /// The kind of group.
+    pub class: String,
+    /// When it was read, unix nanoseconds.
+    pub snaptime: u64,
+    /// Statistics by name.
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
