@@ -1,3 +1,4 @@
-//! The `dataset` layer.
+//! Datasets: file systems, volumes, snapshots, and the tree of directories that names them.
 
+pub mod names;
 pub mod properties;
