@@ -32,11 +32,21 @@
 //! gang headers, log blocks), its place is declared here and its value computed above.
 
 pub mod block_pointer;
+pub mod bookmark;
+pub mod bpobj;
+pub mod bptree;
 pub mod checksum;
 pub mod compression;
+pub mod dataset;
+pub mod dataset_dir;
+pub mod deadlist;
 pub mod declare;
+pub mod dnode;
 pub mod embedded;
 pub mod gang;
+pub mod label;
 pub mod nvlist;
 pub mod object_type;
+pub mod objset;
+pub mod uberblock;
 pub mod units;
