@@ -34,7 +34,7 @@ pub enum Setting {
 }
 
 /// A setting that passed its checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Checked {
     /// The full name of the property.
     pub name: String,
