@@ -225,7 +225,9 @@ impl RangeTree {
         let mut common = RangeTree::new();
         for range in few.iter() {
             for part in many.intersection(range) {
-                common.add(part).expect("parts of disjoint ranges are disjoint");
+                common
+                    .add(part)
+                    .expect("parts of disjoint ranges are disjoint");
             }
         }
         common
@@ -343,7 +345,9 @@ impl RangeTree {
         reach: AllocatedSize,
     ) -> Option<Range> {
         let limit = from.get().saturating_add(reach.get());
-        let here = self.segment_at(from.get()).map(|(_, end)| (from.get(), end));
+        let here = self
+            .segment_at(from.get())
+            .map(|(_, end)| (from.get(), end));
         here.into_iter()
             .chain(
                 self.by_start
@@ -410,7 +414,10 @@ mod tests {
     }
 
     fn tree(ranges: &[(u64, u64)]) -> RangeTree {
-        ranges.iter().map(|&(start, size)| range(start, size)).collect()
+        ranges
+            .iter()
+            .map(|&(start, size)| range(start, size))
+            .collect()
     }
 
     #[test]
@@ -432,7 +439,13 @@ mod tests {
     #[test]
     fn adding_what_is_there_is_refused_and_changes_nothing() {
         let mut set = tree(&[(10, 10)]);
-        for clash in [range(5, 6), range(19, 5), range(12, 3), range(0, 50), range(10, 10)] {
+        for clash in [
+            range(5, 6),
+            range(19, 5),
+            range(12, 3),
+            range(0, 50),
+            range(10, 10),
+        ] {
             assert_eq!(set.add(clash), Err(RangeError::Present(clash)));
         }
         assert_eq!(set, tree(&[(10, 10)]));
@@ -457,9 +470,18 @@ mod tests {
         tree.index_by_size();
         let size = AllocatedSize::new;
         let at = VdevOffset::new;
-        assert_eq!(tree.first_fit(at(0), size(5), size(1000)), Some(range(10, 5)));
-        assert_eq!(tree.first_fit(at(12), size(6), size(1000)), Some(range(12, 6)));
-        assert_eq!(tree.first_fit(at(13), size(6), size(1000)), Some(range(100, 6)));
+        assert_eq!(
+            tree.first_fit(at(0), size(5), size(1000)),
+            Some(range(10, 5))
+        );
+        assert_eq!(
+            tree.first_fit(at(12), size(6), size(1000)),
+            Some(range(12, 6))
+        );
+        assert_eq!(
+            tree.first_fit(at(13), size(6), size(1000)),
+            Some(range(100, 6))
+        );
         assert_eq!(tree.first_fit(at(13), size(6), size(50)), None);
         assert_eq!(tree.best_fit(size(5)), Some(range(10, 8)));
         assert_eq!(tree.best_fit(size(41)), None);
@@ -472,7 +494,9 @@ mod tests {
     fn random_operations_agree_with_a_bitmap() {
         let mut seed = 7_u64;
         let mut next = move |below: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (seed >> 33) % below
         };
         let mut tree = RangeTree::new();

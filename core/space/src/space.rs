@@ -1,0 +1,303 @@
+//! The space of a pool, for all threads: [`Space`].
+//!
+//! # Mechanism
+//! One short lock over plain data. It is let go while a metaslab is loaded; others who want the
+//! same metaslab wait for that load, and those who do not go on.
+
+use crate::class::Class;
+use crate::error::{FreeError, LoadError, NoSpace};
+use crate::load::LoadSpaceMap;
+use crate::lock_shim::{Condvar, Mutex, MutexGuard, Rank};
+use crate::metaslab::MetaslabSummary;
+use crate::range_tree::{Range, RangeTree};
+use crate::state::{Admission, Attempt, Geometry, Request, State};
+use crate::totals::{GroupTotals, Histogram, Totals};
+use crate::{COPIES_MAX, MetaslabChanges, as_index, as_number};
+use std::sync::{Arc, OnceLock};
+use tarn_ondisk::units::{AllocatedSize, Txg, VdevId, VdevOffset};
+
+/// A place that was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// Where on it.
+    pub offset: VdevOffset,
+    /// How much room it is, redundancy and padding included.
+    pub size: AllocatedSize,
+}
+
+impl Allocation {
+    /// As a range of its vdev.
+    pub fn range(&self) -> Range {
+        Range::new(self.offset, self.size)
+    }
+}
+
+/// Choices that are not the pool's.
+#[derive(Debug, Clone, Copy)]
+pub struct SpaceOptions {
+    /// Metaslabs are dropped from memory while they have more free ranges than this together. A
+    /// range takes about 80 bytes.
+    pub loaded_segments_max: usize,
+}
+
+impl Default for SpaceOptions {
+    /// At most some 80 MiB of free ranges; a guess, that a larger machine may raise.
+    fn default() -> SpaceOptions {
+        SpaceOptions {
+            loaded_segments_max: 1 << 20,
+        }
+    }
+}
+
+/// What is free in a pool. One per pool, shared.
+pub struct Space {
+    state: Mutex<State>,
+    /// A load ended.
+    loaded: Condvar,
+    door: OnceLock<Arc<dyn LoadSpaceMap>>,
+    options: SpaceOptions,
+    failed_loads: Mutex<Vec<LoadError>>,
+}
+
+impl Space {
+    /// A pool without vdevs.
+    pub fn new(options: SpaceOptions) -> Space {
+        Space {
+            state: Mutex::new(Rank::SPACE, State::default()),
+            loaded: Condvar::new(),
+            door: OnceLock::new(),
+            options,
+            failed_loads: Mutex::new(Rank::SPACE_FAILURES, Vec::new()),
+        }
+    }
+
+    /// Says how space maps are loaded. Once: later calls change nothing.
+    pub fn set_door(&self, door: Arc<dyn LoadSpaceMap>) {
+        let _ = self.door.set(door);
+    }
+
+    /// Adds a top-level vdev. Metaslabs without a summary have never been allocated from.
+    pub fn add_vdev(&self, vdev: VdevId, geometry: Geometry, metaslabs: Vec<MetaslabSummary>) {
+        self.state.lock().add_vdev(vdev, geometry, metaslabs);
+    }
+
+    /// Forgets a top-level vdev, and everything that was to be stored of it.
+    pub fn remove_vdev(&self, vdev: VdevId) {
+        self.state.lock().remove_vdev(vdev);
+    }
+
+    /// Lets a vdev take new blocks, or no longer.
+    pub fn set_admission(&self, vdev: VdevId, admission: Admission) {
+        self.state.lock().set_admission(vdev, admission);
+    }
+
+    /// Hands out a place for each copy, all or none.
+    ///
+    /// `near` lists places whose vdevs are preferred, for each copy in order. `size_on` says how much room
+    /// the block takes on a vdev. May load metaslabs, and wait for that.
+    pub fn allocate(
+        &self,
+        class: Class,
+        copies: usize,
+        near: &[Allocation],
+        size_on: &dyn Fn(VdevId) -> AllocatedSize,
+        txg: Txg,
+    ) -> Result<Vec<Allocation>, NoSpace> {
+        assert!(
+            (1..=COPIES_MAX).contains(&copies),
+            "a block has one to three copies"
+        );
+        let request = Request {
+            class,
+            copies,
+            near,
+            size_on,
+            txg,
+        };
+        let mut state = self.state.lock();
+        loop {
+            match state.try_allocate(&request) {
+                Attempt::Placed(places) => return Ok(places),
+                Attempt::NoSpace => return Err(state.no_space(&request)),
+                Attempt::Load(vdev, index) => state = self.load(state, vdev, index),
+            }
+        }
+    }
+
+    /// Puts back places that nothing was stored in, in the txg they were handed out in.
+    pub fn undo(&self, places: &[Allocation], txg: Txg) {
+        let mut state = self.state.lock();
+        for place in state.undo(places, txg) {
+            state
+                .free(place.vdev, place.range(), txg)
+                .expect("what was handed out can be freed");
+        }
+    }
+
+    /// Takes back a range of a block born in `birth`. It is handed out again after two more txgs
+    /// are stored.
+    pub fn free(
+        &self,
+        vdev: VdevId,
+        offset: VdevOffset,
+        size: AllocatedSize,
+        birth: Txg,
+        txg: Txg,
+    ) -> Result<(), FreeError> {
+        let range = Range::new(offset, size);
+        if birth > txg {
+            return Err(FreeError::NeverAllocated { vdev, range });
+        }
+        self.state.lock().free(vdev, range, txg)
+    }
+
+    /// Marks a range as handed out that was promised by a log of an earlier run, and is in no
+    /// space map yet.
+    pub fn claim(
+        &self,
+        vdev: VdevId,
+        offset: VdevOffset,
+        size: AllocatedSize,
+        txg: Txg,
+    ) -> Result<(), FreeError> {
+        let range = Range::new(offset, size);
+        let mut state = self.state.lock();
+        let index = state.locate(vdev, range)?;
+        state = self.load_if_away(state, vdev, index);
+        let metaslab = state.metaslab(vdev, index);
+        if !metaslab.is_some_and(|metaslab| metaslab.is_here()) {
+            return Err(FreeError::NotLoaded { vdev, range });
+        }
+        state.claim(vdev, range, txg)
+    }
+
+    /// What is to be written into the space maps for a txg, since this was last asked. Called in
+    /// every pass of its sync, until nothing comes.
+    pub fn take_changes(&self, txg: Txg) -> Vec<MetaslabChanges> {
+        self.state.lock().take_changes(txg)
+    }
+
+    /// A txg is on stable storage: what was freed two txgs before may be handed out.
+    ///
+    /// # Panics
+    /// When changes of the txg were not taken: what is stored is not what is.
+    pub fn txg_stored(&self, txg: Txg) {
+        self.state.lock().txg_stored(txg, &self.options);
+    }
+
+    /// The ranges of a metaslab that are allocated once `txg` is stored with the changes taken so
+    /// far: what a space map written anew has to say. `None` if they are not in memory.
+    pub fn allocated_ranges(&self, vdev: VdevId, index: u64, txg: Txg) -> Option<RangeTree> {
+        let state = self.state.lock();
+        state.metaslab(vdev, as_index(index))?.allocated_ranges(txg)
+    }
+
+    /// Like [`Space::allocated_ranges`], and loads the metaslab if it has to. `None` if it cannot.
+    pub fn load_allocated_ranges(&self, vdev: VdevId, index: u64, txg: Txg) -> Option<RangeTree> {
+        let state = self.state.lock();
+        let state = self.load_if_away(state, vdev, as_index(index));
+        state.metaslab(vdev, as_index(index))?.allocated_ranges(txg)
+    }
+
+    /// The free ranges of a metaslab by size, if that is known.
+    pub fn histogram(&self, vdev: VdevId, index: u64) -> Option<Box<Histogram>> {
+        let state = self.state.lock();
+        let metaslab = state.metaslab(vdev, as_index(index))?;
+        metaslab.histogram().map(|histogram| Box::new(*histogram))
+    }
+
+    /// What a metaslab holds.
+    pub fn metaslab_totals(&self, vdev: VdevId, index: u64) -> Option<Totals> {
+        let state = self.state.lock();
+        Some(state.metaslab(vdev, as_index(index))?.totals())
+    }
+
+    /// What each vdev gives to each class, in order of vdevs.
+    pub fn group_totals(&self) -> Vec<GroupTotals> {
+        self.state.lock().totals()
+    }
+
+    /// What a class holds on all vdevs.
+    pub fn class_totals(&self, class: Class) -> Totals {
+        let mut sum = Totals::default();
+        for group in self.group_totals() {
+            if group.class == class {
+                sum.add(group.totals);
+            }
+        }
+        sum
+    }
+
+    /// Drops from memory what can be loaded again.
+    pub fn unload_all(&self) {
+        self.state.lock().unload_all();
+    }
+
+    /// About how much memory the free ranges take.
+    pub fn memory_bytes(&self) -> u64 {
+        /// A range by start and by size, with the trees around it. Measured.
+        const SEGMENT_BYTES: u64 = 80;
+        as_number(self.state.lock().segment_count()) * SEGMENT_BYTES
+    }
+
+    /// Why metaslabs could not be loaded, since this was last asked.
+    pub fn take_failed_loads(&self) -> Vec<LoadError> {
+        std::mem::take(&mut *self.failed_loads.lock())
+    }
+}
+
+/// Loading.
+impl Space {
+    fn load_if_away<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        vdev: VdevId,
+        index: usize,
+    ) -> MutexGuard<'a, State> {
+        match state.metaslab(vdev, index) {
+            Some(metaslab) if !metaslab.is_here() => self.load(state, vdev, index),
+            _ => state,
+        }
+    }
+
+    /// Loads a metaslab, or waits for whoever is at it. It may not be in memory afterwards: if it
+    /// could not be loaded, or if it was dropped again meanwhile.
+    fn load<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        vdev: VdevId,
+        index: usize,
+    ) -> MutexGuard<'a, State> {
+        let Some(metaslab) = state.metaslab_mut(vdev, index) else {
+            return state;
+        };
+        if !metaslab.begin_load() {
+            while state
+                .metaslab(vdev, index)
+                .is_some_and(|metaslab| metaslab.is_loading())
+            {
+                state = self.loaded.wait(state);
+            }
+            return state;
+        }
+        drop(state);
+        let number = as_number(index);
+        let allocated = match self.door.get() {
+            Some(door) => door.load(vdev, number),
+            None => Err(LoadError::NoDoor {
+                vdev,
+                index: number,
+            }),
+        };
+        let mut state = self.state.lock();
+        if let Some(metaslab) = state.metaslab_mut(vdev, index)
+            && let Err(error) = metaslab.end_load(vdev, number, allocated)
+        {
+            self.failed_loads.lock().push(error);
+        }
+        self.loaded.notify_all();
+        state
+    }
+}
