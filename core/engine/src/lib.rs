@@ -4,10 +4,14 @@
 //!
 //! - `files` (and later volumes): handles for front ends that serve data, called in the thread that took
 //!   the request. No message, no copy, no text.
-//! - `messages`: one request and one reply per administrative command, as plain serialisable values. The
-//!   control interface carries them as JSON, and the commands print the replies. What a message cannot say,
-//!   a command cannot do.
+//! - [`administration`]: one request and one reply per administrative command, as plain serialisable
+//!   values ([`messages`]). The control interface carries them as JSON, and the commands print the replies. What
+//!   a message cannot say, a command cannot do.
 //!
-//! Everything that changes state takes a [`messages::Caller`], so that history and audit know who asked.
+//! Everything that changes state is called with an [`administration::Call`], so that history and audit know
+//! who asked.
 
+pub mod administration;
 pub mod messages;
+
+pub use tarn_dataset::properties;

@@ -1,1 +1,30 @@
-//! The `api` layer.
+//! The control interface: HTTP and JSON on a Unix socket.
+//!
+//! # Mechanism
+//! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_engine::messages::Envelope) and answers with the operation's reply,
+//! or with a [`Refusal`](tarn_engine::messages::Refusal) and a status that fits its kind. `GET /v1/openapi.json`
+//! describes all of it. Routes, description and [`client::Client`] are made from one list,
+//! `tarn_engine::for_each_operation!`.
+//!
+//! Who calls is read from the socket's peer credentials: what a message says of its sender is never believed.
+//! Root and the user that runs the daemon may do everything; others may read.
+
+pub mod client;
+mod openapi;
+pub mod server;
+
+pub use openapi::description;
+
+/// True for operations that change nothing, which every user may call.
+pub fn only_reads(path: &str) -> bool {
+    matches!(
+        path,
+        "pool/find-importable"
+            | "pool/describe"
+            | "pool/history"
+            | "pool/iostat"
+            | "dataset/describe"
+            | "dataset/list-mounts"
+            | "statistics/kstat"
+    )
+}

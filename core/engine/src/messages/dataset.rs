@@ -2,9 +2,10 @@
 
 use super::Properties;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Kinds of dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DatasetKind {
     /// A file system.
@@ -18,7 +19,7 @@ pub enum DatasetKind {
 }
 
 /// `zfs list` and `get`: these datasets, and what is below them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Describe {
     /// Names (or mounted paths); every pool's datasets when empty.
     #[serde(default)]
@@ -34,7 +35,7 @@ pub struct Describe {
 }
 
 /// Reply to [`Describe`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Described {
     /// In the order of the names asked, each followed by what is below it, sorted as `zfs list` does.
     pub datasets: Vec<DatasetDescription>,
@@ -44,7 +45,7 @@ pub struct Described {
 }
 
 /// One dataset.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DatasetDescription {
     /// Its full name.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct DatasetDescription {
 }
 
 /// `zfs create`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Create {
     /// Full name.
     pub name: String,
@@ -84,7 +85,7 @@ pub struct Create {
 }
 
 /// Reply to [`Create`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Created {
     /// Names created, parents first.
     pub names: Vec<String>,
@@ -97,7 +98,7 @@ pub struct Created {
 }
 
 /// `zfs destroy` of file systems and volumes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroy {
     /// Full name.
     pub name: String,
@@ -116,7 +117,7 @@ pub struct Destroy {
 }
 
 /// Reply to [`Destroy`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroyed {
     /// Names destroyed, or that would be, in order.
     pub names: Vec<String>,
@@ -126,7 +127,7 @@ pub struct Destroyed {
 }
 
 /// `zfs rename`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rename {
     /// The name it has.
     pub from: String,
@@ -144,7 +145,7 @@ pub struct Rename {
 }
 
 /// `zfs set`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Set {
     /// Full name.
     pub name: String,
@@ -156,7 +157,7 @@ pub struct Set {
 }
 
 /// `zfs inherit`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Inherit {
     /// Full name.
     pub name: String,
@@ -171,7 +172,7 @@ pub struct Inherit {
 }
 
 /// `zfs mount`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Mount {
     /// Full name; `None` for `-a`.
     #[serde(default)]
@@ -188,7 +189,7 @@ pub struct Mount {
 }
 
 /// Reply to [`Mount`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Mounted {
     /// What was mounted, and where.
     pub mounts: Vec<MountEntry>,
@@ -198,7 +199,7 @@ pub struct Mounted {
 }
 
 /// One mount.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MountEntry {
     /// Dataset.
     pub dataset: String,
@@ -207,11 +208,11 @@ pub struct MountEntry {
 }
 
 /// `zfs mount` without arguments: what is mounted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListMounts {}
 
 /// `zfs unmount`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Unmount {
     /// Dataset or path; `None` for `-a`.
     #[serde(default)]
@@ -222,7 +223,7 @@ pub struct Unmount {
 }
 
 /// `zfs upgrade`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgrade {
     /// The file systems; all when empty.
     #[serde(default)]
@@ -236,7 +237,7 @@ pub struct Upgrade {
 }
 
 /// Reply to [`Upgrade`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgraded {
     /// Name, version before, version now.
     pub datasets: Vec<(String, u64, u64)>,

@@ -15,9 +15,10 @@ pub mod statistics;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// Who asks: taken from the control socket's peer credentials, never from the message itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Caller {
     /// User id of the peer process.
     pub uid: u32,
@@ -30,7 +31,7 @@ pub struct Caller {
 }
 
 /// A request as it travels: what the user typed, and the operation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Envelope<T> {
     /// The command line as `zpool history` shall show it (`zfs create tank/a`); recorded when the
     /// operation changed a pool.
@@ -41,7 +42,7 @@ pub struct Envelope<T> {
 }
 
 /// Why an operation was refused or failed, in OpenZFS's words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     /// What kind of refusal it is: programs branch on this and not on the text.
     pub kind: RefusalKind,
@@ -89,7 +90,7 @@ impl std::fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// Kinds of refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RefusalKind {
@@ -120,7 +121,7 @@ pub enum RefusalKind {
 }
 
 /// Where the value of a property comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "type", content = "from")]
 pub enum Source {
     /// `-`: computed, nobody's choice.
@@ -138,7 +139,7 @@ pub enum Source {
 }
 
 /// The value of one property, exact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "value")]
 pub enum Value {
     /// A number: bytes, counts, seconds. Ratios are times 100 (`176` is `1.76x`), percentages whole.
@@ -150,7 +151,7 @@ pub enum Value {
 }
 
 /// A property of one dataset or pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PropertyValue {
     /// Its value.
     pub value: Value,
@@ -165,5 +166,5 @@ pub struct PropertyValue {
 pub type Properties = BTreeMap<String, PropertyValue>;
 
 /// Reply of operations that have nothing to say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {}

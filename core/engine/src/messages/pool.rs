@@ -2,9 +2,10 @@
 
 use super::Properties;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A vdev as a user gave it: leaves are paths, groups have children.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VdevSpec {
     /// What it is.
     pub kind: VdevKind,
@@ -13,6 +14,7 @@ pub struct VdevSpec {
     pub path: Option<String>,
     /// Members, for mirrors and raidz.
     #[serde(default)]
+    #[schema(no_recursion)]
     pub children: Vec<VdevSpec>,
     /// Where it stands.
     #[serde(default)]
@@ -20,7 +22,7 @@ pub struct VdevSpec {
 }
 
 /// Kinds of vdev a user can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VdevKind {
     /// A disk, partition or file: which one is found out by looking.
@@ -38,7 +40,7 @@ pub enum VdevKind {
 }
 
 /// The part of the pool a vdev serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VdevRole {
     /// Data.
@@ -57,7 +59,7 @@ pub enum VdevRole {
 }
 
 /// `zpool create`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Create {
     /// Name of the pool.
     pub name: String,
@@ -90,14 +92,14 @@ pub struct Create {
 }
 
 /// Reply to [`Create`] and [`Add`]: the layout, for `-n` to print.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Created {
     /// The top-level vdevs as they are (or would be).
     pub layout: Vec<VdevStatus>,
 }
 
 /// `zpool add`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Add {
     /// The pool.
     pub name: String,
@@ -115,7 +117,7 @@ pub struct Add {
 }
 
 /// `zpool destroy`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroy {
     /// The pool.
     pub name: String,
@@ -125,7 +127,7 @@ pub struct Destroy {
 }
 
 /// `zpool export`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Export {
     /// The pool.
     pub name: String,
@@ -135,7 +137,7 @@ pub struct Export {
 }
 
 /// Where to look for pools.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Search {
     /// `-d`: folders and devices; the usual ones when empty.
     #[serde(default)]
@@ -149,21 +151,21 @@ pub struct Search {
 }
 
 /// `zpool import` without a name: what could be imported.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FindImportable {
     /// Where to look.
     pub search: Search,
 }
 
 /// Reply to [`FindImportable`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Importable {
     /// Pools found, by name and guid.
     pub pools: Vec<ImportablePool>,
 }
 
 /// One pool that could be imported.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImportablePool {
     /// Its name.
     pub name: String,
@@ -190,7 +192,7 @@ pub struct ImportablePool {
 }
 
 /// `zpool import NAME|GUID` or `-a`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Import {
     /// Where to look.
     pub search: Search,
@@ -230,7 +232,7 @@ pub struct Import {
 }
 
 /// Reply to [`Import`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Imported {
     /// Names of what was imported.
     pub pools: Vec<String>,
@@ -243,7 +245,7 @@ pub struct Imported {
 }
 
 /// `zpool labelclear`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LabelClear {
     /// The device.
     pub device: String,
@@ -253,7 +255,7 @@ pub struct LabelClear {
 }
 
 /// `zpool list`, `status` and `get`: everything known of these pools.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Describe {
     /// The pools; all when empty.
     #[serde(default)]
@@ -264,14 +266,14 @@ pub struct Describe {
 }
 
 /// Reply to [`Describe`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Described {
     /// One per pool, sorted by name.
     pub pools: Vec<PoolDescription>,
 }
 
 /// Everything the commands print of a pool.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolDescription {
     /// Its name.
     pub name: String,
@@ -308,7 +310,7 @@ pub struct PoolDescription {
 }
 
 /// One vdev of a pool, with its members.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VdevStatus {
     /// As shown: `mirror-0`, `raidz1-1`, or the last part of the path (`path` has all of it).
     pub name: String,
@@ -359,11 +361,12 @@ pub struct VdevStatus {
     pub id: u64,
     /// Members.
     #[serde(default)]
+    #[schema(no_recursion)]
     pub children: Vec<VdevStatus>,
 }
 
 /// `zpool set`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Set {
     /// The pool.
     pub name: String,
@@ -374,7 +377,7 @@ pub struct Set {
 }
 
 /// `zpool upgrade`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgrade {
     /// The pools; all when empty.
     #[serde(default)]
@@ -385,28 +388,28 @@ pub struct Upgrade {
 }
 
 /// Reply to [`Upgrade`]: the features that were enabled, by pool.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgraded {
     /// Pool and the names of features now enabled.
     pub pools: Vec<(String, Vec<String>)>,
 }
 
 /// `zpool history`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// The pool.
     pub name: String,
 }
 
 /// Reply to [`History`]: every record, oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryRecords {
     /// The records.
     pub records: Vec<HistoryRecord>,
 }
 
 /// One record of the pool's history.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryRecord {
     /// Unix seconds.
     pub time_s: i64,
@@ -449,7 +452,7 @@ pub struct HistoryRecord {
 }
 
 /// `zpool sync`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Sync {
     /// The pools; all when empty.
     #[serde(default)]
@@ -457,7 +460,7 @@ pub struct Sync {
 }
 
 /// `zpool clear`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Clear {
     /// The pool.
     pub name: String,

@@ -4,9 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// `zpool iostat`: one sample of every vdev.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IoSample {
     /// The pools; all when empty.
     #[serde(default)]
@@ -14,14 +15,14 @@ pub struct IoSample {
 }
 
 /// Reply to [`IoSample`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IoSamples {
     /// One per pool.
     pub pools: Vec<VdevIo>,
 }
 
 /// Cumulative counters of one vdev, or of a whole pool, with its members.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VdevIo {
     /// As in `zpool status`.
     pub name: String,
@@ -52,11 +53,12 @@ pub struct VdevIo {
     pub series: BTreeMap<String, Vec<u64>>,
     /// Members.
     #[serde(default)]
+    #[schema(no_recursion)]
     pub children: Vec<VdevIo>,
 }
 
 /// `tarn kstat [module[:instance[:name[:statistic]]]]`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Kstat {
     /// The pattern; everything when empty.
     #[serde(default)]
@@ -64,14 +66,14 @@ pub struct Kstat {
 }
 
 /// Reply to [`Kstat`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Kstats {
     /// One per `module:instance:name`.
     pub groups: Vec<KstatGroup>,
 }
 
 /// A group of statistics.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KstatGroup {
     /// Layer or front end.
     pub module: String,
@@ -84,5 +86,6 @@ pub struct KstatGroup {
     /// When it was read, unix nanoseconds.
     pub snaptime: u64,
     /// Statistics by name.
+    #[schema(value_type = Object)]
     pub data: serde_json::Map<String, serde_json::Value>,
 }

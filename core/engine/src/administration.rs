@@ -1,0 +1,83 @@
+//! Every administrative operation, once.
+//!
+//! # Mechanism
+//! [`for_each_operation!`](crate::for_each_operation) holds the list: path, method, request, reply, summary. The trait
+//! [`Administration`] is made from it here; the control interface makes its routes, its OpenAPI description and
+//! its client from the same list. An operation that is not in the list does not exist, and none can be in
+//! one of the four places and not in another.
+
+use crate::messages::{Caller, Done, Refusal, dataset, pool, statistics};
+
+/// Who calls, and what `zpool history` shall say.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    /// Peer credentials.
+    pub caller: Caller,
+    /// The command line as typed; empty for operations that history does not show.
+    pub command: String,
+}
+
+/// Gives the list of operations to a macro.
+///
+/// Each line is `"noun/verb" method: Request => Reply, "summary";`. The types are named as
+/// this crate's messages are: `pool::Create`.
+#[macro_export]
+macro_rules! for_each_operation {
+    ($then:ident) => {
+        $then! {
+            "pool/create" pool_create: pool::Create => pool::Created, "Creates a pool.";
+            "pool/add" pool_add: pool::Add => pool::Created, "Adds vdevs to a pool.";
+            "pool/destroy" pool_destroy: pool::Destroy => Done, "Destroys a pool.";
+            "pool/export" pool_export: pool::Export => Done, "Exports a pool.";
+            "pool/find-importable" pool_find_importable: pool::FindImportable => pool::Importable,
+                "Lists the pools that could be imported.";
+            "pool/import" pool_import: pool::Import => pool::Imported, "Imports pools.";
+            "pool/labelclear" pool_label_clear: pool::LabelClear => Done, "Removes ZFS labels from a device.";
+            "pool/describe" pool_describe: pool::Describe => pool::Described,
+                "Everything list, status and get print of pools.";
+            "pool/set" pool_set: pool::Set => Done, "Sets a property of a pool.";
+            "pool/upgrade" pool_upgrade: pool::Upgrade => pool::Upgraded, "Enables all supported features.";
+            "pool/history" pool_history: pool::History => pool::HistoryRecords, "Reads a pool's history.";
+            "pool/sync" pool_sync: pool::Sync => Done, "Stores all dirty data.";
+            "pool/clear" pool_clear: pool::Clear => Done, "Clears device errors and resumes a suspended pool.";
+            "pool/iostat" pool_iostat: statistics::IoSample => statistics::IoSamples,
+                "Cumulative I/O counters of every vdev.";
+            "dataset/describe" dataset_describe: dataset::Describe => dataset::Described,
+                "Everything list and get print of datasets.";
+            "dataset/create" dataset_create: dataset::Create => dataset::Created,
+                "Creates a file system or volume.";
+            "dataset/destroy" dataset_destroy: dataset::Destroy => dataset::Destroyed,
+                "Destroys a file system or volume.";
+            "dataset/rename" dataset_rename: dataset::Rename => Done, "Renames a dataset.";
+            "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
+            "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
+                "Clears a property, so that it is inherited.";
+            "dataset/mount" dataset_mount: dataset::Mount => dataset::Mounted, "Mounts file systems.";
+            "dataset/list-mounts" dataset_list_mounts: dataset::ListMounts => dataset::Mounted,
+                "Lists what is mounted.";
+            "dataset/unmount" dataset_unmount: dataset::Unmount => Done, "Unmounts file systems.";
+            "dataset/upgrade" dataset_upgrade: dataset::Upgrade => dataset::Upgraded,
+                "Raises the version of file systems.";
+            "statistics/kstat" statistics_kstat: statistics::Kstat => statistics::Kstats,
+                "Reads counters and histograms.";
+        }
+    };
+}
+
+macro_rules! declare_trait {
+    ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
+        /// What can be asked of the engine. Every method waits until its answer is final: a change that it
+        /// reports is stored.
+        pub trait Administration: Send + Sync {
+            $(
+                #[doc = $summary]
+                ///
+                /// # Errors
+                /// A refusal in OpenZFS's words.
+                fn $method(&self, call: &Call, request: $request) -> Result<$reply, Refusal>;
+            )*
+        }
+    };
+}
+
+for_each_operation!(declare_trait);

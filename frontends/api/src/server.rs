@@ -1,0 +1,166 @@
+//! The server's end: routes to the engine.
+
+use crate::only_reads;
+use axum::extract::{ConnectInfo, State, connect_info::Connected};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::IncomingStream;
+use axum::{Json, Router};
+use std::future::Future;
+use std::sync::Arc;
+use tarn_engine::administration::{Administration, Call};
+#[allow(unused_imports, reason = "the list of operations names all of them")]
+use tarn_engine::messages::{
+    Caller, Done, Envelope, Refusal, RefusalKind, dataset, pool, statistics,
+};
+use tokio::net::{UnixListener, UnixStream};
+
+/// What the server needs to answer.
+#[derive(Clone)]
+pub struct Control {
+    /// The engine.
+    pub engine: Arc<dyn Administration>,
+    /// The user that may do everything, beside root: the one who runs the daemon.
+    pub owner_uid: u32,
+}
+
+/// Peer credentials of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    is_known: bool,
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Peer::of(stream.io())
+    }
+}
+
+impl Peer {
+    /// Reads the credentials the kernel noted when the peer connected.
+    fn of(stream: &UnixStream) -> Self {
+        match stream.peer_cred() {
+            Ok(credentials) => Peer {
+                uid: credentials.uid(),
+                gid: credentials.gid(),
+                pid: credentials
+                    .pid()
+                    .and_then(|pid| u32::try_from(pid).ok())
+                    .unwrap_or(0),
+                is_known: true,
+            },
+            Err(_) => Peer {
+                uid: u32::MAX,
+                gid: u32::MAX,
+                pid: 0,
+                is_known: false,
+            },
+        }
+    }
+}
+
+/// Serves the socket until `stop` is ready; calls that were begun are finished.
+///
+/// # Errors
+/// When the listener fails for good.
+pub async fn serve(
+    listener: UnixListener,
+    control: Control,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let service = router(control).into_make_service_with_connect_info::<Peer>();
+    axum::serve(listener, service)
+        .with_graceful_shutdown(stop)
+        .await
+}
+
+macro_rules! routes {
+    ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
+        /// All routes.
+        fn router(control: Control) -> Router {
+            Router::new()
+                .route("/v1/openapi.json", get(|| async { Json(crate::description()) }))
+                $(.route(concat!("/v1/", $path), post($method)))*
+                .with_state(control)
+        }
+
+        $(
+            async fn $method(
+                State(control): State<Control>,
+                ConnectInfo(peer): ConnectInfo<Peer>,
+                Json(envelope): Json<Envelope<$request>>,
+            ) -> Response {
+                answer(control, peer, $path, envelope, |engine, call, request| {
+                    engine.$method(call, request)
+                })
+                .await
+            }
+        )*
+    };
+}
+
+tarn_engine::for_each_operation!(routes);
+
+/// Checks who calls, runs the operation on a thread that may wait, and answers.
+async fn answer<Q, A>(
+    control: Control,
+    peer: Peer,
+    path: &'static str,
+    envelope: Envelope<Q>,
+    operation: fn(&dyn Administration, &Call, Q) -> Result<A, Refusal>,
+) -> Response
+where
+    Q: Send + 'static,
+    A: serde::Serialize + Send + 'static,
+{
+    let is_owner = peer.is_known && (peer.uid == 0 || peer.uid == control.owner_uid);
+    if !is_owner && !only_reads(path) {
+        return refuse(Refusal::new(RefusalKind::Denied, "", "permission denied"));
+    }
+    let caller = Caller {
+        uid: peer.uid,
+        gid: peer.gid,
+        pid: peer.pid,
+        user: None,
+    };
+    let call = Call {
+        caller,
+        command: envelope.command,
+    };
+    let request = envelope.request;
+    let outcome =
+        tokio::task::spawn_blocking(move || operation(&*control.engine, &call, request)).await;
+    match outcome {
+        Ok(Ok(reply)) => Json(reply).into_response(),
+        Ok(Err(refusal)) => refuse(refusal),
+        Err(failure) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Json(Refusal::new(
+                RefusalKind::Unsupported,
+                "",
+                format!("internal error: the operation ended without an answer: {failure}"),
+            )),
+        )
+            .into_response(),
+    }
+}
+
+/// A refusal as a response.
+fn refuse(refusal: Refusal) -> Response {
+    let status = match refusal.kind {
+        RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Exists | RefusalKind::Busy => StatusCode::CONFLICT,
+        RefusalKind::Invalid => StatusCode::BAD_REQUEST,
+        RefusalKind::Denied | RefusalKind::ReadOnly | RefusalKind::OtherHost => {
+            StatusCode::FORBIDDEN
+        }
+        RefusalKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
+        RefusalKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(refusal)).into_response()
+}
