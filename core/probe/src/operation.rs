@@ -1,0 +1,275 @@
+//! An operation: made where a request enters, handed down by reference, finished where it is answered.
+//!
+//! All that changes is atomic and relaxed, because a batch adds times from several threads. The sums are
+//! read once, by whoever finishes the operation, after the batches were waited for.
+
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+use crate::kind::{OperationKind, Outcome, Protocol, Stage};
+use crate::record::{ClientId, DatasetId, OperationRecord};
+use crate::recorder::recorder;
+use crate::statistics::OperationStatistics;
+
+/// Gives nanoseconds of a clock that never goes back. `tarn_host::monotonic_ns` is one.
+pub type Clock = fn() -> u64;
+
+/// On whose behalf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Which client, as the front end numbered it.
+    pub client: ClientId,
+    /// By which way it came.
+    pub protocol: Protocol,
+    /// The user's numeric id.
+    pub user: u32,
+}
+
+impl Who {
+    /// Tarn itself.
+    pub const INTERNAL: Who = Who {
+        client: ClientId::INTERNAL,
+        protocol: Protocol::Internal,
+        user: 0,
+    };
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct What {
+    /// The kind of operation.
+    pub kind: OperationKind,
+    /// The dataset, as registered with [`crate::DatasetStatistics::register`].
+    pub dataset: DatasetId,
+    /// The object (file) number, 0 if none.
+    pub object: u64,
+    /// Where in the object, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub size: u64,
+}
+
+impl What {
+    /// An operation that is not about a range of a file.
+    pub const fn plain(kind: OperationKind, dataset: DatasetId, object: u64) -> What {
+        What {
+            kind,
+            dataset,
+            object,
+            offset: 0,
+            size: 0,
+        }
+    }
+}
+
+/// The story of one request. Every call that may reach a device takes one by reference.
+#[derive(Debug)]
+pub struct Operation {
+    clock: Clock,
+    started_ns: u64,
+    who: Who,
+    what: What,
+    stages_ns: [AtomicU64; Stage::COUNT],
+    outcome: AtomicU16,
+}
+
+impl Operation {
+    /// Begins now.
+    pub fn begin(clock: Clock, who: Who, what: What) -> Operation {
+        Operation::begun_at(clock, clock(), who, what)
+    }
+
+    /// Began at `started_ns` of `clock`, for a request that waited before somebody looked at it.
+    pub fn begun_at(clock: Clock, started_ns: u64, who: Who, what: What) -> Operation {
+        Operation {
+            clock,
+            started_ns,
+            who,
+            what,
+            stages_ns: Default::default(),
+            outcome: AtomicU16::new(0),
+        }
+    }
+
+    /// Tarn's own work: a txg, a scan, an import.
+    pub fn internal(clock: Clock, kind: OperationKind) -> Operation {
+        Operation::begin(clock, Who::INTERNAL, What::plain(kind, DatasetId::NONE, 0))
+    }
+
+    /// An operation of a test or of a place where nobody is interested: its clock stands still.
+    pub fn unmeasured() -> Operation {
+        Operation::internal(|| 0, OperationKind::Other)
+    }
+
+    /// On whose behalf.
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+
+    /// What was asked for.
+    pub fn what(&self) -> &What {
+        &self.what
+    }
+
+    /// When it began, in nanoseconds of its clock.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// The clock it is measured with.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Measures a stage until the timer is dropped.
+    #[must_use = "the stage ends when the timer is dropped"]
+    pub fn stage(&self, stage: Stage) -> StageTimer<'_> {
+        StageTimer {
+            operation: self,
+            stage,
+            started_ns: (self.clock)(),
+        }
+    }
+
+    /// Adds time to a stage.
+    pub fn add(&self, stage: Stage, nanoseconds: u64) {
+        self.stages_ns[stage.index()].fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// The time a stage has taken so far.
+    pub fn stage_ns(&self, stage: Stage) -> u64 {
+        self.stages_ns[stage.index()].load(Ordering::Relaxed)
+    }
+
+    /// Remembers something that happened.
+    pub fn mark(&self, outcome: Outcome) {
+        if !self.is_marked(outcome) {
+            self.outcome.fetch_or(outcome.bit(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it happened.
+    pub fn is_marked(&self, outcome: Outcome) -> bool {
+        self.outcome.load(Ordering::Relaxed) & outcome.bit() != 0
+    }
+
+    /// Says what was really read or written, where that is known only at the end.
+    pub fn set_size(&mut self, size: u64) {
+        self.what.size = size;
+    }
+
+    /// Ends it: one record into this thread's ring, one count for its kind.
+    pub fn finish(self) -> OperationRecord {
+        let record = self.record((self.clock)());
+        recorder().record(&record);
+        record
+    }
+
+    /// Ends it, and counts it for its dataset as well.
+    pub fn finish_with(self, statistics: &OperationStatistics) -> OperationRecord {
+        let record = self.finish();
+        statistics.count(&record);
+        record
+    }
+
+    /// What it looks like if it ends at `now_ns`.
+    fn record(&self, now_ns: u64) -> OperationRecord {
+        let stages_ns = std::array::from_fn(|i| self.stages_ns[i].load(Ordering::Relaxed));
+        OperationRecord::new(
+            self.started_ns,
+            now_ns.saturating_sub(self.started_ns),
+            &self.who,
+            &self.what,
+            self.outcome.load(Ordering::Relaxed),
+            &stages_ns,
+        )
+    }
+}
+
+/// Adds the time between its making and its dropping to a stage.
+#[derive(Debug)]
+pub struct StageTimer<'a> {
+    operation: &'a Operation,
+    stage: Stage,
+    started_ns: u64,
+}
+
+impl Drop for StageTimer<'_> {
+    fn drop(&mut self) {
+        let now_ns = (self.operation.clock)();
+        self.operation
+            .add(self.stage, now_ns.saturating_sub(self.started_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(1000) };
+    }
+
+    fn clock() -> u64 {
+        NOW.get()
+    }
+
+    fn advance(nanoseconds: u64) {
+        NOW.set(NOW.get() + nanoseconds);
+    }
+
+    fn read_4k() -> Operation {
+        let who = Who {
+            client: ClientId(7),
+            protocol: Protocol::Fuse,
+            user: 1000,
+        };
+        let what = What {
+            kind: OperationKind::Read,
+            dataset: DatasetId(3),
+            object: 42,
+            offset: 8192,
+            size: 4096,
+        };
+        Operation::begin(clock, who, what)
+    }
+
+    #[test]
+    fn a_record_tells_who_what_where_the_time_went_and_how_it_ended() {
+        let operation = read_4k();
+        {
+            let _timer = operation.stage(Stage::Cache);
+            advance(300);
+        }
+        operation.add(Stage::Device, 50);
+        operation.add(Stage::Device, 25);
+        operation.mark(Outcome::Disk);
+        operation.mark(Outcome::Disk);
+        advance(100);
+        let record = operation.finish();
+        assert_eq!(record.latency_ns(), 400);
+        assert_eq!(record.stage_ns(Stage::Cache), 300);
+        assert_eq!(record.stage_ns(Stage::Device), 75);
+        assert_eq!(record.stage_ns(Stage::Log), 0);
+        assert!(record.is_marked(Outcome::Disk));
+        assert!(!record.is_marked(Outcome::Error));
+        assert_eq!(record.kind(), Some(OperationKind::Read));
+        assert_eq!(record.protocol(), Some(Protocol::Fuse));
+        assert_eq!(
+            (record.object, record.offset, record.size),
+            (42, 8192, 4096)
+        );
+        assert_eq!((record.client, record.user), (ClientId(7), 1000));
+    }
+
+    #[test]
+    fn times_added_by_several_threads_are_all_counted() {
+        let operation = Operation::unmeasured();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| operation.add(Stage::Transform, 1)));
+            }
+        });
+        assert_eq!(operation.stage_ns(Stage::Transform), 4000);
+    }
+}

@@ -1,0 +1,261 @@
+//! Counters and histograms of finished operations: by kind for the whole process, by kind for each dataset.
+//!
+//! A kind that a dataset never saw costs a pointer: ten thousand idle datasets must not cost memory. Kinds are
+//! made at their first operation and stay.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::histogram::{Histogram, HistogramSnapshot};
+use crate::kind::{OperationKind, Outcome};
+use crate::record::{DatasetId, OperationRecord};
+use crate::registry::{Instance, Registry, Value};
+
+/// What is counted for one kind of operation.
+#[derive(Debug, Default)]
+struct KindCounts {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+    cache_hits: AtomicU64,
+    latency: Histogram,
+    size: Histogram,
+}
+
+/// The counts of one kind at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KindStatistics {
+    /// Finished operations.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// How many found a block in the cache and needed no device.
+    pub cache_hits: u64,
+    /// Nanoseconds from begin to end.
+    pub latency: HistogramSnapshot,
+    /// Bytes of those that have a size.
+    pub size: HistogramSnapshot,
+}
+
+impl KindStatistics {
+    /// Adds another one.
+    pub fn merge(&mut self, other: &KindStatistics) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.cache_hits += other.cache_hits;
+        self.latency.merge(&other.latency);
+        self.size.merge(&other.size);
+    }
+}
+
+/// Counters and histograms by kind of operation.
+#[derive(Debug)]
+pub struct OperationStatistics {
+    kinds: [OnceLock<Box<KindCounts>>; OperationKind::COUNT],
+}
+
+impl Default for OperationStatistics {
+    fn default() -> Self {
+        OperationStatistics {
+            kinds: [const { OnceLock::new() }; OperationKind::COUNT],
+        }
+    }
+}
+
+impl OperationStatistics {
+    /// Nothing counted yet.
+    pub fn new() -> OperationStatistics {
+        OperationStatistics::default()
+    }
+
+    /// Counts a finished operation.
+    pub fn count(&self, record: &OperationRecord) {
+        let kind = record.kind().unwrap_or(OperationKind::Other);
+        let counts = self.kinds[kind.index()].get_or_init(Box::default);
+        counts.operations.fetch_add(1, Ordering::Relaxed);
+        counts.latency.record(record.latency_ns());
+        if record.size > 0 {
+            counts
+                .bytes
+                .fetch_add(u64::from(record.size), Ordering::Relaxed);
+            counts.size.record(u64::from(record.size));
+        }
+        if record.is_marked(Outcome::Error) {
+            counts.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        if record.is_marked(Outcome::CacheHit) && !record.is_marked(Outcome::Disk) {
+            counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What was counted for a kind; `None` if it never happened.
+    pub fn snapshot(&self, kind: OperationKind) -> Option<KindStatistics> {
+        let counts = self.kinds[kind.index()].get()?;
+        Some(KindStatistics {
+            operations: counts.operations.load(Ordering::Relaxed),
+            bytes: counts.bytes.load(Ordering::Relaxed),
+            errors: counts.errors.load(Ordering::Relaxed),
+            cache_hits: counts.cache_hits.load(Ordering::Relaxed),
+            latency: counts.latency.snapshot(),
+            size: counts.size.snapshot(),
+        })
+    }
+
+    /// The statistics by name: `read_operations`, `read_bytes`, `read_latency_ns` and so on.
+    pub fn values(&self) -> Vec<(String, Value)> {
+        let mut values = Vec::new();
+        for kind in OperationKind::ALL {
+            if let Some(counts) = self.snapshot(*kind) {
+                push_values(&mut values, *kind, counts);
+            }
+        }
+        values
+    }
+}
+
+/// Appends what was counted for a kind under its names.
+pub(crate) fn push_values(
+    values: &mut Vec<(String, Value)>,
+    kind: OperationKind,
+    counts: KindStatistics,
+) {
+    let mut push = |what: &str, value| values.push((format!("{}_{what}", kind.name()), value));
+    push("operations", Value::Counter(counts.operations));
+    push("bytes", Value::Counter(counts.bytes));
+    push("errors", Value::Counter(counts.errors));
+    push("cache_hits", Value::Counter(counts.cache_hits));
+    push("latency_ns", Value::Histogram(counts.latency));
+    push("size_bytes", Value::Histogram(counts.size));
+}
+
+/// The statistics of one dataset, and its number in records.
+#[derive(Debug)]
+pub struct DatasetStatistics {
+    id: DatasetId,
+    pool: String,
+    name: Mutex<String>,
+    statistics: OperationStatistics,
+    instance: OnceLock<Arc<Instance>>,
+}
+
+impl DatasetStatistics {
+    /// Gives a dataset its number and its place in the registry: `zfs/POOL:0:objset-0xID`, as OpenZFS names it.
+    /// It disappears from there when the last handle is dropped.
+    pub fn register(registry: &Registry, pool: &str, objset: u64, name: &str) -> Arc<Self> {
+        static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+        let dataset = Arc::new(DatasetStatistics {
+            id: DatasetId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
+            pool: pool.to_owned(),
+            name: Mutex::new(name.to_owned()),
+            statistics: OperationStatistics::new(),
+            instance: OnceLock::new(),
+        });
+        let place = (format!("zfs/{pool}"), format!("objset-{objset:#x}"));
+        let weak = Arc::downgrade(&dataset);
+        let instance = registry.instance(&place.0, 0, &place.1);
+        instance.provide(move || weak.upgrade().map(|d| d.values()).unwrap_or_default());
+        dataset.instance.set(instance).expect("set once, here");
+        dataset
+    }
+
+    /// Its number in records.
+    pub fn id(&self) -> DatasetId {
+        self.id
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The dataset's full name.
+    pub fn name(&self) -> String {
+        self.name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Its name has changed.
+    pub fn rename(&self, name: &str) {
+        name.clone_into(&mut self.name.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What to hand to [`crate::Operation::finish_with`].
+    pub fn operations(&self) -> &OperationStatistics {
+        &self.statistics
+    }
+
+    /// All statistics, those that OpenZFS shows for a dataset first and under its names.
+    fn values(&self) -> Vec<(String, Value)> {
+        let of = |kind| self.statistics.snapshot(kind).unwrap_or_default();
+        let (reads, writes) = (of(OperationKind::Read), of(OperationKind::Write));
+        let unlinks = of(OperationKind::Remove).operations;
+        let mut values = vec![
+            ("dataset_name".to_owned(), Value::Text(self.name())),
+            ("writes".to_owned(), Value::Counter(writes.operations)),
+            ("nwritten".to_owned(), Value::Counter(writes.bytes)),
+            ("reads".to_owned(), Value::Counter(reads.operations)),
+            ("nread".to_owned(), Value::Counter(reads.bytes)),
+            ("nunlinks".to_owned(), Value::Counter(unlinks)),
+        ];
+        values.extend(self.statistics.values());
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Protocol;
+    use crate::operation::{Operation, What, Who};
+    use crate::record::ClientId;
+
+    fn finish(dataset: &DatasetStatistics, kind: OperationKind, size: u64, failed: bool) {
+        let who = Who {
+            client: ClientId(9),
+            protocol: Protocol::Library,
+            user: 0,
+        };
+        let what = What {
+            kind,
+            dataset: dataset.id(),
+            object: 1,
+            offset: 0,
+            size,
+        };
+        let operation = Operation::begin(|| 0, who, what);
+        if failed {
+            operation.mark(Outcome::Error);
+        }
+        operation.finish_with(dataset.operations());
+    }
+
+    #[test]
+    fn a_dataset_counts_what_was_done_to_it_under_the_names_of_openzfs() {
+        let registry = Registry::new();
+        let dataset = DatasetStatistics::register(&registry, "tank", 0x36, "tank/home");
+        finish(&dataset, OperationKind::Read, 4096, false);
+        finish(&dataset, OperationKind::Read, 4096, true);
+        finish(&dataset, OperationKind::Remove, 0, false);
+        let snapshot = registry.snapshot("zfs/tank:0:objset-0x36");
+        let value = |name: &str| snapshot.value("zfs/tank", 0, "objset-0x36", name).cloned();
+        assert_eq!(
+            value("dataset_name"),
+            Some(Value::Text("tank/home".to_owned()))
+        );
+        assert_eq!(value("nread"), Some(Value::Counter(8192)));
+        assert_eq!(value("nunlinks"), Some(Value::Counter(1)));
+        assert_eq!(value("read_errors"), Some(Value::Counter(1)));
+    }
+
+    #[test]
+    fn a_dropped_dataset_disappears() {
+        let registry = Registry::new();
+        drop(DatasetStatistics::register(&registry, "tank", 1, "tank"));
+        assert!(registry.snapshot("").is_empty());
+    }
+}
