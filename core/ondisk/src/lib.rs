@@ -50,3 +50,4 @@ pub mod object_type;
 pub mod objset;
 pub mod uberblock;
 pub mod units;
+pub mod zap;
