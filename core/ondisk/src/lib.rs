@@ -31,6 +31,7 @@
 //! Devices, checksum functions, caches. Where a checksum is stored beside what it covers (labels,
 //! gang headers, log blocks), its place is declared here and its value computed above.
 
+pub mod block_cloning;
 pub mod block_pointer;
 pub mod bookmark;
 pub mod bpobj;
@@ -41,13 +42,19 @@ pub mod dataset;
 pub mod dataset_dir;
 pub mod deadlist;
 pub mod declare;
+pub mod dedup;
 pub mod dnode;
 pub mod embedded;
+pub mod features;
 pub mod gang;
+pub mod indirect;
 pub mod label;
 pub mod nvlist;
 pub mod object_type;
 pub mod objset;
+pub mod pool_directory;
+pub mod scan;
+pub mod space_map;
 pub mod uberblock;
 pub mod units;
 pub mod zap;
