@@ -1,0 +1,344 @@
+//! fletcher2 and fletcher4: sums, and sums of sums.
+//!
+//! # Mechanism
+//! fletcher4 runs over 32-bit words: `a += word; b += a; c += b; d += c`, in 64 bits that wrap. So each
+//! of `b`, `c`, `d` weighs a word by how far it is from the end: with `y` words left, itself included,
+//! the weights are `y`, `y(y+1)/2` and `y(y+1)(y+2)/6`. Two things follow, and both are used here:
+//!
+//! - A checksum can be *continued* by that of what comes next ([`Fletcher4::then`]): with `n` more
+//!   words every weight grows from `y` to `y + n`, and what that adds is a sum of the lower ones.
+//! - The words can be dealt out to lanes, each summed on its own, and the lanes *joined*
+//!   ([`join_lanes`]): in one of `L` lanes, a word with `m` left in its lane has `mL - j` left in all,
+//!   `j` being the lane. That is what makes vector instructions of use.
+//!
+//! fletcher2 is older and weaker: two interleaved sums of 64-bit words, and the sums of these.
+
+use super::{ByteOrder, Checksum, fletcher_simd};
+use std::sync::OnceLock;
+
+/// The four sums over a piece, from zero.
+pub(super) type Sums = fn(&[u8], ByteOrder) -> [u64; 4];
+
+/// Every implementation is given pieces of a multiple of this many bytes; the rest is summed by the
+/// portable one. The widest vector takes 64.
+pub(super) const STRIDE_BYTES: usize = 64;
+
+/// One way to compute fletcher4. All give the same.
+#[derive(Clone, Copy)]
+pub struct Implementation {
+    name: &'static str,
+    sums: Sums,
+}
+
+impl Implementation {
+    /// What this processor can do, the fastest first. The last is always the portable one.
+    pub fn available() -> Vec<Self> {
+        let mut found: Vec<Self> = fletcher_simd::available()
+            .into_iter()
+            .map(|(name, sums)| Self { name, sums })
+            .collect();
+        found.push(Self {
+            name: "portable",
+            sums: portable,
+        });
+        found
+    }
+
+    /// The fastest, looked up once.
+    pub fn fastest() -> Self {
+        static FASTEST: OnceLock<Implementation> = OnceLock::new();
+        *FASTEST.get_or_init(|| Self::available()[0])
+    }
+
+    /// The instructions it is named for.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// fletcher4 of a block. Bytes after the last whole word do not count.
+    pub fn checksum(&self, block: &[u8], order: ByteOrder) -> Checksum {
+        let mut sum = Fletcher4::new();
+        sum.update_with(self, block, order);
+        sum.finish()
+    }
+}
+
+/// A fletcher4 under way: of a block in pieces, or of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fletcher4 {
+    sums: [u64; 4],
+    words: u64,
+}
+
+impl Fletcher4 {
+    /// Starts with nothing.
+    pub const fn new() -> Self {
+        Self {
+            sums: [0; 4],
+            words: 0,
+        }
+    }
+
+    /// Takes in more words of `order`. Bytes after the last whole word do not count, so only a last
+    /// piece may have them.
+    pub fn update(&mut self, bytes: &[u8], order: ByteOrder) {
+        self.update_with(&Implementation::fastest(), bytes, order);
+    }
+
+    fn update_with(&mut self, implementation: &Implementation, bytes: &[u8], order: ByteOrder) {
+        let (bulk, rest) = bytes.split_at(bytes.len() - bytes.len() % STRIDE_BYTES);
+        if !bulk.is_empty() {
+            let sums = (implementation.sums)(bulk, order);
+            *self = self.then(&Self {
+                sums,
+                words: words_in(bulk),
+            });
+        }
+        self.sums = continue_sums(self.sums, rest, order);
+        self.words += words_in(rest);
+    }
+
+    /// The checksum of what this one has seen, followed by what `next` has seen.
+    pub fn then(&self, next: &Self) -> Self {
+        let n = next.words;
+        let [a, b, c, d] = self.sums;
+        let [next_a, next_b, next_c, next_d] = next.sums;
+        let by_two = triangular(n);
+        let by_three = tetrahedral(n);
+        let times = u64::wrapping_mul;
+        let total = |parts: &[u64]| parts.iter().copied().fold(0, u64::wrapping_add);
+        Self {
+            sums: [
+                total(&[a, next_a]),
+                total(&[b, times(n, a), next_b]),
+                total(&[c, times(n, b), times(by_two, a), next_c]),
+                total(&[d, times(n, c), times(by_two, b), times(by_three, a), next_d]),
+            ],
+            words: self.words.wrapping_add(n),
+        }
+    }
+
+    /// The checksum so far.
+    pub const fn finish(&self) -> Checksum {
+        Checksum(self.sums)
+    }
+
+    /// Goes on from a checksum seen elsewhere, as a stream's records carry it. How many words went
+    /// before it does not matter to what follows.
+    pub const fn resume(checksum: Checksum) -> Self {
+        Self {
+            sums: checksum.0,
+            words: 0,
+        }
+    }
+}
+
+/// fletcher4 of a block that lies in pieces; all but the last must be whole words.
+pub fn fletcher4(pieces: &[&[u8]], order: ByteOrder) -> Checksum {
+    let mut sum = Fletcher4::new();
+    for piece in pieces {
+        sum.update(piece, order);
+    }
+    sum.finish()
+}
+
+/// fletcher2 of a block that lies in pieces; all but the last must be multiples of 16 bytes, and what
+/// follows the last such multiple does not count.
+pub fn fletcher2(pieces: &[&[u8]], order: ByteOrder) -> Checksum {
+    let [mut a, mut b, mut c, mut d] = [0_u64; 4];
+    for piece in pieces {
+        let (pairs, _) = piece.as_chunks::<16>();
+        for pair in pairs {
+            let (words, _) = pair.as_chunks::<8>();
+            a = a.wrapping_add(order.read_u64(words[0]));
+            b = b.wrapping_add(order.read_u64(words[1]));
+            c = c.wrapping_add(a);
+            d = d.wrapping_add(b);
+        }
+    }
+    Checksum([a, b, c, d])
+}
+
+/// The definition, word by word.
+fn portable(bytes: &[u8], order: ByteOrder) -> [u64; 4] {
+    continue_sums([0; 4], bytes, order)
+}
+
+fn continue_sums(sums: [u64; 4], bytes: &[u8], order: ByteOrder) -> [u64; 4] {
+    match order {
+        ByteOrder::Little => sum_words(sums, bytes, u32::from_le_bytes),
+        ByteOrder::Big => sum_words(sums, bytes, u32::from_be_bytes),
+    }
+}
+
+#[inline(always)]
+fn sum_words(sums: [u64; 4], bytes: &[u8], read: fn([u8; 4]) -> u32) -> [u64; 4] {
+    let [mut a, mut b, mut c, mut d] = sums;
+    let (words, _) = bytes.as_chunks::<4>();
+    for word in words {
+        a = a.wrapping_add(u64::from(read(*word)));
+        b = b.wrapping_add(a);
+        c = c.wrapping_add(b);
+        d = d.wrapping_add(c);
+    }
+    [a, b, c, d]
+}
+
+/// The sums over all words, from those over each lane.
+///
+/// `lanes[s][j]` is sum `s` over the words `j`, `j + LANES`, `j + 2 LANES` and so on. The weights are
+/// polynomials in the number `m` of words left in the lane; written in terms of the lane's own sums
+/// (weights 1, `m`, `m(m+1)/2`, `m(m+1)(m+2)/6`) their factors are those below, all of them whole.
+pub(super) fn join_lanes<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> [u64; 4] {
+    let l = u64::try_from(LANES).expect("a handful");
+    let [mut a, mut b, mut c, mut d] = [0_u64; 4];
+    for (lane, j) in (0..LANES).zip(0_u64..) {
+        let [lane_a, lane_b, lane_c, lane_d] = [0, 1, 2, 3].map(|sum: usize| lanes[sum][lane]);
+        let j1 = j.saturating_sub(1);
+        let j2 = j.saturating_sub(2);
+        a = a.wrapping_add(lane_a);
+        b = b
+            .wrapping_add(lane_b.wrapping_mul(l))
+            .wrapping_sub(lane_a.wrapping_mul(j));
+        c = c
+            .wrapping_add(lane_c.wrapping_mul(l * l))
+            .wrapping_sub(lane_b.wrapping_mul((l * l + 2 * l * j - l) / 2))
+            .wrapping_add(lane_a.wrapping_mul(j * j1 / 2));
+        let weight_b = l * l * l + 3 * l * l * j + 3 * l * j * j + 2 * l - 3 * l * l - 6 * l * j;
+        d = d
+            .wrapping_add(lane_d.wrapping_mul(l * l * l))
+            .wrapping_sub(lane_c.wrapping_mul(l * l * l + l * l * j - l * l))
+            .wrapping_add(lane_b.wrapping_mul(weight_b / 6))
+            .wrapping_sub(lane_a.wrapping_mul(j * j1 * j2 / 6));
+    }
+    [a, b, c, d]
+}
+
+fn words_in(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len() / 4).expect("a length fits 64 bits")
+}
+
+/// `n(n+1)/2`, wrapping only after the division.
+const fn triangular(n: u64) -> u64 {
+    if n.is_multiple_of(2) {
+        (n / 2).wrapping_mul(n + 1)
+    } else {
+        n.wrapping_mul(n.div_ceil(2))
+    }
+}
+
+/// `n(n+1)(n+2)/6`, wrapping only after the division.
+const fn tetrahedral(n: u64) -> u64 {
+    // One of three neighbours divides by three; the product of the others with what is left of it is
+    // still even, so one of the factors is.
+    let mut factors = [n, n + 1, n + 2];
+    let mut index = 0;
+    while index < 3 {
+        if factors[index].is_multiple_of(3) {
+            factors[index] /= 3;
+            break;
+        }
+        index += 1;
+    }
+    let mut index = 0;
+    while index < 3 {
+        if factors[index].is_multiple_of(2) {
+            factors[index] /= 2;
+            break;
+        }
+        index += 1;
+    }
+    factors[0].wrapping_mul(factors[1]).wrapping_mul(factors[2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
+
+    #[test]
+    fn small_blocks_give_sums_done_by_hand() {
+        let bytes = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
+        assert_eq!(
+            fletcher4(&[&bytes], ByteOrder::Little),
+            Checksum([6, 10, 15, 21])
+        );
+        let mut pairs = [0; 32];
+        pairs[0] = 1;
+        pairs[8] = 2;
+        pairs[16] = 3;
+        pairs[24] = 4;
+        assert_eq!(
+            fletcher2(&[&pairs], ByteOrder::Little),
+            Checksum([4, 6, 5, 8])
+        );
+    }
+
+    #[test]
+    fn swapped_words_in_the_other_order_sum_alike() {
+        let block: Vec<u8> = (0..=255).cycle().take(4096).collect();
+        let fours: Vec<u8> = block
+            .chunks(4)
+            .flat_map(|word| word.iter().rev().copied())
+            .collect();
+        let eights: Vec<u8> = block
+            .chunks(8)
+            .flat_map(|word| word.iter().rev().copied())
+            .collect();
+        assert_eq!(
+            fletcher4(&[&block], ByteOrder::Little),
+            fletcher4(&[&fours], ByteOrder::Big)
+        );
+        assert_eq!(
+            fletcher2(&[&block], ByteOrder::Little),
+            fletcher2(&[&eights], ByteOrder::Big)
+        );
+    }
+
+    #[test]
+    fn the_largest_block_of_ones_wraps_alike_everywhere() {
+        let block = vec![0xff; 16 << 20];
+        let expected = Checksum(portable(&block, ByteOrder::Little));
+        for implementation in Implementation::available() {
+            let sum = implementation.checksum(&block, ByteOrder::Little);
+            assert_eq!(sum, expected, "{}", implementation.name());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_implementation_gives_what_the_portable_one_does(
+            block in proptest::collection::vec(any::<u8>(), 0..5000),
+        ) {
+            for order in ORDERS {
+                let expected = Checksum(portable(&block, order));
+                for implementation in Implementation::available() {
+                    prop_assert_eq!(
+                        implementation.checksum(&block, order), expected, "{}", implementation.name()
+                    );
+                }
+            }
+        }
+
+        #[test]
+        fn a_checksum_continues_where_another_ends(
+            block in proptest::collection::vec(any::<u8>(), 0..3000), cut in 0_usize..3000,
+        ) {
+            let cut = cut.min(block.len()) / 4 * 4;
+            let (head, tail) = block.split_at(cut);
+            for order in ORDERS {
+                let whole = fletcher4(&[&block], order);
+                let mut first = Fletcher4::new();
+                first.update(head, order);
+                let mut second = Fletcher4::new();
+                second.update(tail, order);
+                prop_assert_eq!(first.then(&second).finish(), whole);
+                let mut resumed = Fletcher4::resume(first.finish());
+                resumed.update(tail, order);
+                prop_assert_eq!(resumed.finish(), whole);
+            }
+        }
+    }
+}
