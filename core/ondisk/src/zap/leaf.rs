@@ -128,6 +128,12 @@ impl LeafEntry {
         }
     }
 
+    /// The number of its chunk. Entries of a leaf from which nothing was removed have the order
+    /// in which they were added.
+    pub const fn chunk(&self) -> u16 {
+        self.chunk
+    }
+
     fn value_size(&self) -> usize {
         usize::from(self.integer_size) * usize::from(self.integer_count)
     }
