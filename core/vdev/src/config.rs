@@ -1,0 +1,680 @@
+//! The configuration of a vdev: what a label or the MOS says about it.
+//!
+//! # Mechanism
+//! A [`VdevConfig`] is parsed once, at the edge, from the name-value list in which labels, the MOS
+//! and the cache file keep it. After that, a mirror has children, a RAID-Z has a possible number
+//! of parities, and a top-level vdev's sector size is one that can be. Pairs whose name we do not
+//! know are carried through, so that a configuration which a newer program wrote loses nothing.
+//!
+//! # Invariants
+//! - What OpenZFS stored, parsed and written again, has the same pairs.
+//! - A top-level vdev's `id` is its index among the children of the root.
+
+use crate::error::ConfigError;
+use tarn_ondisk::nvlist::{NvError, NvList, NvValue, Text};
+use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
+
+/// The smallest sector that the format knows is `2^9` bytes.
+pub const ASHIFT_MIN: u32 = 9;
+/// The largest is `2^16` bytes.
+pub const ASHIFT_MAX: u32 = 16;
+/// A RAID-Z vdev has at most this many children, by the format.
+#[doc(alias = "VDEV_RAIDZ_MAX_CHILDREN")]
+pub const RAIDZ_WIDTH_MAX: usize = 255;
+/// A metaslab is between one sector and this many bits large; more cannot be counted.
+const METASLAB_SHIFT_MAX: u64 = 56;
+
+/// What a vdev is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VdevKind {
+    /// The pool itself; its children are the top-level vdevs.
+    Root,
+    /// The same bytes on every child.
+    Mirror,
+    /// Data spread over the children, with parity.
+    Raidz {
+        /// How many children may be lost: 1 to 3.
+        parity: u8,
+    },
+    /// Data and spares spread over the children by a permutation.
+    Draid {
+        /// How many children may be lost: 1 to 3.
+        parity: u8,
+    },
+    /// An old device and the one that takes its place, while that is being filled.
+    Replacing,
+    /// A failed device and the hot spare that stands in for it.
+    Spare,
+    /// A file.
+    File,
+    /// A block device.
+    Disk,
+    /// A spare that is made of room on all children of a dRAID.
+    DistributedSpare,
+    /// A vdev that was removed, and whose contents were moved to others.
+    Indirect,
+    /// An index that is not in use.
+    Hole,
+    /// A top-level vdev of which nothing was found.
+    Missing,
+}
+
+impl VdevKind {
+    /// The name that is stored.
+    pub const fn name(self) -> &'static str {
+        match self {
+            VdevKind::Root => "root",
+            VdevKind::Mirror => "mirror",
+            VdevKind::Raidz { .. } => "raidz",
+            VdevKind::Draid { .. } => "draid",
+            VdevKind::Replacing => "replacing",
+            VdevKind::Spare => "spare",
+            VdevKind::File => "file",
+            VdevKind::Disk => "disk",
+            VdevKind::DistributedSpare => "dspare",
+            VdevKind::Indirect => "indirect",
+            VdevKind::Hole => "hole",
+            VdevKind::Missing => "missing",
+        }
+    }
+
+    /// True for a device of its own.
+    pub const fn is_leaf(self) -> bool {
+        matches!(
+            self,
+            VdevKind::File | VdevKind::Disk | VdevKind::DistributedSpare
+        )
+    }
+
+    /// True where every child has the same bytes.
+    pub const fn is_mirrored(self) -> bool {
+        matches!(
+            self,
+            VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare
+        )
+    }
+
+    fn parse(list: &NvList) -> Result<VdevKind, ConfigError> {
+        let name = list.text("type")?;
+        let parity = || match list.optional_u64("nparity")? {
+            // Before double parity there was no word for it.
+            None => Ok(1),
+            Some(parity @ 1..=3) => Ok(u8::try_from(parity).expect("it is at most 3")),
+            Some(parity) => Err(ConfigError::Parity { parity }),
+        };
+        Ok(match name.as_bytes() {
+            b"root" => VdevKind::Root,
+            b"mirror" => VdevKind::Mirror,
+            b"raidz" => VdevKind::Raidz { parity: parity()? },
+            b"draid" => VdevKind::Draid { parity: parity()? },
+            b"replacing" => VdevKind::Replacing,
+            b"spare" => VdevKind::Spare,
+            b"file" => VdevKind::File,
+            b"disk" => VdevKind::Disk,
+            b"dspare" => VdevKind::DistributedSpare,
+            b"indirect" => VdevKind::Indirect,
+            b"hole" => VdevKind::Hole,
+            b"missing" => VdevKind::Missing,
+            _ => return Err(ConfigError::UnknownType { name: name.clone() }),
+        })
+    }
+}
+
+/// What only a top-level vdev has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopLevelConfig {
+    /// The object that lists its space maps; zero until the first txg made it.
+    pub metaslab_array: ObjectId,
+    /// A metaslab is `2^metaslab_shift` bytes.
+    pub metaslab_shift: u32,
+    /// A sector is `2^ashift` bytes.
+    pub ashift: u32,
+    /// The room for data and parity, over all children.
+    pub asize: AllocatedSize,
+    /// It holds the intent log.
+    pub is_log: bool,
+    /// Nothing new is placed on it.
+    pub non_allocating: bool,
+    /// It is being emptied.
+    pub removing: bool,
+}
+
+/// What an administrator or an error did to a leaf, as far as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoredCondition {
+    /// Taken out of use by an administrator.
+    pub offline: bool,
+    /// Not to be used: it failed.
+    pub faulted: bool,
+    /// In use though it failed too often.
+    pub degraded: bool,
+    /// It was pulled out.
+    pub removed: bool,
+    /// Why it is faulted or degraded.
+    pub reason: Option<StoredReason>,
+}
+
+/// Why a leaf is faulted or degraded, as far as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredReason {
+    /// It made too many errors.
+    ErrorsExceeded,
+    /// Somebody else said so.
+    External,
+}
+
+impl StoredReason {
+    const fn name(self) -> &'static str {
+        match self {
+            StoredReason::ErrorsExceeded => "err_exceeded",
+            StoredReason::External => "external",
+        }
+    }
+
+    fn parse(name: &Text) -> Option<StoredReason> {
+        match name.as_bytes() {
+            b"err_exceeded" => Some(StoredReason::ErrorsExceeded),
+            b"external" => Some(StoredReason::External),
+            _ => None,
+        }
+    }
+}
+
+/// What is known about a vdev and everything below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VdevConfig {
+    /// What it is.
+    pub kind: VdevKind,
+    /// Its index among its siblings.
+    pub id: u64,
+    /// Its name for good.
+    pub guid: Guid,
+    /// Where it was when this was stored: the path of a file, or of a device.
+    pub path: Option<Text>,
+    /// The name its hardware has.
+    pub device_id: Option<Text>,
+    /// The place where its hardware is plugged in.
+    pub physical_path: Option<Text>,
+    /// Its enclosure, in sysfs.
+    pub enclosure_path: Option<Text>,
+    /// Its field replaceable unit.
+    pub replaceable_unit: Option<Text>,
+    /// The whole disk was given to the pool, so that we may partition it. None for what is no disk.
+    pub whole_disk: Option<bool>,
+    /// It is a hot spare, or was one and is in use.
+    pub is_spare: bool,
+    /// It was not found when the pool was last opened, and may be gone.
+    pub not_present: bool,
+    /// What only a top-level vdev has.
+    pub top_level: Option<TopLevelConfig>,
+    /// The object with its dirty time log: the txgs whose writes it missed.
+    pub dirty_time: Option<ObjectId>,
+    /// The txg in which it joined the pool.
+    pub create_txg: Txg,
+    /// What happened to it.
+    pub condition: StoredCondition,
+    /// Everything else that is stored, in its order.
+    pub other: Vec<(Text, NvValue)>,
+    /// The vdevs it is made of.
+    pub children: Vec<VdevConfig>,
+    /// The hot spares of a root.
+    pub spares: Vec<VdevConfig>,
+    /// The second-level cache devices of a root.
+    pub caches: Vec<VdevConfig>,
+}
+
+/// Names that are taken apart; all others are carried through.
+const KNOWN: &[&str] = &[
+    "type",
+    "id",
+    "guid",
+    "path",
+    "devid",
+    "phys_path",
+    "vdev_enc_sysfs_path",
+    "fru",
+    "nparity",
+    "whole_disk",
+    "not_present",
+    "is_spare",
+    "metaslab_array",
+    "metaslab_shift",
+    "ashift",
+    "asize",
+    "is_log",
+    "non_allocating",
+    "removing",
+    "DTL",
+    "create_txg",
+    "children",
+    "spares",
+    "l2cache",
+    "offline",
+    "faulted",
+    "degraded",
+    "removed",
+    "aux_state",
+];
+
+/// Names that only the MOS has: the objects with what belongs to a vdev.
+const ONLY_IN_MOS: &[&str] = &[
+    "com.delphix:vdev_zap_leaf",
+    "com.delphix:vdev_zap_top",
+    "com.klarasystems:vdev_zap_root",
+    "com.datto:resilver_defer",
+    "org.openzfs:rebuild_stats",
+    "vdev_stats",
+    "vdev_stats_ex",
+];
+
+impl VdevConfig {
+    /// A new vdev of this kind, without anything but its name.
+    pub fn new(kind: VdevKind, guid: Guid) -> VdevConfig {
+        VdevConfig {
+            kind,
+            id: 0,
+            guid,
+            path: None,
+            device_id: None,
+            physical_path: None,
+            enclosure_path: None,
+            replaceable_unit: None,
+            whole_disk: None,
+            is_spare: false,
+            not_present: false,
+            top_level: None,
+            dirty_time: None,
+            create_txg: Txg::ZERO,
+            condition: StoredCondition::default(),
+            other: Vec::new(),
+            children: Vec::new(),
+            spares: Vec::new(),
+            caches: Vec::new(),
+        }
+    }
+
+    /// Takes a stored configuration apart: a "vdev_tree", which is a root or a single top-level
+    /// vdev, or a vdev below one.
+    pub fn parse(list: &NvList) -> Result<VdevConfig, ConfigError> {
+        let kind = VdevKind::parse(list)?;
+        let text = |name: &str| list.optional_text(name).map(|text| text.cloned());
+        let flag = |name: &str| {
+            list.optional_u64(name)
+                .map(|number| number.unwrap_or(0) != 0)
+        };
+        let config = VdevConfig {
+            kind,
+            // Spares have no place among siblings.
+            id: list.optional_u64("id")?.unwrap_or(0),
+            guid: Guid::from(list.u64("guid")?),
+            path: text("path")?,
+            device_id: text("devid")?,
+            physical_path: text("phys_path")?,
+            enclosure_path: text("vdev_enc_sysfs_path")?,
+            replaceable_unit: text("fru")?,
+            whole_disk: list.optional_u64("whole_disk")?.map(|whole| whole != 0),
+            is_spare: flag("is_spare")?,
+            not_present: flag("not_present")?,
+            top_level: TopLevelConfig::parse(list)?,
+            dirty_time: list.optional_u64("DTL")?.map(ObjectId::from),
+            create_txg: Txg::from(list.optional_u64("create_txg")?.unwrap_or(0)),
+            condition: StoredCondition {
+                offline: flag("offline")?,
+                faulted: flag("faulted")?,
+                degraded: flag("degraded")?,
+                removed: flag("removed")?,
+                reason: list
+                    .optional_text("aux_state")?
+                    .and_then(StoredReason::parse),
+            },
+            other: carried(list),
+            children: parse_all(list, "children")?,
+            spares: parse_all(list, "spares")?,
+            caches: parse_all(list, "l2cache")?,
+        };
+        config.check_shape()?;
+        Ok(config)
+    }
+
+    /// The configuration as labels have it: without the objects that only the MOS knows.
+    pub fn to_label_list(&self) -> NvList {
+        self.to_list(&|name| !ONLY_IN_MOS.iter().any(|only| name == only))
+    }
+
+    /// The configuration as the MOS and the cache file have it.
+    pub fn to_mos_list(&self) -> NvList {
+        self.to_list(&|_| true)
+    }
+
+    /// The object that a pair of this name carries, such as "com.delphix:vdev_zap_top".
+    pub fn other_object(&self, name: &str) -> Option<ObjectId> {
+        match self.other.iter().find(|(other, _)| *other == name) {
+            Some((_, NvValue::Uint64(object))) => Some(ObjectId::from(*object)),
+            _ => None,
+        }
+    }
+
+    /// Sets a pair that we only carry.
+    pub fn set_other(&mut self, name: &str, value: impl Into<NvValue>) {
+        self.other.retain(|(other, _)| *other != name);
+        self.other.push((Text::from(name), value.into()));
+    }
+
+    /// This vdev and all below it, parents first. Hot spares and caches are not below.
+    pub fn walk(&self) -> Vec<&VdevConfig> {
+        let mut found = vec![self];
+        found.extend(self.children.iter().flat_map(VdevConfig::walk));
+        found
+    }
+
+    /// The devices at or below this vdev, in order.
+    pub fn leaves(&self) -> Vec<&VdevConfig> {
+        let all = self.walk().into_iter();
+        all.filter(|vdev| vdev.kind.is_leaf()).collect()
+    }
+
+    /// Calls `change` for this vdev and all below it, hot spares and caches included.
+    pub fn change_each(&mut self, change: &mut dyn FnMut(&mut VdevConfig)) {
+        change(self);
+        let lists = [&mut self.children, &mut self.spares, &mut self.caches];
+        for vdev in lists.into_iter().flatten() {
+            vdev.change_each(change);
+        }
+    }
+
+    /// The vdev of this guid, at or below this one.
+    pub fn find(&self, guid: Guid) -> Option<&VdevConfig> {
+        self.walk().into_iter().find(|vdev| vdev.guid == guid)
+    }
+
+    /// The sum over the guids of this vdev and all below it, as the uberblock has it.
+    #[doc(alias = "vdev_guid_sum")]
+    pub fn guid_sum(&self) -> Guid {
+        let guids = self.walk().into_iter().map(|vdev| vdev.guid);
+        guids.fold(Guid::ZERO, Guid::wrapping_add)
+    }
+
+    /// Gives every child its index, all the way down.
+    pub fn number_children(&mut self) {
+        for (id, child) in (0..).zip(&mut self.children) {
+            child.id = id;
+            child.number_children();
+        }
+    }
+
+    fn to_list(&self, is_wanted: &dyn Fn(&Text) -> bool) -> NvList {
+        let mut list = NvList::new();
+        list.set("type", self.kind.name());
+        // A hot spare is no sibling of anything.
+        if !self.is_idle_spare() {
+            list.set("id", self.id);
+        }
+        list.set("guid", self.guid.get());
+        let texts = [
+            ("path", &self.path),
+            ("devid", &self.device_id),
+            ("phys_path", &self.physical_path),
+            ("vdev_enc_sysfs_path", &self.enclosure_path),
+            ("fru", &self.replaceable_unit),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                list.set(name, text.clone());
+            }
+        }
+        if let VdevKind::Raidz { parity } | VdevKind::Draid { parity } = self.kind {
+            list.set("nparity", u64::from(parity));
+        }
+        if let Some(whole) = self.whole_disk {
+            list.set("whole_disk", u64::from(whole));
+        }
+        set_if(&mut list, "not_present", self.not_present);
+        set_if(&mut list, "is_spare", self.is_spare);
+        if let Some(top_level) = &self.top_level {
+            top_level.write_to(&mut list);
+        }
+        if let Some(object) = self.dirty_time {
+            list.set("DTL", object.get());
+        }
+        if !self.create_txg.is_zero() {
+            list.set("create_txg", self.create_txg.get());
+        }
+        for (name, value) in self.other.iter().filter(|(name, _)| is_wanted(name)) {
+            list.set(name, value.clone());
+        }
+        self.write_lists_to(&mut list, is_wanted);
+        self.condition.write_to(&mut list);
+        list
+    }
+
+    fn write_lists_to(&self, list: &mut NvList, is_wanted: &dyn Fn(&Text) -> bool) {
+        let lists = [
+            ("children", &self.children),
+            ("spares", &self.spares),
+            ("l2cache", &self.caches),
+        ];
+        for (name, vdevs) in lists {
+            if !vdevs.is_empty() {
+                let lists: Vec<_> = vdevs.iter().map(|vdev| vdev.to_list(is_wanted)).collect();
+                list.set(name, lists);
+            }
+        }
+    }
+
+    fn is_idle_spare(&self) -> bool {
+        self.is_spare && self.create_txg.is_zero() && self.kind.is_leaf()
+    }
+
+    /// Refuses a vdev with too many or too few children.
+    fn check_shape(&self) -> Result<(), ConfigError> {
+        let count = self.children.len();
+        let fits = match self.kind {
+            VdevKind::Root => true,
+            VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => count >= 1,
+            VdevKind::Raidz { parity } | VdevKind::Draid { parity } => {
+                count > usize::from(parity) && count <= RAIDZ_WIDTH_MAX
+            }
+            VdevKind::File | VdevKind::Disk | VdevKind::DistributedSpare => count == 0,
+            VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing => true,
+        };
+        if !fits {
+            return Err(ConfigError::Children {
+                kind: self.kind.name(),
+                guid: self.guid,
+                count,
+            });
+        }
+        if self.kind == VdevKind::Root {
+            for (index, child) in (0..).zip(&self.children) {
+                if child.id != index {
+                    return Err(ConfigError::Misnumbered {
+                        guid: child.guid,
+                        id: child.id,
+                        index,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TopLevelConfig {
+    /// A vdev below the top level has none of it; a hole has a part of it, which means nothing.
+    fn parse(list: &NvList) -> Result<Option<TopLevelConfig>, ConfigError> {
+        let Some(ashift) = list.optional_u64("ashift")? else {
+            return Ok(None);
+        };
+        let Some(asize) = list.optional_u64("asize")? else {
+            return Ok(None);
+        };
+        let shift = |name: &'static str, found: u64, range: std::ops::RangeInclusive<u64>| {
+            match u32::try_from(found) {
+                Ok(shift) if range.contains(&found) => Ok(shift),
+                _ => Err(ConfigError::Number { name, found }),
+            }
+        };
+        let flag = |name: &str| {
+            list.optional_u64(name)
+                .map(|number| number.unwrap_or(0) != 0)
+        };
+        let metaslab_shift = list.optional_u64("metaslab_shift")?.unwrap_or(0);
+        Ok(Some(TopLevelConfig {
+            metaslab_array: ObjectId::from(list.optional_u64("metaslab_array")?.unwrap_or(0)),
+            metaslab_shift: shift("metaslab_shift", metaslab_shift, 0..=METASLAB_SHIFT_MAX)?,
+            // A hole and a removed vdev may have no sectors.
+            ashift: match ashift {
+                0 => 0,
+                _ => shift(
+                    "ashift",
+                    ashift,
+                    u64::from(ASHIFT_MIN)..=u64::from(ASHIFT_MAX),
+                )?,
+            },
+            asize: AllocatedSize::from(asize),
+            is_log: flag("is_log")?,
+            non_allocating: flag("non_allocating")?,
+            removing: flag("removing")?,
+        }))
+    }
+
+    fn write_to(&self, list: &mut NvList) {
+        list.set("metaslab_array", self.metaslab_array.get());
+        list.set("metaslab_shift", u64::from(self.metaslab_shift));
+        list.set("ashift", u64::from(self.ashift));
+        list.set("asize", self.asize.get());
+        list.set("is_log", u64::from(self.is_log));
+        set_if(list, "non_allocating", self.non_allocating);
+        set_if(list, "removing", self.removing);
+    }
+}
+
+impl StoredCondition {
+    fn write_to(self, list: &mut NvList) {
+        set_if(list, "offline", self.offline);
+        set_if(list, "faulted", self.faulted);
+        set_if(list, "degraded", self.degraded);
+        set_if(list, "removed", self.removed);
+        if let Some(reason) = self.reason {
+            list.set("aux_state", reason.name());
+        }
+    }
+}
+
+fn set_if(list: &mut NvList, name: &str, is_set: bool) {
+    if is_set {
+        list.set(name, 1u64);
+    }
+}
+
+fn parse_all(list: &NvList, name: &str) -> Result<Vec<VdevConfig>, ConfigError> {
+    let lists = list.optional_lists(name).map_err(ConfigError::List)?;
+    lists.unwrap_or(&[]).iter().map(VdevConfig::parse).collect()
+}
+
+fn carried(list: &NvList) -> Vec<(Text, NvValue)> {
+    let unknown = |(name, _): &(&Text, &NvValue)| !KNOWN.iter().any(|known| *name == known);
+    let pairs = list.iter().filter(unknown);
+    pairs
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+impl From<NvError> for ConfigError {
+    fn from(error: NvError) -> ConfigError {
+        ConfigError::List(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(id: u64) -> NvList {
+        NvList::new()
+            .with("type", "file")
+            .with("id", id)
+            .with("guid", 100 + id)
+            .with("path", format!("/share/{id}.img"))
+            .with("create_txg", 4u64)
+    }
+
+    fn raidz() -> NvList {
+        NvList::new()
+            .with("type", "raidz")
+            .with("id", 0u64)
+            .with("guid", 7u64)
+            .with("nparity", 2u64)
+            .with("metaslab_array", 135u64)
+            .with("metaslab_shift", 25u64)
+            .with("ashift", 12u64)
+            .with("asize", 383_778_816u64)
+            .with("is_log", 0u64)
+            .with("create_txg", 4u64)
+            .with("com.delphix:vdev_zap_top", 129u64)
+            .with("children", (0..4).map(file).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_stored_comes_back_in_its_order() {
+        let list = raidz();
+        let config = VdevConfig::parse(&list).unwrap();
+        assert_eq!(config.kind, VdevKind::Raidz { parity: 2 });
+        assert_eq!(config.top_level.as_ref().unwrap().ashift, 12);
+        assert_eq!(
+            config.other_object("com.delphix:vdev_zap_top"),
+            Some(ObjectId::from(129))
+        );
+        assert_eq!(config.to_mos_list(), list);
+        assert!(!config.to_label_list().contains("com.delphix:vdev_zap_top"));
+    }
+
+    #[test]
+    fn the_sum_of_guids_covers_the_tree() {
+        let config = VdevConfig::parse(&raidz()).unwrap();
+        assert_eq!(config.guid_sum().get(), 7 + 100 + 101 + 102 + 103);
+        assert_eq!(config.leaves().len(), 4);
+    }
+
+    #[test]
+    fn an_offline_child_says_so_behind_everything_else() {
+        let list = file(2).with("offline", 1u64).with("aux_state", "external");
+        let config = VdevConfig::parse(&list).unwrap();
+        assert!(config.condition.offline);
+        assert_eq!(config.condition.reason, Some(StoredReason::External));
+        assert_eq!(config.to_label_list(), list);
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        let wide = raidz().with("nparity", 4u64);
+        assert!(matches!(
+            VdevConfig::parse(&wide),
+            Err(ConfigError::Parity { parity: 4 })
+        ));
+        let narrow = raidz().with("children", vec![file(0), file(1)]);
+        assert!(matches!(
+            VdevConfig::parse(&narrow),
+            Err(ConfigError::Children { count: 2, .. })
+        ));
+        let odd = raidz().with("type", "tape");
+        assert!(matches!(
+            VdevConfig::parse(&odd),
+            Err(ConfigError::UnknownType { .. })
+        ));
+        let sectors = raidz().with("ashift", 40u64);
+        assert!(matches!(
+            VdevConfig::parse(&sectors),
+            Err(ConfigError::Number { .. })
+        ));
+        let root = NvList::new()
+            .with("type", "root")
+            .with("id", 0u64)
+            .with("guid", 1u64)
+            .with("children", vec![raidz().with("id", 1u64)]);
+        assert!(matches!(
+            VdevConfig::parse(&root),
+            Err(ConfigError::Misnumbered { .. })
+        ));
+    }
+}
