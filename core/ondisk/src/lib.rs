@@ -31,6 +31,8 @@
 //! Devices, checksum functions, caches. Where a checksum is stored beside what it covers (labels,
 //! gang headers, log blocks), its place is declared here and its value computed above.
 
+pub mod acl;
+pub mod attributes;
 pub mod block_cloning;
 pub mod block_pointer;
 pub mod bookmark;
@@ -46,6 +48,7 @@ pub mod dedup;
 pub mod dnode;
 pub mod embedded;
 pub mod features;
+pub mod fuid;
 pub mod gang;
 pub mod indirect;
 pub mod label;
@@ -58,3 +61,4 @@ pub mod space_map;
 pub mod uberblock;
 pub mod units;
 pub mod zap;
+pub mod znode;

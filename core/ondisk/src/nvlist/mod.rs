@@ -6,8 +6,8 @@
 //!
 //! | form | numbers | used in |
 //! |---|---|---|
-//! | [`xdr`] | always big-endian, every item a multiple of four bytes | labels, the pool configuration, everything in the MOS |
-//! | [`native`] | in the writer's byte order, as its structures lie in memory | history records, system attributes, streams |
+//! | [`xdr`] | always big-endian, every item a multiple of four bytes | labels, the pool configuration, extended attributes |
+//! | [`native`] | in the writer's byte order, as its structures lie in memory | history records, streams |
 //!
 //! Each pair also states the size it has in memory (the native form's size on a 64-bit machine).
 //! OpenZFS refuses a pair whose value does not fill that size exactly, so we compute it when
