@@ -1,7 +1,7 @@
 //! One declaration per stored structure, and the readers and writers that follow it.
 //!
 //! # Mechanism
-//! [`on_disk!`] takes a structure with the offset of each field, and makes the value type and its
+//! [`on_disk!`](crate::on_disk) takes a structure with the offset of each field, and makes the value type and its
 //! [`Stored`] implementation. Offsets and size are checked while compiling: a field that is not
 //! where its declaration says does not build. Every byte belongs to a field; bytes without a
 //! meaning are [`Reserved`].

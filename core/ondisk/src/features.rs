@@ -83,7 +83,7 @@ macro_rules! features {
         #[doc(alias = "spa_feature_t")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Feature {
-            $(#[doc = concat!("`", $guid, "`: ", $description)] $name,)*
+            $(#[doc = concat!("`", $guid, "`: `", $description, "`")] $name,)*
         }
 
         impl Feature {
