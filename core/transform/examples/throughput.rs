@@ -62,10 +62,37 @@ fn main() {
     measure_compression(&settings);
 }
 
-/// A row in which a block of this many bytes lies, with its columns one after the other in memory.
+/// A column that begins on a page, as those do that devices read into and write from.
+struct Column {
+    memory: Vec<u8>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Column {
+    fn of_noise(seed: usize, bytes: usize) -> Self {
+        let memory = noise(seed, bytes + SECTOR_BYTES);
+        let start = memory.as_ptr().align_offset(SECTOR_BYTES);
+        Self {
+            memory,
+            start,
+            bytes,
+        }
+    }
+
+    fn slice(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.bytes]
+    }
+
+    fn slice_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.bytes]
+    }
+}
+
+/// A row in which a block of a given size lies.
 struct Row {
     parity_count: usize,
-    columns: Vec<Vec<u8>>,
+    columns: Vec<Column>,
 }
 
 impl Row {
@@ -73,14 +100,12 @@ impl Row {
         let sectors = bytes / SECTOR_BYTES;
         let column = |index: usize| {
             let sectors = (sectors + DATA_COLUMNS - 1 - index) / DATA_COLUMNS;
-            noise(index, sectors * SECTOR_BYTES)
+            Column::of_noise(index, sectors * SECTOR_BYTES)
         };
-        let data: Vec<Vec<u8>> = (0..DATA_COLUMNS)
-            .map(column)
-            .filter(|column| !column.is_empty())
-            .collect();
-        let mut columns = vec![vec![0; data[0].len()]; parity_count];
-        columns.extend(data);
+        let longest = sectors.div_ceil(DATA_COLUMNS) * SECTOR_BYTES;
+        let parity = (0..parity_count).map(|index| Column::of_noise(100 + index, longest));
+        let data = (0..DATA_COLUMNS.min(sectors)).map(column);
+        let columns = parity.chain(data).collect();
         Self {
             parity_count,
             columns,
@@ -93,8 +118,8 @@ fn measure_generation(implementation: &parity::Implementation, settings: &Settin
         for &bytes in &settings.block_sizes {
             let mut row = Row::of_block(bytes, parity_count);
             let (parity, data) = row.columns.split_at_mut(parity_count);
-            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+            let data: Vec<&[u8]> = data.iter().map(Column::slice).collect();
+            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(Column::slice_mut).collect();
             let rate = per_second(settings.at_least, || {
                 parity::generate_with(implementation, black_box(&data), black_box(&mut parity));
             });
@@ -121,37 +146,24 @@ fn measure_reconstruction(implementation: &parity::Implementation, settings: &Se
             .filter(|bytes| **bytes >= 8 * SECTOR_BYTES)
         {
             let row = Row::of_block(bytes, 3);
-            let columns: Vec<&[u8]> = row.columns.iter().map(Vec::as_slice).collect();
-            // As in `raidz_test`, parity that is missing beside data stays missing.
-            let lost: Vec<usize> = missing
-                .iter()
-                .copied()
-                .filter(|column| *column >= row.parity_count)
-                .collect();
-            let mut outputs: Vec<Vec<u8>> = lost
-                .iter()
-                .map(|column| vec![0; columns[*column].len()])
-                .collect();
-            let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-            let absent: Vec<usize> = missing.to_vec();
-            let mut spare: Vec<Vec<u8>> = vec![Vec::new(); 3];
+            let columns: Vec<&[u8]> = row.columns.iter().map(Column::slice).collect();
+            let mut outputs = missing.map(|column| Column::of_noise(200, columns[column].len()));
             let rate = per_second(settings.at_least, || {
-                // Parity columns to be left alone get an output without length.
-                let mut places: Vec<&mut [u8]> = Vec::with_capacity(3);
-                let mut spare = spare.iter_mut();
-                let mut data = outputs.iter_mut();
-                for column in &absent {
-                    if *column >= row.parity_count {
-                        places.extend(data.next().map(|output| &mut **output));
-                    } else {
-                        places.extend(spare.next().map(Vec::as_mut_slice));
-                    }
-                }
+                // As in `raidz_test`, parity that is missing beside data stays missing: its output has
+                // no length.
+                let mut places: Vec<&mut [u8]> = missing
+                    .iter()
+                    .zip(&mut outputs)
+                    .map(|(column, output)| match output.slice_mut() {
+                        output if *column >= row.parity_count => output,
+                        _ => &mut [],
+                    })
+                    .collect();
                 parity::reconstruct_with(
                     implementation,
                     row.parity_count,
                     black_box(&columns),
-                    &absent,
+                    &missing,
                     &mut places,
                 )
                 .expect("three columns of a row with three parities");

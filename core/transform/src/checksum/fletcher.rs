@@ -186,32 +186,54 @@ fn sum_words(sums: [u64; 4], bytes: &[u8], read: fn([u8; 4]) -> u32) -> [u64; 4]
 
 /// The sums over all words, from those over each lane.
 ///
-/// `lanes[s][j]` is sum `s` over the words `j`, `j + LANES`, `j + 2 LANES` and so on. The weights are
-/// polynomials in the number `m` of words left in the lane; written in terms of the lane's own sums
-/// (weights 1, `m`, `m(m+1)/2`, `m(m+1)(m+2)/6`) their factors are those below, all of them whole.
+/// `lanes[s][j]` is sum `s` over the words `j`, `j + L`, `j + 2 L` and so on, `L` being the number of
+/// lanes, which is even. The weight of a word is a polynomial in the number `m` of words left in its lane;
+/// in terms of the lane's own weights (1, `m`, `m(m+1)/2`, `m(m+1)(m+2)/6`) it has these factors, all
+/// of them whole:
+///
+/// ```text
+///   b:   L * b[j]  -  j * a[j]
+///   c:   L^2 * c[j]  -  ((L^2 - L)/2 + L j) * b[j]  +  j(j-1)/2 * a[j]
+///   d:   L^3 * d[j]  -  (L^3 - L^2 + L^2 j) * c[j]
+///          +  (L(L-1)(L-2)/6 + (L^2 - 2L)/2 j + L/2 j^2) * b[j]  -  j(j-1)(j-2)/6 * a[j]
+/// ```
+///
+/// So it is enough to sum each over the lanes, plain and by powers of `j`.
 pub(super) fn join_lanes<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> [u64; 4] {
+    let [a, b, c, d] = lanes;
+    let plain = weigh(a, |_| 1);
+    let [a1, a2, a3] = [
+        weigh(a, |j| j),
+        weigh(a, |j| j * j.saturating_sub(1) / 2),
+        weigh(a, |j| j * j.saturating_sub(1) * j.saturating_sub(2) / 6),
+    ];
+    let [b0, b1, b2] = [weigh(b, |_| 1), weigh(b, |j| j), weigh(b, |j| j * j)];
+    let [c0, c1] = [weigh(c, |_| 1), weigh(c, |j| j)];
+    let d0 = weigh(d, |_| 1);
+
     let l = u64::try_from(LANES).expect("a handful");
-    let [mut a, mut b, mut c, mut d] = [0_u64; 4];
-    for (lane, j) in (0..LANES).zip(0_u64..) {
-        let [lane_a, lane_b, lane_c, lane_d] = [0, 1, 2, 3].map(|sum: usize| lanes[sum][lane]);
-        let j1 = j.saturating_sub(1);
-        let j2 = j.saturating_sub(2);
-        a = a.wrapping_add(lane_a);
-        b = b
-            .wrapping_add(lane_b.wrapping_mul(l))
-            .wrapping_sub(lane_a.wrapping_mul(j));
-        c = c
-            .wrapping_add(lane_c.wrapping_mul(l * l))
-            .wrapping_sub(lane_b.wrapping_mul((l * l + 2 * l * j - l) / 2))
-            .wrapping_add(lane_a.wrapping_mul(j * j1 / 2));
-        let weight_b = l * l * l + 3 * l * l * j + 3 * l * j * j + 2 * l - 3 * l * l - 6 * l * j;
-        d = d
-            .wrapping_add(lane_d.wrapping_mul(l * l * l))
-            .wrapping_sub(lane_c.wrapping_mul(l * l * l + l * l * j - l * l))
-            .wrapping_add(lane_b.wrapping_mul(weight_b / 6))
-            .wrapping_sub(lane_a.wrapping_mul(j * j1 * j2 / 6));
-    }
-    [a, b, c, d]
+    let times = u64::wrapping_mul;
+    let sum_b = times(l, b0).wrapping_sub(a1);
+    let sum_c = times(l * l, c0)
+        .wrapping_sub(times((l * l - l) / 2, b0))
+        .wrapping_sub(times(l, b1))
+        .wrapping_add(a2);
+    let sum_d = times(l * l * l, d0)
+        .wrapping_sub(times(l * l * l - l * l, c0))
+        .wrapping_sub(times(l * l, c1))
+        .wrapping_add(times(l * (l - 1) * (l - 2) / 6, b0))
+        .wrapping_add(times((l * l - 2 * l) / 2, b1))
+        .wrapping_add(times(l / 2, b2))
+        .wrapping_sub(a3);
+    [plain, sum_b, sum_c, sum_d]
+}
+
+#[inline(always)]
+fn weigh<const LANES: usize>(lanes: &[u64; LANES], weight: impl Fn(u64) -> u64) -> u64 {
+    let weighed = (0..)
+        .zip(lanes)
+        .map(|(j, lane)| lane.wrapping_mul(weight(j)));
+    weighed.fold(0, u64::wrapping_add)
 }
 
 fn words_in(bytes: &[u8]) -> u64 {

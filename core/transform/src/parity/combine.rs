@@ -160,6 +160,15 @@ impl Implementation {
             end: bytes.end,
         };
         piece.assert_in_bounds(outputs);
+        if let [input] = inputs
+            && rows.iter().all(|row| row[0] == 1)
+        {
+            // A small block has one data column, and all its parity is like it.
+            for output in outputs {
+                output[bytes.clone()].copy_from_slice(&input[bytes.clone()]);
+            }
+            return;
+        }
         piece.start = (self.kernel)(outputs, &piece);
         if piece.start < piece.end {
             portable(outputs, &piece);
