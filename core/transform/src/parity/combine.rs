@@ -160,15 +160,6 @@ impl Implementation {
             end: bytes.end,
         };
         piece.assert_in_bounds(outputs);
-        if let [input] = inputs
-            && rows.iter().all(|row| row[0] == 1)
-        {
-            // A small block has one data column, and all its parity is like it.
-            for output in outputs {
-                output[bytes.clone()].copy_from_slice(&input[bytes.clone()]);
-            }
-            return;
-        }
         piece.start = (self.kernel)(outputs, &piece);
         if piece.start < piece.end {
             portable(outputs, &piece);
@@ -183,6 +174,12 @@ const STEP_WORDS: usize = STEP_BYTES / 8;
 
 fn portable(outputs: &mut [&mut [u8]], piece: &Piece<'_>) -> usize {
     for (output, row) in outputs.iter_mut().zip(piece.rows) {
+        if let ([input], [1, ..]) = (piece.inputs, row) {
+            // A small block has one data column, and all its parity is like it.
+            let bytes = piece.start..piece.end;
+            output[bytes.clone()].copy_from_slice(&input[bytes]);
+            continue;
+        }
         let mut at = piece.start;
         while at < piece.end {
             let next = piece.end.min(at + STEP_BYTES);
