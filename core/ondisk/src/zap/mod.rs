@@ -146,6 +146,24 @@ pub enum Name<'a> {
     Words(&'a [u64]),
 }
 
+impl<'a> From<&'a [u8]> for Name<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Name::Text(text)
+    }
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(text: &'a str) -> Self {
+        Name::Text(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u64]> for Name<'a> {
+    fn from(words: &'a [u64]) -> Self {
+        Name::Words(words)
+    }
+}
+
 /// A name taken out of a ZAP.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnedName {

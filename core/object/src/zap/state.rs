@@ -1,0 +1,87 @@
+//! What is remembered of a ZAP between calls.
+//!
+//! # Mechanism
+//! A micro ZAP is a list, and finding a name in it would mean looking at all of it. An index from hash and differentiator to
+//! slot is made when the ZAP is first used and kept true with each change; it is also the order of walks. Of a
+//! fat ZAP the decoded header is kept, and which leaves were checked, since a check looks at every chunk.
+//!
+//! # Invariants
+//! - The state says what the newest contents of the blocks say. Who changes the blocks holds the lock to write.
+//! - The state can be forgotten at any time; it is made again from the blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tarn_host::lock::{Rank, RwLock};
+use tarn_ondisk::zap::fat::FatHeader;
+use tarn_ondisk::zap::{Cursor, ZapFlags};
+
+/// One operation of a ZAP at a time, or many that read; blocks are read and changed inside.
+const ZAP: Rank = Rank::new(400, "zap").multi().across_waits();
+
+/// How many leaves are remembered as checked.
+pub(super) const CHECKED_LEAVES_MAX: usize = 4096;
+
+/// What is remembered of one ZAP.
+#[derive(Debug)]
+pub struct ZapState {
+    pub(super) kind: RwLock<Option<Kind>>,
+}
+
+impl Default for ZapState {
+    fn default() -> Self {
+        ZapState { kind: RwLock::new(ZAP, None) }
+    }
+}
+
+impl ZapState {
+    /// Forgets everything: the object was freed, or its contents were replaced from outside.
+    pub fn forget(&self) {
+        *self.kind.write() = None;
+    }
+}
+
+/// What is remembered of each form.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Micro(MicroIndex),
+    Fat(FatState),
+}
+
+impl Kind {
+    /// How names are hashed.
+    pub(super) fn rules(&self) -> Rules {
+        match self {
+            Kind::Micro(index) => index.rules,
+            Kind::Fat(fat) => Rules {
+                salt: fat.header.salt,
+                normalization: fat.header.normalization,
+                flags: fat.header.flags(),
+            },
+        }
+    }
+}
+
+/// What decides the hash of a name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) salt: u64,
+    pub(super) normalization: u64,
+    pub(super) flags: ZapFlags,
+}
+
+/// The index of a micro ZAP.
+#[derive(Debug)]
+pub(super) struct MicroIndex {
+    pub(super) rules: Rules,
+    /// Slots in the order of walks.
+    pub(super) slots: BTreeMap<Cursor, usize>,
+    /// Where to look for a free slot.
+    pub(super) free_from: usize,
+}
+
+/// The state of a fat ZAP.
+#[derive(Debug)]
+pub(super) struct FatState {
+    pub(super) header: FatHeader,
+    /// Blocks whose leaf was looked at in whole.
+    pub(super) checked: BTreeSet<u64>,
+}

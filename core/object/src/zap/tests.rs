@@ -1,0 +1,254 @@
+//! A ZAP against a map, on blocks in memory.
+
+use super::*;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// An object in memory.
+#[derive(Default)]
+struct Memory {
+    block_size: Cell<usize>,
+    blocks: RefCell<BTreeMap<u64, Vec<u8>>>,
+    state: ZapState,
+}
+
+impl Memory {
+    fn new(block_size: usize) -> Self {
+        let memory = Memory::default();
+        memory.block_size.set(block_size);
+        memory
+    }
+}
+
+impl ZapBlocks for &Memory {
+    type Tx = ();
+
+    fn block_size(&self) -> usize {
+        self.block_size.get()
+    }
+
+    fn look(&self, block: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), ZapError> {
+        let bytes = self.blocks.borrow().get(&block).cloned();
+        look(&bytes.unwrap_or_else(|| vec![0; self.block_size()]));
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        (): &(),
+        block: u64,
+        change: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), ZapError> {
+        let size = self.block_size();
+        change(self.blocks.borrow_mut().entry(block).or_insert_with(|| vec![0; size]));
+        Ok(())
+    }
+
+    fn free(&self, (): &(), first: u64, count: u64) -> Result<(), ZapError> {
+        self.blocks.borrow_mut().retain(|block, _| !(first..first + count).contains(block));
+        Ok(())
+    }
+
+    fn set_block_size(&self, (): &(), bytes: usize) -> Result<(), ZapError> {
+        assert!(self.blocks.borrow().keys().all(|&block| block == 0));
+        self.block_size.set(bytes);
+        if let Some(block) = self.blocks.borrow_mut().get_mut(&0) {
+            block.resize(bytes, 0);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> &ZapState {
+        &self.state
+    }
+}
+
+const MICRO: NewZap = NewZap::Micro { salt: 0x1234_5678_9abc_def1, normalization: 0 };
+
+fn is_fat(memory: &Memory) -> bool {
+    memory.blocks.borrow().len() > 1
+}
+
+/// Every entry by a walk, which must give each name once.
+fn walk(zap: &Zap<&Memory>, step: usize) -> BTreeMap<Vec<u8>, ZapValue> {
+    let mut seen = BTreeMap::new();
+    let mut cursor = Cursor::START;
+    loop {
+        let entries = zap.entries_from(cursor, step).unwrap();
+        let Some(last) = entries.last() else { return seen };
+        cursor = Cursor::from_cookie(
+            last.next.to_cookie(ZapFlags::default()),
+            ZapFlags::default(),
+        );
+        for entry in entries {
+            let OwnedName::Text(name) = entry.name else { panic!("names are text here") };
+            assert!(seen.insert(name, entry.value).is_none(), "a name came twice");
+        }
+    }
+}
+
+#[test]
+fn a_small_zap_stays_micro_and_a_big_one_becomes_fat() {
+    let memory = Memory::new(512);
+    let zap = Zap::create(&memory, &(), MICRO).unwrap();
+    for number in 0..2047u64 {
+        zap.insert(&(), format!("file-{number}").as_str(), &ZapValue::word(number)).unwrap();
+    }
+    assert!(!is_fat(&memory), "2047 entries fill a micro ZAP of 128 KiB");
+    zap.insert(&(), "one more", &ZapValue::word(7)).unwrap();
+    assert!(is_fat(&memory));
+    assert_eq!(zap.count().unwrap(), 2048);
+    assert_eq!(zap.lookup_word("file-99").unwrap(), Some(99));
+    assert_eq!(zap.lookup_word("one more").unwrap(), Some(7));
+}
+
+#[test]
+fn a_long_name_or_a_text_value_makes_it_fat() {
+    for (name, value) in [
+        ("n".repeat(50), ZapValue::word(1)),
+        ("name".to_string(), ZapValue::text("some text")),
+    ] {
+        let memory = Memory::new(512);
+        let zap = Zap::create(&memory, &(), MICRO).unwrap();
+        zap.insert(&(), "first", &ZapValue::word(5)).unwrap();
+        zap.insert(&(), name.as_str(), &value).unwrap();
+        assert!(is_fat(&memory));
+        assert_eq!(zap.lookup(name.as_str()).unwrap(), Some(value));
+        assert_eq!(zap.lookup_word("first").unwrap(), Some(5));
+    }
+}
+
+#[test]
+fn what_is_there_is_not_added_and_what_is_not_is_not_removed() {
+    let memory = Memory::new(512);
+    let zap = Zap::create(&memory, &(), MICRO).unwrap();
+    zap.insert(&(), "a", &ZapValue::word(1)).unwrap();
+    assert!(matches!(zap.insert(&(), "a", &ZapValue::word(2)), Err(ZapError::Exists)));
+    assert!(matches!(zap.remove(&(), "b"), Err(ZapError::NotFound)));
+    assert!(matches!(zap.insert(&(), "", &ZapValue::word(2)), Err(ZapError::BadName)));
+    assert_eq!(zap.lookup_word("a").unwrap(), Some(1));
+}
+
+/// Many names: the pointer table leaves the header and doubles more than once.
+#[test]
+fn a_hundred_thousand_names_are_all_found() {
+    let memory = Memory::new(512);
+    let zap = Zap::create(&memory, &(), MICRO).unwrap();
+    for number in 0..100_000u64 {
+        zap.insert(&(), format!("{number:08}").as_str(), &ZapValue::word(number)).unwrap();
+    }
+    zap.blocks().state().forget();
+    assert_eq!(zap.count().unwrap(), 100_000);
+    for number in (0..100_000u64).step_by(97) {
+        assert_eq!(zap.lookup_word(format!("{number:08}").as_str()).unwrap(), Some(number));
+    }
+    assert_eq!(walk(&zap, 1000).len(), 100_000);
+}
+
+/// In a ZAP that normalises, a name finds the entry that is equal to it, and is found there in the form in
+/// which it was given.
+#[test]
+fn names_that_are_equal_after_normalising_are_one_name() {
+    let memory = Memory::new(512);
+    let new = NewZap::Micro { salt: 3, normalization: 1 };
+    let upper: Normalize = Arc::new(|name| name.to_ascii_uppercase());
+    let zap = Zap::create(&memory, &(), new).unwrap().with_normalize(upper);
+    zap.insert(&(), "ReadMe", &ZapValue::word(1)).unwrap();
+    assert!(matches!(zap.insert(&(), "README", &ZapValue::word(2)), Err(ZapError::Exists)));
+    let found = zap.find("readme").unwrap().unwrap();
+    assert_eq!(found.name, OwnedName::Text(b"ReadMe".to_vec()));
+    zap.insert(&(), "x".repeat(60).as_str(), &ZapValue::word(2)).unwrap();
+    assert!(is_fat(&memory));
+    assert_eq!(zap.lookup_word("rEADmE").unwrap(), Some(1));
+    zap.remove(&(), "README").unwrap();
+    assert_eq!(zap.lookup("ReadMe").unwrap(), None);
+
+    let plain = Zap::open(&memory);
+    assert!(matches!(plain.lookup("a"), Err(ZapError::Normalized { form: 1 })));
+}
+
+#[test]
+fn names_can_be_words() {
+    let memory = Memory::new(16 << 10);
+    let flags = ZapFlags::WORD_NAMES;
+    let new = NewZap::Fat { salt: 9, normalization: 0, flags };
+    let zap = Zap::create(&memory, &(), new).unwrap();
+    for number in 0..5000u64 {
+        zap.insert(&(), &[number, number + 1][..], &ZapValue::Words(vec![1, 2, number])).unwrap();
+    }
+    let name: &[u64] = &[77, 78];
+    assert_eq!(zap.lookup(name).unwrap(), Some(ZapValue::Words(vec![1, 2, 77])));
+}
+
+/// One step of the model test.
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(u16, u64),
+    Update(u16, u64),
+    UpdateText(u16, usize),
+    Remove(u16),
+    Forget,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..600u16;
+    prop_oneof![
+        8 => (name.clone(), any::<u64>()).prop_map(|(name, value)| Step::Insert(name, value)),
+        3 => (name.clone(), any::<u64>()).prop_map(|(name, value)| Step::Update(name, value)),
+        1 => (name.clone(), 0..900usize).prop_map(|(name, size)| Step::UpdateText(name, size)),
+        4 => name.prop_map(Step::Remove),
+        1 => Just(Step::Forget),
+    ]
+}
+
+/// Names of very different lengths; each number is one name.
+fn name_of(number: u16) -> String {
+    let length = usize::from(number % 7) * 9;
+    format!("{number}-{}", "x".repeat(length))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Random operations leave the same names and values as on a map, and walks in steps of any size see
+    /// each name once. Texts among the values make the ZAP fat early in some runs and late in others.
+    #[test]
+    fn a_zap_behaves_as_a_map(
+        steps in prop::collection::vec(step(), 1..900),
+        walk_step in 1..40usize,
+    ) {
+        let memory = Memory::new(512);
+        let zap = Zap::create(&memory, &(), MICRO).unwrap();
+        let mut model: BTreeMap<Vec<u8>, ZapValue> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Insert(number, value) => {
+                    let name = name_of(number);
+                    let outcome = zap.insert(&(), name.as_str(), &ZapValue::word(value));
+                    prop_assert_eq!(outcome.is_ok(), !model.contains_key(name.as_bytes()));
+                    model.entry(name.into_bytes()).or_insert(ZapValue::word(value));
+                }
+                Step::Update(number, value) => {
+                    let name = name_of(number);
+                    zap.update(&(), name.as_str(), &ZapValue::word(value)).unwrap();
+                    model.insert(name.into_bytes(), ZapValue::word(value));
+                }
+                Step::UpdateText(number, size) => {
+                    let name = name_of(number);
+                    let value = ZapValue::text(&"t".repeat(size));
+                    zap.update(&(), name.as_str(), &value).unwrap();
+                    model.insert(name.into_bytes(), value);
+                }
+                Step::Remove(number) => {
+                    let name = name_of(number);
+                    let outcome = zap.remove(&(), name.as_str());
+                    prop_assert_eq!(outcome.is_ok(), model.remove(name.as_bytes()).is_some());
+                }
+                Step::Forget => zap.blocks().state().forget(),
+            }
+        }
+        prop_assert_eq!(zap.count().unwrap(), u64::try_from(model.len()).unwrap());
+        prop_assert_eq!(walk(&zap, walk_step), model);
+    }
+}
