@@ -8,7 +8,7 @@
 //! - A checksum can be *continued* by that of what comes next ([`Fletcher4::then`]): with `n` more
 //!   words every weight grows from `y` to `y + n`, and what that adds is a sum of the lower ones.
 //! - The words can be dealt out to lanes, each summed on its own, and the lanes *joined*
-//!   ([`join_lanes`]): in one of `L` lanes, a word with `m` left in its lane has `mL - j` left in all,
+//!   (`join_lanes`): in one of `L` lanes, a word with `m` left in its lane has `mL - j` left in all,
 //!   `j` being the lane. That is what makes vector instructions of use.
 //!
 //! fletcher2 is older and weaker: two interleaved sums of 64-bit words, and the sums of these.

@@ -24,6 +24,7 @@ pub mod fletcher;
 mod fletcher_simd;
 pub mod sha2;
 pub mod skein;
+mod threefish;
 
 use crate::error::{ChecksumError, UnknownAlgorithm};
 use std::fmt;

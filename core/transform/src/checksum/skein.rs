@@ -7,9 +7,9 @@
 //! message, output), how many went before, and which block is first and last, so that no two uses can
 //! be confused. A hash with a key is four such chains, one after the other.
 //!
-//! The library gives Threefish; the chaining is here, because no library offers the keyed mode.
+//! No library offers the keyed mode.
 
-use threefish::Threefish512;
+use super::threefish;
 
 const BLOCK_BYTES: usize = 64;
 const FIRST: u64 = 1 << 62;
@@ -135,11 +135,9 @@ struct Chain {
 impl Chain {
     fn absorb(&mut self, block: &[u8; BLOCK_BYTES], bytes: u64) {
         self.position = self.position.wrapping_add(bytes);
-        let cipher = Threefish512::new_with_tweak_u64(&self.state, &[self.position, self.flags]);
         let (words, _) = block.as_chunks::<8>();
         let message: [u64; 8] = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
-        self.state = message;
-        cipher.encrypt_block_u64(&mut self.state);
+        self.state = threefish::encrypt(&self.state, [self.position, self.flags], &message);
         for (word, input) in self.state.iter_mut().zip(message) {
             *word ^= input;
         }

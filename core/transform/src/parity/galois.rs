@@ -6,8 +6,8 @@
 //! through all elements but zero, so that a product is a sum of logarithms.
 //!
 //! Vector instructions multiply by a constant in one of two ways, and both tables are here: by looking
-//! up the two halves of each byte in sixteen products each ([`NIBBLE_PRODUCTS`]), or, because
-//! multiplication by a constant is linear in the bits, by a matrix of bits ([`BIT_MATRICES`]).
+//! up the two halves of each byte in sixteen products each (`NIBBLE_PRODUCTS`), or, because
+//! multiplication by a constant is linear in the bits, by a matrix of bits (`BIT_MATRICES`).
 //!
 //! All tables are computed by the compiler.
 

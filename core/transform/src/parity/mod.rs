@@ -15,7 +15,7 @@
 //! A data column that is shorter than others counts as if filled up with zeros.
 //!
 //! Making parity and rebuilding columns are thus one operation: *each output is a linear combination
-//! of the inputs*. [`raidz`] finds the factors, [`combine`] does the work, with the widest
+//! of the inputs*. [`raidz`] finds the factors, `combine` does the work, with the widest
 //! instructions the processor has, reading each input once however many outputs there are.
 //!
 //! # Knows nothing about

@@ -79,7 +79,8 @@ pub fn generate_with(implementation: &Implementation, data: &[&[u8]], parity: &m
 ///
 /// `columns` are those of the row as it is laid out: `parity_count` parity columns, then the data. What
 /// stands at the places that are `missing` is not looked at and may be empty, or what a device gave and
-/// is in doubt. Each is rebuilt into the output of the same position, whose length is the column's own.
+/// is in doubt. Each is rebuilt into the output of the same position, whose length is the column's own;
+/// one that need not be rebuilt, such as parity that nobody will read, is given an output of no length.
 /// Both parity and data columns may be missing, together no more than there are parity columns.
 ///
 /// # Panics
@@ -428,7 +429,7 @@ mod tests {
             picks in proptest::collection::vec(any::<prop::sample::Index>(), 3),
         ) {
             let longest = sizes.iter().copied().max().unwrap_or(0);
-            let data: Vec<Vec<u8>> = sizes.iter().map(|size| noise(7 + *size as u64, *size)).collect();
+            let data: Vec<Vec<u8>> = sizes.iter().map(|size| noise(7 + u64::try_from(*size).unwrap(), *size)).collect();
             let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
             for implementation in Implementation::available() {
                 let mut row = vec![vec![0xee; longest]; parity_count];
