@@ -1,1 +1,22 @@
-//! The `fuse` layer.
+//! FUSE: file systems as mounts.
+//!
+//! # Problem
+//! Every dataset is a mount with a device of its own, and a server has thousands. A slow disk must not hold up
+//! a request that the cache can answer, and no mount may starve another.
+//!
+//! # Mechanism
+//! One [`server::Server`] waits for all devices. A thread that finds a request reads it, lets another thread wait in its
+//! place, and serves the request from beginning to end ([`server`]). [`protocol`] takes requests apart and puts
+//! replies together; [`operations`] maps each request to one call of the file system; [`session`] keeps what one mount
+//! needs: which snapshots are open below `.zfs`, and which files are.
+//!
+//! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it), which knows the
+//! caller's groups; this side is told only user and group.
+//!
+//! # When the daemon dies
+//! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start unmounts the remains
+//! and mounts again.
+
+pub mod mount;
+pub mod protocol;
+pub mod server;

@@ -1,0 +1,191 @@
+//! Mounting and unmounting.
+//!
+//! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts, and hands the device
+//! back over a socket. The mount shows with file system type `fuse` and the dataset's name as its source.
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{AddressFamily, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
+use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use thiserror::Error;
+
+/// Why a mount failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The FUSE device cannot be opened: the kernel has no FUSE, or this user may not use it.
+    #[error("cannot open /dev/fuse: {0}")]
+    Device(Errno),
+    /// `mount(2)` refused.
+    #[error("cannot mount on {path}: {cause}", path = .path.display())]
+    Mount {
+        /// The mount point.
+        path: PathBuf,
+        /// What the system said.
+        cause: Errno,
+    },
+    /// `fusermount3` could not be run.
+    #[error(
+        "cannot run fusermount3 (package fuse3), which mounts for users that are not root: {0}"
+    )]
+    NoHelper(std::io::Error),
+    /// `fusermount3` refused.
+    #[error("fusermount3: {0}")]
+    Helper(String),
+}
+
+/// Options of a mount that the kernel enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `ro`.
+    pub read_only: bool,
+    /// `nodev` when false.
+    pub devices: bool,
+    /// `noexec` when false.
+    pub exec: bool,
+    /// `nosuid` when false.
+    pub setuid: bool,
+    /// `noatime` when false.
+    pub atime: bool,
+}
+
+impl MountOptions {
+    fn flags(self) -> MountFlags {
+        let mut flags = MountFlags::empty();
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags.set(MountFlags::NODEV, !self.devices);
+        flags.set(MountFlags::NOEXEC, !self.exec);
+        flags.set(MountFlags::NOSUID, !self.setuid);
+        flags.set(MountFlags::NOATIME, !self.atime);
+        flags
+    }
+
+    /// As `fusermount3 -o` takes them.
+    fn words(self) -> Vec<&'static str> {
+        let mut words = vec![if self.read_only { "ro" } else { "rw" }, "nodev", "nosuid"];
+        if !self.exec {
+            words.push("noexec");
+        }
+        if !self.atime {
+            words.push("noatime");
+        }
+        words
+    }
+}
+
+/// Mounts a device on a folder, and gives the device.
+///
+/// # Errors
+/// When there is no FUSE, or the mount is refused.
+pub fn mount(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
+    if rustix::process::geteuid().is_root() {
+        mount_as_root(source, path, options)
+    } else {
+        mount_with_helper(source, path, options)
+    }
+}
+
+/// Unmounts a folder. With `force`, also one that is in use: it goes from the tree at once, and from memory when the last
+/// user is done.
+///
+/// # Errors
+/// What the system says: `EBUSY` when it is in use.
+pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
+    if rustix::process::geteuid().is_root() {
+        let flags = if force {
+            UnmountFlags::DETACH
+        } else {
+            UnmountFlags::empty()
+        };
+        return rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW);
+    }
+    let mut helper = Command::new("fusermount3");
+    helper
+        .arg("-u")
+        .args(force.then_some("-z"))
+        .arg("--")
+        .arg(path);
+    match helper.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err(Errno::BUSY),
+        Err(_) => Err(Errno::NOENT),
+    }
+}
+
+fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
+    let open = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(MountError::Device)?;
+    let number = device.as_raw_fd();
+    // The kernel checks permissions, for everybody; and reads are as large as our writes.
+    let data = format!(
+        "fd={number},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read={}",
+        crate::protocol::WRITE_BYTES_MAX
+    );
+    let refused = |cause| MountError::Mount {
+        path: path.to_path_buf(),
+        cause,
+    };
+    let data = CString::new(data).map_err(|_| refused(Errno::INVAL))?;
+    rustix::mount::mount(source, path, "fuse", options.flags(), Some(data.as_c_str()))
+        .map_err(refused)?;
+    Ok(device)
+}
+
+fn mount_with_helper(
+    source: &str,
+    path: &Path,
+    options: MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let pair = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        // The helper inherits its end, so it is not closed on exec.
+        SocketFlags::empty(),
+        None,
+    );
+    let (ours, theirs) = pair.map_err(MountError::Device)?;
+    // User names in sources may hold commas, which would end the option.
+    let name = source.replace('\\', "\\\\").replace(',', "\\,");
+    let words = options.words().join(",");
+    let text = format!("{words},default_permissions,fsname={name}");
+    let output = Command::new("fusermount3")
+        .args(["-o", &text, "--"])
+        .arg(path)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(MountError::NoHelper)?;
+    drop(theirs);
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+        return Err(MountError::Helper(said));
+    }
+    receive_device(&ours)
+        .ok_or_else(|| MountError::Helper("it mounted and gave no device back".to_string()))
+}
+
+/// The device that the helper sends.
+fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut byte = [0; 1];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = rustix::net::RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )
+    .ok()?;
+    let device = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    })?;
+    let flags = rustix::fs::fcntl_getfl(device.as_fd()).ok()?;
+    rustix::fs::fcntl_setfl(device.as_fd(), flags | OFlags::NONBLOCK).ok()?;
+    Some(device)
+}

@@ -1,0 +1,325 @@
+//! The FUSE protocol: requests taken apart, replies put together.
+//!
+//! Layouts and numbers are those of the kernel's interface, version 7.31 and later (`linux/fuse.h`). Structures only
+//! ever grow at their ends, and the kernel tells its version at the start. All numbers are in the machine's order.
+//!
+//! A request that is shorter than its structure, or whose names do not end, is refused with `EINVAL`; nothing is read
+//! beyond it.
+
+use rustix::io::Errno;
+
+/// The version of the protocol we speak.
+pub const MAJOR: u32 = 7;
+
+/// The minor version we speak: with `max_pages`, `cache_symlinks` and `lseek`.
+pub const MINOR: u32 = 31;
+
+/// The largest write we take, in bytes. The kernel's default limit is 256 pages.
+pub const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Room for the largest request: a write with its structures.
+pub const REQUEST_BYTES_MAX: usize = WRITE_BYTES_MAX + 4096;
+
+/// What a request asks for.
+pub mod opcode {
+    macro_rules! opcodes {
+        ($($name:ident = $number:literal,)*) => {
+            $(
+                #[doc = concat!("`FUSE_", stringify!($name), "`.")]
+                pub const $name: u32 = $number;
+            )*
+        };
+    }
+    opcodes! {
+        LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9,
+        UNLINK = 10, RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17,
+        RELEASE = 18, FSYNC = 20, SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24,
+        FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, ACCESS = 34,
+        CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43,
+        READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, SYNCFS = 50,
+    }
+}
+
+/// Capabilities agreed on at the start.
+pub mod init_flags {
+    /// Reads may be sent side by side.
+    pub const ASYNC_READ: u32 = 1 << 0;
+    /// `O_TRUNC` comes with the open.
+    pub const ATOMIC_O_TRUNC: u32 = 1 << 3;
+    /// `.` and `..` can be looked up: the mount can be exported.
+    pub const EXPORT_SUPPORT: u32 = 1 << 4;
+    /// Writes may be larger than a page.
+    pub const BIG_WRITES: u32 = 1 << 5;
+    /// The umask is left to us: default ACLs replace it.
+    pub const DONT_MASK: u32 = 1 << 6;
+    /// Cached data go when the modification time moves.
+    pub const AUTO_INVAL_DATA: u32 = 1 << 12;
+    /// Directories may be read with attributes.
+    pub const DO_READDIRPLUS: u32 = 1 << 13;
+    /// The kernel chooses when.
+    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
+    /// Direct I/O may be sent side by side.
+    pub const ASYNC_DIO: u32 = 1 << 15;
+    /// Lookups and reads of one directory may be sent side by side.
+    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    /// The kernel reads and enforces POSIX ACLs.
+    pub const POSIX_ACL: u32 = 1 << 20;
+    /// `max_pages` is set.
+    pub const MAX_PAGES: u32 = 1 << 22;
+    /// Targets of symbolic links may be cached.
+    pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    /// Directories need no open.
+    pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
+}
+
+/// Bits of `setattr`: what is set.
+pub mod setattr_bits {
+    /// Permissions.
+    pub const MODE: u32 = 1 << 0;
+    /// Owner.
+    pub const UID: u32 = 1 << 1;
+    /// Group.
+    pub const GID: u32 = 1 << 2;
+    /// Size.
+    pub const SIZE: u32 = 1 << 3;
+    /// Access time.
+    pub const ATIME: u32 = 1 << 4;
+    /// Modification time.
+    pub const MTIME: u32 = 1 << 5;
+    /// The access time is the present.
+    pub const ATIME_NOW: u32 = 1 << 7;
+    /// The modification time is the present.
+    pub const MTIME_NOW: u32 = 1 << 8;
+}
+
+/// Answer to open: keep what the kernel has cached.
+pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
+
+/// A flag of `fsync`: the contents only.
+pub const FSYNC_DATA_ONLY: u32 = 1;
+
+/// The head of every request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead {
+    /// What is asked.
+    pub opcode: u32,
+    /// The request's number, to be repeated in the reply.
+    pub unique: u64,
+    /// The node it is about.
+    pub node: u64,
+    /// The caller's user.
+    pub uid: u32,
+    /// The caller's group.
+    pub gid: u32,
+    /// The caller's process.
+    pub pid: u32,
+}
+
+/// Reads numbers and names from a request, and cannot run past its end.
+#[derive(Debug, Clone)]
+pub struct Arguments<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Arguments<'a> {
+    /// The head of a request and what follows it.
+    ///
+    /// # Errors
+    /// `EINVAL` when the bytes are no whole request.
+    pub fn of_request(bytes: &'a [u8]) -> Result<(RequestHead, Arguments<'a>), Errno> {
+        let mut arguments = Arguments { bytes };
+        let length = arguments.u32()?;
+        if usize::try_from(length) != Ok(bytes.len()) {
+            return Err(Errno::INVAL);
+        }
+        let head = RequestHead {
+            opcode: arguments.u32()?,
+            unique: arguments.u64()?,
+            node: arguments.u64()?,
+            uid: arguments.u32()?,
+            gid: arguments.u32()?,
+            pid: arguments.u32()?,
+        };
+        arguments.skip(4)?;
+        Ok((head, arguments))
+    }
+
+    /// The next 32 bits.
+    pub fn u32(&mut self) -> Result<u32, Errno> {
+        let (word, rest) = self.bytes.split_first_chunk::<4>().ok_or(Errno::INVAL)?;
+        self.bytes = rest;
+        Ok(u32::from_ne_bytes(*word))
+    }
+
+    /// The next 64 bits.
+    pub fn u64(&mut self) -> Result<u64, Errno> {
+        let (word, rest) = self.bytes.split_first_chunk::<8>().ok_or(Errno::INVAL)?;
+        self.bytes = rest;
+        Ok(u64::from_ne_bytes(*word))
+    }
+
+    /// Passes over bytes.
+    pub fn skip(&mut self, count: usize) -> Result<(), Errno> {
+        self.bytes = self.bytes.get(count..).ok_or(Errno::INVAL)?;
+        Ok(())
+    }
+
+    /// The next name, which ends with a zero.
+    pub fn name(&mut self) -> Result<&'a [u8], Errno> {
+        let end = self
+            .bytes
+            .iter()
+            .position(|&byte| byte == 0)
+            .ok_or(Errno::INVAL)?;
+        let (name, rest) = (&self.bytes[..end], &self.bytes[end + 1..]);
+        self.bytes = rest;
+        Ok(name)
+    }
+
+    /// The next bytes, so many of them.
+    pub fn bytes(&mut self, count: u32) -> Result<&'a [u8], Errno> {
+        let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+        let bytes = self.bytes.get(..count).ok_or(Errno::INVAL)?;
+        self.skip(count)?;
+        Ok(bytes)
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// Puts a reply's structures together.
+#[derive(Debug, Default)]
+pub struct Answer {
+    bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// An empty one.
+    pub fn new() -> Self {
+        Answer::default()
+    }
+
+    /// One with room for so many bytes.
+    pub fn with_room(bytes: usize) -> Self {
+        Answer {
+            bytes: Vec::with_capacity(bytes),
+        }
+    }
+
+    /// Adds 16 bits.
+    pub fn u16(&mut self, number: u16) -> &mut Self {
+        self.bytes.extend_from_slice(&number.to_ne_bytes());
+        self
+    }
+
+    /// Adds 32 bits.
+    pub fn u32(&mut self, number: u32) -> &mut Self {
+        self.bytes.extend_from_slice(&number.to_ne_bytes());
+        self
+    }
+
+    /// Adds 64 bits.
+    pub fn u64(&mut self, number: u64) -> &mut Self {
+        self.bytes.extend_from_slice(&number.to_ne_bytes());
+        self
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// Adds so many zeros.
+    pub fn zeros(&mut self, count: usize) -> &mut Self {
+        self.bytes.resize(self.bytes.len() + count, 0);
+        self
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Forgets what was added after there were so many bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(length);
+    }
+}
+
+/// The head of a reply to the request of this number: `body` bytes follow, or an error.
+pub fn reply_head(unique: u64, error: Option<Errno>, body: usize) -> [u8; 16] {
+    let length = u32::try_from(16 + body).expect("a reply is no larger than the largest read");
+    let error = error.map_or(0, |errno| -errno.raw_os_error());
+    let mut head = [0; 16];
+    head[..4].copy_from_slice(&length.to_ne_bytes());
+    head[4..8].copy_from_slice(&error.to_ne_bytes());
+    head[8..].copy_from_slice(&unique.to_ne_bytes());
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(body: &[u8]) -> Vec<u8> {
+        let mut bytes = Answer::new();
+        let length = u32::try_from(40 + body.len()).unwrap();
+        bytes
+            .u32(length)
+            .u32(opcode::LOOKUP)
+            .u64(7)
+            .u64(1)
+            .u32(1000)
+            .u32(100)
+            .u32(4242)
+            .u32(0);
+        bytes.bytes(body);
+        bytes.as_slice().to_vec()
+    }
+
+    #[test]
+    fn a_request_is_taken_apart() {
+        let bytes = request(b"name\0");
+        let (head, mut arguments) = Arguments::of_request(&bytes).unwrap();
+        assert_eq!(
+            (head.opcode, head.unique, head.node),
+            (opcode::LOOKUP, 7, 1)
+        );
+        assert_eq!((head.uid, head.gid, head.pid), (1000, 100, 4242));
+        assert_eq!(arguments.name(), Ok(&b"name"[..]));
+        assert_eq!(arguments.u32(), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_request_that_is_cut_or_has_no_end_is_refused() {
+        let bytes = request(b"name");
+        for length in 0..bytes.len() {
+            assert!(Arguments::of_request(&bytes[..length]).is_err(), "{length}");
+        }
+        let (_, mut arguments) = Arguments::of_request(&bytes).unwrap();
+        assert_eq!(arguments.name(), Err(Errno::INVAL));
+        assert_eq!(arguments.bytes(5), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_reply_says_its_length_and_its_error() {
+        let head = reply_head(9, Some(Errno::NOENT), 0);
+        assert_eq!(head[..4], 16u32.to_ne_bytes());
+        assert_eq!(head[4..8], (-2i32).to_ne_bytes());
+        assert_eq!(head[8..], 9u64.to_ne_bytes());
+    }
+}
