@@ -1,1 +1,22 @@
-//! The `workload` layer.
+//! Workloads: what a mounted file system is made to do, so that others can judge the result.
+//!
+//! # Problem
+//! A file system is judged by comparing what was done to it with what it holds afterwards. Both
+//! halves must be the same on every machine and for every file system, or a difference means
+//! nothing. So nothing here knows Tarn: a workload gets a directory, and uses system calls.
+//!
+//! # Map
+//! - [`tree`] fills a directory with files of every awkward shape, changes them, and writes the
+//!   manifest of what a directory holds, one line per file.
+//! - [`fsx`] changes one file at random beside a model of it in memory, and stops at the first
+//!   byte that differs.
+//! - [`twister`] is the source of chance, the same numbers for the same seed for ever.
+//!
+//! # Knows nothing about
+//! pools, datasets, daemons, or how the directory came to be mounted.
+
+mod errno;
+pub mod fsx;
+mod mapped;
+pub mod tree;
+pub mod twister;
