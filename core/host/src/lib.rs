@@ -1,1 +1,58 @@
-//! The `host` layer.
+//! The `host` layer: what the machine gives us, and the only door to it.
+//!
+//! # Problem
+//! A file system that calls the machine from everywhere can be tested only on that machine, and a failure that needed a
+//! certain order of threads or a power cut at a certain write is never seen again.
+//!
+//! # Mechanism
+//! A [`Host`] is handed to whoever needs devices (`device.rs`), threads (`threads.rs`), all processors at once
+//! (`compute.rs`), time (`clock.rs`), entropy, or one of the few files of our own (`file.rs`). Locks (`lock.rs`), channels
+//! (`channel.rs`) and buffers (`buffer.rs`) need no handle. There are two hosts: the machine, and a simulation
+//! (`sim/`) in which a seed decides which thread runs, how long a disk takes, and what survives a power cut. Code above
+//! this layer cannot tell them apart.
+//!
+//! # Invariants
+//! - Nothing above this layer uses `std::thread`, `std::time`, `std::fs` or a lock of another crate.
+//! - Locks are taken in the order of their ranks (checked in debug builds) and not held while waiting.
+//! - A flush is believed once: see `device.rs`.
+//!
+//! # Knows nothing about
+//! pools, blocks, or what the bytes on a device mean.
+
+mod batch;
+pub mod buffer;
+pub mod channel;
+mod clock;
+mod compute;
+pub mod device;
+mod error;
+mod file;
+mod file_device;
+mod host;
+mod identity;
+pub mod lock;
+mod memory;
+mod plan;
+mod pool;
+pub mod ranks;
+pub mod sim;
+mod system;
+mod threads;
+mod uring;
+
+pub use batch::{Batch, Completion};
+pub use buffer::Buffer;
+pub use clock::{UnixTime, monotonic_ns};
+pub use compute::Compute;
+pub use device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
+pub use error::{Action, DeviceError, Errno, FileError, OpenError};
+pub use file::{DirectoryEntry, FileKind};
+pub use file_device::Backend;
+pub use host::{BadOption, Host, RealOptions};
+pub use identity::HostIdentity;
+pub use lock::{Condvar, Mutex, Rank, RwLock};
+pub use sim::{SimHost, SimOptions};
+pub use threads::{JoinHandle, ThreadPanicked};
+
+#[cfg(test)]
+mod tests;

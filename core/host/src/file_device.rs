@@ -1,0 +1,410 @@
+//! Block devices and plain files as devices.
+//!
+//! # Mechanism
+//! Block devices are opened with `O_DIRECT`: the page cache would keep a second copy of what our own cache holds, and
+//! lie about when things are written. Plain files go through the page cache, and `fdatasync` is their flush, unless
+//! the options ask for `O_DIRECT` there too. Direct devices get an io_uring where the kernel has it; buffered files get
+//! threads, because the kernel would serve their writes from threads of its own, one at a time for each file.
+//!
+//! A single read ([`Device::read_at`]) is one call in the calling thread. Reads in batches on buffered files are first
+//! tried without waiting: what is in memory is answered at once.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+
+use crate::batch::{Batch, BatchState, Job, Times};
+use crate::buffer::Buffer;
+use crate::clock;
+use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
+use crate::error::{Action, DeviceError, Errno, OpenError};
+use crate::lock::check_wait;
+use crate::pool::Pool;
+use crate::system;
+use crate::uring::Ring;
+
+/// Which way requests take to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// What suits the device.
+    #[default]
+    Automatic,
+    /// io_uring, for all devices; threads where the kernel refuses.
+    Ring,
+    /// Threads, for all devices.
+    Threads,
+}
+
+/// How devices are opened; from [`crate::RealOptions`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceOptions {
+    pub(crate) backend: Backend,
+    pub(crate) direct_files: bool,
+}
+
+/// A block device or a plain file.
+#[derive(Debug)]
+pub(crate) struct FileDevice {
+    flow: Arc<Flow>,
+    ring: Option<Ring>,
+    /// Threads; beside a ring for what rings do not do.
+    pool: Pool,
+    inline: Inline,
+}
+
+/// What those who carry out jobs need of a device.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    file: OwnedFd,
+    info: DeviceInfo,
+    size_bytes: AtomicU64,
+    /// The error of the flush that failed; 0 if none.
+    retired: AtomicI32,
+}
+
+/// Which reads are carried out by whoever submits them.
+#[derive(Debug)]
+struct Inline(AtomicU8);
+
+impl Inline {
+    /// None.
+    const NEVER: u8 = 0;
+    /// Those that find all in memory.
+    const IF_IN_MEMORY: u8 = 1;
+    /// All: the file is in memory.
+    const ALWAYS: u8 = 2;
+
+    fn choice(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn give_up(&self) {
+        self.0.store(Inline::NEVER, Ordering::Relaxed);
+    }
+}
+
+/// Opens a device.
+pub(crate) fn open(
+    path: &Path,
+    mode: OpenMode,
+    options: DeviceOptions,
+) -> Result<Arc<dyn Device>, OpenError> {
+    let refused = |errno| OpenError::from_errno(path, errno);
+    let status = rustix::fs::stat(path).map_err(refused)?;
+    let is_block_device = match FileType::from_raw_mode(status.st_mode) {
+        FileType::BlockDevice => true,
+        FileType::RegularFile => false,
+        _ => {
+            return Err(OpenError::WrongKind {
+                path: path.to_owned(),
+            });
+        }
+    };
+    let wants_direct = is_block_device || options.direct_files;
+    let (file, is_direct) = open_file(path, mode, is_block_device, wants_direct)?;
+    if mode == OpenMode::ReadWriteExclusive && !is_block_device {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(refused)?;
+    }
+    let info = describe(path, mode, &file, &status, is_direct).map_err(refused)?;
+    Ok(Arc::new(FileDevice::new(file, info, options.backend)))
+}
+
+/// Opens the file, without `O_DIRECT` where the file system does not have it.
+fn open_file(
+    path: &Path,
+    mode: OpenMode,
+    is_block: bool,
+    wants_direct: bool,
+) -> Result<(OwnedFd, bool), OpenError> {
+    let mut flags = OFlags::CLOEXEC;
+    flags |= if mode.may_write() {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    if is_block && mode == OpenMode::ReadWriteExclusive {
+        flags |= OFlags::EXCL;
+    }
+    let attempt = |flags| rustix::fs::open(path, flags, Mode::empty());
+    let opened = match wants_direct {
+        true => match attempt(flags | OFlags::DIRECT) {
+            Err(rustix::io::Errno::INVAL) => attempt(flags).map(|file| (file, false)),
+            opened => opened.map(|file| (file, true)),
+        },
+        false => attempt(flags).map(|file| (file, false)),
+    };
+    opened.map_err(|errno| OpenError::from_errno(path, errno))
+}
+
+fn describe(
+    path: &Path,
+    mode: OpenMode,
+    file: &OwnedFd,
+    status: &rustix::fs::Stat,
+    is_direct: bool,
+) -> rustix::io::Result<DeviceInfo> {
+    let is_block_device = FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+    let queue = is_block_device
+        .then(|| QueueFacts::of(status.st_rdev))
+        .unwrap_or_default();
+    let identity = match is_block_device {
+        true => DeviceIdentity::Block(status.st_rdev),
+        false => DeviceIdentity::File(status.st_dev, status.st_ino),
+    };
+    let logical_sector_bytes = queue.logical_sector_bytes.unwrap_or(512);
+    Ok(DeviceInfo {
+        path: path.into(),
+        size_bytes: system::size_of_file(file, is_block_device)?,
+        logical_sector_bytes,
+        physical_sector_bytes: queue.physical_sector_bytes.unwrap_or(logical_sector_bytes),
+        is_block_device,
+        is_rotational: queue.is_rotational,
+        can_discard: !is_block_device || queue.discard_bytes_max.is_some_and(|max| max > 0),
+        is_direct,
+        mode,
+        identity,
+    })
+}
+
+/// What the system says about a block device's queue.
+#[derive(Debug, Default)]
+struct QueueFacts {
+    logical_sector_bytes: Option<u32>,
+    physical_sector_bytes: Option<u32>,
+    discard_bytes_max: Option<u64>,
+    is_rotational: Option<bool>,
+}
+
+impl QueueFacts {
+    /// A partition has no queue of its own but lies in the folder of its disk.
+    fn of(device: u64) -> QueueFacts {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let folder = format!("/sys/dev/block/{major}:{minor}");
+        let read = |name: &str| {
+            let own = std::fs::read_to_string(format!("{folder}/queue/{name}"));
+            let text =
+                own.or_else(|_| std::fs::read_to_string(format!("{folder}/../queue/{name}")));
+            text.ok()?.trim().parse::<u64>().ok()
+        };
+        let read_u32 = |name| read(name).and_then(|value| u32::try_from(value).ok());
+        QueueFacts {
+            logical_sector_bytes: read_u32("logical_block_size"),
+            physical_sector_bytes: read_u32("physical_block_size"),
+            discard_bytes_max: read("discard_max_bytes"),
+            is_rotational: read("rotational").map(|value| value != 0),
+        }
+    }
+}
+
+impl FileDevice {
+    fn new(file: OwnedFd, info: DeviceInfo, backend: Backend) -> FileDevice {
+        let wants_ring = match backend {
+            Backend::Automatic => info.is_direct,
+            Backend::Ring => true,
+            Backend::Threads => false,
+        };
+        let inline = match () {
+            () if info.is_direct => Inline::NEVER,
+            () if is_in_memory(&file) => Inline::ALWAYS,
+            () => Inline::IF_IN_MEMORY,
+        };
+        let flow = Arc::new(Flow {
+            file,
+            size_bytes: AtomicU64::new(info.size_bytes),
+            info,
+            retired: AtomicI32::new(0),
+        });
+        let ring = if wants_ring { Ring::start(&flow) } else { None };
+        let pool = Pool::new(&flow);
+        FileDevice {
+            flow,
+            ring,
+            pool,
+            inline: Inline(AtomicU8::new(inline)),
+        }
+    }
+
+    /// Carries a job out on the spot if it is a read that need not wait.
+    fn try_inline(&self, job: Job) -> Option<Job> {
+        if job.action != Action::Read {
+            return Some(job);
+        }
+        match self.inline.choice() {
+            Inline::ALWAYS => {
+                system::carry_out(job, &self.flow);
+                None
+            }
+            Inline::IF_IN_MEMORY => self.try_without_waiting(job),
+            _ => Some(job),
+        }
+    }
+
+    fn try_without_waiting(&self, job: Job) -> Option<Job> {
+        let started_ns = clock::real_monotonic_ns();
+        match system::read_without_waiting(&job, &self.flow) {
+            Ok(true) => {
+                let queue_ns = started_ns.saturating_sub(job.submitted_ns());
+                let service_ns = clock::real_monotonic_ns() - started_ns;
+                job.end(
+                    Times {
+                        queue_ns,
+                        service_ns,
+                    },
+                    None,
+                );
+                None
+            }
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                self.inline.give_up();
+                Some(job)
+            }
+            Ok(false) | Err(_) => Some(job),
+        }
+    }
+
+    /// Gives jobs to the ring, or to threads what rings do not do.
+    fn dispatch(&self, jobs: Vec<Job>) {
+        match &self.ring {
+            None => self.pool.take(jobs),
+            Some(ring) => {
+                let by_ring =
+                    |job: &Job| matches!(job.action, Action::Read | Action::Write | Action::Flush);
+                let (ring_jobs, pool_jobs) = jobs.into_iter().partition(by_ring);
+                ring.take(ring_jobs);
+                self.pool.take(pool_jobs);
+            }
+        }
+    }
+}
+
+impl Device for FileDevice {
+    fn describe(&self) -> &DeviceInfo {
+        &self.flow.info
+    }
+
+    fn size_bytes_now(&self) -> Result<u64, DeviceError> {
+        self.flow.measure()
+    }
+
+    fn submit(&self, requests: Vec<Request>) -> Batch {
+        let flow = &self.flow;
+        let batch = BatchState::new(&flow.info.path, clock::real_monotonic_ns(), requests);
+        let jobs = crate::plan::plan(&batch, flow);
+        let jobs = jobs
+            .into_iter()
+            .filter_map(|job| self.try_inline(job))
+            .collect();
+        self.dispatch(jobs);
+        Batch::under_way(batch)
+    }
+
+    fn read_at(&self, offset: u64, length: usize) -> Result<Buffer, DeviceError> {
+        check_wait("a device");
+        let buffer = self.carry_out_here(Request::read(offset, length))?;
+        Ok(buffer.expect("a read gives its buffer back"))
+    }
+
+    fn write_at(&self, offset: u64, data: WriteData) -> Result<(), DeviceError> {
+        check_wait("a device");
+        self.carry_out_here(Request::Write { offset, data })
+            .map(|_| ())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        check_wait("a device");
+        self.carry_out_here(Request::Flush).map(|_| ())
+    }
+
+    fn is_retired(&self) -> bool {
+        self.flow.retirement().is_some()
+    }
+}
+
+impl FileDevice {
+    /// Carries a request out in the calling thread.
+    fn carry_out_here(&self, request: Request) -> Result<Option<Buffer>, DeviceError> {
+        let now_ns = clock::real_monotonic_ns();
+        let batch = BatchState::new(&self.flow.info.path, now_ns, vec![request]);
+        for job in crate::plan::plan(&batch, &self.flow) {
+            system::carry_out(job, &self.flow);
+        }
+        let mut completions = Batch::under_way(batch).wait();
+        completions
+            .pop()
+            .expect("one request, one completion")
+            .result
+    }
+}
+
+impl Flow {
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    pub(crate) fn is_block_device(&self) -> bool {
+        self.info.is_block_device
+    }
+
+    /// The error of the flush that failed, if one did.
+    pub(crate) fn retirement(&self) -> Option<Errno> {
+        Some(Errno(self.retired.load(Ordering::Acquire))).filter(|errno| errno.0 != 0)
+    }
+
+    /// A flush failed: nothing written since the one before it can be believed.
+    pub(crate) fn retire(&self, errno: Errno) {
+        self.retired.store(errno.0, Ordering::Release);
+    }
+
+    /// Whether the range is in the device, which is measured again if it was too small.
+    pub(crate) fn check_range(
+        &self,
+        action: Action,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), DeviceError> {
+        let is_inside = |size| offset.checked_add(length).is_some_and(|end| end <= size);
+        if is_inside(self.size_bytes.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        let size_bytes = self.measure()?;
+        if is_inside(size_bytes) {
+            return Ok(());
+        }
+        let path = self.info.path.clone();
+        Err(DeviceError::OutOfRange {
+            path,
+            action,
+            offset,
+            length,
+            size_bytes,
+        })
+    }
+
+    fn measure(&self) -> Result<u64, DeviceError> {
+        let measured = system::size_of_file(&self.file, self.info.is_block_device);
+        let size_bytes = measured.map_err(|errno| DeviceError::Io {
+            path: self.info.path.clone(),
+            action: Action::Measure,
+            offset: 0,
+            length: 0,
+            errno: errno.into(),
+        })?;
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+        Ok(size_bytes)
+    }
+}
+
+/// Whether a file lies in a file system that has no disk, where a read never waits.
+fn is_in_memory(file: &OwnedFd) -> bool {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const RAMFS_MAGIC: i64 = 0x8584_58f6;
+    let kind = rustix::fs::fstatfs(file).map(|status| i64::from(status.f_type));
+    kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
+}

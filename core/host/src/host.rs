@@ -1,0 +1,379 @@
+//! The handle to the machine, or to the simulation in its place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::clock::{self, UnixTime};
+use crate::compute::Compute;
+use crate::device::{Device, OpenMode};
+use crate::error::{FileError, OpenError};
+use crate::file::{self, DirectoryEntry, FileKind};
+use crate::file_device::{self, Backend, DeviceOptions};
+use crate::identity::{HostIdentity, parse_hostid};
+use crate::lock::check_wait;
+use crate::memory;
+use crate::sim::{SimHost, SimOptions};
+use crate::threads::{JoinHandle, Kind as ThreadKind};
+
+/// What can be chosen about the real host.
+#[derive(Clone, Debug, Default)]
+pub struct RealOptions {
+    /// Instead of the machine's name.
+    pub hostname: Option<String>,
+    /// Instead of the machine's id.
+    pub hostid: Option<u32>,
+    /// Which way requests take to the system.
+    pub backend: Backend,
+    /// Open plain files past the page cache as well.
+    pub direct_files: bool,
+    /// Instead of the number of processors.
+    pub processors: Option<usize>,
+}
+
+/// A variable of the environment that makes no sense.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{variable}={value}: {expected} expected")]
+pub struct BadOption {
+    /// The variable.
+    pub variable: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it can be set to.
+    pub expected: &'static str,
+}
+
+impl RealOptions {
+    /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints it), and for tests
+    /// `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`).
+    pub fn from_environment() -> Result<RealOptions, BadOption> {
+        RealOptions::from_variables(&|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(get: &dyn Fn(&str) -> Option<String>) -> Result<RealOptions, BadOption> {
+        let bad = |variable, value, expected| BadOption {
+            variable,
+            value,
+            expected,
+        };
+        let set = |name| get(name).filter(|value| !value.is_empty());
+        let hostid = match set("TARN_HOSTID") {
+            None => None,
+            Some(value) => Some(
+                parse_hostid(&value)
+                    .ok_or_else(|| bad("TARN_HOSTID", value, "up to eight hexadecimal digits"))?,
+            ),
+        };
+        let backend = match set("TARN_DEVICE_BACKEND").as_deref() {
+            None | Some("automatic") => Backend::Automatic,
+            Some("ring") => Backend::Ring,
+            Some("threads") => Backend::Threads,
+            Some(other) => {
+                let expected = "automatic, ring or threads";
+                return Err(bad("TARN_DEVICE_BACKEND", other.to_owned(), expected));
+            }
+        };
+        Ok(RealOptions {
+            hostname: set("TARN_HOSTNAME"),
+            hostid,
+            backend,
+            ..Default::default()
+        })
+    }
+}
+
+/// The machine. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: Kind,
+    identity: HostIdentity,
+    compute: Compute,
+    processors: usize,
+}
+
+enum Kind {
+    Real(DeviceOptions),
+    Simulated(SimHost),
+}
+
+impl Host {
+    /// The machine we run on.
+    pub fn real(options: RealOptions) -> Host {
+        let available = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = options.processors.unwrap_or(available).max(1);
+        let machine = HostIdentity::of_machine();
+        let identity = HostIdentity {
+            hostname: options.hostname.unwrap_or(machine.hostname),
+            hostid: options.hostid.unwrap_or(machine.hostid),
+        };
+        let device_options = DeviceOptions {
+            backend: options.backend,
+            direct_files: options.direct_files,
+        };
+        let compute = Compute::new(processors);
+        let kind = Kind::Real(device_options);
+        Host {
+            inner: Arc::new(Inner {
+                kind,
+                identity,
+                compute,
+                processors,
+            }),
+        }
+    }
+
+    /// A simulated machine; its disks, faults and power switch are at [`Host::simulation`].
+    pub fn simulated(options: SimOptions) -> Host {
+        SimHost::new(options).host()
+    }
+
+    /// The host of a simulation.
+    pub(crate) fn of_simulation(simulation: &SimHost) -> Host {
+        let identity = simulation.options().identity.clone();
+        let kind = Kind::Simulated(simulation.clone());
+        let processors = SIMULATED_PROCESSORS;
+        Host {
+            inner: Arc::new(Inner {
+                kind,
+                identity,
+                compute: Compute::new(1),
+                processors,
+            }),
+        }
+    }
+
+    /// The simulation, if this is one.
+    pub fn simulation(&self) -> Option<&SimHost> {
+        match &self.inner.kind {
+            Kind::Real(_) => None,
+            Kind::Simulated(simulation) => Some(simulation),
+        }
+    }
+
+    /// Nanoseconds of a clock that never goes back.
+    pub fn monotonic_ns(&self) -> u64 {
+        match self.simulation() {
+            None => clock::real_monotonic_ns(),
+            Some(simulation) => simulation.monotonic_ns(),
+        }
+    }
+
+    /// The time of day.
+    pub fn unix_time(&self) -> UnixTime {
+        match self.simulation() {
+            None => UnixTime::now(),
+            Some(simulation) => simulation.unix_time(),
+        }
+    }
+
+    /// Fills `bytes` with what nobody can guess.
+    pub fn fill_random(&self, bytes: &mut [u8]) {
+        match self.simulation() {
+            None => fill_from_system(bytes),
+            Some(simulation) => simulation.fill_random(bytes),
+        }
+    }
+
+    /// A number nobody can guess.
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_random(&mut bytes);
+        u64::from_ne_bytes(bytes)
+    }
+
+    /// Starts a thread.
+    ///
+    /// # Panics
+    /// If the system cannot start one, or if a simulated thread is started by a thread outside the simulation.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let kind = match self.simulation() {
+            None => {
+                let thread = std::thread::Builder::new()
+                    .name(name.to_owned())
+                    .spawn(body);
+                ThreadKind::Real(thread.expect("the system can start a thread"))
+            }
+            Some(simulation) => ThreadKind::Simulated(simulation.member().spawn(name, body)),
+        };
+        JoinHandle::new(name, kind)
+    }
+
+    /// Does nothing for a while.
+    pub fn sleep(&self, duration: Duration) {
+        check_wait("time to pass");
+        match self.simulation() {
+            None => std::thread::sleep(duration),
+            Some(simulation) => simulation.sleep(duration),
+        }
+    }
+
+    /// All processors at once.
+    pub fn compute(&self) -> &Compute {
+        &self.inner.compute
+    }
+
+    /// How many processors there are.
+    pub fn processors(&self) -> usize {
+        self.inner.processors
+    }
+
+    /// Opens a block device or a plain file.
+    pub fn open_device(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Device>, OpenError> {
+        match &self.inner.kind {
+            Kind::Real(options) => file_device::open(path, mode, *options),
+            Kind::Simulated(simulation) => simulation.open_device(path, mode),
+        }
+    }
+
+    /// The name and id of this host.
+    pub fn identity(&self) -> &HostIdentity {
+        &self.inner.identity
+    }
+
+    /// How much memory there is for us.
+    pub fn memory_total_bytes(&self) -> u64 {
+        self.simulation()
+            .map_or_else(memory::total_bytes, |_| SIMULATED_MEMORY_BYTES)
+    }
+
+    /// How much memory could be taken without making others swap.
+    pub fn memory_available_bytes(&self) -> u64 {
+        self.simulation()
+            .map_or_else(memory::available_bytes, |_| SIMULATED_MEMORY_BYTES / 2)
+    }
+
+    /// The contents of a file.
+    pub fn read_file(&self, path: &Path) -> Result<Vec<u8>, FileError> {
+        match self.simulation() {
+            None => file::read(path),
+            Some(simulation) => simulation.read_file(path),
+        }
+    }
+
+    /// Replaces a file, durably and in one step: after a crash there is the old one or the new one.
+    pub fn write_file_atomically(&self, path: &Path, contents: &[u8]) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::write_atomically(path, contents),
+            Some(simulation) => simulation.write_file(path, contents),
+        }
+    }
+
+    /// Removes a file; that it is not there is no error.
+    pub fn remove_file(&self, path: &Path) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::remove(path),
+            Some(simulation) => simulation.remove_file(path),
+        }
+    }
+
+    /// Makes a file of that size with nothing in it, to be opened as a device. One that exists is refused.
+    pub fn create_sparse_file(&self, path: &Path, size_bytes: u64) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::create_sparse(path, size_bytes),
+            Some(simulation) => simulation.create_sparse_file(path, size_bytes),
+        }
+    }
+
+    /// Makes a folder, and those above it.
+    pub fn create_directories(&self, path: &Path) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::create_directories(path),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The names in a folder, in their order.
+    pub fn list_directory(&self, path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
+        match self.simulation() {
+            None => file::list_directory(path),
+            Some(simulation) => simulation.list_directory(path),
+        }
+    }
+
+    /// What a path leads to, links followed.
+    pub fn file_kind(&self, path: &Path) -> FileKind {
+        match self.simulation() {
+            None => file::kind_of(path),
+            Some(simulation) => simulation.file_kind(path),
+        }
+    }
+
+    /// The path with all links resolved; as it is if that fails.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        match self.simulation() {
+            None => std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            Some(_) => path.to_owned(),
+        }
+    }
+}
+
+/// What a simulated machine has.
+const SIMULATED_PROCESSORS: usize = 4;
+const SIMULATED_MEMORY_BYTES: u64 = 8 << 30;
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.simulation().is_some() {
+            "simulated"
+        } else {
+            "real"
+        };
+        write!(f, "Host({kind}, {})", self.inner.identity.hostname)
+    }
+}
+
+fn fill_from_system(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => panic!("the system has no entropy: {errno}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(variables: &[(&str, &str)]) -> Result<RealOptions, BadOption> {
+        let get = |name: &str| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        RealOptions::from_variables(&get)
+    }
+
+    #[test]
+    fn the_environment_can_make_another_host() {
+        let options = options(&[("TARN_HOSTNAME", "left"), ("TARN_HOSTID", "0000abcd")]).unwrap();
+        let host = Host::real(options);
+        let expected = HostIdentity {
+            hostname: "left".to_owned(),
+            hostid: 0xabcd,
+        };
+        assert_eq!(*host.identity(), expected);
+    }
+
+    #[test]
+    fn an_environment_that_makes_no_sense_is_refused_with_its_variable() {
+        let refused = options(&[("TARN_HOSTID", "seven")]).unwrap_err();
+        assert!(refused.to_string().starts_with("TARN_HOSTID=seven: "));
+        assert!(options(&[("TARN_DEVICE_BACKEND", "fast")]).is_err());
+    }
+}

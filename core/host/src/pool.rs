@@ -1,0 +1,126 @@
+//! A device's own threads, for systems and files without io_uring.
+//!
+//! Threads are started when there is more to do than threads to do it, up to a bound, and end when they had nothing to
+//! do for a while. Each device has its own, so that a slow disk holds up nobody else.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::batch::Job;
+use crate::file_device::Flow;
+use crate::system;
+
+/// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred devices.
+const THREADS_MAX: usize = 8;
+/// After so long without work a thread ends.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// The threads of one device.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    flow: Arc<Flow>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    is_closed: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(flow: &Arc<Flow>) -> Pool {
+        let shared = Shared {
+            queue: Mutex::default(),
+            work: Condvar::new(),
+        };
+        Pool {
+            shared: Arc::new(shared),
+            flow: flow.clone(),
+        }
+    }
+
+    /// Takes jobs. If no thread can be started, the caller works.
+    pub(crate) fn take(&self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut queue = self.shared.queue.lock();
+        let to_wake = jobs.len().min(queue.idle);
+        queue.jobs.extend(jobs);
+        let wanted = (queue.jobs.len() - to_wake).min(THREADS_MAX - queue.threads);
+        queue.threads += wanted;
+        drop(queue);
+        for _ in 0..to_wake {
+            self.shared.work.notify_one();
+        }
+        for _ in 0..wanted {
+            self.start_thread();
+        }
+    }
+
+    fn start_thread(&self) {
+        let (shared, flow) = (self.shared.clone(), self.flow.clone());
+        let body = move || shared.work(&flow);
+        let started = std::thread::Builder::new()
+            .name("tarn-device".to_owned())
+            .spawn(body);
+        if started.is_err() {
+            // Out of threads: the work is done here, and this "thread" then ends.
+            self.shared.work_until_empty(&self.flow);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.queue.lock().is_closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// The life of a thread.
+    fn work(&self, flow: &Flow) {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                system::carry_out(job, flow);
+                queue = self.queue.lock();
+                continue;
+            }
+            if queue.is_closed {
+                break;
+            }
+            queue.idle += 1;
+            let timed_out = self.work.wait_for(&mut queue, IDLE_MAX).timed_out();
+            queue.idle -= 1;
+            if timed_out && queue.jobs.is_empty() {
+                break;
+            }
+        }
+        queue.threads -= 1;
+    }
+
+    fn work_until_empty(&self, flow: &Flow) {
+        loop {
+            let Some(job) = self.queue.lock().jobs.pop_front() else {
+                break;
+            };
+            system::carry_out(job, flow);
+        }
+        self.queue.lock().threads -= 1;
+    }
+}

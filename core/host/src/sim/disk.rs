@@ -1,0 +1,567 @@
+//! Simulated disks: they remember what was flushed, and fail as they are told.
+//!
+//! # Mechanism
+//! A disk has two images: what a reader sees now, and what would certainly survive a power cut. A write changes the first
+//! and is kept in a list; a flush applies the part of the list that was complete before it to the second. After a power cut the
+//! seed decides, for each write not flushed, whether it survives whole, in part (torn at sectors of 512 or 4096 bytes), or
+//! not at all; and for overlapping writes, which of them came last.
+//!
+//! Data moves when requests are submitted; the time it takes is then waited for. A write that has not completed counts as
+//! not flushed, so a power cut finds it in any state.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::baton::{self, Scheduler};
+use super::image::Image;
+use super::machine::Machine;
+use super::random::Random;
+use crate::batch::{Batch, Completion};
+use crate::buffer::Buffer;
+use crate::device::{Device, DeviceInfo, Request};
+use crate::error::{Action, DeviceError, Errno};
+
+/// Something that goes wrong with a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The `nth` request of this kind from now on fails (0 is the next one).
+    FailNth {
+        /// Which kind.
+        action: Action,
+        /// How many succeed before.
+        nth: u64,
+        /// With which error.
+        errno: Errno,
+    },
+    /// Requests of this kind that touch this range fail.
+    FailRange {
+        /// Which kind.
+        action: Action,
+        /// Where, in bytes.
+        range: Range<u64>,
+        /// With which error.
+        errno: Errno,
+    },
+    /// The `nth` write from now on is reported as done and is not.
+    LoseWrite {
+        /// How many are done before.
+        nth: u64,
+    },
+    /// The `nth` write from now on goes elsewhere.
+    MisdirectWrite {
+        /// How many are done before.
+        nth: u64,
+        /// Where it goes, in bytes.
+        to: u64,
+    },
+    /// Flushes are reported as done and are not.
+    IgnoreFlushes,
+    /// Everything takes so many times as long.
+    Slow {
+        /// How many times.
+        factor: u32,
+    },
+    /// It does not answer any more, as if pulled.
+    Vanish,
+}
+
+/// A simulated disk, as tests see it.
+#[derive(Clone)]
+pub struct SimDisk {
+    pub(super) disk: Arc<Disk>,
+}
+
+impl SimDisk {
+    /// Something goes wrong from now on.
+    pub fn inject(&self, fault: Fault) {
+        self.disk.state.lock().faults.push(fault);
+    }
+
+    /// Nothing goes wrong any more; what was lost stays lost.
+    pub fn clear_faults(&self) {
+        self.disk.state.lock().faults.clear();
+    }
+
+    /// Damages bytes where they lie, on the medium: each becomes another one.
+    pub fn rot(&self, range: Range<u64>) {
+        let length =
+            usize::try_from(range.end.saturating_sub(range.start)).expect("it fits memory");
+        let mut bytes = vec![0; length];
+        let state = &mut *self.disk.state.lock();
+        for image in [&mut state.current, &mut state.durable] {
+            image.read(range.start, &mut bytes);
+            bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+            image.write(range.start, &bytes);
+        }
+    }
+
+    /// What a reader would see, whatever is wrong with the disk.
+    pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.disk.state.lock().current.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// Changes bytes behind everybody's back.
+    pub fn poke(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.disk.state.lock();
+        state.current.write(offset, bytes);
+        state.durable.write(offset, bytes);
+    }
+
+    /// Makes it larger.
+    pub fn grow(&self, size_bytes: u64) {
+        let mut state = self.disk.state.lock();
+        state.size_bytes = state.size_bytes.max(size_bytes);
+    }
+
+    /// How many writes a power cut could lose now.
+    pub fn unflushed_writes(&self) -> usize {
+        self.disk.state.lock().unflushed.len()
+    }
+
+    /// How many requests of each kind it was given: reads, writes, flushes.
+    pub fn requests(&self) -> (u64, u64, u64) {
+        self.disk.state.lock().requests
+    }
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimDisk({})", self.disk.path.display())
+    }
+}
+
+/// A disk of a simulated machine.
+pub(super) struct Disk {
+    pub(super) path: Arc<Path>,
+    pub(super) number: u64,
+    pub(super) is_taken: AtomicBool,
+    state: Mutex<DiskState>,
+}
+
+struct DiskState {
+    size_bytes: u64,
+    current: Image,
+    durable: Image,
+    unflushed: Vec<Unflushed>,
+    faults: Vec<Fault>,
+    /// Requests are served one after the other.
+    busy_until_ns: u64,
+    requests: (u64, u64, u64),
+}
+
+struct Unflushed {
+    offset: u64,
+    data: Vec<u8>,
+    completes_ns: u64,
+}
+
+/// What a fault does to one request.
+enum Effect {
+    None,
+    Fail(Errno),
+    Lose,
+    Misdirect(u64),
+}
+
+impl Disk {
+    pub(super) fn new(path: &Path, number: u64, size_bytes: u64) -> Disk {
+        Disk::with_image(path.into(), number, size_bytes, Image::default())
+    }
+
+    fn with_image(path: Arc<Path>, number: u64, size_bytes: u64, image: Image) -> Disk {
+        let state = DiskState {
+            size_bytes,
+            durable: image.clone(),
+            current: image,
+            unflushed: Vec::new(),
+            faults: Vec::new(),
+            busy_until_ns: 0,
+            requests: (0, 0, 0),
+        };
+        Disk {
+            path,
+            number,
+            is_taken: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.state.lock().size_bytes
+    }
+
+    /// The disk as it may look after power came back. Its faults stay with it.
+    pub(super) fn after_power_cut(&self, random: &mut Random) -> Disk {
+        let state = self.state.lock();
+        let mut image = state.durable.clone();
+        for (offset, bytes) in survivors(&state.unflushed, random) {
+            image.write(offset, bytes);
+        }
+        let disk = Disk::with_image(self.path.clone(), self.number, state.size_bytes, image);
+        disk.state.lock().faults.clone_from(&state.faults);
+        disk
+    }
+}
+
+/// How much of what was not flushed survives a power cut, in eighths.
+const FATES: [u64; 5] = [0, 1, 4, 7, 8];
+
+/// The pieces of writes that survive, in the order they reach the medium.
+fn survivors<'a>(unflushed: &'a [Unflushed], random: &mut Random) -> Vec<(u64, &'a [u8])> {
+    let eighths = FATES[random.index(FATES.len())];
+    let sector: usize = if random.chance(1, 2) { 512 } else { 4096 };
+    let in_order = random.chance(1, 2);
+    let mut pieces = Vec::new();
+    for write in unflushed {
+        let survives = random.chance(eighths, 8);
+        let is_torn = random.chance(1, 4);
+        for (index, piece) in write.data.chunks(sector).enumerate() {
+            let survives = if is_torn {
+                random.chance(eighths, 8)
+            } else {
+                survives
+            };
+            if survives {
+                let start = u64::try_from(index * sector).expect("less than 2^64");
+                pieces.push((write.offset + start, piece));
+            }
+        }
+    }
+    if !in_order {
+        random.shuffle(&mut pieces);
+    }
+    pieces
+}
+
+impl DiskState {
+    fn effect_on(&mut self, action: Action, offset: u64, length: u64) -> Effect {
+        let mut effect = Effect::None;
+        self.faults.retain_mut(|fault| {
+            if !matches!(effect, Effect::None) {
+                return true;
+            }
+            let (found, keeps) = fault.effect_on(action, offset, length);
+            effect = found;
+            keeps
+        });
+        effect
+    }
+
+    fn slowness(&self) -> u64 {
+        let factor = |fault: &Fault| match fault {
+            Fault::Slow { factor } => Some(u64::from(*factor)),
+            _ => None,
+        };
+        self.faults.iter().filter_map(factor).max().unwrap_or(1)
+    }
+
+    /// Makes durable what was complete at `now_ns`.
+    fn flush(&mut self, now_ns: u64) {
+        if self.faults.contains(&Fault::IgnoreFlushes) {
+            return;
+        }
+        let (complete, under_way) = std::mem::take(&mut self.unflushed)
+            .into_iter()
+            .partition(|w| w.completes_ns <= now_ns);
+        let complete: Vec<Unflushed> = complete;
+        for write in complete {
+            self.durable.write(write.offset, &write.data);
+        }
+        self.unflushed = under_way;
+    }
+
+    fn write(&mut self, offset: u64, data: Vec<u8>, completes_ns: u64) {
+        self.current.write(offset, &data);
+        self.unflushed.push(Unflushed {
+            offset,
+            data,
+            completes_ns,
+        });
+    }
+}
+
+impl Fault {
+    /// What it does to a request, and whether it stays for the next.
+    fn effect_on(&mut self, action: Action, offset: u64, length: u64) -> (Effect, bool) {
+        let counted = |nth: &mut u64, effect| match nth.checked_sub(1) {
+            None => (effect, false),
+            Some(left) => {
+                *nth = left;
+                (Effect::None, true)
+            }
+        };
+        match self {
+            Fault::FailNth {
+                action: wanted,
+                nth,
+                errno,
+            } if *wanted == action => {
+                let errno = *errno;
+                counted(nth, Effect::Fail(errno))
+            }
+            Fault::FailRange {
+                action: wanted,
+                range,
+                errno,
+            } => {
+                let touches = offset < range.end && range.start < offset + length;
+                let fails = *wanted == action && touches;
+                (
+                    if fails {
+                        Effect::Fail(*errno)
+                    } else {
+                        Effect::None
+                    },
+                    true,
+                )
+            }
+            Fault::LoseWrite { nth } if action == Action::Write => counted(nth, Effect::Lose),
+            Fault::MisdirectWrite { nth, to } if action == Action::Write => {
+                let to = *to;
+                counted(nth, Effect::Misdirect(to))
+            }
+            Fault::Vanish => (Effect::Fail(Errno::NO_DEVICE), true),
+            _ => (Effect::None, true),
+        }
+    }
+}
+
+/// A simulated disk that was opened.
+pub(super) struct SimDevice {
+    pub(super) disk: Arc<Disk>,
+    pub(super) machine: Arc<Machine>,
+    pub(super) info: DeviceInfo,
+    /// The error of the flush that failed; 0 if none.
+    pub(super) retired: AtomicI32,
+}
+
+impl fmt::Debug for SimDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimDevice({})", self.info.path.display())
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        if self.info.mode == crate::device::OpenMode::ReadWriteExclusive {
+            self.disk.is_taken.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn describe(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn size_bytes_now(&self) -> Result<u64, DeviceError> {
+        Ok(self.disk.size_bytes())
+    }
+
+    fn submit(&self, requests: Vec<Request>) -> Batch {
+        if let Some(me) = baton::current() {
+            me.may_switch();
+        }
+        let scheduler = self.machine.scheduler();
+        let mut random = scheduler.with_random(Random::fork);
+        let now_ns = scheduler.now_ns();
+        let mut order: Vec<(usize, Request)> = requests.into_iter().enumerate().collect();
+        random.shuffle(&mut order);
+        let mut done: Vec<(usize, Completion)> = Vec::with_capacity(order.len());
+        for (place, request) in order {
+            done.push((place, self.serve(request, now_ns, &mut random)));
+        }
+        done.sort_by_key(|(place, _)| *place);
+        let took =
+            |(_, completion): &(usize, Completion)| completion.queue_ns + completion.service_ns;
+        let ready_ns = now_ns + done.iter().map(took).max().unwrap_or(0);
+        Batch::simulated(SimulatedBatch {
+            completions: done.into_iter().map(|(_, completion)| completion).collect(),
+            ready_ns,
+            scheduler: scheduler.clone(),
+        })
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retirement().is_some()
+    }
+}
+
+impl SimDevice {
+    fn serve(&self, request: Request, now_ns: u64, random: &mut Random) -> Completion {
+        let (action, offset, length) = shape(&request);
+        self.machine
+            .scheduler()
+            .note(offset ^ length << 32 ^ self.disk.number << 56);
+        let mut state = self.disk.state.lock();
+        let service_ns = service_ns(length, random) * state.slowness();
+        let begin_ns = state.busy_until_ns.max(now_ns);
+        let end_ns = begin_ns + service_ns;
+        state.busy_until_ns = end_ns;
+        let result = match self.check(&state, action, offset, length) {
+            Err(error) => Err(error),
+            Ok(()) => self.carry_out(&mut state, request, (now_ns, end_ns)),
+        };
+        drop(state);
+        if action != Action::Read {
+            self.machine.count_write();
+        }
+        Completion {
+            result,
+            queue_ns: begin_ns - now_ns,
+            service_ns,
+        }
+    }
+
+    fn check(
+        &self,
+        state: &DiskState,
+        action: Action,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), DeviceError> {
+        let path = || self.info.path.clone();
+        if !self.machine.has_power() {
+            let errno = Errno::NO_DEVICE;
+            return Err(DeviceError::Io {
+                path: path(),
+                action,
+                offset,
+                length,
+                errno,
+            });
+        }
+        if action != Action::Read {
+            if !self.info.mode.may_write() {
+                return Err(DeviceError::ReadOnly {
+                    path: path(),
+                    action,
+                });
+            }
+            if let Some(errno) = self.retirement() {
+                return Err(DeviceError::Retired {
+                    path: path(),
+                    action,
+                    errno,
+                });
+            }
+        }
+        let size_bytes = state.size_bytes;
+        if offset
+            .checked_add(length)
+            .is_none_or(|end| end > size_bytes)
+        {
+            return Err(DeviceError::OutOfRange {
+                path: path(),
+                action,
+                offset,
+                length,
+                size_bytes,
+            });
+        }
+        let sector = u64::from(self.info.logical_sector_bytes);
+        assert_eq!(
+            (offset % sector, length % sector),
+            (0, 0),
+            "requests are whole sectors"
+        );
+        Ok(())
+    }
+
+    fn carry_out(
+        &self,
+        state: &mut DiskState,
+        request: Request,
+        (now_ns, end_ns): (u64, u64),
+    ) -> Result<Option<Buffer>, DeviceError> {
+        let (action, offset, length) = shape(&request);
+        let counts = &mut state.requests;
+        match action {
+            Action::Read => counts.0 += 1,
+            Action::Flush => counts.2 += 1,
+            _ => counts.1 += 1,
+        }
+        let effect = state.effect_on(action, offset, length);
+        if let Effect::Fail(errno) = effect {
+            if action == Action::Flush {
+                self.retired.store(errno.0, Ordering::Relaxed);
+            }
+            let path = self.info.path.clone();
+            return Err(DeviceError::Io {
+                path,
+                action,
+                offset,
+                length,
+                errno,
+            });
+        }
+        match request {
+            Request::Read { offset, mut buffer } => {
+                state.current.read(offset, &mut buffer);
+                return Ok(Some(buffer));
+            }
+            Request::Write { offset, data } => match effect {
+                Effect::Lose => {}
+                Effect::Misdirect(to) => state.write(to, data.to_vec(), end_ns),
+                _ => state.write(offset, data.to_vec(), end_ns),
+            },
+            Request::Flush => state.flush(now_ns),
+            // What was given up reads as zeroes, the cruellest of what is allowed.
+            Request::Discard { offset, length } | Request::WriteZeroes { offset, length } => {
+                let zeroes = vec![0; usize::try_from(length).expect("a range fits memory")];
+                state.write(offset, zeroes, end_ns);
+            }
+        }
+        Ok(None)
+    }
+
+    fn retirement(&self) -> Option<Errno> {
+        Some(Errno(self.retired.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0)
+    }
+}
+
+fn shape(request: &Request) -> (Action, u64, u64) {
+    let long = |length: usize| u64::try_from(length).expect("less than 2^64");
+    match request {
+        Request::Read { offset, buffer } => (Action::Read, *offset, long(buffer.len())),
+        Request::Write { offset, data } => (Action::Write, *offset, long(data.len())),
+        Request::Flush => (Action::Flush, 0, 0),
+        Request::Discard { offset, length } => (Action::Discard, *offset, *length),
+        Request::WriteZeroes { offset, length } => (Action::WriteZeroes, *offset, *length),
+    }
+}
+
+/// 20 to 120 µs, and 1 ns a byte: an SSD of no great speed.
+fn service_ns(length: u64, random: &mut Random) -> u64 {
+    20_000 + random.below(100_000) + length
+}
+
+/// A batch that is done when its time has come.
+pub(crate) struct SimulatedBatch {
+    completions: Vec<Completion>,
+    ready_ns: u64,
+    scheduler: Arc<Scheduler>,
+}
+
+impl fmt::Debug for SimulatedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimulatedBatch({})", self.completions.len())
+    }
+}
+
+impl SimulatedBatch {
+    /// Waits, if the caller lives in virtual time.
+    pub(crate) fn wait(self) -> Vec<Completion> {
+        if let Some(me) = baton::current().filter(|me| me.is_of(&self.scheduler)) {
+            me.sleep_until(self.ready_ns, "a device");
+        }
+        self.completions
+    }
+}
