@@ -12,6 +12,7 @@
 //! who asked.
 
 pub mod administration;
+pub mod instance;
 pub mod messages;
 
 pub use tarn_dataset::properties;

@@ -49,7 +49,7 @@ pub use error::{Action, DeviceError, Errno, FileError, OpenError};
 pub use file::{DirectoryEntry, FileKind};
 pub use file_device::Backend;
 pub use host::{BadOption, Host, RealOptions};
-pub use identity::HostIdentity;
+pub use identity::{HostIdentity, effective_uid};
 pub use lock::{Condvar, Mutex, Rank, RwLock};
 pub use sim::{SimHost, SimOptions};
 pub use threads::{JoinHandle, ThreadPanicked};

@@ -1,0 +1,117 @@
+//! An instance: one daemon, one set of state, one host.
+//!
+//! All state of an instance lies under `$TARN_DIR`. Without it, root's instance is split as the system expects it:
+//! what lasts under `/var/lib/tarn`, what a reboot clears under `/run/tarn`. Other users have theirs under
+//! `$XDG_STATE_HOME/tarn`. Two values of `TARN_DIR` on one machine are two hosts.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where an instance keeps its things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// What lasts: cache file, host id, logs.
+    state: PathBuf,
+    /// What a reboot clears: socket, lock.
+    run: PathBuf,
+}
+
+impl Instance {
+    /// The instance that the environment names.
+    ///
+    /// # Errors
+    /// When neither `TARN_DIR`, `XDG_STATE_HOME` nor `HOME` says where it could be.
+    pub fn from_environment() -> Result<Self, NoPlace> {
+        let is_root = tarn_host::effective_uid() == 0;
+        Instance::choose(is_root, |name| std::env::var_os(name))
+    }
+
+    /// The instance in one folder.
+    pub fn at(folder: &Path) -> Self {
+        Instance { state: folder.to_path_buf(), run: folder.to_path_buf() }
+    }
+
+    fn choose(
+        is_root: bool,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, NoPlace> {
+        let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(folder) = set("TARN_DIR") {
+            return Ok(Instance::at(&folder));
+        }
+        if is_root {
+            return Ok(Instance { state: "/var/lib/tarn".into(), run: "/run/tarn".into() });
+        }
+        let home = || set("HOME").map(|home| home.join(".local/state"));
+        let folder = set("XDG_STATE_HOME").or_else(home).ok_or(NoPlace)?;
+        Ok(Instance::at(&folder.join("tarn")))
+    }
+
+    /// The folder for what lasts.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The folder for what a reboot clears.
+    pub fn run(&self) -> &Path {
+        &self.run
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.run.join("tarnd.sock")
+    }
+
+    /// The file whose lock the running daemon holds.
+    pub fn lock(&self) -> PathBuf {
+        self.run.join("tarnd.lock")
+    }
+
+    /// The pools to import at start.
+    pub fn cache_file(&self) -> PathBuf {
+        self.state.join("zpool.cache")
+    }
+
+    /// The host id of this instance.
+    pub fn host_id(&self) -> PathBuf {
+        self.state.join("hostid")
+    }
+
+    /// The daemon's log.
+    pub fn log(&self) -> PathBuf {
+        self.state.join("tarnd.log")
+    }
+}
+
+/// No variable says where the instance's state could be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("set TARN_DIR: neither XDG_STATE_HOME nor HOME says where to keep state")]
+pub struct NoPlace;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(is_root: bool, variables: &[(&str, &str)]) -> Result<Instance, NoPlace> {
+        Instance::choose(is_root, |name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn tarn_dir_holds_everything_when_it_is_set() {
+        let instance = with(true, &[("TARN_DIR", "/x"), ("HOME", "/root")]).unwrap();
+        assert_eq!(instance.socket(), Path::new("/x/tarnd.sock"));
+        assert_eq!(instance.cache_file(), Path::new("/x/zpool.cache"));
+    }
+
+    #[test]
+    fn root_and_others_have_different_places() {
+        let root = with(true, &[("HOME", "/root")]).unwrap();
+        assert_eq!(root.socket(), Path::new("/run/tarn/tarnd.sock"));
+        assert_eq!(root.cache_file(), Path::new("/var/lib/tarn/zpool.cache"));
+        let user = with(false, &[("HOME", "/home/ann")]).unwrap();
+        assert_eq!(user.socket(), Path::new("/home/ann/.local/state/tarn/tarnd.sock"));
+        assert_eq!(with(false, &[]), Err(NoPlace));
+    }
+}
