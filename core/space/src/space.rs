@@ -7,14 +7,16 @@
 use crate::class::Class;
 use crate::error::{FreeError, LoadError, NoSpace};
 use crate::load::LoadSpaceMap;
-use crate::lock_shim::{Condvar, Mutex, MutexGuard, Rank};
 use crate::metaslab::MetaslabSummary;
+use crate::probes::Probes;
 use crate::range_tree::{Range, RangeTree};
 use crate::state::{Admission, Attempt, Geometry, Request, State};
 use crate::totals::{GroupTotals, Histogram, Totals};
-use crate::{COPIES_MAX, MetaslabChanges, as_index, as_number};
+use crate::{COPIES_MAX, MetaslabChanges, as_index, as_number, ranks};
 use std::sync::{Arc, OnceLock};
+use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{AllocatedSize, Txg, VdevId, VdevOffset};
+use tarn_probe::registry;
 
 /// A place that was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,7 @@ pub struct Space {
     loaded: Condvar,
     door: OnceLock<Arc<dyn LoadSpaceMap>>,
     options: SpaceOptions,
+    probes: Probes,
     failed_loads: Mutex<Vec<LoadError>>,
 }
 
@@ -65,11 +68,12 @@ impl Space {
     /// A pool without vdevs.
     pub fn new(options: SpaceOptions) -> Space {
         Space {
-            state: Mutex::new(Rank::SPACE, State::default()),
+            state: Mutex::new(ranks::STATE, State::default()),
             loaded: Condvar::new(),
             door: OnceLock::new(),
             options,
-            failed_loads: Mutex::new(Rank::SPACE_FAILURES, Vec::new()),
+            probes: Probes::new(registry()),
+            failed_loads: Mutex::new(ranks::FAILED_LOADS, Vec::new()),
         }
     }
 
@@ -119,8 +123,14 @@ impl Space {
         let mut state = self.state.lock();
         loop {
             match state.try_allocate(&request) {
-                Attempt::Placed(places) => return Ok(places),
-                Attempt::NoSpace => return Err(state.no_space(&request)),
+                Attempt::Placed(places) => {
+                    self.probes.allocations.increment();
+                    return Ok(places);
+                }
+                Attempt::NoSpace => {
+                    self.probes.refusals.increment();
+                    return Err(state.no_space(&request));
+                }
                 Attempt::Load(vdev, index) => state = self.load(state, vdev, index),
             }
         }
@@ -184,7 +194,8 @@ impl Space {
     /// # Panics
     /// When changes of the txg were not taken: what is stored is not what is.
     pub fn txg_stored(&self, txg: Txg) {
-        self.state.lock().txg_stored(txg, &self.options);
+        let unloads = self.state.lock().txg_stored(txg, &self.options);
+        self.probes.unloads.add(unloads);
     }
 
     /// The ranges of a metaslab that are allocated once `txg` is stored with the changes taken so
@@ -221,13 +232,7 @@ impl Space {
 
     /// What a class holds on all vdevs.
     pub fn class_totals(&self, class: Class) -> Totals {
-        let mut sum = Totals::default();
-        for group in self.group_totals() {
-            if group.class == class {
-                sum.add(group.totals);
-            }
-        }
-        sum
+        self.state.lock().class_totals(class)
     }
 
     /// Drops from memory what can be loaded again.
@@ -278,11 +283,12 @@ impl Space {
                 .metaslab(vdev, index)
                 .is_some_and(|metaslab| metaslab.is_loading())
             {
-                state = self.loaded.wait(state);
+                self.loaded.wait(&mut state);
             }
             return state;
         }
         drop(state);
+        self.probes.loads.increment();
         let number = as_number(index);
         let allocated = match self.door.get() {
             Some(door) => door.load(vdev, number),
@@ -295,6 +301,7 @@ impl Space {
         if let Some(metaslab) = state.metaslab_mut(vdev, index)
             && let Err(error) = metaslab.end_load(vdev, number, allocated)
         {
+            self.probes.failed_loads.increment();
             self.failed_loads.lock().push(error);
         }
         self.loaded.notify_all();

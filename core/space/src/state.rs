@@ -520,7 +520,8 @@ impl State {
         all
     }
 
-    pub(crate) fn txg_stored(&mut self, txg: Txg, options: &SpaceOptions) {
+    /// Gives back how many metaslabs were dropped from memory.
+    pub(crate) fn txg_stored(&mut self, txg: Txg, options: &SpaceOptions) -> u64 {
         self.changed.retain(|_, metaslabs| !metaslabs.is_empty());
         let forgotten = self.changed.range(..=txg).next();
         assert!(
@@ -536,11 +537,11 @@ impl State {
                 }
             }
         }
-        self.unload_down_to(options.loaded_segments_max);
+        self.unload_down_to(options.loaded_segments_max)
     }
 
     /// Drops the metaslabs used longest ago while there are more free ranges in memory than this.
-    fn unload_down_to(&mut self, segments_max: usize) {
+    fn unload_down_to(&mut self, segments_max: usize) -> u64 {
         let stored = self.stored;
         let mut here: Vec<(u64, VdevId, usize, usize)> = Vec::new();
         for (&vdev, space) in &self.vdevs {
@@ -552,8 +553,9 @@ impl State {
         }
         let mut segments: usize = here.iter().map(|&(_, _, _, count)| count).sum();
         if segments <= segments_max {
-            return;
+            return 0;
         }
+        let mut dropped = 0;
         here.sort_unstable();
         for (_, vdev, index, count) in here {
             if segments <= segments_max {
@@ -562,13 +564,25 @@ impl State {
             let metaslab = self.metaslab_mut(vdev, index);
             if metaslab.is_some_and(|metaslab| metaslab.unload(stored)) {
                 segments -= count;
+                dropped += 1;
             }
         }
+        dropped
     }
 
     /// Drops every metaslab that can be dropped.
     pub(crate) fn unload_all(&mut self) {
         self.unload_down_to(0);
+    }
+
+    pub(crate) fn class_totals(&self, class: Class) -> Totals {
+        let mut sum = Totals::default();
+        for space in self.vdevs.values() {
+            if let Some(group) = space.group_index(class) {
+                sum.add(space.group_totals(group));
+            }
+        }
+        sum
     }
 
     pub(crate) fn totals(&self) -> Vec<GroupTotals> {
