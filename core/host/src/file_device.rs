@@ -147,9 +147,10 @@ fn describe(
     is_direct: bool,
 ) -> rustix::io::Result<DeviceInfo> {
     let is_block_device = FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
-    let queue = is_block_device
-        .then(|| QueueFacts::of(status.st_rdev))
-        .unwrap_or_default();
+    let queue = match is_block_device {
+        true => QueueFacts::of(status.st_rdev),
+        false => QueueFacts::default(),
+    };
     let identity = match is_block_device {
         true => DeviceIdentity::Block(status.st_rdev),
         false => DeviceIdentity::File(status.st_dev, status.st_ino),
@@ -405,6 +406,6 @@ impl Flow {
 fn is_in_memory(file: &OwnedFd) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
-    let kind = rustix::fs::fstatfs(file).map(|status| i64::from(status.f_type));
+    let kind = rustix::fs::fstatfs(file).map(|status| status.f_type);
     kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
 }

@@ -53,6 +53,3 @@ pub use identity::{HostIdentity, effective_uid};
 pub use lock::{Condvar, Mutex, Rank, RwLock};
 pub use sim::{SimHost, SimOptions};
 pub use threads::{JoinHandle, ThreadPanicked};
-
-#[cfg(test)]
-mod tests;

@@ -72,9 +72,10 @@ pub(crate) struct Member {
 }
 
 /// Why a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Woken {
     /// Somebody woke us.
+    #[default]
     ByOther,
     /// The time ran out.
     ByTime,
@@ -327,12 +328,6 @@ impl Halted {
         } else {
             self.unwind()
         }
-    }
-}
-
-impl Default for Woken {
-    fn default() -> Self {
-        Woken::ByOther
     }
 }
 

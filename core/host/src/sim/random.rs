@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -20,7 +20,7 @@ impl Random {
 
     /// A number less than `limit`; 0 if that is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next().checked_rem(limit).unwrap_or(0)
+        self.draw().checked_rem(limit).unwrap_or(0)
     }
 
     /// A place in a list of that length.
@@ -36,13 +36,13 @@ impl Random {
     /// Fills bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.draw().to_le_bytes()[..chunk.len()]);
         }
     }
 
     /// Another stream that follows from this one.
     pub fn fork(&mut self) -> Random {
-        Random(self.next())
+        Random(self.draw())
     }
 
     /// Puts a list into a random order.
