@@ -258,7 +258,8 @@ file_attributes! {
     Links "ZPL_LINKS", 8, Words;
     /// The directory of its extended attributes, or 0.
     XattrDirectory "ZPL_XATTR", 8, Words;
-    /// The number of a device.
+    /// The number of a device, as the kernel that made it has them: Linux the minor number in the
+    /// lower 20 bits, and the major number above.
     Device "ZPL_RDEV", 8, Words;
     /// [`ZnodeFlags`](crate::znode::ZnodeFlags).
     Flags "ZPL_FLAGS", 8, Words;

@@ -653,6 +653,9 @@ impl<'a> LeafEdit<'a> {
     pub fn update(&mut self, entry: &LeafEntry, value: &ZapValue) -> Result<(), LeafFull> {
         let bytes = value.to_big_endian();
         let needed = chunks_for(bytes.len());
+        if 1 + self.name_chunks(entry) + needed > self.view().chunk_count() {
+            return Err(LeafFull::TooLarge);
+        }
         if needed > self.view().free_count() + chunks_for(entry.value_size()) {
             return Err(LeafFull::MustSplit);
         }
@@ -722,6 +725,17 @@ impl<'a> LeafEdit<'a> {
         let length = self.view().prefix_length();
         assert!(length > 0, "a leaf without a prefix has no sibling");
         self.set_prefix(self.view().prefix() >> 1, length - 1);
+    }
+
+    /// How many chunks the name of an entry takes.
+    fn name_chunks(&self, entry: &LeafEntry) -> usize {
+        let mut count = 0;
+        let mut chunk = entry.name_chunk;
+        while chunk != END {
+            count += 1;
+            chunk = u16_at(self.block, self.geometry.chunk_place(chunk) + NEXT_PLACE);
+        }
+        count
     }
 
     /// The smallest differentiator that no entry with this hash has.
@@ -1091,10 +1105,8 @@ mod tests {
             .view()
             .find(hash_of(b"a"), Name::Text(b"a"))
             .expect("it is sound");
-        assert_eq!(
-            leaf.update(&entry.expect("it is there"), &larger),
-            Err(LeafFull::MustSplit)
-        );
+        let refused = leaf.update(&entry.expect("it is there"), &larger);
+        assert_eq!(refused, Err(LeafFull::TooLarge));
         assert_eq!(leaf.block, before);
     }
 
