@@ -1,0 +1,340 @@
+//! The system under test: one `TARN_DIR`, its commands and its daemon.
+//!
+//! # Problem
+//! A test must not touch another instance's pools, must survive a daemon that hangs, and must leave nothing
+//! mounted and nothing running, also when it fails half-way.
+//!
+//! # Mechanism
+//! Every instance is a host of its own: a state folder, a host id and a host name. Its commands are started
+//! with these and a time limit. The daemon is found in `/proc` by its program and its `TARN_DIR`, because nothing
+//! else is promised about it; [`Instance::kill_daemon`] ends it by its process id as a crash would. [`Watchdog`]
+//! does that by itself when a step takes too long: the mounts of a dead daemon answer with errors, so
+//! whoever was stuck in one goes on.
+//!
+//! # Invariants
+//! - Only processes whose `TARN_DIR` is this instance's are ever killed.
+//! - After drop nothing is mounted below the instance's folder.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::program::{self, ProgramError, Spoken};
+
+/// How long a command may take before it counts as hung.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// The programs that a build leaves.
+pub const PROGRAMS: [&str; 5] = ["tarnd", "tarn", "zpool", "zfs", "zdb"];
+
+/// Why there is no instance.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// A program is missing.
+    #[error("there is no {}: run `cargo xtask build`", path.display())]
+    NotBuilt {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The program is there and does not do anything yet.
+    #[error(
+        "`{program} {argument}` says nothing: this checkout builds a {program} that does not work yet, \
+         so there is nothing to test"
+    )]
+    NotYet {
+        /// Which.
+        program: String,
+        /// What it was asked.
+        argument: String,
+    },
+    /// FUSE is not there.
+    #[error("there is no /dev/fuse: mounts need it. Load the fuse module, or give the container the device")]
+    NoFuse,
+    /// A command failed or hung.
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+    /// A file operation was refused.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// As a verb.
+        doing: &'static str,
+        /// Of what.
+        path: PathBuf,
+        /// The answer.
+        source: std::io::Error,
+    },
+}
+
+/// One host: its state, its commands, its daemon, and a folder below which its pools are mounted.
+#[derive(Debug)]
+pub struct Instance {
+    programs: PathBuf,
+    folder: PathBuf,
+    host_id: u32,
+}
+
+impl Instance {
+    /// A new host with the programs in `programs`. `folder` is made anew, and whatever a run before left
+    /// there is ended, unmounted and removed.
+    ///
+    /// # Errors
+    /// If the programs are missing or say nothing, or there is no FUSE.
+    pub fn new(programs: &Path, folder: &Path) -> Result<Self, InstanceError> {
+        Self::with_host_id(programs, folder, 0x7a72_6e01)
+    }
+
+    fn with_host_id(programs: &Path, folder: &Path, host_id: u32) -> Result<Self, InstanceError> {
+        for program in PROGRAMS {
+            let path = programs.join(program);
+            if !path.is_file() {
+                return Err(InstanceError::NotBuilt { path });
+            }
+        }
+        if !Path::new("/dev/fuse").exists() {
+            return Err(InstanceError::NoFuse);
+        }
+        let instance =
+            Self { programs: programs.to_path_buf(), folder: folder.to_path_buf(), host_id };
+        instance.clean();
+        let refused = |doing, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| InstanceError::Io { doing, path, source }
+        };
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(refused("remove", folder))?;
+        }
+        for path in [instance.state(), instance.root()] {
+            fs::create_dir_all(&path).map_err(refused("create", &path))?;
+        }
+        let version = instance.run("zpool", &["version"])?;
+        if version.stdout.trim().is_empty() && version.stderr.trim().is_empty() {
+            let (program, argument) = ("zpool".to_string(), "version".to_string());
+            return Err(InstanceError::NotYet { program, argument });
+        }
+        Ok(instance)
+    }
+
+    /// The same programs as another host: another `TARN_DIR`, host id and name, in `folder`.
+    ///
+    /// # Errors
+    /// As [`Instance::new`].
+    pub fn other_host(&self, folder: &Path) -> Result<Self, InstanceError> {
+        Self::with_host_id(&self.programs, folder, self.host_id + 1)
+    }
+
+    /// Its `TARN_DIR`.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// The alternate root for its pools (`-R`).
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    /// A command of this instance.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command
+            .env("TARN_DIR", self.state())
+            .env("TARN_HOSTID", format!("{:08x}", self.host_id))
+            .env("TARN_HOSTNAME", format!("tarn-test-{}", self.host_id & 0xff))
+            .env("RUST_BACKTRACE", "1");
+        command
+    }
+
+    /// Runs a command to its end; its exit code is in the answer.
+    ///
+    /// # Errors
+    /// If it cannot be started or hangs.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Result<Spoken, ProgramError> {
+        program::run(self.command(program).args(arguments), COMMAND_LIMIT)
+    }
+
+    /// Runs a command that must succeed.
+    ///
+    /// # Errors
+    /// If it fails, with everything it said.
+    pub fn must(&self, program: &str, arguments: &[&str]) -> Result<Spoken, ProgramError> {
+        self.run(program, arguments)?.expect_success()
+    }
+
+    /// Runs `zpool` with arguments separated by spaces, which must succeed.
+    ///
+    /// # Errors
+    /// If it fails, with everything it said.
+    pub fn zpool(&self, line: &str) -> Result<Spoken, ProgramError> {
+        self.must("zpool", &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Runs `zfs` with arguments separated by spaces, which must succeed.
+    ///
+    /// # Errors
+    /// If it fails, with everything it said.
+    pub fn zfs(&self, line: &str) -> Result<Spoken, ProgramError> {
+        self.must("zfs", &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// The process id of its daemon, if one runs.
+    #[must_use]
+    pub fn daemon(&self) -> Option<i32> {
+        find_daemon(&self.state())
+    }
+
+    /// Kills the daemon as a crash would, and waits until it is gone. False if none ran.
+    #[must_use]
+    pub fn kill_daemon(&self) -> bool {
+        kill_daemon(&self.state())
+    }
+
+    /// The memory its daemon holds now and held at most, in bytes.
+    #[must_use]
+    pub fn daemon_memory(&self) -> Option<Memory> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.daemon()?)).ok()?;
+        let bytes = |name: &str| -> Option<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
+        };
+        Some(Memory { now_bytes: bytes("VmRSS:")?, most_bytes: bytes("VmHWM:")? })
+    }
+
+    /// Starts a watchdog that kills the daemon unless it is dropped in time.
+    #[must_use]
+    pub fn watchdog(&self, step: &str, limit: Duration) -> Watchdog {
+        Watchdog::start(self.state(), step.to_string(), limit)
+    }
+
+    /// Ends the daemon, politely first, and unmounts what is left.
+    fn clean(&self) {
+        if self.daemon().is_some() {
+            // Its answer does not matter: what remains is ended below.
+            let _ = program::run(self.command("tarn").arg("stop"), Duration::from_secs(60));
+        }
+        let _ = self.kill_daemon();
+        for mount in mounts_below(&self.folder) {
+            let lazily = ["-l", "--"];
+            let _ = Command::new("umount").args(lazily).arg(&mount).output();
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.clean();
+    }
+}
+
+/// The memory of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident now.
+    pub now_bytes: u64,
+    /// Resident at most since it started.
+    pub most_bytes: u64,
+}
+
+/// Kills a daemon that does not let a step end in time.
+#[derive(Debug)]
+pub struct Watchdog {
+    done: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    fn start(state: PathBuf, step: String, limit: Duration) -> Self {
+        let (done, over) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            if over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{step}: no end after {} s; killing tarnd so that its calls fail", limit.as_secs());
+                let _ = kill_daemon(&state);
+            }
+        });
+        Self { done: Some(done), thread: Some(thread) }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and there is nobody to tell if it did.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The process whose program is `tarnd` and whose `TARN_DIR` is `state`.
+fn find_daemon(state: &Path) -> Option<i32> {
+    let variable = [b"TARN_DIR=", state.as_os_str().as_bytes()].concat();
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let process: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        let is_ours = name.trim() == "tarnd"
+            && environment.split(|&byte| byte == 0).any(|entry| entry == variable);
+        is_ours.then_some(process)
+    })
+}
+
+fn kill_daemon(state: &Path) -> bool {
+    let Some(process) = find_daemon(state) else { return false };
+    if let Some(id) = rustix::process::Pid::from_raw(process) {
+        // It may have ended since it was found.
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while find_daemon(state).is_some() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// What is mounted below a folder, the last mounted first.
+#[must_use]
+pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
+    let folder = folder.display().to_string();
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(1)).map(unescape);
+    let mut mounts: Vec<PathBuf> =
+        points.filter(|point| point.starts_with(&format!("{folder}/"))).map(PathBuf::from).collect();
+    mounts.reverse();
+    mounts
+}
+
+/// The mount table writes blanks and backslashes as octal numbers.
+fn unescape(point: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(point.to_string(), |point, (octal, character)| point.replace(octal, character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_programs_name_the_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Instance::new(folder.path(), &folder.path().join("host")).unwrap_err();
+        assert!(error.to_string().ends_with("run `cargo xtask build`"), "{error}");
+    }
+
+    #[test]
+    fn no_daemon_is_found_for_a_folder_nobody_serves() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(find_daemon(folder.path()), None);
+        assert!(!kill_daemon(folder.path()));
+    }
+
+    #[test]
+    fn mount_points_are_read_with_their_blanks() {
+        assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
+    }
+}
