@@ -5,7 +5,13 @@ use tarn_oracle::instance::PROGRAMS;
 use crate::workspace::{Outcome, cargo, programs, run};
 
 /// The packages that the programs are in.
-const PACKAGES: [&str; 5] = ["tarnd", "tarn-command", "tarn-zpool", "tarn-zfs", "tarn-zdb"];
+const PACKAGES: [&str; 5] = [
+    "tarnd",
+    "tarn-command",
+    "tarn-zpool",
+    "tarn-zfs",
+    "tarn-zdb",
+];
 
 /// Builds, and checks that what is promised is there.
 pub fn build() -> Outcome {

@@ -1,3 +1,62 @@
-//! The `xtask` command.
+//! `cargo xtask TASK`: every script of the project, as one typed program.
+//!
+//! # Map
+//! One file a task. [`workspace`] knows where things are and tells how long each step took. The tasks that judge
+//! the file system drive it from outside only: its commands, its daemon, its mounts.
 
-fn main() {}
+mod build;
+mod ci;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Everything that is done to this checkout"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build tarnd, tarn, zpool, zfs and zdb into target/release
+    Build,
+    /// Everything that must pass before a change lands
+    Ci,
+    /// Hold the layers and the doors; print what stands out in length
+    Tidy,
+    /// Run one of OpenZFS's own programs, unpacked and not installed
+    Openzfs {
+        /// zdb, raidz_test, zstream, ...
+        program: String,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Build => build::build(),
+        Task::Ci => ci::ci(),
+        Task::Tidy => tidy::tidy(),
+        Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn openzfs(program: &str, arguments: &[String]) -> workspace::Outcome {
+    workspace::run(workspace::openzfs()?.command(program)?.args(arguments))
+}

@@ -12,7 +12,10 @@ pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 /// The checkout this program was built from.
 pub fn checkout() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().expect("xtask is a folder of the workspace").to_path_buf()
+    xtask
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_path_buf()
 }
 
 /// Where builds go. Always inside the checkout, because `target/release` is promised.
@@ -32,18 +35,26 @@ pub fn scratch(task: &str) -> PathBuf {
 
 /// The fixtures, unpacked below the target folder.
 pub fn fixtures() -> Outcome<tarn_golden::Fixtures> {
-    Ok(tarn_golden::Fixtures::find(&checkout(), &target().join("fixtures"))?)
+    Ok(tarn_golden::Fixtures::find(
+        &checkout(),
+        &target().join("fixtures"),
+    )?)
 }
 
 /// OpenZFS's programs, unpacked below the target folder.
 pub fn openzfs() -> Outcome<tarn_oracle::tools::Unpacked> {
-    Ok(tarn_oracle::tools::Unpacked::openzfs(&target().join("oracle"))?)
+    Ok(tarn_oracle::tools::Unpacked::openzfs(
+        &target().join("oracle"),
+    )?)
 }
 
 /// A `cargo` that builds this workspace.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args(arguments).current_dir(checkout()).env("CARGO_TARGET_DIR", target());
+    cargo
+        .args(arguments)
+        .current_dir(checkout())
+        .env("CARGO_TARGET_DIR", target());
     // Set by the cargo that runs us; the inner one must look for its own.
     cargo.env_remove("CARGO_MANIFEST_DIR");
     cargo
@@ -62,18 +73,28 @@ pub fn run(command: &mut Command) -> Outcome {
 /// Runs a command and gives what it prints.
 pub fn output(command: &mut Command) -> Outcome<String> {
     let shown = show(command);
-    let output = command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8(output.stdout)?),
-        false => Err(format!("`{shown}` failed: {}", String::from_utf8_lossy(&output.stderr)).into()),
+        false => Err(format!(
+            "`{shown}` failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
     }
 }
 
 fn show(command: &Command) -> String {
-    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let name = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
     command
         .get_args()
-        .fold(name.to_string_lossy().into_owned(), |line, next| line + " " + &next.to_string_lossy())
+        .fold(name.to_string_lossy().into_owned(), |line, next| {
+            line + " " + &next.to_string_lossy()
+        })
 }
 
 /// Seconds, or minutes and seconds.
@@ -116,7 +137,12 @@ impl Steps {
             true => Ok(()),
             false => {
                 let of = self.passed + self.failed.len();
-                Err(format!("{} of {of} failed: {}", self.failed.len(), self.failed.join(", ")).into())
+                Err(format!(
+                    "{} of {of} failed: {}",
+                    self.failed.len(),
+                    self.failed.join(", ")
+                )
+                .into())
             }
         }
     }

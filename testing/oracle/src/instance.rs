@@ -52,7 +52,9 @@ pub enum InstanceError {
         argument: String,
     },
     /// FUSE is not there.
-    #[error("there is no /dev/fuse: mounts need it. Load the fuse module, or give the container the device")]
+    #[error(
+        "there is no /dev/fuse: mounts need it. Load the fuse module, or give the container the device"
+    )]
     NoFuse,
     /// A command failed or hung.
     #[error("{0}")]
@@ -97,12 +99,19 @@ impl Instance {
         if !Path::new("/dev/fuse").exists() {
             return Err(InstanceError::NoFuse);
         }
-        let instance =
-            Self { programs: programs.to_path_buf(), folder: folder.to_path_buf(), host_id };
+        let instance = Self {
+            programs: programs.to_path_buf(),
+            folder: folder.to_path_buf(),
+            host_id,
+        };
         instance.clean();
         let refused = |doing, path: &Path| {
             let path = path.to_path_buf();
-            move |source| InstanceError::Io { doing, path, source }
+            move |source| InstanceError::Io {
+                doing,
+                path,
+                source,
+            }
         };
         if folder.exists() {
             fs::remove_dir_all(folder).map_err(refused("remove", folder))?;
@@ -145,7 +154,10 @@ impl Instance {
         command
             .env("TARN_DIR", self.state())
             .env("TARN_HOSTID", format!("{:08x}", self.host_id))
-            .env("TARN_HOSTNAME", format!("tarn-test-{}", self.host_id & 0xff))
+            .env(
+                "TARN_HOSTNAME",
+                format!("tarn-test-{}", self.host_id & 0xff),
+            )
             .env("RUST_BACKTRACE", "1");
         command
     }
@@ -202,7 +214,10 @@ impl Instance {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
         };
-        Some(Memory { now_bytes: bytes("VmRSS:")?, most_bytes: bytes("VmHWM:")? })
+        Some(Memory {
+            now_bytes: bytes("VmRSS:")?,
+            most_bytes: bytes("VmHWM:")?,
+        })
     }
 
     /// Starts a watchdog that kills the daemon unless it is dropped in time.
@@ -252,11 +267,17 @@ impl Watchdog {
         let (done, over) = channel::<()>();
         let thread = std::thread::spawn(move || {
             if over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{step}: no end after {} s; killing tarnd so that its calls fail", limit.as_secs());
+                eprintln!(
+                    "{step}: no end after {} s; killing tarnd so that its calls fail",
+                    limit.as_secs()
+                );
                 let _ = kill_daemon(&state);
             }
         });
-        Self { done: Some(done), thread: Some(thread) }
+        Self {
+            done: Some(done),
+            thread: Some(thread),
+        }
     }
 }
 
@@ -278,13 +299,17 @@ fn find_daemon(state: &Path) -> Option<i32> {
         let name = fs::read_to_string(entry.path().join("comm")).ok()?;
         let environment = fs::read(entry.path().join("environ")).ok()?;
         let is_ours = name.trim() == "tarnd"
-            && environment.split(|&byte| byte == 0).any(|entry| entry == variable);
+            && environment
+                .split(|&byte| byte == 0)
+                .any(|entry| entry == variable);
         is_ours.then_some(process)
     })
 }
 
 fn kill_daemon(state: &Path) -> bool {
-    let Some(process) = find_daemon(state) else { return false };
+    let Some(process) = find_daemon(state) else {
+        return false;
+    };
     if let Some(id) = rustix::process::Pid::from_raw(process) {
         // It may have ended since it was found.
         let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
@@ -301,18 +326,30 @@ fn kill_daemon(state: &Path) -> bool {
 pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.display().to_string();
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = table.lines().filter_map(|line| line.split(' ').nth(1)).map(unescape);
-    let mut mounts: Vec<PathBuf> =
-        points.filter(|point| point.starts_with(&format!("{folder}/"))).map(PathBuf::from).collect();
+    let points = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(unescape);
+    let mut mounts: Vec<PathBuf> = points
+        .filter(|point| point.starts_with(&format!("{folder}/")))
+        .map(PathBuf::from)
+        .collect();
     mounts.reverse();
     mounts
 }
 
 /// The mount table writes blanks and backslashes as octal numbers.
 fn unescape(point: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(point.to_string(), |point, (octal, character)| point.replace(octal, character))
+    [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ]
+    .iter()
+    .fold(point.to_string(), |point, (octal, character)| {
+        point.replace(octal, character)
+    })
 }
 
 #[cfg(test)]
@@ -323,7 +360,10 @@ mod tests {
     fn missing_programs_name_the_cure() {
         let folder = tempfile::tempdir().unwrap();
         let error = Instance::new(folder.path(), &folder.path().join("host")).unwrap_err();
-        assert!(error.to_string().ends_with("run `cargo xtask build`"), "{error}");
+        assert!(
+            error.to_string().ends_with("run `cargo xtask build`"),
+            "{error}"
+        );
     }
 
     #[test]

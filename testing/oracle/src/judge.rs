@@ -31,8 +31,14 @@ const FINDINGS: [&str; 6] = [
 ];
 
 /// What `zdb -dddd` says when an object cannot be opened.
-const OBJECT_FINDINGS: [&str; 6] =
-    ["failed, errno", "Assertion", "ASSERT", "can't open", "zdb: ", "corrupt"];
+const OBJECT_FINDINGS: [&str; 6] = [
+    "failed, errno",
+    "Assertion",
+    "ASSERT",
+    "can't open",
+    "zdb: ",
+    "corrupt",
+];
 
 /// Long enough for pools of a few GiB under load.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -94,9 +100,15 @@ pub fn open_objects(
 pub fn read_walk(pool: &str, spoken: &Spoken) -> Result<Clean, Verdict> {
     let text = format!("{}\n{}", spoken.stdout, spoken.stderr);
     let block_count = text.lines().find_map(|line| {
-        line.trim().strip_prefix("bp count:")?.split_whitespace().next()?.parse().ok()
+        line.trim()
+            .strip_prefix("bp count:")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     });
-    let clean = spoken.succeeded() && text.contains("No leaks") && lines_with(&text, &FINDINGS).is_empty();
+    let clean =
+        spoken.succeeded() && text.contains("No leaks") && lines_with(&text, &FINDINGS).is_empty();
     match (clean, block_count) {
         (true, Some(block_count)) => Ok(Clean { block_count }),
         _ => Err(not_clean(pool, spoken, &text, &FINDINGS)),
@@ -106,20 +118,34 @@ pub fn read_walk(pool: &str, spoken: &Spoken) -> Result<Clean, Verdict> {
 fn read_objects(pool: &str, spoken: &Spoken, datasets: &[String]) -> Result<Clean, Verdict> {
     let text = format!("{}\n{}", spoken.stdout, spoken.stderr);
     let missing = datasets.iter().find(|name| {
-        !text.lines().any(|line| line.starts_with(&format!("Dataset {name} [")))
+        !text
+            .lines()
+            .any(|line| line.starts_with(&format!("Dataset {name} [")))
     });
     // Names in directories and attributes may hold any words, and are indented by tabs.
-    let own_lines: String =
-        text.lines().filter(|line| !line.starts_with('\t')).map(|line| format!("{line}\n")).collect();
+    let own_lines: String = text
+        .lines()
+        .filter(|line| !line.starts_with('\t'))
+        .map(|line| format!("{line}\n"))
+        .collect();
     let found = lines_with(&own_lines, &OBJECT_FINDINGS);
     if let Some(name) = missing.filter(|_| spoken.succeeded() && found.is_empty()) {
         let findings = vec![format!("zdb did not list the dataset {name}")];
-        return Err(Verdict::NotClean { pool: pool.to_string(), how: spoken.command.clone(), findings });
+        return Err(Verdict::NotClean {
+            pool: pool.to_string(),
+            how: spoken.command.clone(),
+            findings,
+        });
     }
     // Objects are listed below a header that is repeated for each.
-    let block_count = text.lines().filter(|line| line.trim_start().starts_with("Object  lvl")).count();
+    let block_count = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with("Object  lvl"))
+        .count();
     match spoken.succeeded() && found.is_empty() && block_count > 0 {
-        true => Ok(Clean { block_count: block_count as u64 }),
+        true => Ok(Clean {
+            block_count: block_count as u64,
+        }),
         false => Err(not_clean(pool, spoken, &own_lines, &OBJECT_FINDINGS)),
     }
 }
@@ -137,8 +163,14 @@ fn not_clean(pool: &str, spoken: &Spoken, text: &str, words: &[&str]) -> Verdict
         findings = last.into_iter().rev().collect();
     }
     findings.truncate(24);
-    let ended = spoken.code.map_or("killed".to_string(), |code| format!("exit code {code}"));
-    Verdict::NotClean { pool: pool.to_string(), how: format!("{}: {ended}", spoken.command), findings }
+    let ended = spoken
+        .code
+        .map_or("killed".to_string(), |code| format!("exit code {code}"));
+    Verdict::NotClean {
+        pool: pool.to_string(),
+        how: format!("{}: {ended}", spoken.command),
+        findings,
+    }
 }
 
 #[cfg(test)]
@@ -180,7 +212,12 @@ mod tests {
     fn a_dataset_that_zdb_does_not_list_is_missed() {
         let text = "Dataset p/a [ZPL], ID 54\n    Object  lvl   iblk\n";
         let names = ["p/a".to_string()];
-        assert_eq!(read_objects("p", &spoken(0, text), &names).unwrap().block_count, 1);
+        assert_eq!(
+            read_objects("p", &spoken(0, text), &names)
+                .unwrap()
+                .block_count,
+            1
+        );
         let names = ["p/b".to_string()];
         assert!(read_objects("p", &spoken(0, text), &names).is_err());
     }

@@ -52,9 +52,17 @@ impl Machine {
     ///
     /// # Errors
     /// If the machine does not start or end. The script's own failure is in its exit code.
-    pub fn run(&self, share: &Path, script: &Path, limit: Duration) -> Result<Spoken, ProgramError> {
+    pub fn run(
+        &self,
+        share: &Path,
+        script: &Path,
+        limit: Duration,
+    ) -> Result<Spoken, ProgramError> {
         let mut command = Command::new(&self.script);
-        command.arg("-s").arg(share).args(["-m", "3072", "-t", &limit.as_secs().to_string()]);
+        command
+            .arg("-s")
+            .arg(share)
+            .args(["-m", "3072", "-t", &limit.as_secs().to_string()]);
         // The script has its own limit; ours is for a script that has none.
         program::run(command.arg(script), limit + Duration::from_secs(60))
     }

@@ -78,7 +78,9 @@ pub enum ProgramError {
 }
 
 fn code_text(code: Option<i32>) -> String {
-    code.map_or("killed by a signal".to_string(), |code| format!("exit code {code}"))
+    code.map_or("killed by a signal".to_string(), |code| {
+        format!("exit code {code}")
+    })
 }
 
 /// Standard error first, and the end of standard output: reasons stand last.
@@ -99,9 +101,14 @@ fn said_text(stdout: &str, stderr: &str) -> String {
 /// If it cannot be started, or is still running after `limit`. A failing exit code is no error here.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Spoken, ProgramError> {
     let shown = show(command);
-    let not_started = |source| ProgramError::NotStarted { command: shown.clone(), source };
-    let (mut stdout, mut stderr) =
-        (unnamed_file().map_err(not_started)?, unnamed_file().map_err(not_started)?);
+    let not_started = |source| ProgramError::NotStarted {
+        command: shown.clone(),
+        source,
+    };
+    let (mut stdout, mut stderr) = (
+        unnamed_file().map_err(not_started)?,
+        unnamed_file().map_err(not_started)?,
+    );
     command
         .stdin(Stdio::null())
         .stdout(stdout.try_clone().map_err(not_started)?)
@@ -118,7 +125,11 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Spoken, ProgramErro
             stderr,
             duration: began.elapsed(),
         }),
-        None => Err(ProgramError::TimeUp { command: shown, limit, said: said_text(&stdout, &stderr) }),
+        None => Err(ProgramError::TimeUp {
+            command: shown,
+            limit,
+            said: said_text(&stdout, &stderr),
+        }),
     }
 }
 
@@ -151,9 +162,7 @@ fn unnamed_file() -> io::Result<File> {
     match rustix::fs::open(&folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
         // Some file systems cannot: memory can.
-        Err(_) => {
-            Ok(rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?.into())
-        }
+        Err(_) => Ok(rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?.into()),
     }
 }
 
@@ -169,7 +178,11 @@ fn read_back(file: &mut File) -> String {
 /// The command line as one would type it.
 fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let name = program.file_name().unwrap_or(command.get_program()).to_string_lossy().into_owned();
+    let name = program
+        .file_name()
+        .unwrap_or(command.get_program())
+        .to_string_lossy()
+        .into_owned();
     command.get_args().fold(name, |line, argument| {
         let argument = argument.to_string_lossy();
         match argument.contains([' ', '\'', '"']) || argument.is_empty() {
@@ -190,7 +203,10 @@ mod tests {
         let spoken = run(&mut command, Duration::from_secs(20)).unwrap();
         assert_eq!((spoken.code, spoken.stdout.as_str()), (Some(3), "out\n"));
         let error = spoken.expect_success().unwrap_err().to_string();
-        assert!(error.contains("exit code 3") && error.contains("reason"), "{error}");
+        assert!(
+            error.contains("exit code 3") && error.contains("reason"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -198,6 +214,11 @@ mod tests {
         let mut command = Command::new("tail");
         command.args(["-f", "/dev/null"]);
         let error = run(&mut command, Duration::ZERO).unwrap_err();
-        assert!(error.to_string().starts_with("`tail -f /dev/null` gave no answer"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("`tail -f /dev/null` gave no answer"),
+            "{error}"
+        );
     }
 }

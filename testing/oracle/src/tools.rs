@@ -20,7 +20,12 @@ use crate::program::{self, ProgramError, Spoken};
 const RELEASE: &str = "bookworm";
 
 const OPENZFS_PACKAGES: [&str; 6] = [
-    "zfsutils-linux", "libzfs6linux", "libzpool6linux", "libnvpair3linux", "libuutil3linux", "zfs-test",
+    "zfsutils-linux",
+    "libzfs6linux",
+    "libzpool6linux",
+    "libnvpair3linux",
+    "libuutil3linux",
+    "zfs-test",
 ];
 
 /// Why the tools cannot be had.
@@ -60,7 +65,11 @@ pub enum ToolsError {
 
 fn refused(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ToolsError + use<> {
     let path = path.to_path_buf();
-    move |source| ToolsError::Io { doing, path, source }
+    move |source| ToolsError::Io {
+        doing,
+        path,
+        source,
+    }
 }
 
 /// A folder of unpacked programs and their libraries.
@@ -76,8 +85,14 @@ impl Unpacked {
     /// If the machine is no Debian, or its archive cannot be reached.
     pub fn openzfs(folder: &Path) -> Result<Self, ToolsError> {
         let unpacked = match std::env::var_os("TARN_OPENZFS") {
-            Some(root) => Self { root: PathBuf::from(root) },
-            None => unpack_debian(&folder.join("openzfs"), &OPENZFS_PACKAGES, Source::Backports)?,
+            Some(root) => Self {
+                root: PathBuf::from(root),
+            },
+            None => unpack_debian(
+                &folder.join("openzfs"),
+                &OPENZFS_PACKAGES,
+                Source::Backports,
+            )?,
         };
         unpacked.find("zdb")?;
         Ok(unpacked)
@@ -91,11 +106,15 @@ impl Unpacked {
 
     fn find(&self, program: &str) -> Result<PathBuf, ToolsError> {
         let folders = ["sbin", "usr/sbin", "bin", "usr/bin"];
-        let mut places = folders.iter().map(|folder| self.root.join(folder).join(program));
-        places.find(|path| path.is_file()).ok_or_else(|| ToolsError::NoProgram {
-            program: program.to_string(),
-            root: self.root.clone(),
-        })
+        let mut places = folders
+            .iter()
+            .map(|folder| self.root.join(folder).join(program));
+        places
+            .find(|path| path.is_file())
+            .ok_or_else(|| ToolsError::NoProgram {
+                program: program.to_string(),
+                root: self.root.clone(),
+            })
     }
 
     /// A command that starts one of the programs with the libraries beside it.
@@ -119,7 +138,12 @@ impl Unpacked {
     ///
     /// # Errors
     /// If there is no such program, or it does not end in time.
-    pub fn run(&self, program: &str, arguments: &[&str], limit: Duration) -> Result<Spoken, ToolsError> {
+    pub fn run(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        limit: Duration,
+    ) -> Result<Spoken, ToolsError> {
         Ok(program::run(self.command(program)?.args(arguments), limit)?)
     }
 }
@@ -143,7 +167,9 @@ pub fn unpack_debian(
     packages: &[&str],
     source: Source,
 ) -> Result<Unpacked, ToolsError> {
-    let unpacked = Unpacked { root: folder.to_path_buf() };
+    let unpacked = Unpacked {
+        root: folder.to_path_buf(),
+    };
     if folder.is_dir() {
         return Ok(unpacked);
     }
@@ -200,7 +226,11 @@ impl Apt {
         apt.arg(format!("-oDir::Etc::sourcelist={}", place("sources.list")))
             .arg(format!("-oDir::Etc::sourceparts={}", place("parts")))
             .arg(format!("-oDir::State::lists={}", place("lists")))
-            .args(["-oAPT::Sandbox::User=root", "-oDir::Cache::pkgcache=", "-oDir::Cache::srcpkgcache="])
+            .args([
+                "-oAPT::Sandbox::User=root",
+                "-oDir::Cache::pkgcache=",
+                "-oDir::Cache::srcpkgcache=",
+            ])
             .args(arguments)
             .current_dir(self.folder.join("packages"));
         program::run(&mut apt, Duration::from_secs(600))?.expect_success()?;
@@ -230,5 +260,7 @@ fn mirror() -> String {
 pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).any(|folder| folder.join(program).is_file())
+    std::env::split_paths(&path)
+        .chain(system)
+        .any(|folder| folder.join(program).is_file())
 }

@@ -1,0 +1,90 @@
+//! `cargo xtask ci`: everything that must pass before a change lands.
+//!
+//! # Mechanism
+//! Steps run one after the other, each told with its time; a failing step does not keep the later ones from
+//! running, so that one run tells all. What the steps need from the machine is installed first, when we may.
+
+use std::process::Command;
+use std::time::Instant;
+
+use tarn_oracle::tools::is_in_path;
+
+use crate::workspace::{Outcome, Steps, cargo, duration, run};
+use crate::{build, tidy};
+
+/// Programs the steps start, and the Debian package each is in.
+const NEEDED: [(&str, &str); 4] = [
+    ("fusermount3", "fuse3"),
+    ("zstd", "zstd"),
+    ("setfattr", "attr"),
+    ("setfacl", "acl"),
+];
+
+/// Runs every step and says which failed.
+pub fn ci() -> Outcome {
+    let began = Instant::now();
+    let mut steps = Steps::default();
+    steps.run("what the machine needs", install_needed);
+    steps.run("format", || run(&mut cargo(&["fmt", "--all", "--check"])));
+    steps.run("lints", || {
+        let lints = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
+        run(&mut cargo(&lints))
+    });
+    steps.run("tidy", tidy::tidy);
+    steps.run("tests", || {
+        run(&mut cargo(&["test", "--workspace", "--quiet"]))
+    });
+    steps.run("docs", docs);
+    steps.run("build", build::build);
+    println!("\ntotal {}", duration(began.elapsed()));
+    steps.finish()
+}
+
+fn docs() -> Outcome {
+    let mut doc = cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--quiet",
+    ]);
+    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Installs what is missing, or says what to install.
+pub fn install_needed() -> Outcome {
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(program, _)| !is_in_path(program))
+        .map(|(_, package)| *package)
+        .collect();
+    install(&missing)
+}
+
+/// Installs Debian packages, when we are root and there are any to install.
+pub fn install(packages: &[&str]) -> Outcome {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if !rustix::process::geteuid().is_root() || !is_in_path("apt-get") {
+        return Err(format!("missing on this machine: install {list}").into());
+    }
+    println!("installing {list}");
+    let apt = |arguments: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        run(apt
+            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())
+}
