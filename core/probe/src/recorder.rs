@@ -6,7 +6,7 @@
 //! releases its position, the reader acquires it. When the ring is full the newest record is dropped and counted.
 //! A thread's ring is made at its first record and handed on to another thread after its end.
 //!
-//! The recorder also counts all operations by kind, in a few shards so that threads do not fight over cache lines.
+//! Beside each ring are counts by kind of what its thread finished, with one writer as well; a reader adds them up.
 //!
 //! # Invariants
 //! - records taken by the collector + records waiting + records dropped = records made.
@@ -16,6 +16,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::histogram::Writers;
 use crate::kind::OperationKind;
 use crate::record::OperationRecord;
 use crate::registry::{Instance, Value, registry};
@@ -23,9 +24,6 @@ use crate::statistics::{KindStatistics, OperationStatistics, push_values};
 
 /// Records in a ring: 1 MiB a thread, 100 ms of it at 160,000 operations a second.
 const RING_RECORDS: usize = 16 * 1024;
-/// Shards of the counts by kind. A guess: enough that two busy threads seldom share one.
-const SHARDS: usize = 8;
-
 /// One ring.
 #[derive(Debug)]
 struct Ring {
@@ -36,6 +34,8 @@ struct Ring {
     taken: AtomicU64,
     /// Records that found it full.
     dropped: AtomicU64,
+    /// What its threads finished, by kind.
+    kinds: OperationStatistics,
 }
 
 impl Ring {
@@ -45,6 +45,7 @@ impl Ring {
             written: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            kinds: OperationStatistics::new(),
         }
     }
 
@@ -85,7 +86,6 @@ impl Ring {
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
-    kinds: [OperationStatistics; SHARDS],
 }
 
 #[derive(Debug)]
@@ -133,7 +133,6 @@ struct OwnRing {
     ring: Arc<Ring>,
     number: usize,
     shared: Arc<Shared>,
-    shard: usize,
 }
 
 impl Drop for OwnRing {
@@ -155,7 +154,6 @@ impl Recorder {
         };
         Recorder {
             shared: Arc::new(shared),
-            kinds: Default::default(),
         }
     }
 
@@ -165,7 +163,7 @@ impl Recorder {
         let _ = OWN_RING.try_with(|own| {
             let own = own.get_or_init(|| self.shared.adopt_ring());
             own.ring.push(record);
-            self.kinds[own.shard].count(record);
+            own.ring.kinds.count_by(Writers::One, record);
         });
     }
 
@@ -180,8 +178,8 @@ impl Recorder {
     /// What was counted for a kind, by all threads since the start.
     pub fn kind(&self, kind: OperationKind) -> KindStatistics {
         let mut sum = KindStatistics::default();
-        for shard in &self.kinds {
-            if let Some(counts) = shard.snapshot(kind) {
+        for ring in &self.shared.rings().all {
+            if let Some(counts) = ring.kinds.snapshot(kind) {
                 sum.merge(&counts);
             }
         }
@@ -247,7 +245,6 @@ impl Shared {
             ring,
             number,
             shared: self.clone(),
-            shard: number % SHARDS,
         }
     }
 }

@@ -6,16 +6,14 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::histogram::{Histogram, HistogramSnapshot};
+use crate::histogram::{Histogram, HistogramSnapshot, Writers};
 use crate::kind::{OperationKind, Outcome};
 use crate::record::{DatasetId, OperationRecord};
 use crate::registry::{Instance, Registry, Value};
 
-/// What is counted for one kind of operation.
+/// What is counted for one kind of operation. How many there were and how many bytes follows from the histograms.
 #[derive(Debug, Default)]
 struct KindCounts {
-    operations: AtomicU64,
-    bytes: AtomicU64,
     errors: AtomicU64,
     cache_hits: AtomicU64,
     latency: Histogram,
@@ -73,34 +71,36 @@ impl OperationStatistics {
 
     /// Counts a finished operation.
     pub fn count(&self, record: &OperationRecord) {
+        self.count_by(Writers::Many, record);
+    }
+
+    /// Counts a finished operation, at less cost where only one thread does.
+    pub(crate) fn count_by(&self, writers: Writers, record: &OperationRecord) {
         let kind = record.kind().unwrap_or(OperationKind::Other);
         let counts = self.kinds[kind.index()].get_or_init(Box::default);
-        counts.operations.fetch_add(1, Ordering::Relaxed);
-        counts.latency.record(record.latency_ns());
+        counts.latency.record_by(writers, record.latency_ns());
         if record.size > 0 {
-            counts
-                .bytes
-                .fetch_add(u64::from(record.size), Ordering::Relaxed);
-            counts.size.record(u64::from(record.size));
+            counts.size.record_by(writers, u64::from(record.size));
         }
         if record.is_marked(Outcome::Error) {
-            counts.errors.fetch_add(1, Ordering::Relaxed);
+            writers.add(&counts.errors, 1);
         }
         if record.is_marked(Outcome::CacheHit) && !record.is_marked(Outcome::Disk) {
-            counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+            writers.add(&counts.cache_hits, 1);
         }
     }
 
     /// What was counted for a kind; `None` if it never happened.
     pub fn snapshot(&self, kind: OperationKind) -> Option<KindStatistics> {
         let counts = self.kinds[kind.index()].get()?;
+        let (latency, size) = (counts.latency.snapshot(), counts.size.snapshot());
         Some(KindStatistics {
-            operations: counts.operations.load(Ordering::Relaxed),
-            bytes: counts.bytes.load(Ordering::Relaxed),
+            operations: latency.count(),
+            bytes: size.sum(),
             errors: counts.errors.load(Ordering::Relaxed),
             cache_hits: counts.cache_hits.load(Ordering::Relaxed),
-            latency: counts.latency.snapshot(),
-            size: counts.size.snapshot(),
+            latency,
+            size,
         })
     }
 
