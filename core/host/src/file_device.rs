@@ -409,3 +409,42 @@ fn is_in_memory(file: &OwnedFd) -> bool {
     let kind = rustix::fs::fstatfs(file).map(|status| status.f_type);
     kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_flush_nothing_is_written_and_everything_can_be_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8192).unwrap();
+        let opened = open_file(file.path(), OpenMode::ReadWrite, false, false).unwrap();
+        let status = rustix::fs::stat(file.path()).unwrap();
+        let info = describe(
+            file.path(),
+            OpenMode::ReadWrite,
+            &opened.0,
+            &status,
+            opened.1,
+        )
+        .unwrap();
+        let device = FileDevice::new(opened.0, info, Backend::Automatic);
+        device.flush().unwrap();
+        device.flow.retire(Errno::IO);
+        assert!(device.is_retired());
+        assert!(matches!(
+            device.flush(),
+            Err(DeviceError::Retired {
+                errno: Errno::IO,
+                ..
+            })
+        ));
+        assert!(device.write_at(0, Buffer::zeroed(512).into()).is_err());
+        let batch = vec![
+            Request::read(0, 512),
+            Request::write(0, Buffer::zeroed(512)),
+        ];
+        let done = device.submit(batch).wait();
+        assert!(done[0].result.is_ok() && done[1].result.is_err());
+    }
+}

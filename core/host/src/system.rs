@@ -86,7 +86,7 @@ fn transfer(
                 offset += u64::try_from(count).expect("less than 2^64");
                 advance(&mut left, count);
             }
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }

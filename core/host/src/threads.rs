@@ -49,7 +49,7 @@ impl<T> JoinHandle<T> {
     pub fn is_finished(&self) -> bool {
         match &self.kind {
             Kind::Real(handle) => handle.is_finished(),
-            Kind::Simulated(joiner) => joiner.is_finished(),
+            Kind::Simulated(joiner) => joiner.poll_finished(),
         }
     }
 }

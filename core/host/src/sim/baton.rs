@@ -358,8 +358,18 @@ impl<T> Joiner<T> {
             .expect("a finished thread left its result")
     }
 
-    /// Whether it has ended.
-    pub(crate) fn is_finished(&self) -> bool {
+    /// Whether it has ended. Asking takes a while, in which others run: it may be asked in a loop.
+    pub(crate) fn poll_finished(&self) -> bool {
+        if let Some(me) = current() {
+            me.sleep_until(
+                me.scheduler.now_ns() + STEP_NS_MAX,
+                "a thread that may have ended",
+            );
+        }
+        self.is_finished()
+    }
+
+    fn is_finished(&self) -> bool {
         let state = self.member.scheduler.state.lock();
         matches!(state.threads[self.number].status, Status::Finished)
     }

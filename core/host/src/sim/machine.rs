@@ -140,13 +140,14 @@ impl SimHost {
     }
 
     /// Runs a program: `body` is its first thread, and when it returns the others are gone. Panics of any of its threads
-    /// that nobody joined, and deadlocks, come out as a panic here.
+    /// that nobody joined, and deadlocks, come out as a panic here, and the seed is printed.
     pub fn run<T>(&self, body: impl FnOnce(&Host) -> T) -> Result<T, PowerCut> {
         assert!(
             self.machine.has_power(),
             "a machine without power is rebooted first"
         );
         let host = self.host();
+        let _tells = TellsSeed(self.machine.options.seed);
         self.machine.scheduler.run(|| body(&host)).ok_or(PowerCut)
     }
 
@@ -309,6 +310,17 @@ impl SimHost {
             FileKind::File
         } else {
             FileKind::Other
+        }
+    }
+}
+
+/// Says which seed a failed run had, so that it can be run again.
+struct TellsSeed(u64);
+
+impl Drop for TellsSeed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the simulation failed with seed {}", self.0);
         }
     }
 }
