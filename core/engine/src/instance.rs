@@ -28,19 +28,26 @@ impl Instance {
 
     /// The instance in one folder.
     pub fn at(folder: &Path) -> Self {
-        Instance { state: folder.to_path_buf(), run: folder.to_path_buf() }
+        Instance {
+            state: folder.to_path_buf(),
+            run: folder.to_path_buf(),
+        }
     }
 
-    fn choose(
-        is_root: bool,
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, NoPlace> {
-        let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    fn choose(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoPlace> {
+        let set = |name| {
+            variable(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         if let Some(folder) = set("TARN_DIR") {
             return Ok(Instance::at(&folder));
         }
         if is_root {
-            return Ok(Instance { state: "/var/lib/tarn".into(), run: "/run/tarn".into() });
+            return Ok(Instance {
+                state: "/var/lib/tarn".into(),
+                run: "/run/tarn".into(),
+            });
         }
         let home = || set("HOME").map(|home| home.join(".local/state"));
         let folder = set("XDG_STATE_HOME").or_else(home).ok_or(NoPlace)?;
@@ -94,7 +101,10 @@ mod tests {
 
     fn with(is_root: bool, variables: &[(&str, &str)]) -> Result<Instance, NoPlace> {
         Instance::choose(is_root, |name| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.into())
         })
     }
 
@@ -111,7 +121,10 @@ mod tests {
         assert_eq!(root.socket(), Path::new("/run/tarn/tarnd.sock"));
         assert_eq!(root.cache_file(), Path::new("/var/lib/tarn/zpool.cache"));
         let user = with(false, &[("HOME", "/home/ann")]).unwrap();
-        assert_eq!(user.socket(), Path::new("/home/ann/.local/state/tarn/tarnd.sock"));
+        assert_eq!(
+            user.socket(),
+            Path::new("/home/ann/.local/state/tarn/tarnd.sock")
+        );
         assert_eq!(with(false, &[]), Err(NoPlace));
     }
 }

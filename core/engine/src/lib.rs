@@ -15,4 +15,5 @@ pub mod administration;
 pub mod instance;
 pub mod messages;
 
-pub use tarn_dataset::properties;
+pub use tarn_dataset::{names, properties};
+pub use tarn_ondisk::features;

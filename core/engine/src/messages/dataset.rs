@@ -67,6 +67,9 @@ pub struct Create {
     /// `-p`.
     #[serde(default)]
     pub parents: bool,
+    /// `-pp`: parents that are made cannot be mounted.
+    #[serde(default)]
+    pub parents_no_mount: bool,
     /// `-o property=value`.
     #[serde(default)]
     pub properties: Vec<(String, String)>,
@@ -136,6 +139,9 @@ pub struct Rename {
     /// `-p`: create missing parents.
     #[serde(default)]
     pub parents: bool,
+    /// `-pp`: parents that are made cannot be mounted.
+    #[serde(default)]
+    pub parents_no_mount: bool,
     /// `-u`: do not remount.
     #[serde(default)]
     pub no_mount: bool,
@@ -177,6 +183,9 @@ pub struct Mount {
     /// Full name; `None` for `-a`.
     #[serde(default)]
     pub name: Option<String>,
+    /// `-R`: with what is below it.
+    #[serde(default)]
+    pub recursive: bool,
     /// `-o` options.
     #[serde(default)]
     pub options: Vec<String>,

@@ -9,6 +9,7 @@
 //! # Compatibility
 //! Fields are only added, with `#[serde(default)]`; unknown fields are ignored.
 
+pub mod condition;
 pub mod dataset;
 pub mod pool;
 pub mod statistics;

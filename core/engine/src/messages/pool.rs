@@ -1,6 +1,7 @@
 //! What `zpool` asks.
 
 use super::Properties;
+use super::condition::Condition;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -173,10 +174,23 @@ pub struct ImportablePool {
     pub guid: u64,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `UNAVAIL`.
     pub state: String,
-    /// The `status:` text, where OpenZFS prints one.
+    /// What is the matter with it, if anything. Where the texts below are absent they follow from it.
+    #[serde(default)]
+    pub condition: Option<Condition>,
+    /// Active features that are not supported here, as `guid` or `guid (description)`.
+    #[serde(default)]
+    pub unsupported_features: Vec<String>,
+    /// True for a pool that was destroyed.
+    #[serde(default)]
+    pub destroyed: bool,
+    /// What is behind a bad state of the whole pool: `insufficient replicas`, `corrupted data`.
+    #[serde(default)]
+    pub remark: Option<String>,
+    /// The `status:` text, where the one of `condition` does not do.
     #[serde(default)]
     pub status: Option<String>,
-    /// The `action:` text.
+    /// The `action:` text; empty where the one of `condition` does.
+    #[serde(default)]
     pub action: String,
     /// The message id for `see:`, as `ZFS-8000-72`.
     #[serde(default)]
@@ -283,6 +297,15 @@ pub struct PoolDescription {
     pub state: String,
     /// The newest stored txg.
     pub txg: u64,
+    /// What is the matter with it, if anything. Where the texts below are absent they follow from it.
+    #[serde(default)]
+    pub condition: Option<Condition>,
+    /// Active features that are not supported here, as `guid` or `guid (description)`.
+    #[serde(default)]
+    pub unsupported_features: Vec<String>,
+    /// The line of the whole pool in the configuration.
+    #[serde(default)]
+    pub root: RootStatus,
     /// The `status:` text of `zpool status`.
     #[serde(default)]
     pub status: Option<String>,
@@ -307,6 +330,26 @@ pub struct PoolDescription {
     /// Paths of damaged files, with `with_errors`.
     #[serde(default)]
     pub errors: Vec<String>,
+}
+
+/// The vdev tree's root, which bears the pool's name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RootStatus {
+    /// Its state; empty where it is the pool's (it differs while the pool is suspended).
+    #[serde(default)]
+    pub state: String,
+    /// What is behind a bad state: `insufficient replicas`.
+    #[serde(default)]
+    pub remark: Option<String>,
+    /// Read errors that reached the pool.
+    #[serde(default)]
+    pub read_errors: u64,
+    /// Write errors that reached the pool.
+    #[serde(default)]
+    pub write_errors: u64,
+    /// Checksum errors that reached the pool.
+    #[serde(default)]
+    pub checksum_errors: u64,
 }
 
 /// One vdev of a pool, with its members.
@@ -338,6 +381,24 @@ pub struct VdevStatus {
     /// Checksum errors.
     #[serde(default)]
     pub checksum_errors: u64,
+    /// Leaf: I/Os that took very long.
+    #[serde(default)]
+    pub slow_ios: u64,
+    /// Direct writes whose data changed while it was written.
+    #[serde(default)]
+    pub direct_errors: u64,
+    /// Leaf: whether it can be told that ranges are free.
+    #[serde(default)]
+    pub trim_supported: bool,
+    /// Leaf: a whole disk, whose name is shown without its partition.
+    #[serde(default)]
+    pub whole_disk: bool,
+    /// Top-level: bytes that allocating all of it would give to files.
+    #[serde(default)]
+    pub deflated_bytes: u64,
+    /// Bytes a replacement must have at least.
+    #[serde(default)]
+    pub replacement_bytes: u64,
     /// Top-level: allocatable bytes.
     #[serde(default)]
     pub size_bytes: u64,

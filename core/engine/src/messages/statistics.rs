@@ -26,6 +26,12 @@ pub struct IoSamples {
 pub struct VdevIo {
     /// As in `zpool status`.
     pub name: String,
+    /// `mirror`, `raidz`, `file`, `disk` …
+    #[serde(default)]
+    pub kind: String,
+    /// Guid.
+    #[serde(default)]
+    pub guid: u64,
     /// Whole path of a leaf.
     #[serde(default)]
     pub path: Option<String>,
@@ -46,9 +52,14 @@ pub struct VdevIo {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Histograms and queues by name (`total_wait_read`, `disk_wait_write`, `syncq_wait_read`,
-    /// `individual_sync_read`, `pending_sync_read`, `active_async_write` …): buckets are powers of two, of nanoseconds
-    /// for waits and of bytes for sizes; queues have one number.
+    /// Histograms and queues by name; bucket `i` counts from 2^i, of nanoseconds for waits and of bytes for
+    /// sizes; queues have one number. Names that are absent count as zero:
+    ///
+    /// - waits: `total_wait_`, `disk_wait_`, `syncq_wait_` and `asyncq_wait_` with `read` and `write`;
+    ///   `scrub_wait`, `trim_wait`, `rebuild_wait`
+    /// - queues: `pending_` and `active_` with `sync_read`, `sync_write`, `async_read`, `async_write`, `scrub`,
+    ///   `trim`, `rebuild`
+    /// - sizes: `individual_` and `aggregated_` with the same
     #[serde(default)]
     pub series: BTreeMap<String, Vec<u64>>,
     /// Members.
