@@ -1,7 +1,7 @@
 //! What can go wrong, one enum per operation.
 
 use std::fmt;
-use std::sync::Arc;
+use tarn_host::DeviceError;
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::nvlist::{NvError, Text};
 use tarn_ondisk::units::{Guid, VdevId, VdevOffset};
@@ -105,9 +105,21 @@ pub enum LeafFailureKind {
     /// It is not there, or not in use.
     NotUsable(Standing),
     /// It reported an error.
-    Device(Arc<std::io::Error>),
+    Device(DeviceError),
     /// It gave bytes that did not verify.
     Checksum,
+}
+
+impl LeafFailure {
+    /// True if bytes were read that did not verify.
+    pub fn is_checksum(&self) -> bool {
+        matches!(self.why, LeafFailureKind::Checksum)
+    }
+
+    /// True if the device has vanished.
+    pub fn is_gone(&self) -> bool {
+        matches!(&self.why, LeafFailureKind::Device(error) if error.is_gone())
+    }
 }
 
 impl fmt::Display for LeafFailure {
@@ -120,7 +132,7 @@ impl fmt::Display for LeafFailure {
                     None => Ok(()),
                 }
             }
-            LeafFailureKind::Device(error) => write!(f, "{}: {error}", self.path),
+            LeafFailureKind::Device(error) => write!(f, "{error}"),
             LeafFailureKind::Checksum => write!(f, "{}: checksum error", self.path),
         }
     }
@@ -206,6 +218,10 @@ pub enum VdevWriteError {
     /// Not one device took the labels.
     #[error("no device took the new uberblock")]
     NoLabelWritten,
+    /// What labels should say does not fit in them: too many devices in one top-level vdev, or paths
+    /// that are too long.
+    #[error("the configuration does not fit in a label")]
+    ConfigurationTooLarge,
     /// The tree was opened for reading.
     #[error("the devices were opened read-only")]
     ReadOnly,
@@ -223,7 +239,7 @@ pub enum LabelError {
     },
     /// The device reported an error.
     #[error("the label could not be read: {0}")]
-    Device(Arc<std::io::Error>),
+    Device(#[from] DeviceError),
     /// Its checksum does not hold: half written, overwritten, or never a label.
     #[error("the label's checksum does not hold")]
     Checksum,

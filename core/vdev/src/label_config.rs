@@ -102,7 +102,9 @@ impl PoolFacts {
         if leaf.is_spare {
             list.set("is_spare", 1u64);
         }
-        if top.top_level.as_ref().is_some_and(|facts| facts.is_log) {
+        // Below a mirror of log devices only the mirror knows what it is for.
+        let is_log = top.top_level.as_ref().is_some_and(|facts| facts.is_log);
+        if is_log && leaf.guid == top.guid {
             list.set("is_log", 1u64);
         }
         set_top_levels(&mut list, root);

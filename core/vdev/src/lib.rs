@@ -1,9 +1,56 @@
-//! The `vdev` layer.
+//! The `vdev` layer: the device tree, redundancy, labels and health.
+//!
+//! # Problem
+//! Disks break, vanish, lie, and lose power in the midst of a write. Above this layer a block has an
+//! address and is simply read and written.
+//!
+//! # Mechanism
+//! A pool's space is divided among *top-level vdevs*; an address names one of them and an offset. What
+//! happens below depends on its kind: [`tree`] flattens each into copies or RAID-Z columns over its
+//! *leaves*, the devices. [`read`] tries all of them until the caller's checksum accepts, and
+//! repairs what was wrong. [`write`](mod@write) stores as much as devices last, and says when that is not
+//! enough. [`labels`] lead from devices to the pool, and make a txg the pool; [`import_search`] finds pools
+//! among devices.
+//!
+//! Many requests go down together and become one batch per device (`queue`). Nothing is buffered
+//! here: when a call returns, its requests are done.
+//!
+//! # Invariants
+//! - Bytes handed out were accepted by the caller's checksum.
+//! - A write that succeeded is on enough devices in use to survive as many failures as the vdev's
+//!   redundancy has left. A device that missed a write is not in use.
+//! - After a failed flush a device is not used again before it is opened anew.
+//!
+//! # Knows nothing about
+//! block pointers, space maps, transactions. It is told which bytes are right, and in which order to
+//! flush.
 
 pub mod config;
 pub mod error;
 pub mod gpt;
 pub mod health;
+pub mod import_search;
+pub mod in_use;
 pub mod label_config;
+pub mod labels;
+pub mod leaf;
+mod mirror;
+pub mod probes;
+mod queue;
+mod raidz;
 pub mod raidz_map;
+mod ranks;
+pub mod read;
 pub mod sizes;
+pub mod tree;
+pub mod write;
+
+pub use config::{TopLevelConfig, VdevConfig, VdevKind};
+pub use error::{ConfigError, LabelError, LeafFailure, OpenError, VdevReadError, VdevWriteError};
+pub use health::{ErrorCounts, Reason, Standing, VdevHealth, VdevState};
+pub use label_config::{PoolFacts, PoolState};
+pub use labels::LabelUpdate;
+pub use leaf::{Leaf, Window, open_window};
+pub use read::{Place, ReadRequest, Verify};
+pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};
+pub use write::PhysicalWrite;

@@ -1,0 +1,450 @@
+//! Labels on devices: reading what they say, and writing it so that a crash cannot lose it.
+//!
+//! # Problem
+//! Before anything of a pool is known, its devices are; the labels lead from them to the root. Whatever
+//! moment the power fails, one root must be found, and a configuration that fits it.
+//!
+//! # Mechanism
+//! Where labels and their parts are on a device is in `ondisk::label`. Each part carries its own
+//! checksum, so a half-written one is seen.
+//!
+//! A txg becomes the pool in three steps, each of them flushed before the next:
+//!
+//! 1. if the configuration changed: labels 0 and 2 get the new one. A crash now leaves labels 1 and 3, which
+//!    fit the old uberblock; the new ones are of a later txg than any uberblock and do not count.
+//! 2. The uberblock is written to all four labels. A crash in the midst leaves some of the new ones, or none.
+//! 3. If the configuration changed: labels 1 and 3 follow.
+//!
+//! When the configuration did not change, uberblocks go to a few top-level vdevs only, in turns: a pool with
+//! hundreds of devices need not write to each of them in every txg.
+//!
+//! # Invariants
+//! - The uberblock of a txg is written only after everything it leads to is flushed; that is the caller's
+//!   part.
+//! - A ring slot that is overwritten held the oldest uberblock.
+
+use crate::config::VdevConfig;
+use crate::error::{LabelError, VdevWriteError};
+use crate::health::{Reason, Standing, VdevState};
+use crate::label_config::PoolState;
+use crate::leaf::{Leaf, Window};
+use crate::queue::{self, LeafIo};
+use crate::tree::{Layout, TopVdev, VdevTree};
+use std::sync::Arc;
+use tarn_host::buffer::Buffer;
+use tarn_host::device::{Request, WriteData};
+use tarn_ondisk::declare::{ByteOrder, narrow, widen};
+use tarn_ondisk::label::{
+    BOOT_ENVIRONMENT_BYTES, BOOT_ENVIRONMENT_OFFSET, CONFIGURATION_BYTES, CONFIGURATION_OFFSET,
+    LABEL_BYTES, LABEL_COUNT, RING_BYTES, RING_OFFSET, Ring, label_offset, pack_configuration,
+    unpack_configuration,
+};
+use tarn_ondisk::nvlist::{Encoding, NvList, Text};
+use tarn_ondisk::uberblock::Uberblock;
+use tarn_ondisk::units::{Guid, Txg};
+use tarn_probe::Operation;
+use tarn_transform::ChecksumAlgorithm;
+use tarn_transform::checksum::embedded;
+
+/// Without a change of the configuration, an uberblock goes to this many top-level vdevs.
+#[doc(alias = "SPA_SYNC_MIN_VDEVS")]
+const UBERBLOCK_VDEVS: usize = 3;
+
+/// A label that verified.
+#[derive(Debug, Clone)]
+pub struct Label {
+    /// Which of the four it is.
+    pub index: u64,
+    /// What it says.
+    pub list: NvList,
+    /// The byte order of the machine that wrote it.
+    pub order: ByteOrder,
+}
+
+impl Label {
+    fn number(&self, name: &str) -> Option<u64> {
+        self.list.optional_u64(name).ok().flatten()
+    }
+
+    /// Whether the pool is in use, or what else the device is for.
+    pub fn state(&self) -> Option<PoolState> {
+        self.number("state").map(PoolState::from_number)
+    }
+
+    /// As of when it is. None for a hot spare; zero for a device that was about to join.
+    pub fn txg(&self) -> Option<Txg> {
+        self.number("txg").map(Txg::from)
+    }
+
+    /// The pool's guid.
+    pub fn pool_guid(&self) -> Option<Guid> {
+        self.number("pool_guid").map(Guid::from)
+    }
+
+    /// The guid of the device's top-level vdev.
+    pub fn top_guid(&self) -> Option<Guid> {
+        self.number("top_guid").map(Guid::from)
+    }
+
+    /// The device's own guid.
+    pub fn guid(&self) -> Option<Guid> {
+        self.number("guid").map(Guid::from)
+    }
+
+    /// The pool's name.
+    pub fn pool_name(&self) -> Option<&Text> {
+        self.list.optional_text("name").ok().flatten()
+    }
+
+    /// The sector size of its top-level vdev, as a power of two.
+    pub fn ashift(&self) -> Option<u32> {
+        let tree = self.list.optional_list("vdev_tree").ok().flatten()?;
+        u32::try_from(tree.optional_u64("ashift").ok().flatten()?).ok()
+    }
+}
+
+/// Reads the four labels of a device.
+pub fn read_labels(window: &Window) -> [Result<Label, LabelError>; 4] {
+    let areas = read_areas(window, CONFIGURATION_OFFSET, CONFIGURATION_BYTES);
+    let mut index = 0;
+    areas.map(|area| {
+        let label = area.and_then(|(offset, area)| {
+            let order = verify(&area, offset)?;
+            let list = NvList::decode(unpack_configuration(&area)?.contents)?;
+            Ok(Label { index, list, order })
+        });
+        index += 1;
+        label
+    })
+}
+
+/// The label to be believed: the latest. That of a hot spare, or of a device that was about to join, has no
+/// time; then it is the first.
+#[doc(alias = "vdev_label_read_config")]
+pub fn best_label(labels: &[Result<Label, LabelError>]) -> Option<&Label> {
+    best_label_until(labels, Txg::MAX)
+}
+
+/// The same, as of a txg: what was written later does not count.
+pub fn best_label_until(labels: &[Result<Label, LabelError>], until: Txg) -> Option<&Label> {
+    let mut best: Option<&Label> = None;
+    for label in labels.iter().flatten() {
+        let Some(txg) = label.txg().filter(|txg| !txg.is_zero()) else {
+            match best {
+                None => return Some(label),
+                Some(_) => continue,
+            }
+        };
+        if txg <= until && best.is_none_or(|best| best.txg() < Some(txg)) {
+            best = Some(label);
+        }
+    }
+    best
+}
+
+/// An uberblock that verified.
+#[derive(Debug, Clone)]
+pub struct FoundUberblock {
+    /// In which of the four labels.
+    pub label: u64,
+    /// In which slot of its ring.
+    pub slot: u64,
+    /// What it says.
+    pub uberblock: Uberblock,
+    /// The byte order of the machine that wrote it.
+    pub order: ByteOrder,
+}
+
+/// Reads all rings of a device with sectors of `2^ashift` bytes. What does not verify is left out.
+pub fn read_uberblocks(window: &Window, ashift: u32) -> Vec<FoundUberblock> {
+    let ring = Ring::new(ashift);
+    let mut found = Vec::new();
+    let rings = read_areas(window, RING_OFFSET, RING_BYTES);
+    for (label, area) in (0..LABEL_COUNT).zip(rings) {
+        let Ok((offset, area)) = area else { continue };
+        let slots = area.chunks_exact(narrow(ring.slot_bytes()));
+        for (slot, bytes) in (0..ring.slot_count()).zip(slots) {
+            let place = offset + slot * ring.slot_bytes();
+            if verify(bytes, place).is_ok()
+                && let Ok((uberblock, order)) = Uberblock::from_slot(bytes)
+            {
+                found.push(FoundUberblock {
+                    label,
+                    slot,
+                    uberblock,
+                    order,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The uberblock that is the pool, among those of all its devices.
+pub fn best_uberblock<'a>(
+    found: impl IntoIterator<Item = &'a FoundUberblock>,
+) -> Option<&'a FoundUberblock> {
+    // Of equals the first, so that the answer does not depend on which copies there are.
+    found.into_iter().reduce(|best, other| {
+        if other.uberblock.compare(&best.uberblock).is_gt() {
+            other
+        } else {
+            best
+        }
+    })
+}
+
+/// Reads the same part of all four labels. Gives where on the device it is, and its bytes.
+fn read_areas(
+    window: &Window,
+    offset_in_label: u64,
+    size: u64,
+) -> [Result<(u64, Buffer), LabelError>; 4] {
+    let places = [0, 1, 2, 3].map(|index| {
+        let offset = label_offset(window.size_bytes(), index);
+        offset.map(|offset| offset + offset_in_label)
+    });
+    let read = |offset: &u64| Request::read(window.device_offset(*offset), narrow(size));
+    let requests = places.iter().flatten().map(read).collect();
+    let mut completions = window.device().submit(requests).wait().into_iter();
+    places.map(|place| {
+        let offset = place.ok_or(LabelError::TooSmall {
+            size: window.size_bytes(),
+        })?;
+        let completion = completions.next().expect("one request, one completion");
+        let buffer = completion.result?.expect("a read gives its buffer back");
+        Ok((offset, buffer))
+    })
+}
+
+fn verify(area: &[u8], offset: u64) -> Result<ByteOrder, LabelError> {
+    let verifier = embedded::label_verifier(offset);
+    match embedded::verify(ChecksumAlgorithm::Label, area, &verifier) {
+        Ok(tarn_transform::ByteOrder::Little) => Ok(ByteOrder::Little),
+        Ok(tarn_transform::ByteOrder::Big) => Ok(ByteOrder::Big),
+        Err(_) => Err(LabelError::Checksum),
+    }
+}
+
+fn seal(area: &mut [u8], offset: u64) {
+    let verifier = embedded::label_verifier(offset);
+    let order = tarn_transform::ByteOrder::Little;
+    embedded::seal(ChecksumAlgorithm::Label, area, &verifier, order);
+}
+
+/// A configuration as it goes into a label at `label` bytes of the device.
+fn configuration(list: &NvList, label: u64) -> Result<Vec<u8>, LabelError> {
+    let bytes = list.encode(Encoding::Xdr);
+    let too_large = LabelError::TooLarge { size: bytes.len() };
+    let mut area = pack_configuration(&bytes).ok_or(too_large)?;
+    seal(&mut area, label + CONFIGURATION_OFFSET);
+    Ok(area)
+}
+
+/// Makes all four labels of a device that is about to join a pool: no boot environment, this
+/// configuration, no uberblock. What was there before is gone.
+#[doc(alias = "vdev_label_init")]
+pub fn create_labels(window: &Window, list: &NvList) -> Result<(), LabelError> {
+    let mut requests = Vec::new();
+    for index in 0..LABEL_COUNT {
+        let start = label_offset(window.size_bytes(), index).ok_or(LabelError::TooSmall {
+            size: window.size_bytes(),
+        })?;
+        let mut label = Buffer::zeroed(narrow(LABEL_BYTES));
+        let area = configuration(list, start)?;
+        let parts = [
+            (BOOT_ENVIRONMENT_OFFSET, BOOT_ENVIRONMENT_BYTES),
+            (RING_OFFSET, RING_BYTES),
+        ];
+        for (offset, size) in parts {
+            let range = narrow(offset)..narrow(offset + size);
+            seal(&mut label[range], start + offset);
+        }
+        label[narrow(CONFIGURATION_OFFSET)..][..area.len()].copy_from_slice(&area);
+        requests.push(Request::write(
+            window.device_offset(start),
+            WriteData::from(label),
+        ));
+    }
+    write_and_flush(window, requests)
+}
+
+/// Overwrites all four labels with zeros: `zpool labelclear`.
+#[doc(alias = "zpool_clear_label")]
+pub fn clear_labels(window: &Window) -> Result<(), LabelError> {
+    let starts = (0..LABEL_COUNT).filter_map(|index| label_offset(window.size_bytes(), index));
+    let zeros = Arc::new(Buffer::zeroed(narrow(LABEL_BYTES)));
+    let clear = |start| Request::write(window.device_offset(start), zeros.clone());
+    write_and_flush(window, starts.map(clear).collect())
+}
+
+fn write_and_flush(window: &Window, requests: Vec<Request>) -> Result<(), LabelError> {
+    for completion in window.device().submit(requests).wait() {
+        completion.result?;
+    }
+    Ok(window.device().flush()?)
+}
+
+/// Composes the label of a device, given the root, the index of its top-level vdev, and the device.
+pub type ComposeLabel<'a> = dyn Fn(&VdevConfig, usize, &VdevConfig) -> NvList + 'a;
+
+/// What the labels of a pool shall say from now on.
+#[derive(Clone, Copy)]
+pub struct LabelUpdate<'a> {
+    /// The root.
+    pub uberblock: &'a Uberblock,
+    /// The pool keeps the last slot for writes that show its host alive.
+    pub is_multihost: bool,
+    /// How labels are composed; none where the configuration did not change.
+    pub configuration: Option<&'a ComposeLabel<'a>>,
+}
+
+impl std::fmt::Debug for LabelUpdate<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut update = f.debug_struct("LabelUpdate");
+        update
+            .field("txg", &self.uberblock.txg)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VdevTree {
+    /// Makes a txg the pool. Everything it leads to is flushed already.
+    ///
+    /// When this fails, either the old or the new txg is the pool; it can be called again.
+    #[doc(alias = "vdev_config_sync")]
+    pub fn write_labels(
+        &self,
+        update: LabelUpdate<'_>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        if !self.is_writable() {
+            return Err(VdevWriteError::ReadOnly);
+        }
+        let tops = self.tops();
+        let tops: Vec<_> = tops.into_iter().filter(|top| top.holds_data()).collect();
+        self.write_configuration(&tops, [0, 2], &update, operation)?;
+        self.write_uberblock(&tops, &update, operation)?;
+        self.write_configuration(&tops, [1, 3], &update, operation)
+    }
+
+    /// Writes two labels of every device, and flushes them.
+    fn write_configuration(
+        &self,
+        tops: &[Arc<TopVdev>],
+        labels: [u64; 2],
+        update: &LabelUpdate<'_>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let Some(compose) = update.configuration else {
+            return Ok(());
+        };
+        let root = self.config();
+        let mut ios = Vec::new();
+        for top in tops {
+            let config = &root.children[top.id.index()];
+            let configs = config.leaves();
+            for leaf in &top.leaves {
+                let Some(window) = leaf.window() else {
+                    continue;
+                };
+                let config = configs.iter().find(|config| config.guid == leaf.guid);
+                let config = config.expect("the tree and its configuration have the same leaves");
+                let list = compose(&root, top.id.index(), config);
+                for index in labels {
+                    let start = label_offset(window.size_bytes(), index);
+                    let start = start.expect("a device of a pool has room for labels");
+                    let area = configuration(&list, start)
+                        .map_err(|_| VdevWriteError::ConfigurationTooLarge)?;
+                    let data = WriteData::from(Buffer::from_slice(&area));
+                    let request = Request::write(start + CONFIGURATION_OFFSET, data);
+                    ios.push(LeafIo {
+                        leaf: leaf.clone(),
+                        request,
+                    });
+                }
+            }
+        }
+        self.store(tops, ios, operation)
+    }
+
+    /// Writes the uberblock into the ring of all four labels, and flushes it.
+    fn write_uberblock(
+        &self,
+        tops: &[Arc<TopVdev>],
+        update: &LabelUpdate<'_>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let chosen = match update.configuration {
+            Some(_) => tops.to_vec(),
+            None => in_turn(tops, update.uberblock.txg),
+        };
+        let mut ios = Vec::new();
+        for top in &chosen {
+            for leaf in top.leaves.iter() {
+                add_uberblock(leaf, top.ashift, update, &mut ios);
+            }
+        }
+        if ios.is_empty() {
+            return Err(VdevWriteError::NoLabelWritten);
+        }
+        self.store(&chosen, ios, operation)
+    }
+
+    /// Writes and flushes. A leaf that cannot is taken out of use.
+    fn store(
+        &self,
+        tops: &[Arc<TopVdev>],
+        ios: Vec<LeafIo>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
+        let outcomes = queue::run(ios, queue::write_class(operation), operation);
+        let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
+        self.judge(tops, &owners, outcomes, standing)?;
+        self.flush(operation)
+    }
+}
+
+fn add_uberblock(leaf: &Arc<Leaf>, ashift: u32, update: &LabelUpdate<'_>, ios: &mut Vec<LeafIo>) {
+    let Some(window) = leaf.window() else { return };
+    let ring = Ring::new(ashift);
+    let slot = match update.is_multihost {
+        true => ring.slot_of_multihost(update.uberblock.txg),
+        false => ring.slot_of(update.uberblock.txg),
+    };
+    for index in 0..LABEL_COUNT {
+        let start = label_offset(window.size_bytes(), index);
+        let offset =
+            start.expect("a device of a pool has room for labels") + ring.slot_offset(slot);
+        let mut bytes = update.uberblock.to_slot(ring.slot_bytes());
+        seal(&mut bytes, offset);
+        let request = Request::write(offset, WriteData::from(Buffer::from_slice(&bytes)));
+        ios.push(LeafIo {
+            leaf: leaf.clone(),
+            request,
+        });
+    }
+}
+
+/// A few top-level vdevs, others in every txg. Only such as are part of the pool already, and last.
+fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
+    let lasting: Vec<_> = tops.iter().filter(|top| !top.is_log).cloned().collect();
+    let count = widen(lasting.len());
+    let start = if count == 0 {
+        0
+    } else {
+        narrow(txg.get() % count)
+    };
+    let turned = lasting.iter().cycle().skip(start);
+    turned
+        .take(lasting.len().min(UBERBLOCK_VDEVS))
+        .cloned()
+        .collect()
+}
+
+impl TopVdev {
+    fn holds_data(&self) -> bool {
+        matches!(self.layout, Layout::Copies | Layout::Raidz { .. })
+    }
+}

@@ -1,0 +1,323 @@
+//! A leaf: one device of the pool, as the pool uses it.
+//!
+//! # Mechanism
+//! A leaf has a *window* on a device: all of it, or the partition of a disk that was given whole. Offsets
+//! count from the start of the window. Behind the two front labels and the boot area the data
+//! starts, which is where a block pointer's offset 0 is on a vdev of one device.
+//!
+//! A leaf that fails is not used any more (its [`Standing`]); one that missed writes is *out of
+//! date*: it is written, and read only when nothing better is left, for a checksum tells whether
+//! what it has is new enough.
+//!
+//! # Invariants
+//! - What was written and not flushed is known: a leaf with such writes is flushed before an uberblock.
+//! - After a failed flush a leaf is never used again before it is opened anew.
+
+use crate::config::{VdevConfig, VdevKind};
+use crate::error::{LeafFailure, LeafFailureKind};
+use crate::gpt;
+use crate::health::{ErrorCounters, Reason, Standing, VdevState};
+use crate::probes::LeafProbes;
+use crate::ranks;
+use crate::sizes::DEVICE_BYTES_MIN;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tarn_host::{Device, DeviceError, DeviceInfo, Host, OpenError, OpenMode, RwLock};
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::nvlist::Text;
+use tarn_ondisk::units::{AllocatedSize, Guid};
+
+/// How much is read to see whether a device answers.
+const PROBE_BYTES: u64 = 8192;
+
+/// A device, or the part of it that is the pool's.
+#[derive(Debug, Clone)]
+pub struct Window {
+    device: Arc<dyn Device>,
+    start_bytes: u64,
+    size_bytes: u64,
+}
+
+impl Window {
+    /// The whole of a device.
+    pub fn whole(device: Arc<dyn Device>) -> Window {
+        let size_bytes = device.describe().size_bytes;
+        Window {
+            device,
+            start_bytes: 0,
+            size_bytes,
+        }
+    }
+
+    /// What a pool has of a device: all of it, or, in a file that is the image of a disk given to a
+    /// pool whole, the partition that OpenZFS made there. Partitions of real disks have devices of
+    /// their own.
+    pub fn of_pool(device: Arc<dyn Device>) -> Window {
+        let whole = Window::whole(device);
+        if whole.info().is_block_device {
+            return whole;
+        }
+        let length = gpt::START_BYTES.min(narrow(whole.size_bytes));
+        let Ok(start) = whole.device.read_at(0, length) else {
+            return whole;
+        };
+        match gpt::find_zfs_partition(&start, whole.size_bytes) {
+            Some(partition) => Window {
+                start_bytes: partition.start_bytes,
+                size_bytes: partition.size_bytes,
+                ..whole
+            },
+            None => whole,
+        }
+    }
+
+    /// How large it is, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// What it is on.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.device.describe()
+    }
+
+    /// Fails if the device cannot even be read where its first label is.
+    fn probe(&self) -> Result<(), DeviceError> {
+        let length = narrow(PROBE_BYTES.min(self.size_bytes));
+        self.device.read_at(self.start_bytes, length).map(|_| ())
+    }
+
+    /// Where on the device an offset of the window is.
+    pub fn device_offset(&self, offset: u64) -> u64 {
+        self.start_bytes + offset
+    }
+}
+
+/// Opens the device at a path, for a pool.
+pub fn open_window(host: &Host, path: &Path, mode: OpenMode) -> Result<Window, OpenError> {
+    host.open_device(path, mode).map(Window::of_pool)
+}
+
+/// One device of the pool.
+#[derive(Debug)]
+pub struct Leaf {
+    /// Its name for good.
+    pub guid: Guid,
+    /// File or disk.
+    pub kind: VdevKind,
+    /// Where it is.
+    pub path: Text,
+    state: RwLock<LeafState>,
+    is_out_of_date: AtomicBool,
+    has_unflushed: AtomicBool,
+    in_flight: AtomicU64,
+    last_end: AtomicU64,
+    /// How often it erred.
+    pub errors: ErrorCounters,
+    /// What it did.
+    pub probes: LeafProbes,
+}
+
+#[derive(Debug)]
+struct LeafState {
+    window: Option<Window>,
+    standing: Standing,
+}
+
+impl Leaf {
+    /// A leaf that is not open yet.
+    pub(crate) fn new(config: &VdevConfig) -> Leaf {
+        let path = config.path.clone().unwrap_or_default();
+        Leaf {
+            guid: config.guid,
+            kind: config.kind,
+            probes: LeafProbes::new(config.guid, &path),
+            path,
+            state: RwLock::new(
+                ranks::LEAF,
+                LeafState {
+                    window: None,
+                    standing: not_open(),
+                },
+            ),
+            is_out_of_date: AtomicBool::new(false),
+            has_unflushed: AtomicBool::new(false),
+            in_flight: AtomicU64::new(0),
+            last_end: AtomicU64::new(0),
+            errors: ErrorCounters::default(),
+        }
+    }
+
+    /// Opens the device, if its stored condition allows. What comes of it is in the standing.
+    pub(crate) fn open(&self, host: &Host, config: &VdevConfig, mode: OpenMode) {
+        let condition = config.condition;
+        let reason = condition.reason.map(Reason::from);
+        let standing = if condition.faulted {
+            let reason = reason.unwrap_or(Reason::ErrorsExceeded);
+            Some(Standing::because(VdevState::Faulted, reason))
+        } else if condition.offline {
+            Some(Standing {
+                state: VdevState::Offline,
+                reason: None,
+            })
+        } else {
+            None
+        };
+        if let Some(standing) = standing {
+            return self.set_standing(standing);
+        }
+        match self.open_window(host, mode) {
+            Ok(window) if window.size_bytes < DEVICE_BYTES_MIN => {
+                self.set_standing(Standing::because(VdevState::Unavailable, Reason::TooSmall));
+            }
+            Ok(window) if window.probe().is_err() => {
+                self.set_standing(Standing::because(
+                    VdevState::Faulted,
+                    Reason::ErrorsExceeded,
+                ));
+            }
+            Ok(window) => {
+                let standing = match condition.degraded {
+                    true => Standing {
+                        state: VdevState::Degraded,
+                        reason,
+                    },
+                    false => Standing::ONLINE,
+                };
+                *self.state.write() = LeafState {
+                    window: Some(window),
+                    standing,
+                };
+            }
+            Err(_) if condition.removed => {
+                self.set_standing(Standing {
+                    state: VdevState::Removed,
+                    reason: None,
+                });
+            }
+            Err(_) => self.set_standing(not_open()),
+        }
+    }
+
+    fn open_window(&self, host: &Host, mode: OpenMode) -> Result<Window, OpenError> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(self.path.as_bytes()));
+        open_window(host, path, mode)
+    }
+
+    /// The device, if it can be used.
+    pub fn window(&self) -> Option<Window> {
+        let state = self.state.read();
+        state
+            .window
+            .clone()
+            .filter(|_| state.standing.state.is_usable())
+    }
+
+    /// How it is, and why.
+    pub fn standing(&self) -> Standing {
+        self.state.read().standing
+    }
+
+    /// True if it can be read and written.
+    pub fn is_usable(&self) -> bool {
+        let state = self.state.read();
+        state.window.is_some() && state.standing.state.is_usable()
+    }
+
+    /// True if it can be relied on: usable, and with everything that was ever written.
+    pub fn is_trusted(&self) -> bool {
+        self.is_usable() && !self.is_out_of_date()
+    }
+
+    /// True if it missed writes.
+    pub fn is_out_of_date(&self) -> bool {
+        self.is_out_of_date.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it missed writes.
+    pub fn set_out_of_date(&self, is_out_of_date: bool) {
+        self.is_out_of_date.store(is_out_of_date, Ordering::Relaxed);
+    }
+
+    /// Changes how it is. A device that is not usable any more is let go.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        let mut state = self.state.write();
+        state.standing = standing;
+        if !standing.state.is_usable() {
+            state.window = None;
+        }
+    }
+
+    /// Lets the device go.
+    pub(crate) fn close(&self) {
+        self.state.write().window = None;
+    }
+
+    /// The room it has for data.
+    pub fn data_size(&self) -> Option<AllocatedSize> {
+        let window = self.window()?;
+        tarn_ondisk::label::data_size(window.size_bytes)
+    }
+
+    /// True if something was written that is not flushed.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.has_unflushed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_unflushed(&self, has_unflushed: bool) {
+        self.has_unflushed.store(has_unflushed, Ordering::Release);
+    }
+
+    /// How many bytes it is reading or writing.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self, bytes: u64, end: u64) {
+        self.in_flight.fetch_add(bytes, Ordering::Relaxed);
+        self.last_end.store(end, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self, bytes: u64) {
+        self.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// How far from where its last request ended.
+    pub(crate) fn distance(&self, offset: u64) -> u64 {
+        self.last_end.load(Ordering::Relaxed).abs_diff(offset)
+    }
+
+    /// What goes into an error when it cannot be used.
+    pub(crate) fn not_usable(&self) -> LeafFailure {
+        self.failure(LeafFailureKind::NotUsable(self.standing()))
+    }
+
+    /// What goes into an error when the device reported one.
+    pub(crate) fn device_failure(&self, error: DeviceError) -> LeafFailure {
+        self.failure(LeafFailureKind::Device(error))
+    }
+
+    /// What goes into an error when its bytes did not verify.
+    pub(crate) fn checksum_failure(&self) -> LeafFailure {
+        self.failure(LeafFailureKind::Checksum)
+    }
+
+    fn failure(&self, why: LeafFailureKind) -> LeafFailure {
+        LeafFailure {
+            guid: self.guid,
+            path: self.path.clone(),
+            why,
+        }
+    }
+}
+
+fn not_open() -> Standing {
+    Standing::because(VdevState::Unavailable, Reason::OpenFailed)
+}

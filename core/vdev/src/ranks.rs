@@ -1,0 +1,9 @@
+//! The locks of this layer, in the order in which they are taken.
+
+use tarn_host::lock::Rank;
+use tarn_host::ranks::VDEV;
+
+/// The tree's configuration and list of top-level vdevs.
+pub(crate) const TREE: Rank = Rank::new(VDEV, "vdev tree");
+/// A leaf's state.
+pub(crate) const LEAF: Rank = Rank::new(VDEV + 1, "vdev leaf");

@@ -1,0 +1,248 @@
+//! Writing: every copy and every column, as far as devices last.
+//!
+//! # Mechanism
+//! All writes of a call become one batch per device, in the order of its surface. Parity is computed
+//! first, over all processors. A device that cannot be written is taken out of use if the others of its
+//! vdev cover what it has, and the pool goes on; if they do not, it stays as it is and the call fails, for
+//! then only a person can help, and the pool is suspended meanwhile.
+//!
+//! # Invariants
+//! - When a write succeeds, each block can be read from devices that are in use.
+//! - A leaf that missed a write is not in use, or the write failed.
+//! - When a flush succeeds, all that was written before it is durable on every device in use.
+
+use crate::error::{LeafFailure, VdevWriteError};
+use crate::health::{Reason, Standing, VdevState};
+use crate::leaf::Leaf;
+use crate::queue::{self, LeafIo, Outcome};
+use crate::raidz;
+use crate::raidz_map::RaidzMap;
+use crate::read::Place;
+use crate::tree::{Layout, TopVdev, VdevTree};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tarn_host::buffer::Buffer;
+use tarn_host::device::{Request, WriteData};
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::label::device_offset;
+use tarn_ondisk::units::{VdevId, VdevOffset};
+use tarn_probe::{Operation, Stage};
+
+/// Bytes for a place.
+#[derive(Debug, Clone)]
+pub struct PhysicalWrite {
+    /// Where.
+    pub place: Place,
+    /// What. As many bytes as the place has.
+    pub data: Arc<Buffer>,
+}
+
+impl VdevTree {
+    /// Writes all places, with one batch for each device.
+    ///
+    /// # Panics
+    /// When a place is not on its vdev, or has another size than its data: places are ours.
+    pub fn write(
+        &self,
+        writes: Vec<PhysicalWrite>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        if !self.is_writable() {
+            return Err(VdevWriteError::ReadOnly);
+        }
+        let mut tops: BTreeMap<VdevId, Arc<TopVdev>> = BTreeMap::new();
+        for write in &writes {
+            let vdev = write.place.vdev;
+            tops.entry(vdev)
+                .or_insert_with(|| self.top(vdev).expect("a place is on a vdev"));
+        }
+        if let Some(top) = tops.values().find(|top| !top.standing().state.is_usable()) {
+            return Err(self.lost(top, Vec::new()));
+        }
+        let rows = self.rows(&tops, &writes, operation);
+        let mut ios = Vec::new();
+        for (write, row) in writes.into_iter().zip(rows) {
+            tops[&write.place.vdev].add_writes(write, row, &mut ios);
+        }
+        let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
+        let outcomes = queue::run(ios, queue::write_class(operation), operation);
+        let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
+        let tops: Vec<_> = tops.into_values().collect();
+        self.judge(&tops, &owners, outcomes, standing)
+    }
+
+    /// Makes durable what was written. A leaf that cannot is taken out of use.
+    pub fn flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
+        let tops = self.tops();
+        let leaves = tops.iter().flat_map(|top| &top.leaves);
+        let dirty: Vec<Arc<Leaf>> = leaves
+            .filter(|leaf| leaf.is_usable() && leaf.has_unflushed())
+            .cloned()
+            .collect();
+        for leaf in &dirty {
+            // Before, not after: what is written meanwhile is not covered.
+            leaf.set_unflushed(false);
+        }
+        let ios = dirty.iter().map(LeafIo::flush).collect();
+        let outcomes = queue::run(ios, queue::write_class(operation), operation);
+        for (leaf, outcome) in dirty.iter().zip(&outcomes) {
+            if outcome.is_err() {
+                leaf.set_unflushed(true);
+            }
+        }
+        let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
+        self.judge(&tops, &dirty, outcomes, standing)
+    }
+
+    /// Takes leaves that failed out of use, or fails where their vdev cannot do without them.
+    pub(crate) fn judge(
+        &self,
+        tops: &[Arc<TopVdev>],
+        owners: &[Arc<Leaf>],
+        outcomes: Vec<Outcome>,
+        standing: Standing,
+    ) -> Result<(), VdevWriteError> {
+        let mut failed: BTreeMap<tarn_ondisk::units::Guid, LeafFailure> = BTreeMap::new();
+        for (leaf, outcome) in owners.iter().zip(outcomes) {
+            if let Err(failure) = outcome {
+                failed.entry(leaf.guid).or_insert(failure);
+            }
+        }
+        for top in tops {
+            let mut devices = Vec::new();
+            for leaf in &top.leaves {
+                if let Some(failure) = failed.remove(&leaf.guid) {
+                    let standing = if failure.is_gone() {
+                        Standing {
+                            state: VdevState::Removed,
+                            reason: None,
+                        }
+                    } else {
+                        standing
+                    };
+                    if !self.retire(top, leaf, standing) {
+                        devices.push(failure);
+                    }
+                }
+            }
+            if !devices.is_empty() {
+                return Err(self.lost(top, devices));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts and describes what redundancy could not cover.
+    fn lost(&self, top: &TopVdev, mut devices: Vec<LeafFailure>) -> VdevWriteError {
+        top.errors.count_write();
+        self.errors.count_write();
+        let unusable = top.leaves.iter().filter(|leaf| !leaf.is_usable());
+        devices.extend(unusable.map(|leaf| leaf.not_usable()));
+        VdevWriteError::LostRedundancy {
+            vdev: top.id,
+            name: top.name.clone(),
+            devices,
+        }
+    }
+
+    /// The map and the parity of each write that goes to a RAID-Z, computed over all processors.
+    fn rows(
+        &self,
+        tops: &BTreeMap<VdevId, Arc<TopVdev>>,
+        writes: &[PhysicalWrite],
+        operation: &Operation,
+    ) -> Vec<Option<(RaidzMap, Vec<Buffer>)>> {
+        let row = |write: &PhysicalWrite| {
+            let Layout::Raidz { shape, .. } = &tops[&write.place.vdev].layout else {
+                return None;
+            };
+            let map = shape.map(write.place.offset, rounded(&tops[&write.place.vdev], write));
+            let parity = match map.data_ranges().last() {
+                Some(last) if last.end <= write.data.len() => raidz::parity_of(&map, &write.data),
+                _ => raidz::parity_of(&map, &padded(&map, &write.data)),
+            };
+            Some((map, parity))
+        };
+        let is_raidz = |top: &Arc<TopVdev>| matches!(top.layout, Layout::Raidz { .. });
+        if !tops.values().any(is_raidz) {
+            return writes.iter().map(|_| None).collect();
+        }
+        let _timer = operation.stage(Stage::Transform);
+        self.host.compute().map(writes.iter().collect(), row)
+    }
+}
+
+fn rounded(top: &TopVdev, write: &PhysicalWrite) -> u64 {
+    assert_eq!(
+        widen(write.data.len()),
+        write.place.size,
+        "a place has the size of its data"
+    );
+    write.place.size.next_multiple_of(top.sector_bytes())
+}
+
+/// The data, with zeros up to the end of the last sector.
+fn padded(map: &RaidzMap, data: &[u8]) -> Buffer {
+    let size = map.data().iter().map(|column| column.size).sum();
+    zero_extended(data, size)
+}
+
+fn zero_extended(data: &[u8], size: usize) -> Buffer {
+    let mut buffer = Buffer::zeroed(size);
+    buffer[..data.len()].copy_from_slice(data);
+    buffer
+}
+
+impl TopVdev {
+    /// The requests that store a block, to the leaves in use.
+    fn add_writes(
+        &self,
+        write: PhysicalWrite,
+        row: Option<(RaidzMap, Vec<Buffer>)>,
+        ios: &mut Vec<LeafIo>,
+    ) {
+        let PhysicalWrite { place, data } = write;
+        let size = narrow(place.size.next_multiple_of(self.sector_bytes()));
+        assert!(
+            place.offset.get() + self.allocated_size(place.size).get() <= self.asize.get(),
+            "a place is on its vdev"
+        );
+        let data = if data.len() == size {
+            data
+        } else {
+            Arc::new(zero_extended(&data, size))
+        };
+        match (&self.layout, row) {
+            (Layout::Copies, _) => {
+                let offset = device_offset(place.offset).expect("a place is on its vdev");
+                for leaf in self.leaves.iter().filter(|leaf| leaf.is_usable()) {
+                    let request = Request::write(offset, data.clone());
+                    ios.push(LeafIo {
+                        leaf: leaf.clone(),
+                        request,
+                    });
+                }
+            }
+            (Layout::Raidz { columns, .. }, Some((map, parity))) => {
+                let parity = parity.into_iter().map(WriteData::from);
+                let parts = map
+                    .data_ranges()
+                    .map(|range| WriteData::part(data.clone(), range));
+                let parts = parity.chain(parts);
+                for (column, part) in map.columns.iter().zip(parts) {
+                    let offset = device_offset(VdevOffset::from(column.offset));
+                    let offset = offset.expect("a place is on its vdev");
+                    let copies = columns[column.child].iter().map(|&copy| &self.leaves[copy]);
+                    for leaf in copies.filter(|leaf| leaf.is_usable()) {
+                        let request = Request::write(offset, part.clone());
+                        ios.push(LeafIo {
+                            leaf: leaf.clone(),
+                            request,
+                        });
+                    }
+                }
+            }
+            _ => panic!("nothing is placed on a vdev that holds nothing"),
+        }
+    }
+}
