@@ -10,7 +10,7 @@ use std::time::Instant;
 use tarn_oracle::tools::is_in_path;
 
 use crate::workspace::{Outcome, Steps, cargo, duration, run};
-use crate::{build, tidy};
+use crate::{build, golden, oracle, tidy};
 
 /// Programs the steps start, and the Debian package each is in.
 const NEEDED: [(&str, &str); 4] = [
@@ -43,8 +43,18 @@ pub fn ci() -> Outcome {
     });
     steps.run("docs", docs);
     steps.run("build", build::build);
+    steps.run("golden", golden_all);
+    steps.run("oracle, small budget", oracle_small);
     println!("\ntotal {}", duration(began.elapsed()));
     steps.finish()
+}
+
+fn golden_all() -> Outcome {
+    golden::golden(&golden::Arguments::default())
+}
+
+fn oracle_small() -> Outcome {
+    oracle::oracle(&oracle::Arguments::small())
 }
 
 fn docs() -> Outcome {

@@ -5,7 +5,10 @@
 //! the file system drive it from outside only: its commands, its daemon, its mounts.
 
 mod build;
+mod changes;
 mod ci;
+mod golden;
+mod oracle;
 mod tidy;
 mod workspace;
 
@@ -31,7 +34,12 @@ enum Task {
     Ci,
     /// Hold the layers and the doors; print what stands out in length
     Tidy,
+    /// Read pools that OpenZFS made, through our mounts, and compare with what OpenZFS saw
+    Golden(golden::Arguments),
+    /// Make and change pools, and have OpenZFS judge them
+    Oracle(oracle::Arguments),
     /// Run one of OpenZFS's own programs, unpacked and not installed
+    #[command(disable_help_flag = true)]
     Openzfs {
         /// zdb, raidz_test, zstream, ...
         program: String,
@@ -46,6 +54,8 @@ fn main() -> ExitCode {
         Task::Build => build::build(),
         Task::Ci => ci::ci(),
         Task::Tidy => tidy::tidy(),
+        Task::Golden(arguments) => golden::golden(&arguments),
+        Task::Oracle(arguments) => oracle::oracle(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
     };
     match outcome {

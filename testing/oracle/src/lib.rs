@@ -11,10 +11,12 @@
 //! - [`machine`] runs a script where the real kernel module is loaded.
 //! - [`instance`] drives the system under test: one `TARN_DIR`, its commands and its daemon, cleaned
 //!   up whatever happens.
+//! - [`layout`] names the vdevs a test pool is made of.
 //! - [`program`] runs any of these with a time limit, keeping what they say.
 
 pub mod instance;
 pub mod judge;
+pub mod layout;
 pub mod machine;
 pub mod program;
 pub mod tools;

@@ -82,7 +82,7 @@ fn committed_files() -> Outcome<Vec<String>> {
 /// A folder or file that is named for tests is seen by tests only.
 fn is_test_file(path: &str) -> bool {
     path.split('/')
-        .any(|part| part == "tests" || part == "benches" || part == "tests.rs")
+        .any(|part| ["tests", "benches", "examples", "tests.rs"].contains(&part))
 }
 
 fn place(path: &str) -> Option<Place<'_>> {

@@ -1,0 +1,203 @@
+//! `cargo xtask oracle --vm`: OpenZFS's kernel module takes over pools that we made, and gives them back.
+//!
+//! # Mechanism
+//! Pools of every layout are made here, listed and exported into one folder. A virtual machine with the real module
+//! gets that folder: it imports each pool, scrubs it, lists every file system with the same program that listed it
+//! here, changes and adds files, lists again and exports. Here the first listings must equal ours, the scrubs must
+//! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tarn_oracle::instance::Instance;
+use tarn_oracle::machine::Machine;
+
+use super::{Arguments, Case, cases, make_pool};
+use crate::changes::{self, Listing};
+use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
+
+/// Software emulation is some twenty times slower than the machine.
+const LIMIT: Duration = Duration::from_secs(5400);
+
+/// Runs in the guest, where /share holds the pools and `tarn-tree`. It goes on after a failure, and says so.
+const GUEST: &str = r#"
+set -u
+failed=0
+say() { echo "$*"; }
+try() { "$@" || { echo "FAILED: $*"; failed=1; }; }
+list() { # list POOL PREFIX
+  for fs in $(zfs list -H -t filesystem -r -o name "$1"); do
+    [ "$(zfs get -H -o value mounted "$fs")" = yes ] || continue
+    mp=$(zfs get -H -o value mountpoint "$fs")
+    /share/tarn-tree manifest "$mp" > "/share/$1/$2-${fs//\//+}.jsonl" || { echo "FAILED: list $fs"; failed=1; }
+  done
+}
+for folder in /share/*/images; do
+  pool=$(basename "$(dirname "$folder")")
+  say "== $pool"
+  if ! zpool import -f -R "/mnt/$pool" -d "$folder" "$pool"; then echo "FAILED: import $pool"; failed=1; continue; fi
+  list "$pool" seen
+  try zpool scrub -w "$pool"
+  zpool status -v "$pool" | tee "/share/$pool/status"
+  for fs in plain zstd-sha512 copies3; do
+    try /share/tarn-tree churn "/mnt/$pool/$pool/$fs" 77
+  done
+  try zfs create "$pool/kernel"
+  try /share/tarn-tree fill "/mnt/$pool/$pool/kernel" 78 small
+  list "$pool" written
+  try zpool export "$pool"
+done
+exit $failed
+"#;
+
+/// Makes the pools, lends them to the kernel module, and takes them back.
+pub fn kernel(arguments: &Arguments) -> Outcome {
+    let machine = Machine::find(&checkout())?;
+    let share = scratch("oracle-vm");
+    let host = scratch("oracle-vm-host");
+    if share.exists() {
+        fs::remove_dir_all(&share)?;
+    }
+    fs::create_dir_all(&share)?;
+    fs::copy(static_tree()?, share.join("tarn-tree"))?;
+    let instance = Instance::new(&programs(), &host)?;
+
+    let wanted = |name: &str| {
+        arguments
+            .only
+            .as_deref()
+            .is_none_or(|part| name.contains(part))
+    };
+    let mut lent: Vec<(String, Listing)> = Vec::new();
+    let mut steps = Steps::default();
+    for case in cases(arguments.budget)
+        .into_iter()
+        .filter(|case| wanted(&case.name()))
+    {
+        steps.run(&format!("make {}", case.name()), || {
+            lent.push(make_and_list(&instance, case, &share, arguments)?);
+            Ok(())
+        });
+    }
+    steps.run(
+        "the kernel module imports, scrubs, lists, writes and exports",
+        || {
+            let script = share.join("guest.sh");
+            fs::write(&script, GUEST)?;
+            let spoken = machine.run(&share, &script, LIMIT)?;
+            print!("{}", spoken.stdout);
+            spoken.expect_success()?;
+            Ok(())
+        },
+    );
+    for (pool, before) in &lent {
+        steps.run(&format!("take back {pool}"), || {
+            take_back(&instance, &share, pool, before)
+        });
+    }
+    drop(instance);
+    if !arguments.keep {
+        fs::remove_dir_all(&share)?;
+    }
+    steps.finish()
+}
+
+fn make_and_list(
+    instance: &Instance,
+    case: Case,
+    share: &Path,
+    arguments: &Arguments,
+) -> Outcome<(String, Listing)> {
+    let pool = case.name();
+    make_pool(
+        instance,
+        case,
+        &pool,
+        &share.join(&pool).join("images"),
+        arguments,
+    )?;
+    let listing = changes::listing(instance, &pool)?;
+    instance.zpool(&format!("export {pool}"))?;
+    Ok((pool, listing))
+}
+
+fn take_back(instance: &Instance, share: &Path, pool: &str, before: &Listing) -> Outcome {
+    let folder = share.join(pool);
+    changes::expect_same(
+        "in the kernel module",
+        before,
+        &guest_listing(&folder, "seen")?,
+    )?;
+    let status = fs::read_to_string(folder.join("status"))?;
+    let scrubbed =
+        status.contains("with 0 errors") && status.contains("errors: No known data errors");
+    if !scrubbed || status.contains("repaired 0B in") != status.contains("scrub repaired") {
+        return Err(format!("the scrub was not clean:\n{status}").into());
+    }
+    let written = guest_listing(&folder, "written")?;
+    let images = folder.join("images");
+    let datasets: Vec<String> = written.keys().cloned().collect();
+    changes::expect_clean(instance, &images, pool, &datasets)?;
+    let (root, place) = (
+        instance.root().display().to_string(),
+        images.display().to_string(),
+    );
+    instance.must("zpool", &["import", "-f", "-R", &root, "-d", &place, pool])?;
+    changes::expect_same(
+        "after the kernel module wrote",
+        &written,
+        &changes::listing(instance, pool)?,
+    )?;
+    instance.zpool(&format!("export {pool}"))?;
+    Ok(())
+}
+
+/// The listings the guest left, `PREFIX-DATASET.jsonl` with `/` as `+`.
+fn guest_listing(folder: &Path, prefix: &str) -> Outcome<Listing> {
+    let mut listing = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let dataset = name
+            .strip_prefix(&format!("{prefix}-"))
+            .and_then(|name| name.strip_suffix(".jsonl"));
+        if let Some(dataset) = dataset {
+            let lines = fs::read_to_string(&path)?
+                .lines()
+                .map(str::to_string)
+                .collect();
+            listing.insert(dataset.replace('+', "/"), lines);
+        }
+    }
+    match listing.is_empty() {
+        true => Err("the virtual machine left no listing: the pool was not imported there".into()),
+        false => Ok(listing),
+    }
+}
+
+/// `tarn-tree` with everything it needs inside, to run on any Linux of this processor.
+fn static_tree() -> Outcome<PathBuf> {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let folder = target().join("static");
+    let arguments = [
+        "build",
+        "--release",
+        "--package",
+        "tarn-workload",
+        "--bin",
+        "tarn-tree",
+        "--target",
+        &triple,
+    ];
+    let mut build = cargo(&arguments);
+    run(build
+        .env("CARGO_TARGET_DIR", &folder)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
+    Ok(folder.join(triple).join("release/tarn-tree"))
+}
