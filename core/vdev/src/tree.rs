@@ -328,6 +328,15 @@ impl VdevTree {
             .collect()
     }
 
+    /// How a top-level vdev is. Unavailable if there is none.
+    pub fn top_standing(&self, vdev: VdevId) -> Standing {
+        let missing = Standing {
+            state: VdevState::Unavailable,
+            reason: None,
+        };
+        self.top(vdev).map_or(missing, |top| top.standing())
+    }
+
     /// How much room a block of this size takes on a vdev.
     ///
     /// # Panics
