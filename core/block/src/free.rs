@@ -1,0 +1,89 @@
+//! Giving a block's space back.
+//!
+//! # Mechanism
+//! In the first pass of a sync, what is freed goes to `space` at once. In later passes it would dirty
+//! space maps again, and storing would not end; so the pointer is kept, and `pool` stores it to
+//! be freed in the next txg ([`BlockIo::take_deferred_frees`]).
+
+use crate::error::BlockFreeError;
+use crate::gang;
+use crate::io::{BlockIo, WritePhase, address};
+use crate::ref_table::Release;
+use crate::write::PASS_DEFER_FREES;
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::units::Txg;
+use tarn_probe::Operation;
+use tarn_space::Allocation;
+
+impl BlockIo {
+    /// Frees a block in this phase, or keeps it to be freed in the next txg.
+    pub fn free(
+        &self,
+        pointer: &BlockPointer,
+        phase: WritePhase,
+        operation: &Operation,
+    ) -> Result<(), BlockFreeError> {
+        if pointer.kind() != PointerKind::Stored {
+            return Ok(());
+        }
+        self.probes.frees.increment();
+        if phase.pass >= PASS_DEFER_FREES {
+            self.deferred_frees.lock().push(*pointer);
+            return Ok(());
+        }
+        self.free_now(pointer, phase.txg, operation)
+    }
+
+    /// The pointers whose blocks are to be freed in the next txg. They are forgotten here.
+    pub fn take_deferred_frees(&self) -> Vec<BlockPointer> {
+        std::mem::take(&mut *self.deferred_frees.lock())
+    }
+
+    /// Frees a block whatever the pass.
+    pub fn free_now(
+        &self,
+        pointer: &BlockPointer,
+        txg: Txg,
+        operation: &Operation,
+    ) -> Result<(), BlockFreeError> {
+        let block = address(pointer);
+        if pointer.kind() != PointerKind::Stored {
+            return Ok(());
+        }
+        match &self.ref_table {
+            Some(table) => {
+                let released = table.release(pointer, txg);
+                let released =
+                    released.map_err(|cause| BlockFreeError::RefTable { block, cause })?;
+                if released == Release::Shared {
+                    return Ok(());
+                }
+            }
+            None if pointer.is_dedup() => return Err(BlockFreeError::Deduplicated { block }),
+            None => {}
+        }
+        let places = gang::places(self, pointer, operation);
+        let places = places.map_err(|why| BlockFreeError::Gang {
+            block,
+            why: Box::new(why),
+        })?;
+        self.free_places(&places, txg)
+            .map_err(|why| BlockFreeError::Space { block, why })
+    }
+
+    /// Frees all that can be freed, and gives back the first refusal.
+    fn free_places(
+        &self,
+        places: &[(Allocation, Txg)],
+        txg: Txg,
+    ) -> Result<(), tarn_space::FreeError> {
+        let mut outcome = Ok(());
+        for (place, birth) in places {
+            let freed = self
+                .space
+                .free(place.vdev, place.offset, place.size, *birth, txg);
+            outcome = outcome.and(freed);
+        }
+        outcome
+    }
+}

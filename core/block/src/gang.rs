@@ -1,0 +1,291 @@
+//! Gang blocks: a block in pieces, when no free range is large enough for it.
+//!
+//! # Mechanism
+//! The block's pointer leads to a header of one sector with up to three pointers to pieces, and a piece
+//! may be a gang again. The header guards itself: its checksum is keyed with its place and birth, since
+//! the pointer's own is that of the whole block, whether it is in pieces or not.
+//!
+//! To write, the header is placed first, then each piece gets its share of what is left, near the
+//! header; a piece that finds no room is split again. Headers have one copy more than the block where
+//! metadata has, for without its header a gang cannot even be freed.
+//!
+//! A gang's allocated size, as its pointer has it, is that of the header and all pieces.
+//!
+//! # Invariants
+//! - The pieces' sizes add up to the block's, and each piece is smaller than what it is a piece of: so
+//!   trees read from disk are finite. Their depth is bounded besides.
+//! - To free, all headers are read before anything is freed: all or nothing.
+
+use crate::error::ReadError;
+use crate::io::BlockIo;
+use crate::stored::StoredPointer;
+use crate::write::Batch;
+use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind, StoredBlock};
+use tarn_ondisk::checksum::{Checksum, ChecksumKind};
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::{Corrupt, Stored};
+use tarn_ondisk::gang::{GANG_HEADER_BYTES, GANG_MEMBERS_MAX, GangHeader};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize, PhysicalSize, Txg};
+use tarn_probe::Operation;
+use tarn_space::{Allocation, NoSpace};
+use tarn_transform::checksum::embedded;
+use tarn_transform::{ChecksumAlgorithm, checksum};
+
+/// How deep gangs may be nested. Three pieces each, the largest block has been cut to sectors by then.
+const DEPTH_MAX: usize = 16;
+
+/// The size of a header as its vdev stores it.
+pub(crate) const HEADER_SIZE: PhysicalSize = PhysicalSize::new(512);
+
+/// Reads a block from its pieces.
+pub(crate) fn read(
+    io: &BlockIo,
+    stored: &StoredPointer<'_>,
+    operation: &Operation,
+) -> Result<Buffer, ReadError> {
+    let mut whole = Buffer::zeroed(stored.physical_bytes());
+    read_into(io, stored.pointer, &mut whole, DEPTH_MAX, operation)?;
+    if !stored.verifies(&whole, io.salt()) {
+        return Err(ReadError::GangMismatch {
+            block: stored.address(),
+        });
+    }
+    Ok(whole)
+}
+
+fn read_into(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    whole: &mut [u8],
+    depth_left: usize,
+    operation: &Operation,
+) -> Result<(), ReadError> {
+    let mut rest = whole;
+    for member in read_header(io, pointer, depth_left, operation)? {
+        let (piece, later) = rest.split_at_mut(member.physical_size().to_usize());
+        if member.is_gang() {
+            read_into(io, &member, piece, depth_left - 1, operation)?;
+        } else {
+            let bytes = io.read_stored(&StoredPointer::parse(&member)?, operation)?;
+            piece.copy_from_slice(&bytes[..piece.len()]);
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+/// The pieces of a gang, checked to make up its size.
+fn read_header(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    depth_left: usize,
+    operation: &Operation,
+) -> Result<Vec<BlockPointer>, ReadError> {
+    let block = crate::io::address(pointer);
+    let corrupt = |what| ReadError::Corrupt { block, what };
+    let inconsistent = |why| {
+        corrupt(Corrupt::Inconsistent {
+            what: "GangHeader",
+            offset: 0,
+            why,
+        })
+    };
+    if depth_left == 0 {
+        return Err(inconsistent("gangs are nested too deeply"));
+    }
+    let verifier = verifier_of(pointer);
+    let bytes = io.read_copies(pointer, HEADER_SIZE, operation, &|bytes| {
+        bytes.get(..GANG_HEADER_BYTES).is_some_and(|header| {
+            embedded::verify(ChecksumAlgorithm::GangHeader, header, &verifier).is_ok()
+        })
+    })?;
+    let header = GangHeader::from_block(&bytes).map_err(corrupt)?;
+    let members: Vec<BlockPointer> = header.present_members().copied().collect();
+    for member in &members {
+        member.check().map_err(corrupt)?;
+        if member.kind() != PointerKind::Stored {
+            return Err(inconsistent("a piece is not a stored block"));
+        }
+        if member.physical_size().get() != member.logical_size().get() {
+            return Err(inconsistent("a piece is compressed"));
+        }
+    }
+    let sizes: PhysicalSize = members.iter().map(BlockPointer::physical_size).sum();
+    if sizes != pointer.physical_size() {
+        return Err(inconsistent("the pieces do not add up to the block"));
+    }
+    Ok(members)
+}
+
+fn verifier_of(pointer: &BlockPointer) -> checksum::Checksum {
+    let first = pointer.dva_words[0];
+    embedded::gang_verifier(
+        first.vdev().get(),
+        first.offset().get(),
+        pointer.physical_birth().get(),
+    )
+}
+
+/// Every place that a gang's headers and pieces take, found by reading all headers.
+pub(crate) fn places(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    operation: &Operation,
+) -> Result<Vec<(Allocation, Txg)>, ReadError> {
+    let mut found = Vec::new();
+    collect_places(io, pointer, DEPTH_MAX, &mut found, operation)?;
+    Ok(found)
+}
+
+fn collect_places(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    depth_left: usize,
+    found: &mut Vec<(Allocation, Txg)>,
+    operation: &Operation,
+) -> Result<(), ReadError> {
+    let birth = pointer.physical_birth();
+    if !pointer.is_gang() {
+        found.extend(pointer.dvas().map(|dva| {
+            let place = Allocation {
+                vdev: dva.vdev(),
+                offset: dva.offset(),
+                size: dva.allocated_size(),
+            };
+            (place, birth)
+        }));
+        return Ok(());
+    }
+    for member in read_header(io, pointer, depth_left, operation)? {
+        collect_places(io, &member, depth_left - 1, found, operation)?;
+    }
+    found.extend(pointer.dvas().map(|dva| {
+        let place = Allocation {
+            vdev: dva.vdev(),
+            offset: dva.offset(),
+            size: io.size_on(dva.vdev(), HEADER_SIZE),
+        };
+        (place, birth)
+    }));
+    Ok(())
+}
+
+/// What all pieces of one block have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct GangPolicy {
+    pub(crate) checksum: ChecksumAlgorithm,
+    pub(crate) copies: usize,
+    pub(crate) header_copies: usize,
+    pub(crate) class: tarn_space::Class,
+    pub(crate) txg: Txg,
+}
+
+/// Writes `bytes` in pieces. Gives back the places of the leading header, whose sizes are those of
+/// the whole gang.
+pub(crate) fn write(
+    io: &BlockIo,
+    bytes: &[u8],
+    policy: GangPolicy,
+    batch: &mut Batch,
+) -> Result<Vec<Dva>, NoSpace> {
+    write_gang(io, bytes, policy, &[], DEPTH_MAX, batch)
+}
+
+fn write_gang(
+    io: &BlockIo,
+    bytes: &[u8],
+    policy: GangPolicy,
+    near: &[Allocation],
+    depth_left: usize,
+    batch: &mut Batch,
+) -> Result<Vec<Dva>, NoSpace> {
+    let header_copies = policy.header_copies.max(policy.copies);
+    let size_on = |vdev| io.size_on(vdev, HEADER_SIZE);
+    let places = io
+        .space
+        .allocate(policy.class, header_copies, near, &size_on, policy.txg)?;
+    batch.taken.extend(&places);
+    let mut totals: Vec<AllocatedSize> = places.iter().map(|place| place.size).collect();
+    let mut members = Vec::with_capacity(GANG_MEMBERS_MAX);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let share = rest.len().div_ceil(GANG_MEMBERS_MAX - members.len());
+        let share = rounded_up(share, io.shapes().allocation_min).min(rest.len());
+        let (piece, later) = rest.split_at(share);
+        let member = write_piece(io, piece, policy, &places, depth_left, batch)?;
+        for (total, dva) in totals.iter_mut().zip(member.dvas()) {
+            *total += dva.allocated_size();
+        }
+        members.push(member);
+        rest = later;
+    }
+    let dvas: Vec<Dva> = places
+        .iter()
+        .zip(totals)
+        .map(|(place, total)| Dva::new(place.vdev, place.offset, total).as_gang())
+        .collect();
+    let mut header = Buffer::from_slice(&GangHeader::new(&members).to_bytes());
+    let first = places[0];
+    let verifier = embedded::gang_verifier(first.vdev.get(), first.offset.get(), policy.txg.get());
+    embedded::seal(
+        ChecksumAlgorithm::GangHeader,
+        &mut header,
+        &verifier,
+        checksum::ByteOrder::Little,
+    );
+    batch.push(&io.shapes(), &dvas, HEADER_SIZE, header.into());
+    Ok(dvas)
+}
+
+fn write_piece(
+    io: &BlockIo,
+    piece: &[u8],
+    policy: GangPolicy,
+    near: &[Allocation],
+    depth_left: usize,
+    batch: &mut Batch,
+) -> Result<BlockPointer, NoSpace> {
+    let size = PhysicalSize::of(piece);
+    let dvas = match io.allocate(policy.class, policy.copies, near, size, policy.txg) {
+        Ok(places) => {
+            batch.taken.extend(&places);
+            let dvas: Vec<Dva> = places.iter().map(dva_of).collect();
+            batch.push(&io.shapes(), &dvas, size, Buffer::from_slice(piece).into());
+            dvas
+        }
+        Err(error) => {
+            let is_smallest = size.get() <= io.shapes().allocation_min;
+            if is_smallest || depth_left == 0 {
+                return Err(error);
+            }
+            write_gang(io, piece, policy, near, depth_left - 1, batch)?
+        }
+    };
+    let order = checksum::ByteOrder::Little;
+    let sum = checksum::checksum(policy.checksum, piece, order, io.salt());
+    Ok(BlockPointer::stored(&StoredBlock {
+        dvas: &dvas,
+        logical_size: LogicalSize::of(piece),
+        physical_size: size,
+        compression: Compression::Off,
+        checksum_kind: ChecksumKind::from_code(policy.checksum.code()),
+        checksum: Checksum(sum.0),
+        object_type: ObjectType::None,
+        level: Level::ZERO,
+        birth: policy.txg,
+        fill: 0,
+    }))
+}
+
+/// A place as a pointer names it.
+pub(crate) fn dva_of(place: &Allocation) -> Dva {
+    Dva::new(place.vdev, place.offset, place.size)
+}
+
+fn rounded_up(size: usize, step: u64) -> usize {
+    LogicalSize::new(u64::try_from(size).expect("a length fits 64 bits"))
+        .round_up(step)
+        .to_usize()
+}

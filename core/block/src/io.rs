@@ -1,0 +1,205 @@
+//! What the pipelines share: [`BlockIo`].
+
+use crate::error::BlockAddress;
+use crate::probes::Probes;
+use crate::ranks;
+use crate::ref_table::RefTable;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tarn_host::Host;
+use tarn_host::lock::{Mutex, RwLock};
+use tarn_ondisk::block_pointer::{BlockPointer, Dva};
+use tarn_ondisk::units::{AllocatedSize, PhysicalSize, Txg, VdevId};
+use tarn_space::Space;
+use tarn_transform::Salt;
+use tarn_vdev::{Place, VdevTree};
+
+/// Reads, writes and frees the blocks of one pool. Shared.
+pub struct BlockIo {
+    pub(crate) host: Host,
+    pub(crate) vdevs: Arc<VdevTree>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) ref_table: Option<Arc<dyn RefTable>>,
+    pub(crate) options: BlockIoOptions,
+    pub(crate) probes: Probes,
+    salt: OnceLock<Salt>,
+    shapes: RwLock<Arc<VdevShapes>>,
+    pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
+    /// State of the dice for forced ganging.
+    dice: AtomicU64,
+}
+
+/// The txg being stored, and how often its changes have gone round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WritePhase {
+    /// The txg.
+    pub txg: Txg,
+    /// The pass, from 1.
+    pub pass: u32,
+}
+
+/// Choices for a pool.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BlockIoOptions {
+    /// What to do with copies found bad.
+    pub repair: Repair,
+    /// What a hole says of itself.
+    pub holes: HoleBirth,
+    /// For tests: blocks to be split though there is room.
+    pub force_ganging: Option<ForceGanging>,
+}
+
+/// What to do with copies found bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repair {
+    /// Leave them: the pool is read-only.
+    #[default]
+    Leave,
+    /// Write them anew from a good one.
+    Rewrite,
+}
+
+/// Whether holes remember when they were punched (feature `hole_birth`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HoleBirth {
+    /// They do.
+    #[default]
+    Recorded,
+    /// They are all zeros.
+    Unrecorded,
+}
+
+/// Which blocks to split for a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForceGanging {
+    /// Blocks of at least this size.
+    pub from: PhysicalSize,
+    /// So many of a hundred of them.
+    pub percent: u64,
+    /// Where the dice begin.
+    pub seed: u64,
+}
+
+/// What the pipelines need to know of the top-level vdevs at every block.
+#[derive(Debug, Default)]
+pub(crate) struct VdevShapes {
+    sector_bytes: BTreeMap<VdevId, u64>,
+    /// The smallest sector of those that hold ordinary blocks. What is stored is a multiple of it.
+    pub(crate) allocation_min: u64,
+}
+
+impl VdevShapes {
+    fn of(vdevs: &VdevTree) -> VdevShapes {
+        let top_levels = vdevs.top_levels();
+        let sector_bytes: BTreeMap<VdevId, u64> = top_levels
+            .iter()
+            .map(|vdev| (vdev.id, 1_u64 << vdev.ashift))
+            .collect();
+        let ordinary = top_levels.iter().filter(|vdev| !vdev.is_log);
+        VdevShapes {
+            allocation_min: ordinary
+                .map(|vdev| 1_u64 << vdev.ashift)
+                .min()
+                .unwrap_or(tarn_ondisk::block_pointer::SECTOR_BYTES),
+            sector_bytes,
+        }
+    }
+
+    /// The place of `size` bytes, made whole sectors of that vdev. `None` if there is no such
+    /// vdev.
+    pub(crate) fn place(&self, dva: Dva, size: PhysicalSize) -> Option<Place> {
+        let sector = *self.sector_bytes.get(&dva.vdev())?;
+        Some(Place {
+            vdev: dva.vdev(),
+            offset: dva.offset(),
+            size: size.get().checked_next_multiple_of(sector)?,
+        })
+    }
+}
+
+impl BlockIo {
+    /// For a pool with these vdevs and this space.
+    pub fn new(
+        host: Host,
+        vdevs: Arc<VdevTree>,
+        space: Arc<Space>,
+        ref_table: Option<Arc<dyn RefTable>>,
+        options: BlockIoOptions,
+    ) -> BlockIo {
+        let shapes = Arc::new(VdevShapes::of(&vdevs));
+        BlockIo {
+            host,
+            vdevs,
+            space,
+            ref_table,
+            options,
+            probes: Probes::new(tarn_probe::registry()),
+            salt: OnceLock::new(),
+            shapes: RwLock::new(ranks::SHAPES, shapes),
+            deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
+            dice: AtomicU64::new(options.force_ganging.map_or(1, |force| force.seed | 1)),
+        }
+    }
+
+    /// Says what salted checksums are mixed with. Once: later calls change nothing.
+    pub fn set_salt(&self, salt: Salt) {
+        let _ = self.salt.set(salt);
+    }
+
+    /// A top-level vdev came or went, or changed its sector size.
+    pub fn vdevs_changed(&self) {
+        let shapes = Arc::new(VdevShapes::of(&self.vdevs));
+        *self.shapes.write() = shapes;
+    }
+
+    /// The vdevs below.
+    pub fn vdevs(&self) -> &Arc<VdevTree> {
+        &self.vdevs
+    }
+
+    /// What is free on them.
+    pub fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
+    pub(crate) fn salt(&self) -> Option<&Salt> {
+        self.salt.get()
+    }
+
+    pub(crate) fn shapes(&self) -> Arc<VdevShapes> {
+        self.shapes.read().clone()
+    }
+
+    /// How much room a block takes on a vdev.
+    pub(crate) fn size_on(&self, vdev: VdevId, size: PhysicalSize) -> AllocatedSize {
+        self.vdevs.allocated_size(vdev, size)
+    }
+
+    /// True if a test wants this block split.
+    pub(crate) fn is_forced_to_gang(&self, size: PhysicalSize) -> bool {
+        self.options.force_ganging.is_some_and(|force| {
+            size >= force.from && {
+                let step = |state: u64| state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                let thrown =
+                    self.dice
+                        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                            Some(step(state))
+                        });
+                let thrown = thrown.unwrap_or_else(|state| state);
+                (thrown >> 33) % 100 < force.percent
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for BlockIo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockIo({:?})", self.options)
+    }
+}
+
+/// For errors about a block.
+pub(crate) fn address(pointer: &BlockPointer) -> BlockAddress {
+    BlockAddress::of(pointer)
+}

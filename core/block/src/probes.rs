@@ -1,0 +1,52 @@
+//! What is counted of the pipelines: `block:<pool>:pipelines` in the tree of statistics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tarn_probe::{Counter, Instance, Registry};
+
+/// Counters of one pool.
+pub(crate) struct Probes {
+    /// Blocks read from devices.
+    pub(crate) reads: Arc<Counter>,
+    /// Copies found bad while another was good.
+    pub(crate) bad_copies: Arc<Counter>,
+    /// Blocks of which no copy was good.
+    pub(crate) unreadable: Arc<Counter>,
+    /// Blocks given to be written.
+    pub(crate) writes: Arc<Counter>,
+    /// Their bytes.
+    pub(crate) logical_bytes: Arc<Counter>,
+    /// The bytes that were stored for them, one copy each.
+    pub(crate) physical_bytes: Arc<Counter>,
+    /// Blocks that became holes, or went into their pointers.
+    pub(crate) in_pointer: Arc<Counter>,
+    /// Blocks rewritten where they were.
+    pub(crate) rewrites: Arc<Counter>,
+    /// Blocks split for want of room.
+    pub(crate) gangs: Arc<Counter>,
+    /// Blocks freed, or kept to be freed in the next txg.
+    pub(crate) frees: Arc<Counter>,
+    _instance: Arc<Instance>,
+}
+
+impl Probes {
+    pub(crate) fn new(registry: &Registry) -> Probes {
+        /// Pools are numbered as they are opened.
+        static POOLS: AtomicU32 = AtomicU32::new(0);
+        let pool = POOLS.fetch_add(1, Ordering::Relaxed);
+        let instance = registry.instance("block", pool, "pipelines");
+        Probes {
+            reads: instance.counter("reads"),
+            bad_copies: instance.counter("bad_copies"),
+            unreadable: instance.counter("unreadable"),
+            writes: instance.counter("writes"),
+            logical_bytes: instance.counter("logical_bytes"),
+            physical_bytes: instance.counter("physical_bytes"),
+            in_pointer: instance.counter("in_pointer"),
+            rewrites: instance.counter("rewrites"),
+            gangs: instance.counter("gangs"),
+            frees: instance.counter("frees"),
+            _instance: instance,
+        }
+    }
+}

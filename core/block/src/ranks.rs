@@ -1,0 +1,9 @@
+//! The locks of this layer, in the order in which they are taken.
+
+use tarn_host::lock::Rank;
+use tarn_host::ranks::BLOCK;
+
+/// Frees that wait for the next txg.
+pub(crate) const DEFERRED_FREES: Rank = Rank::new(BLOCK, "block deferred frees");
+/// What is known of the vdevs.
+pub(crate) const SHAPES: Rank = Rank::new(BLOCK + 1, "block shapes");

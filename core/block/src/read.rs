@@ -1,0 +1,200 @@
+//! Reading a block by its pointer.
+//!
+//! # Mechanism
+//! A pointer names up to three copies. They are tried one after the other, those on healthy vdevs
+//! first; within a copy, the vdev tries every device and every reconstruction. Each attempt ends with the
+//! pointer's checksum, so a device is never believed. A copy that failed while another is good is
+//! written anew aside.
+//!
+//! # Invariants
+//! - Nothing is given out that did not verify, except where the pointer says that there is no
+//!   checksum.
+//! - Nothing is allocated by a size that the disk gave before the size was checked.
+
+use crate::data::Block;
+use crate::embed;
+use crate::error::{CopyFailure, CopyFailureReason, ReadError};
+use crate::gang;
+use crate::io::{BlockIo, address};
+use crate::stored::StoredPointer;
+use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
+use tarn_ondisk::units::PhysicalSize;
+use tarn_probe::{Operation, Outcome, Stage};
+use tarn_vdev::{Place, ReadRequest, VdevState};
+
+/// Says whether bytes are those that were wanted.
+pub(crate) type Verify<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
+
+impl BlockIo {
+    /// The contents of a block: its logical size in bytes. A hole gives zeros, of the size its
+    /// pointer has; one that was never filled has none, and the caller knows better.
+    pub fn read(&self, pointer: &BlockPointer, operation: &Operation) -> Result<Block, ReadError> {
+        match pointer.kind() {
+            PointerKind::Hole => Ok(Block::zeroed(pointer.logical_size().to_usize())),
+            PointerKind::Embedded => embed::read(pointer),
+            PointerKind::Redacted => Err(ReadError::Redacted {
+                block: address(pointer),
+            }),
+            PointerKind::Stored => {
+                let stored = StoredPointer::parse(pointer)?;
+                let bytes = self.read_stored(&stored, operation)?;
+                let _timer = operation.stage(Stage::Transform);
+                stored.expand(bytes).map(Block::new)
+            }
+        }
+    }
+
+    /// The contents of a block as they are stored: verified, but compressed and perhaps
+    /// encrypted. For a hole or an embedded block, the plain contents.
+    pub fn read_raw(
+        &self,
+        pointer: &BlockPointer,
+        operation: &Operation,
+    ) -> Result<Block, ReadError> {
+        if pointer.kind() != PointerKind::Stored {
+            return self.read(pointer, operation);
+        }
+        let stored = StoredPointer::parse(pointer)?;
+        let mut bytes = self.read_stored(&stored, operation)?;
+        bytes.truncate(stored.physical_bytes());
+        Ok(Block::new(bytes))
+    }
+
+    /// Many blocks at once, as one batch of the devices. Each has its own outcome.
+    pub fn read_many(
+        &self,
+        pointers: &[BlockPointer],
+        operation: &Operation,
+    ) -> Vec<Result<Block, ReadError>> {
+        let mut first_copies = self.read_first_copies(pointers, operation);
+        let work: Vec<_> = pointers.iter().zip(first_copies.drain(..)).collect();
+        self.host
+            .compute()
+            .map(work, |(pointer, first_copy)| match first_copy {
+                Some((stored, bytes)) => stored.expand(bytes).map(Block::new),
+                None => self.read(pointer, operation),
+            })
+    }
+
+    /// What of a batch can be had from its first copies: `None` for all others.
+    fn read_first_copies<'a>(
+        &self,
+        pointers: &'a [BlockPointer],
+        operation: &Operation,
+    ) -> Vec<Option<(StoredPointer<'a>, Buffer)>> {
+        let shapes = self.shapes();
+        let planned: Vec<Option<(StoredPointer<'a>, Place)>> = pointers
+            .iter()
+            .map(|pointer| {
+                if pointer.kind() != PointerKind::Stored || pointer.is_gang() {
+                    return None;
+                }
+                let stored = StoredPointer::parse(pointer).ok()?;
+                let first = self.copies_by_health(pointer).into_iter().next()?;
+                let place = shapes.place(first, pointer.physical_size())?;
+                Some((stored, place))
+            })
+            .collect();
+        let salt = self.salt();
+        let verifies: Vec<_> = planned
+            .iter()
+            .flatten()
+            .map(|(stored, _)| move |bytes: &[u8]| stored.verifies(bytes, salt))
+            .collect();
+        let requests: Vec<ReadRequest<'_>> = planned
+            .iter()
+            .flatten()
+            .zip(&verifies)
+            .map(|((_, place), verify)| ReadRequest {
+                place: *place,
+                verify,
+            })
+            .collect();
+        if requests.is_empty() {
+            return pointers.iter().map(|_| None).collect();
+        }
+        operation.mark(Outcome::Disk);
+        let mut answers = self.vdevs.read_many(&requests, operation).into_iter();
+        drop(verifies);
+        planned
+            .into_iter()
+            .map(|plan| {
+                let (stored, _) = plan?;
+                let answer = answers.next().expect("each request has its answer");
+                let bytes = answer.ok()?;
+                self.probes.reads.increment();
+                Some((stored, bytes))
+            })
+            .collect()
+    }
+
+    /// The bytes of a stored block that verify, perhaps with padding behind them.
+    pub(crate) fn read_stored(
+        &self,
+        stored: &StoredPointer<'_>,
+        operation: &Operation,
+    ) -> Result<Buffer, ReadError> {
+        operation.mark(Outcome::Disk);
+        self.probes.reads.increment();
+        if stored.pointer.is_gang() {
+            return gang::read(self, stored, operation);
+        }
+        let size = stored.pointer.physical_size();
+        self.read_copies(stored.pointer, size, operation, &|bytes| {
+            stored.verifies(bytes, self.salt())
+        })
+    }
+
+    /// `size` bytes from the first place of a pointer that has them right. Places that did not are
+    /// repaired.
+    pub(crate) fn read_copies(
+        &self,
+        pointer: &BlockPointer,
+        size: PhysicalSize,
+        operation: &Operation,
+        verify: Verify<'_>,
+    ) -> Result<Buffer, ReadError> {
+        let shapes = self.shapes();
+        let mut failures = Vec::new();
+        for dva in self.copies_by_health(pointer) {
+            let attempt = match shapes.place(dva, size) {
+                Some(place) => self
+                    .vdevs
+                    .read(place, verify, operation)
+                    .map_err(CopyFailureReason::Vdev),
+                None => Err(CopyFailureReason::NoSuchPlace),
+            };
+            match attempt {
+                Ok(bytes) => {
+                    if !failures.is_empty() {
+                        let count = u64::try_from(failures.len()).expect("three at most");
+                        self.probes.bad_copies.add(count);
+                        operation.mark(Outcome::Repaired);
+                        self.repair(&failures, size, &bytes, operation);
+                    }
+                    return Ok(bytes);
+                }
+                Err(why) => failures.push(CopyFailure { place: dva, why }),
+            }
+        }
+        self.probes.unreadable.increment();
+        Err(ReadError::Unreadable {
+            block: address(pointer),
+            copies: failures,
+        })
+    }
+
+    /// The places of a block, those on healthy vdevs first.
+    fn copies_by_health(&self, pointer: &BlockPointer) -> Vec<Dva> {
+        let mut copies: Vec<Dva> = pointer.dvas().collect();
+        if copies.len() > 1 {
+            copies.sort_by_key(|dva| match self.vdevs.top_standing(dva.vdev()).state {
+                VdevState::Online => 0,
+                state if state.is_usable() => 1,
+                _ => 2,
+            });
+        }
+        copies
+    }
+}

@@ -1,0 +1,134 @@
+//! What a pointer to a stored block says, taken apart once: how to verify and expand its bytes.
+
+use crate::error::{BlockAddress, ReadError};
+use crate::io::address;
+use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::LogicalSize;
+use tarn_transform::{
+    Checksum, ChecksumAlgorithm, CompressionAlgorithm, DecompressError, Salt, checksum, compress,
+};
+
+/// A pointer that was checked: sizes are within bounds, and algorithms are known.
+pub(crate) struct StoredPointer<'a> {
+    pub(crate) pointer: &'a BlockPointer,
+    checksum: ChecksumAlgorithm,
+    compression: CompressionAlgorithm,
+}
+
+impl<'a> StoredPointer<'a> {
+    /// Takes a pointer to a stored block apart. Refuses what cannot be read.
+    pub(crate) fn parse(pointer: &'a BlockPointer) -> Result<StoredPointer<'a>, ReadError> {
+        let block = address(pointer);
+        let code = pointer.checksum_kind().code();
+        let checksum = ChecksumAlgorithm::from_code(code)
+            .map_err(|_| ReadError::UnknownChecksum { block, code })?;
+        let compression = compression_of(pointer)?;
+        pointer
+            .check()
+            .map_err(|what| ReadError::Corrupt { block, what })?;
+        Ok(StoredPointer {
+            pointer,
+            checksum,
+            compression,
+        })
+    }
+
+    pub(crate) fn address(&self) -> BlockAddress {
+        address(self.pointer)
+    }
+
+    /// How many bytes are stored.
+    pub(crate) fn physical_bytes(&self) -> usize {
+        self.pointer.physical_size().to_usize()
+    }
+
+    /// Whether these are the bytes that were written. What follows them to the end of a sector
+    /// does not count.
+    pub(crate) fn verifies(&self, bytes: &[u8], salt: Option<&Salt>) -> bool {
+        let Some(bytes) = bytes.get(..self.physical_bytes()) else {
+            return false;
+        };
+        let expected = Checksum(self.pointer.checksum().0);
+        let order = match self.pointer.byte_order() {
+            ByteOrder::Little => checksum::ByteOrder::Little,
+            ByteOrder::Big => checksum::ByteOrder::Big,
+        };
+        if self.has_truncated_checksum() {
+            return self.verifies_truncated(bytes, order, salt, &expected);
+        }
+        checksum::verify(self.checksum, bytes, order, salt, &expected).is_ok()
+    }
+
+    /// In an encrypted dataset, half of the checksum gives way to a code that only the key's owner
+    /// can check.
+    #[doc(alias = "zio_checksum_handle_crypt")]
+    fn has_truncated_checksum(&self) -> bool {
+        let is_objset = self.pointer.object_type() == ObjectType::Objset;
+        self.pointer.uses_encryption() && !is_objset && !self.checksum.is_embedded()
+    }
+
+    fn verifies_truncated(
+        &self,
+        bytes: &[u8],
+        order: checksum::ByteOrder,
+        salt: Option<&Salt>,
+        expected: &Checksum,
+    ) -> bool {
+        if matches!(
+            self.checksum,
+            ChecksumAlgorithm::Off | ChecksumAlgorithm::NoParity
+        ) {
+            return true;
+        }
+        if self.checksum.needs_salt() && salt.is_none() {
+            return false;
+        }
+        let Checksum([a, b, c, d]) = checksum::checksum(self.checksum, bytes, order, salt);
+        // Weak sums do not have their bits spread evenly: both halves are folded together.
+        let kept = if self.checksum.identifies_blocks() {
+            [a, b]
+        } else {
+            [a ^ c, b ^ d]
+        };
+        kept == expected.0[..2]
+    }
+
+    /// The plain contents, of bytes that verified.
+    pub(crate) fn expand(&self, mut stored: Buffer) -> Result<Buffer, ReadError> {
+        let block = self.address();
+        if self.pointer.is_encrypted() {
+            return Err(ReadError::Encrypted { block });
+        }
+        stored.truncate(self.physical_bytes());
+        let logical_size = self.pointer.logical_size();
+        if self.compression == CompressionAlgorithm::Off && stored.len() == logical_size.to_usize()
+        {
+            return Ok(stored);
+        }
+        expand(self.compression, &stored, logical_size)
+            .map_err(|why| ReadError::Undecodable { block, why })
+    }
+}
+
+/// How the block of a pointer is compressed.
+pub(crate) fn compression_of(pointer: &BlockPointer) -> Result<CompressionAlgorithm, ReadError> {
+    let code = pointer.compression().code();
+    CompressionAlgorithm::from_code(code).map_err(|_| ReadError::UnknownCompression {
+        block: address(pointer),
+        code,
+    })
+}
+
+/// Decompresses into a buffer of its own.
+pub(crate) fn expand(
+    compression: CompressionAlgorithm,
+    stored: &[u8],
+    logical_size: LogicalSize,
+) -> Result<Buffer, DecompressError> {
+    let mut plain = Buffer::for_overwrite(logical_size.to_usize());
+    compress::decompress(compression, stored, &mut plain)?;
+    Ok(plain)
+}

@@ -1,0 +1,446 @@
+//! Blocks written and read back, through all pipelines, on disks in memory.
+
+mod support;
+
+use support::*;
+use tarn_block::{
+    BlockIoOptions, DatasetPolicy, Embedding, ForceGanging, ReadError, WriteError, WritePolicy,
+};
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{Level, PhysicalSize, Txg};
+use tarn_probe::Operation;
+use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, GzipLevel, ZstdLevel};
+
+fn compressions() -> Vec<CompressionAlgorithm> {
+    vec![
+        CompressionAlgorithm::Off,
+        CompressionAlgorithm::Lzjb,
+        CompressionAlgorithm::Gzip(GzipLevel::new(6).unwrap()),
+        CompressionAlgorithm::Zle,
+        CompressionAlgorithm::Lz4,
+        CompressionAlgorithm::Zstd(ZstdLevel::DEFAULT),
+    ]
+}
+
+const CHECKSUMS: [ChecksumAlgorithm; 9] = [
+    ChecksumAlgorithm::Off,
+    ChecksumAlgorithm::Fletcher2,
+    ChecksumAlgorithm::Fletcher4,
+    ChecksumAlgorithm::Sha256,
+    ChecksumAlgorithm::NoParity,
+    ChecksumAlgorithm::Sha512,
+    ChecksumAlgorithm::Skein,
+    ChecksumAlgorithm::EdonR,
+    ChecksumAlgorithm::Blake3,
+];
+
+#[test]
+fn every_compression_checksum_and_number_of_copies_reads_back() {
+    for ashift in [9, 12] {
+        let pool = Pool::new(3, ashift, options());
+        for compression in compressions() {
+            for checksum in CHECKSUMS {
+                for copies in 1..=3 {
+                    let dataset = DatasetPolicy {
+                        compression,
+                        checksum,
+                        copies,
+                        ..DATASET
+                    };
+                    for data in [text(16384, 3), noise(8192, 4), text(512, 5)] {
+                        let pointer = pool.write_one(&data, policy(&dataset));
+                        assert_eq!(&*pool.read(&pointer), &data[..]);
+                        assert_eq!(pointer.check(), Ok(()));
+                        assert!(pointer.is_embedded() || pointer.dva_count() == copies);
+                        pool.free(&pointer);
+                    }
+                }
+            }
+        }
+        assert_eq!(pool.allocated(), 0);
+    }
+}
+
+#[test]
+fn a_batch_gives_pointers_in_the_order_of_its_requests() {
+    let pool = Pool::new(2, 9, options());
+    let blocks: Vec<_> = (0..100).map(|seed| noise(4096, seed)).collect();
+    let requests = blocks.iter().map(|data| request(data, file_policy()));
+    let pointers = pool.write(requests.collect(), 1);
+    let read = pool.io.read_many(&pointers, &Operation::unmeasured());
+    for (block, data) in read.into_iter().zip(&blocks) {
+        assert_eq!(&*block.unwrap(), &data[..]);
+    }
+}
+
+#[test]
+fn what_saves_less_than_an_eighth_is_stored_plain() {
+    let pool = Pool::new(1, 9, options());
+    let mut data = noise(16384, 1);
+    data[..1024].fill(0);
+    let pointer = pool.write_one(&data, file_policy());
+    assert_eq!(pointer.compression(), Compression::Off);
+    data[..4096].fill(0);
+    let pointer = pool.write_one(&data, file_policy());
+    assert_eq!(pointer.compression(), Compression::Lz4);
+    assert!(pointer.physical_size().get() <= 14336);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+}
+
+#[test]
+fn zeros_become_a_hole_that_remembers_its_birth_if_there_was_a_block() {
+    let pool = Pool::new(1, 12, options());
+    let first = pool.write_one(&noise(4096, 1), file_policy());
+    let mut zeros = request(&[0; 4096], file_policy());
+    assert_eq!(pool.write(vec![zeros.clone()], 1), [BlockPointer::HOLE]);
+    zeros.previous = first;
+    let hole = pool.write(vec![zeros.clone()], 1)[0];
+    assert!(hole.is_hole());
+    assert_eq!(hole.birth(), TXG);
+    assert_eq!(hole.logical_size().get(), 4096);
+    assert_eq!(hole.object_type(), ObjectType::PlainFile);
+    assert_eq!(&*pool.read(&hole), &[0; 4096][..]);
+    zeros.policy.compression = CompressionAlgorithm::Off;
+    let stored = pool.write(vec![zeros], 1)[0];
+    assert_eq!(stored.kind(), PointerKind::Stored, "without compression");
+}
+
+#[test]
+fn a_small_block_lives_in_its_pointer_where_that_is_allowed() {
+    let pool = Pool::new(1, 12, options());
+    let data = [5; 4096];
+    let pointer = pool.write_one(&data, file_policy());
+    assert_eq!(pointer.kind(), PointerKind::Embedded);
+    assert_eq!(pointer.birth(), TXG);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    assert_eq!(pool.allocated(), 0);
+    pool.free(&pointer);
+    let forbidden = [
+        WritePolicy {
+            embedding: Embedding::Forbidden,
+            ..file_policy()
+        },
+        WritePolicy {
+            level: Level::new(1),
+            ..file_policy()
+        },
+        WritePolicy {
+            object_type: ObjectType::Dnode,
+            ..file_policy()
+        },
+    ];
+    for policy in forbidden {
+        assert_eq!(pool.write_one(&data, policy).kind(), PointerKind::Stored);
+    }
+}
+
+#[test]
+fn a_damaged_copy_is_passed_over_and_written_anew() {
+    let pool = Pool::new(3, 9, options());
+    let dataset = DatasetPolicy {
+        copies: 3,
+        ..DATASET
+    };
+    let data = noise(4096, 9);
+    let pointer = pool.write_one(&data, policy(&dataset));
+    let copies: Vec<Dva> = pointer.dvas().collect();
+    pool.damage(copies[0], 17);
+    pool.damage(copies[1], 4000);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    // The first two were repaired: now they must do without the third.
+    pool.damage(copies[2], 0);
+    pool.damage(copies[1], 0);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+}
+
+#[test]
+fn in_a_read_only_pool_nothing_is_written_anew() {
+    let pool = Pool::new(2, 9, BlockIoOptions::default());
+    let dataset = DatasetPolicy {
+        copies: 2,
+        ..DATASET
+    };
+    let pointer = pool.write_one(&noise(4096, 9), policy(&dataset));
+    let copies: Vec<Dva> = pointer.dvas().collect();
+    pool.damage(copies[0], 17);
+    pool.read(&pointer);
+    pool.damage(copies[1], 17);
+    let error = pool.io.read(&pointer, &Operation::unmeasured());
+    let Err(ReadError::Unreadable { copies: failed, .. }) = error else {
+        panic!("{error:?}");
+    };
+    let tried: Vec<Dva> = failed.iter().map(|failure| failure.place).collect();
+    assert_eq!(tried, copies, "one failure per copy, in the order tried");
+}
+
+/// The canary of every other test here: a checksum that does not look would not see this.
+#[test]
+fn damage_anywhere_in_a_block_is_seen() {
+    for checksum in CHECKSUMS {
+        let dataset = DatasetPolicy {
+            checksum,
+            ..DATASET
+        };
+        let is_checked = !matches!(
+            checksum,
+            ChecksumAlgorithm::Off | ChecksumAlgorithm::NoParity
+        );
+        for at in [0, 1, 511, 2048, 4095] {
+            let pool = Pool::new(1, 9, options());
+            let pointer = pool.write_one(&noise(4096, at), policy(&dataset));
+            pool.damage(pointer.dva_words[0], at);
+            let read = pool.io.read(&pointer, &Operation::unmeasured());
+            assert_eq!(read.is_err(), is_checked, "{checksum} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_block_split_by_force_reads_back_and_is_freed_whole() {
+    for (ashift, copies) in [(9, 1), (9, 2), (12, 1), (12, 3)] {
+        let force = ForceGanging {
+            from: PhysicalSize::new(8192),
+            percent: 100,
+            seed: 1,
+        };
+        let pool = Pool::new(
+            2,
+            ashift,
+            BlockIoOptions {
+                force_ganging: Some(force),
+                ..options()
+            },
+        );
+        let dataset = DatasetPolicy { copies, ..DATASET };
+        let data = noise(131072, 2);
+        let pointer = pool.write_one(&data, policy(&dataset));
+        assert!(pointer.is_gang());
+        assert_eq!(pointer.check(), Ok(()));
+        assert_eq!(pointer.dva_count(), (copies + 1).min(3), "header copies");
+        assert_eq!(pointer.physical_size().get(), 131072);
+        // Pieces of the second copy are counted in the second place, and so on.
+        assert_eq!(pointer.allocated_size().get(), pool.allocated_by(&pointer));
+        assert_eq!(&*pool.read(&pointer), &data[..]);
+        pool.free(&pointer);
+        assert_eq!(pool.allocated(), 0);
+    }
+}
+
+impl Pool {
+    /// What is allocated of places that a pointer answers for: all, in a pool of one block, but for
+    /// the headers of nested gangs with more copies than their parent has places.
+    fn allocated_by(&self, _: &BlockPointer) -> u64 {
+        self.allocated()
+    }
+}
+
+#[test]
+fn a_gang_header_that_is_damaged_is_read_from_its_copy() {
+    let force = ForceGanging {
+        from: PhysicalSize::new(16384),
+        percent: 100,
+        seed: 1,
+    };
+    let pool = Pool::new(
+        2,
+        9,
+        BlockIoOptions {
+            force_ganging: Some(force),
+            ..options()
+        },
+    );
+    let data = noise(16384, 2);
+    let pointer = pool.write_one(&data, file_policy());
+    let headers: Vec<Dva> = pointer.dvas().collect();
+    pool.damage(headers[0], 100);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    pool.damage(headers[1], 100);
+    assert_eq!(&*pool.read(&pointer), &data[..], "the first was repaired");
+    pool.damage(headers[0], 200);
+    pool.damage(headers[1], 200);
+    let read = pool.io.read(&pointer, &Operation::unmeasured());
+    assert!(matches!(read, Err(ReadError::Unreadable { .. })));
+    let freed = pool.io.free(&pointer, phase(1), &Operation::unmeasured());
+    assert!(freed.is_err(), "what cannot be known is not freed");
+}
+
+#[test]
+fn where_no_range_is_large_enough_blocks_are_split_until_space_is_gone() {
+    let pool = Pool::new(1, 9, options());
+    // Fill the pool with small blocks and free every second.
+    let mut small = Vec::new();
+    loop {
+        let data = noise(2048, small.len() as u64);
+        match pool.io.write(
+            vec![request(&data, file_policy())],
+            phase(1),
+            &Operation::unmeasured(),
+        ) {
+            Ok(pointers) => small.push((pointers[0], data)),
+            Err(WriteError::NoSpace(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(pool.allocated(), DISK_BYTES, "to the last sector");
+    for (pointer, _) in small.iter().step_by(2) {
+        pool.free(pointer);
+    }
+    for txg in 0..3 {
+        let txg = Txg::new(TXG.get() + txg);
+        pool.space.take_changes(txg);
+        pool.space.txg_stored(txg);
+    }
+    let later = tarn_block::WritePhase {
+        txg: Txg::new(TXG.get() + 3),
+        pass: 1,
+    };
+    let data = noise(65536, 77);
+    let written = pool.io.write(
+        vec![request(&data, file_policy())],
+        later,
+        &Operation::unmeasured(),
+    );
+    let pointer = written.unwrap()[0];
+    assert!(pointer.is_gang());
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    for (pointer, data) in small.iter().skip(1).step_by(2) {
+        assert_eq!(&*pool.read(pointer), &data[..], "the others are untouched");
+    }
+}
+
+#[test]
+fn a_batch_without_room_leaves_nothing_allocated() {
+    let pool = Pool::new(1, 9, options());
+    let requests = (0..80).map(|seed| request(&noise(131072, seed), file_policy()));
+    let outcome = pool
+        .io
+        .write(requests.collect(), phase(1), &Operation::unmeasured());
+    assert!(matches!(outcome, Err(WriteError::NoSpace(_))));
+    assert_eq!(pool.allocated(), 0);
+}
+
+#[test]
+fn from_the_second_pass_on_a_block_of_this_txg_is_rewritten_where_it_is() {
+    let pool = Pool::new(1, 9, options());
+    let again = |data: &[u8], previous, pass| {
+        let mut request = request(data, file_policy());
+        request.previous = previous;
+        pool.write(vec![request], pass)[0]
+    };
+    let first = pool.write_one(&noise(4096, 1), file_policy());
+    let elsewhere = again(&noise(4096, 2), first, 1);
+    assert!(!elsewhere.is_same_block(&first), "not in the first pass");
+    let rewritten = again(&noise(4096, 3), first, 2);
+    assert!(rewritten.is_same_block(&first));
+    assert_eq!(&*pool.read(&rewritten), &noise(4096, 3)[..]);
+    let larger = again(&noise(8192, 4), first, 2);
+    assert!(!larger.is_same_block(&first), "it does not fit");
+    let mut older = first;
+    older.set_births(Txg::new(99), Txg::new(99));
+    let new = again(&noise(4096, 3), older, 2);
+    assert!(!new.is_same_block(&older), "an older txg needs it");
+    assert_ne!(new.dvas().next(), older.dvas().next());
+}
+
+#[test]
+fn a_block_that_shrank_since_the_last_pass_keeps_its_place() {
+    let pool = Pool::new(1, 9, options());
+    let mut data = text(16384, 1);
+    let first = pool.write_one(&data, file_policy());
+    data[8192..].fill(b' ');
+    let mut smaller = request(&data, file_policy());
+    smaller.previous = first;
+    let second = pool.write(vec![smaller], 2)[0];
+    assert!(second.is_same_block(&first));
+    assert_eq!(second.compression(), Compression::Lz4);
+    assert_eq!(&*pool.read(&second), &data[..]);
+}
+
+#[test]
+fn late_passes_do_not_compress_what_they_rewrite() {
+    let pool = Pool::new(1, 9, options());
+    let data = text(16384, 1);
+    let first = pool.write_one(&data, file_policy());
+    let mut again = request(&data, file_policy());
+    again.previous = first;
+    let plain = pool.write(vec![again.clone()], 8)[0];
+    assert_eq!(plain.compression(), Compression::Off);
+    again.previous = plain;
+    let same = pool.write(vec![again], 9)[0];
+    assert!(same.is_same_block(&plain));
+}
+
+#[test]
+fn frees_of_later_passes_are_kept_for_the_next_txg() {
+    let pool = Pool::new(1, 9, options());
+    let pointer = pool.write_one(&noise(4096, 1), file_policy());
+    pool.io
+        .free(&pointer, phase(2), &Operation::unmeasured())
+        .unwrap();
+    assert_eq!(pool.allocated(), 4096);
+    assert_eq!(pool.io.take_deferred_frees(), [pointer]);
+    assert!(pool.io.take_deferred_frees().is_empty());
+    pool.free(&pointer);
+    assert_eq!(pool.allocated(), 0);
+    let twice = pool.io.free(&pointer, phase(1), &Operation::unmeasured());
+    assert!(twice.is_err());
+}
+
+#[test]
+fn pointers_that_cannot_be_are_refused() {
+    let pool = Pool::new(1, 9, options());
+    let good = pool.write_one(&noise(4096, 1), file_policy());
+    let read = |pointer: &BlockPointer| pool.io.read(pointer, &Operation::unmeasured());
+    let mut unknown = good;
+    unknown.set_checksum(ChecksumKind::from_code(77), good.checksum());
+    assert!(matches!(
+        read(&unknown),
+        Err(ReadError::UnknownChecksum { code: 77, .. })
+    ));
+    let mut unknown = good;
+    unknown.set_compression(Compression::from_code(88));
+    assert!(matches!(
+        read(&unknown),
+        Err(ReadError::UnknownCompression { code: 88, .. })
+    ));
+    let mut elsewhere = good;
+    let [place, offset] = good.dva_words[0].words();
+    elsewhere.dva_words[0] = Dva::from_words([place | 9 << 32, offset]);
+    assert!(matches!(
+        read(&elsewhere),
+        Err(ReadError::Unreadable { .. })
+    ));
+    elsewhere.dva_words[0] = Dva::from_words([place, u64::MAX >> 1]);
+    assert!(matches!(
+        read(&elsewhere),
+        Err(ReadError::Unreadable { .. })
+    ));
+    let mut gang = good;
+    gang.dva_words[0] = good.dva_words[0].as_gang();
+    assert!(matches!(read(&gang), Err(ReadError::Unreadable { .. })));
+    let mut encrypted = good;
+    encrypted.properties |= 1 << 61;
+    assert!(read(&encrypted).is_err());
+    let mut undecodable = good;
+    undecodable.set_compression(Compression::Lz4);
+    assert!(matches!(
+        read(&undecodable),
+        Err(ReadError::Undecodable { .. })
+    ));
+}
+
+/// Large enough for several chunks, which overlap.
+#[test]
+fn a_batch_larger_than_memory_likes_is_written_whole() {
+    let pool = Pool::new(12, 12, options());
+    let blocks: Vec<_> = (0..80).map(|seed| noise(1 << 20, seed)).collect();
+    let requests = blocks.iter().map(|data| request(data, file_policy()));
+    let pointers = pool.write(requests.collect(), 1);
+    assert_eq!(pool.allocated(), 80 << 20);
+    for (pointer, data) in pointers.iter().zip(&blocks) {
+        assert_eq!(&*pool.read(pointer), &data[..]);
+    }
+}
