@@ -1,0 +1,364 @@
+//! The cache of a process, and the view that one pool has of it.
+
+use crate::adaptive::Use;
+use crate::key::{Key, fingerprint};
+use crate::prefetch::Prefetcher;
+use crate::probes::{Probes, Sizes};
+use crate::shard::{Answer, Shard};
+use crate::single_flight::{Flight, Landing};
+use crate::workers::{Job, Workers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_block::{Block, BlockIo, ReadError};
+use tarn_host::Host;
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_probe::{Operation, Outcome, Registry, Stage};
+
+/// A shard has at least this budget, so that it holds several of the largest blocks.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
+/// More shards than this gain nothing on machines we know.
+const SHARDS_MAX: u64 = 64;
+
+/// How large the cache is, and how eager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// What kept blocks may take, with everything that keeping them costs.
+    pub budget_bytes: u64,
+    /// How far prefetch runs ahead of a reader; zero turns it off.
+    pub prefetch_window_bytes: u64,
+    /// How many threads read ahead.
+    pub prefetch_workers: usize,
+}
+
+impl Default for CacheOptions {
+    /// Half a GiB, and windows large enough for a disk that reads 300 MB/s with a latency of a few
+    /// blocks.
+    fn default() -> CacheOptions {
+        CacheOptions {
+            budget_bytes: 512 << 20,
+            prefetch_window_bytes: 16 << 20,
+            prefetch_workers: 4,
+        }
+    }
+}
+
+/// What a block is to its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Contents of a file or volume.
+    Data,
+    /// Anything else.
+    Metadata,
+}
+
+/// How a block is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hint {
+    /// What it is.
+    pub kind: Kind,
+    how: Use,
+}
+
+impl Hint {
+    /// Somebody waits for it.
+    pub const fn demand(kind: Kind) -> Hint {
+        Hint {
+            kind,
+            how: Use::Demand,
+        }
+    }
+
+    /// Somebody may want it soon.
+    pub const fn prefetch(kind: Kind) -> Hint {
+        Hint {
+            kind,
+            how: Use::Prefetch,
+        }
+    }
+
+    pub(crate) fn is_prefetch(self) -> bool {
+        self.how == Use::Prefetch
+    }
+}
+
+/// The cache of a process. Shared.
+pub struct Cache {
+    shards: Vec<Shard>,
+    budget: AtomicU64,
+    pub(crate) probes: Probes,
+    prefetcher: Prefetcher,
+    workers: Workers,
+}
+
+impl Cache {
+    /// An empty cache, which counts in `registry`.
+    pub fn new(host: &Host, options: CacheOptions, registry: &Registry) -> Arc<Cache> {
+        let budget = options.budget_bytes;
+        let count = (budget / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let cache = Arc::new(Cache {
+            shards: (0..count).map(|_| Shard::new(budget / count)).collect(),
+            budget: AtomicU64::new(budget),
+            probes: Probes::new(registry),
+            prefetcher: Prefetcher::new(options.prefetch_window_bytes),
+            workers: Workers::new(host, options.prefetch_workers),
+        });
+        cache.publish_sizes();
+        cache
+    }
+
+    /// The watcher of readers, which says what to prefetch.
+    pub fn prefetcher(&self) -> &Prefetcher {
+        &self.prefetcher
+    }
+
+    /// What the kept blocks may take.
+    pub fn budget_bytes(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// What they take, and what keeping them costs.
+    pub fn used_bytes(&self) -> u64 {
+        self.sizes().all
+    }
+
+    /// Changes the budget; what is over it is dropped.
+    pub fn set_budget(&self, bytes: u64) {
+        self.budget.store(bytes, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.set_budget(bytes / self.shard_count());
+        }
+        self.publish_sizes();
+    }
+
+    /// Drops blocks, because the machine is short of memory: the cache may grow again later. Gives
+    /// back how many bytes were dropped.
+    pub fn shrink(&self, bytes: u64) -> u64 {
+        let share = bytes.div_ceil(self.shard_count());
+        let budget = self.budget_bytes() / self.shard_count();
+        let freed = self
+            .shards
+            .iter()
+            .map(|shard| shard.shrink(share, budget))
+            .sum();
+        self.publish_sizes();
+        freed
+    }
+
+    /// Brings the gauges in the tree of statistics up to date. Called now and then by whoever
+    /// shows them.
+    pub fn publish_sizes(&self) {
+        self.probes.set_sizes(self.sizes(), self.budget_bytes());
+    }
+
+    fn sizes(&self) -> Sizes {
+        let mut sum = Sizes::default();
+        for shard in &self.shards {
+            let sizes = shard.sizes();
+            sum.all += sizes.all;
+            sum.recent += sizes.recent;
+            sum.frequent += sizes.frequent;
+            sum.ghost_recent += sizes.ghost_recent;
+            sum.ghost_frequent += sizes.ghost_frequent;
+            sum.recent_target += sizes.recent_target;
+        }
+        sum
+    }
+
+    fn shard_count(&self) -> u64 {
+        u64::try_from(self.shards.len()).expect("a few shards")
+    }
+
+    pub(crate) fn shard(&self, key: &Key) -> &Shard {
+        &self.shards[key.shard(self.shards.len())]
+    }
+}
+
+/// The cache, as one pool uses it. When the last copy is dropped, the pool's blocks are forgotten.
+#[derive(Clone)]
+pub struct PoolCache(Arc<PoolView>);
+
+struct PoolView {
+    cache: Arc<Cache>,
+    pool: u64,
+    io: Arc<BlockIo>,
+}
+
+impl PoolCache {
+    /// For a pool whose blocks are read by `io`.
+    pub fn new(cache: Arc<Cache>, io: Arc<BlockIo>) -> PoolCache {
+        /// Pools are numbered as they are opened: blocks of an earlier import are strangers.
+        static POOLS: AtomicU64 = AtomicU64::new(1);
+        let pool = POOLS.fetch_add(1, Ordering::Relaxed);
+        PoolCache(Arc::new(PoolView { cache, pool, io }))
+    }
+
+    /// The pool's number, for [`ObjectKey`](crate::ObjectKey).
+    pub fn pool(&self) -> u64 {
+        self.0.pool
+    }
+
+    /// The cache of the process.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.0.cache
+    }
+
+    /// What reads and writes the pool's blocks.
+    pub fn io(&self) -> &Arc<BlockIo> {
+        &self.0.io
+    }
+
+    /// The contents of a block, from memory or from its devices.
+    pub fn read(
+        &self,
+        pointer: &BlockPointer,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Block, ReadError> {
+        if pointer.kind() != PointerKind::Stored {
+            return self.0.io.read(pointer, operation);
+        }
+        let key = Key::of(self.0.pool, pointer);
+        let fingerprint = fingerprint(pointer);
+        let shard = self.0.cache.shard(&key);
+        let probes = &self.0.cache.probes;
+        loop {
+            let now_ns = operation.started_ns();
+            let flight = match shard.find(&key, fingerprint, hint.how, now_ns) {
+                Answer::Hit(block, is_first_use) => {
+                    probes.hit(hint, is_first_use);
+                    operation.mark(Outcome::CacheHit);
+                    return Ok(block);
+                }
+                Answer::Join(flight) => {
+                    probes.joined(hint);
+                    flight
+                }
+                Answer::Lead(flight, memory) => {
+                    probes.miss(hint, memory);
+                    flight
+                }
+                Answer::Stranger => return self.0.io.read(pointer, operation),
+            };
+            if flight.try_lead() {
+                return self.lead(pointer, key, flight, hint, operation);
+            }
+            operation.mark(Outcome::CacheInFlight);
+            let _timer = operation.stage(Stage::Cache);
+            if let Landing::Answer(answer) = flight.wait() {
+                return answer;
+            }
+        }
+    }
+
+    /// Reads a block for all who wait for it.
+    fn lead(
+        &self,
+        pointer: &BlockPointer,
+        key: Key,
+        flight: Arc<Flight>,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Block, ReadError> {
+        let leader = Leader {
+            shard: self.0.cache.shard(&key),
+            key,
+            flight,
+        };
+        let answer = self.0.io.read(pointer, operation);
+        leader.land(answer.clone(), hint.how, operation.started_ns());
+        answer
+    }
+
+    /// Has blocks read that may be wanted soon. Returns at once; what is here or on its way already
+    /// is left out, and when the workers have too much to do, so is the rest.
+    pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind) {
+        let cache = &self.0.cache;
+        let hint = Hint::prefetch(kind);
+        let mut job = Job::new(cache.clone(), self.0.io.clone(), self.0.pool);
+        for pointer in pointers {
+            if pointer.kind() != PointerKind::Stored {
+                continue;
+            }
+            let key = Key::of(self.0.pool, pointer);
+            let found = cache
+                .shard(&key)
+                .find(&key, fingerprint(pointer), hint.how, 0);
+            match found {
+                Answer::Hit(..) => cache.probes.hit(hint, false),
+                Answer::Join(_) => cache.probes.joined(hint),
+                Answer::Lead(flight, memory) => {
+                    cache.probes.miss(hint, memory);
+                    job.add(*pointer, key, flight);
+                }
+                Answer::Stranger => {}
+            }
+        }
+        cache.workers.take(job);
+    }
+
+    /// Keeps a block that was just written.
+    pub fn insert(&self, pointer: &BlockPointer, block: Block, operation: &Operation) {
+        if pointer.kind() != PointerKind::Stored {
+            return;
+        }
+        let key = Key::of(self.0.pool, pointer);
+        let now_ns = operation.started_ns();
+        let shard = self.0.cache.shard(&key);
+        shard.insert(key, fingerprint(pointer), block, now_ns);
+    }
+
+    /// Forgets a block that was freed, or is about to be written in place.
+    pub fn forget(&self, pointer: &BlockPointer) {
+        if pointer.kind() == PointerKind::Stored {
+            let key = Key::of(self.0.pool, pointer);
+            self.0.cache.shard(&key).forget(&key);
+        }
+    }
+
+    /// Forgets everything of this pool, and what was to be prefetched.
+    pub fn forget_all(&self) {
+        self.0.forget_all();
+    }
+}
+
+impl PoolView {
+    fn forget_all(&self) {
+        self.cache.workers.forget_pool(self.pool);
+        for shard in &self.cache.shards {
+            shard.forget_pool(self.pool);
+        }
+    }
+}
+
+impl Drop for PoolView {
+    fn drop(&mut self) {
+        self.forget_all();
+    }
+}
+
+impl std::fmt::Debug for PoolCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PoolCache({})", self.0.pool)
+    }
+}
+
+/// The duty to end a flight. Dropped without an answer, it is abandoned.
+pub(crate) struct Leader<'a> {
+    pub(crate) shard: &'a Shard,
+    pub(crate) key: Key,
+    pub(crate) flight: Arc<Flight>,
+}
+
+impl Leader<'_> {
+    pub(crate) fn land(&self, answer: Result<Block, ReadError>, how: Use, now_ns: u64) {
+        self.shard
+            .land(&self.key, &self.flight, answer, how, now_ns);
+    }
+}
+
+impl Drop for Leader<'_> {
+    /// After a landing this changes nothing.
+    fn drop(&mut self) {
+        self.shard.abandon(&self.key, &self.flight);
+    }
+}

@@ -1,0 +1,114 @@
+//! What the cache counts: `cache:0:arcstats` in the tree of statistics.
+
+use crate::adaptive::Memory;
+use crate::cache::{Hint, Kind};
+use std::sync::Arc;
+use tarn_probe::{Counter, Gauge, Instance, Registry};
+
+/// Counters of one kind of block and one way of asking.
+#[derive(Clone)]
+struct Asked {
+    hits: Arc<Counter>,
+    misses: Arc<Counter>,
+    /// Misses for which another's read was already under way.
+    joined: Arc<Counter>,
+    ghost_recent_hits: Arc<Counter>,
+    ghost_frequent_hits: Arc<Counter>,
+}
+
+/// Everything that is counted.
+pub(crate) struct Probes {
+    /// Data and metadata, each by demand and by prefetch.
+    asked: [[Asked; 2]; 2],
+    /// Blocks brought in by prefetch that somebody wanted later.
+    prefetch_used: Arc<Counter>,
+    /// Blocks that prefetch did not ask for because its queue was full.
+    pub(crate) prefetch_dropped: Arc<Counter>,
+    size: Arc<Gauge>,
+    size_max: Arc<Gauge>,
+    recent_size: Arc<Gauge>,
+    frequent_size: Arc<Gauge>,
+    ghost_recent_size: Arc<Gauge>,
+    ghost_frequent_size: Arc<Gauge>,
+    recent_target: Arc<Gauge>,
+    _instance: Arc<Instance>,
+}
+
+/// How large the lists are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) all: u64,
+    pub(crate) recent: u64,
+    pub(crate) frequent: u64,
+    pub(crate) ghost_recent: u64,
+    pub(crate) ghost_frequent: u64,
+    pub(crate) recent_target: u64,
+}
+
+impl Probes {
+    pub(crate) fn new(registry: &Registry) -> Probes {
+        let instance = registry.instance("cache", 0, "arcstats");
+        let asked = ["demand", "prefetch"].map(|how| {
+            ["data", "metadata"].map(|kind| {
+                let counter = |what| instance.counter(&format!("{how}_{kind}_{what}"));
+                Asked {
+                    hits: counter("hits"),
+                    misses: counter("misses"),
+                    joined: counter("iohits"),
+                    ghost_recent_hits: counter("mru_ghost_hits"),
+                    ghost_frequent_hits: counter("mfu_ghost_hits"),
+                }
+            })
+        });
+        Probes {
+            asked,
+            prefetch_used: instance.counter("demand_hit_prefetched"),
+            prefetch_dropped: instance.counter("prefetch_dropped"),
+            size: instance.gauge("size"),
+            size_max: instance.gauge("c_max"),
+            recent_size: instance.gauge("mru_size"),
+            frequent_size: instance.gauge("mfu_size"),
+            ghost_recent_size: instance.gauge("mru_ghost_size"),
+            ghost_frequent_size: instance.gauge("mfu_ghost_size"),
+            recent_target: instance.gauge("mru_target"),
+            _instance: instance,
+        }
+    }
+
+    pub(crate) fn hit(&self, hint: Hint, is_first_use: bool) {
+        self.of(hint).hits.increment();
+        if is_first_use {
+            self.prefetch_used.increment();
+        }
+    }
+
+    pub(crate) fn joined(&self, hint: Hint) {
+        self.of(hint).joined.increment();
+    }
+
+    pub(crate) fn miss(&self, hint: Hint, memory: Memory) {
+        let asked = self.of(hint);
+        asked.misses.increment();
+        match memory {
+            Memory::Nothing => {}
+            Memory::WasRecent => asked.ghost_recent_hits.increment(),
+            Memory::WasFrequent => asked.ghost_frequent_hits.increment(),
+        }
+    }
+
+    pub(crate) fn set_sizes(&self, sizes: Sizes, budget: u64) {
+        self.size.set_unsigned(sizes.all);
+        self.size_max.set_unsigned(budget);
+        self.recent_size.set_unsigned(sizes.recent);
+        self.frequent_size.set_unsigned(sizes.frequent);
+        self.ghost_recent_size.set_unsigned(sizes.ghost_recent);
+        self.ghost_frequent_size.set_unsigned(sizes.ghost_frequent);
+        self.recent_target.set_unsigned(sizes.recent_target);
+    }
+
+    fn of(&self, hint: Hint) -> &Asked {
+        let how = usize::from(hint.is_prefetch());
+        let kind = usize::from(hint.kind == Kind::Metadata);
+        &self.asked[how][kind]
+    }
+}

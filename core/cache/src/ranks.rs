@@ -1,0 +1,13 @@
+//! The locks of this layer, in the order in which they are taken.
+
+use tarn_host::lock::Rank;
+use tarn_host::ranks::CACHE;
+
+/// The readers being watched.
+pub(crate) const PREFETCH: Rank = Rank::new(CACHE, "cache prefetch");
+/// The queue of the workers.
+pub(crate) const QUEUE: Rank = Rank::new(CACHE + 1, "cache queue");
+/// A shard.
+pub(crate) const SHARD: Rank = Rank::new(CACHE + 2, "cache shard");
+/// A read under way.
+pub(crate) const FLIGHT: Rank = Rank::new(CACHE + 3, "cache flight");

@@ -1,0 +1,174 @@
+//! A part of the cache, under its own lock: its lists, and the flights of its keys.
+
+use crate::adaptive::{Found, ListName, Lists, Memory, Use};
+use crate::key::Key;
+use crate::probes::Sizes;
+use crate::ranks;
+use crate::single_flight::{Flight, Landing};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tarn_block::{Block, ReadError};
+use tarn_host::lock::Mutex;
+
+/// A block that is kept.
+#[derive(Clone)]
+struct Kept {
+    block: Block,
+    fingerprint: u64,
+}
+
+struct State {
+    lists: Lists<Key, Kept>,
+    flights: BTreeMap<Key, Arc<Flight>>,
+}
+
+/// See the module.
+pub(crate) struct Shard(Mutex<State>);
+
+/// What to do about a wish.
+pub(crate) enum Answer {
+    /// Here it is. True if prefetch brought it in and this is its first use.
+    Hit(Block, bool),
+    /// A read is under way, or waits for a leader.
+    Join(Arc<Flight>),
+    /// The caller is to read it, and to end this flight.
+    Lead(Arc<Flight>, Memory),
+    /// The caller is to read it for himself: the key belongs to another block.
+    Stranger,
+}
+
+impl Shard {
+    pub(crate) fn new(budget: u64) -> Shard {
+        let state = State {
+            lists: Lists::new(budget),
+            flights: BTreeMap::new(),
+        };
+        Shard(Mutex::new(ranks::SHARD, state))
+    }
+
+    /// Looks a block up, or leaves a flight for it. The flight has no leader yet.
+    pub(crate) fn find(&self, key: &Key, fingerprint: u64, how: Use, now_ns: u64) -> Answer {
+        let mut state = self.0.lock();
+        let memory = match state.lists.find(key, how, now_ns) {
+            Found::Here(kept, is_first_use) if kept.fingerprint == fingerprint => {
+                return Answer::Hit(kept.block, is_first_use);
+            }
+            Found::Here(..) => return Answer::Stranger,
+            Found::Away(memory) => memory,
+        };
+        match state.flights.get(key) {
+            Some(flight) if flight.fingerprint == fingerprint => Answer::Join(flight.clone()),
+            Some(_) => Answer::Stranger,
+            None => {
+                let flight = Arc::new(Flight::new(fingerprint));
+                state.flights.insert(*key, flight.clone());
+                Answer::Lead(flight, memory)
+            }
+        }
+    }
+
+    /// Ends a flight with what it brought, and keeps that if it is a block and not stale.
+    pub(crate) fn land(
+        &self,
+        key: &Key,
+        flight: &Arc<Flight>,
+        answer: Result<Block, ReadError>,
+        how: Use,
+        now_ns: u64,
+    ) {
+        let mut state = self.0.lock();
+        state.end(key, flight);
+        if let (Ok(block), false) = (&answer, flight.is_stale()) {
+            let kept = Kept {
+                block: block.clone(),
+                fingerprint: flight.fingerprint,
+            };
+            state.lists.insert(*key, kept, cost(block), how, now_ns);
+        }
+        drop(state);
+        flight.land(Landing::Answer(answer));
+    }
+
+    /// Ends a flight that brings nothing.
+    pub(crate) fn abandon(&self, key: &Key, flight: &Arc<Flight>) {
+        self.0.lock().end(key, flight);
+        flight.land(Landing::Abandoned);
+    }
+
+    /// Keeps a block that was just written. What was known of the key is replaced, and a read
+    /// under way will not be kept.
+    pub(crate) fn insert(&self, key: Key, fingerprint: u64, block: Block, now_ns: u64) {
+        let mut state = self.0.lock();
+        state.disown(&key);
+        let size = cost(&block);
+        let kept = Kept { block, fingerprint };
+        state.lists.insert(key, kept, size, Use::Demand, now_ns);
+    }
+
+    /// Forgets a block.
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut state = self.0.lock();
+        state.disown(key);
+        state.lists.remove(key);
+    }
+
+    /// Forgets all blocks of a pool.
+    pub(crate) fn forget_pool(&self, pool: u64) {
+        let mut state = self.0.lock();
+        let flights: Vec<Key> = state.flights.keys().copied().collect();
+        for key in flights.iter().filter(|key| key.pool == pool) {
+            state.disown(key);
+        }
+        state.lists.remove_matching(|key| key.pool == pool);
+    }
+
+    pub(crate) fn set_budget(&self, budget: u64) -> u64 {
+        self.0.lock().lists.set_budget(budget)
+    }
+
+    /// Drops blocks until so many bytes are free, or none is left. The budget stays.
+    pub(crate) fn shrink(&self, bytes: u64, budget: u64) -> u64 {
+        let mut state = self.0.lock();
+        let target = state.lists.bytes().saturating_sub(bytes);
+        let freed = state.lists.set_budget(target);
+        state.lists.set_budget(budget);
+        freed
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        let state = self.0.lock();
+        let lists = &state.lists;
+        Sizes {
+            all: lists.bytes(),
+            recent: lists.bytes_of(ListName::Recent),
+            frequent: lists.bytes_of(ListName::Frequent),
+            ghost_recent: lists.bytes_of(ListName::GhostRecent),
+            ghost_frequent: lists.bytes_of(ListName::GhostFrequent),
+            recent_target: lists.recent_target(),
+        }
+    }
+}
+
+impl State {
+    /// Takes a flight out, unless another has taken its place.
+    fn end(&mut self, key: &Key, flight: &Arc<Flight>) {
+        if self
+            .flights
+            .get(key)
+            .is_some_and(|current| Arc::ptr_eq(current, flight))
+        {
+            self.flights.remove(key);
+        }
+    }
+
+    /// Lets a read under way end without being kept or found.
+    fn disown(&mut self, key: &Key) {
+        if let Some(flight) = self.flights.remove(key) {
+            flight.make_stale();
+        }
+    }
+}
+
+fn cost(block: &Block) -> u64 {
+    u64::try_from(block.memory_bytes()).expect("a size fits 64 bits")
+}

@@ -1,0 +1,79 @@
+//! One read, however many wait for it.
+//!
+//! # Mechanism
+//! A flight is left where others will find it before its read begins. It has one leader, who reads; everybody
+//! else waits on its condition. A flight in a queue has no leader yet, and the first who
+//! cannot wait becomes it.
+//!
+//! # Invariants
+//! - A flight lands once. If its leader is gone without an answer, it lands as abandoned, and
+//!   those who waited try again.
+
+use crate::ranks;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_block::{Block, ReadError};
+use tarn_host::lock::{Condvar, Mutex};
+
+/// A read under way, or about to be.
+pub(crate) struct Flight {
+    has_leader: AtomicBool,
+    /// What it brings must not be kept: the block was freed or written meanwhile.
+    is_stale: AtomicBool,
+    landing: Mutex<Option<Landing>>,
+    landed: Condvar,
+    /// What the pointer said that began it.
+    pub(crate) fingerprint: u64,
+}
+
+/// How a flight ended.
+#[derive(Clone)]
+pub(crate) enum Landing {
+    /// With an answer.
+    Answer(Result<Block, ReadError>),
+    /// Without one.
+    Abandoned,
+}
+
+impl Flight {
+    /// A flight without a leader.
+    pub(crate) fn new(fingerprint: u64) -> Flight {
+        Flight {
+            has_leader: AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
+            landing: Mutex::new(ranks::FLIGHT, None),
+            landed: Condvar::new(),
+            fingerprint,
+        }
+    }
+
+    /// Makes the caller the leader, if there is none.
+    pub(crate) fn try_lead(&self) -> bool {
+        !self.has_leader.swap(true, Ordering::AcqRel)
+    }
+
+    /// What it brings must not be kept.
+    pub(crate) fn make_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Acquire)
+    }
+
+    /// Gives its end to all who wait. Later ends change nothing.
+    pub(crate) fn land(&self, landing: Landing) {
+        self.landing.lock().get_or_insert(landing);
+        self.landed.notify_all();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&self) -> Landing {
+        let mut landing = self.landing.lock();
+        loop {
+            match &*landing {
+                Some(landing) => return landing.clone(),
+                None => self.landed.wait(&mut landing),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The cache over real blocks on disks in memory.
+
+#[path = "../../block/tests/support/mod.rs"]
+mod support;
+
+use support::*;
+use tarn_block::{Block, ReadError};
+use tarn_cache::{Cache, CacheOptions, Hint, Kind, ObjectKey, PoolCache};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_probe::{Operation, OperationKind, Outcome, Registry, Value};
+
+struct Fixture {
+    pool: Pool,
+    cache: PoolCache,
+    registry: Registry,
+}
+
+impl Fixture {
+    fn new(budget_bytes: u64) -> Fixture {
+        let pool = Pool::new(1, 9, options());
+        let registry = Registry::new();
+        let cache_options = CacheOptions {
+            budget_bytes,
+            ..CacheOptions::default()
+        };
+        let cache = Cache::new(pool.host(), cache_options, &registry);
+        let cache = PoolCache::new(cache, pool.io.clone());
+        Fixture {
+            pool,
+            cache,
+            registry,
+        }
+    }
+
+    fn read(&self, pointer: &BlockPointer) -> Result<Block, ReadError> {
+        let hint = Hint::demand(Kind::Data);
+        self.cache.read(pointer, hint, &Operation::unmeasured())
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        let snapshot = self.registry.snapshot("");
+        match snapshot.value("cache", 0, "arcstats", name) {
+            Some(Value::Counter(count)) => *count,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_block_is_read_from_its_device_once() {
+    let fixture = Fixture::new(64 << 20);
+    let data = noise(4096, 1);
+    let pointer = fixture.pool.write_one(&data, file_policy());
+    let operation = Operation::unmeasured();
+    let hint = Hint::demand(Kind::Data);
+    let first = fixture.cache.read(&pointer, hint, &operation).unwrap();
+    assert!(operation.is_marked(Outcome::Disk) && !operation.is_marked(Outcome::CacheHit));
+    assert_eq!(&*first, &data[..]);
+    let operation = Operation::unmeasured();
+    let second = fixture.cache.read(&pointer, hint, &operation).unwrap();
+    assert!(operation.is_marked(Outcome::CacheHit) && !operation.is_marked(Outcome::Disk));
+    assert!(first.is_same(&second), "no byte is copied");
+    assert_eq!(fixture.counted("demand_data_misses"), 1);
+    assert_eq!(fixture.counted("demand_data_hits"), 1);
+}
+
+#[test]
+fn what_was_written_is_there_and_what_was_freed_is_not() {
+    let fixture = Fixture::new(64 << 20);
+    let data = noise(4096, 1);
+    let pointer = fixture.pool.write_one(&data, file_policy());
+    let block = Block::from_slice(&data);
+    fixture
+        .cache
+        .insert(&pointer, block.clone(), &Operation::unmeasured());
+    fixture.pool.damage(pointer.dva_words[0], 5);
+    assert!(fixture.read(&pointer).unwrap().is_same(&block));
+    fixture.cache.forget(&pointer);
+    assert!(fixture.read(&pointer).is_err(), "the device is asked again");
+}
+
+#[test]
+fn all_who_wait_for_a_block_get_the_same_answer() {
+    let fixture = Fixture::new(64 << 20);
+    let good = fixture.pool.write_one(&noise(131072, 1), file_policy());
+    let bad = fixture.pool.write_one(&noise(131072, 2), file_policy());
+    fixture.pool.damage(bad.dva_words[0], 5);
+    for _ in 0..50 {
+        fixture.cache.forget_all();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    assert_eq!(&*fixture.read(&good).unwrap(), &noise(131072, 1)[..]);
+                    assert!(matches!(
+                        fixture.read(&bad),
+                        Err(ReadError::Unreadable { .. })
+                    ));
+                });
+            }
+        });
+    }
+    let joined = fixture.counted("demand_data_iohits");
+    let hits = fixture.counted("demand_data_hits");
+    let misses = fixture.counted("demand_data_misses");
+    assert_eq!(joined + hits + misses, 50 * 4 * 2);
+}
+
+#[test]
+fn prefetched_blocks_are_there_when_their_reader_comes() {
+    let fixture = Fixture::new(64 << 20);
+    let requests: Vec<_> = (0..40)
+        .map(|seed| request(&noise(65536, seed), file_policy()))
+        .collect();
+    let pointers = fixture.pool.write(requests, 1);
+    fixture.cache.prefetch(&pointers, Kind::Data);
+    for (seed, pointer) in (0..).zip(&pointers) {
+        let block = fixture.read(pointer).unwrap();
+        assert_eq!(&*block, &noise(65536, seed)[..]);
+    }
+    assert_eq!(fixture.counted("prefetch_data_misses"), 40);
+    assert_eq!(
+        fixture.counted("demand_data_misses"),
+        0,
+        "none was read twice"
+    );
+    assert_eq!(
+        fixture.counted("demand_data_hits") + fixture.counted("demand_data_iohits"),
+        40
+    );
+}
+
+#[test]
+fn the_budget_is_kept_and_memory_is_given_back_when_asked() {
+    let fixture = Fixture::new(1 << 20);
+    let requests: Vec<_> = (0..200)
+        .map(|seed| request(&noise(16384, seed), file_policy()))
+        .collect();
+    let pointers = fixture.pool.write(requests, 1);
+    for pointer in &pointers {
+        fixture.read(pointer).unwrap();
+        assert!(fixture.cache.cache().used_bytes() <= 1 << 20);
+    }
+    let used = fixture.cache.cache().used_bytes();
+    assert!(used > 900 << 10, "{used}");
+    let freed = fixture.cache.cache().shrink(512 << 10);
+    assert!(freed >= 512 << 10, "{freed}");
+    assert!(fixture.cache.cache().used_bytes() + freed <= used);
+    fixture.cache.cache().set_budget(0);
+    assert_eq!(fixture.cache.cache().used_bytes(), 0);
+    fixture.read(&pointers[0]).unwrap();
+    assert_eq!(fixture.cache.cache().used_bytes(), 0);
+}
+
+#[test]
+fn a_pool_that_is_closed_leaves_nothing_behind() {
+    let fixture = Fixture::new(64 << 20);
+    let pointer = fixture.pool.write_one(&noise(16384, 1), file_policy());
+    fixture.read(&pointer).unwrap();
+    let cache = fixture.cache.cache().clone();
+    assert!(cache.used_bytes() > 0);
+    drop(fixture.cache);
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+/// A damaged pool may have two pointers to one place that disagree on what is there.
+#[test]
+fn a_pointer_that_disagrees_is_not_given_the_kept_block() {
+    let fixture = Fixture::new(64 << 20);
+    let pointer = fixture.pool.write_one(&text(16384, 1), file_policy());
+    fixture.read(&pointer).unwrap();
+    let mut liar = pointer;
+    liar.set_logical_size(tarn_ondisk::units::LogicalSize::new(32768));
+    assert!(fixture.read(&liar).is_err());
+    let mut liar = pointer;
+    liar.set_checksum(pointer.checksum_kind(), Default::default());
+    assert!(fixture.read(&liar).is_err());
+    fixture.read(&pointer).unwrap();
+}
+
+/// A scan of a large file must not cost the directory its blocks.
+#[test]
+fn metadata_in_use_survives_a_scan() {
+    fn clock() -> u64 {
+        static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        NOW.fetch_add(100_000_000, std::sync::atomic::Ordering::Relaxed)
+    }
+    let fixture = Fixture::new(2 << 20);
+    let write = |count, first| -> Vec<BlockPointer> {
+        let requests =
+            (first..first + count).map(|seed| request(&noise(16384, seed), file_policy()));
+        fixture.pool.write(requests.collect(), 1)
+    };
+    let (hot, cold) = (write(20, 0), write(400, 1000));
+    let read = |pointer: &BlockPointer, kind| {
+        let operation = Operation::internal(clock, OperationKind::Read);
+        fixture
+            .cache
+            .read(pointer, Hint::demand(kind), &operation)
+            .unwrap();
+        operation.is_marked(Outcome::CacheHit)
+    };
+    for _ in 0..3 {
+        hot.iter()
+            .for_each(|pointer| _ = read(pointer, Kind::Metadata));
+    }
+    cold.iter()
+        .for_each(|pointer| _ = read(pointer, Kind::Data));
+    let hits = hot
+        .iter()
+        .filter(|pointer| read(pointer, Kind::Metadata))
+        .count();
+    assert_eq!(hits, 20);
+}
+
+#[test]
+fn readers_in_order_are_noticed() {
+    let fixture = Fixture::new(64 << 20);
+    let prefetcher = fixture.cache.cache().prefetcher();
+    let key = ObjectKey {
+        pool: fixture.cache.pool(),
+        objset: 54,
+        object: 2,
+    };
+    assert_eq!(prefetcher.observe(key, 0..1, 131072), None);
+    assert_eq!(prefetcher.observe(key, 1..2, 131072), Some(2..4));
+}
