@@ -85,6 +85,8 @@ pub struct ForceGanging {
 #[derive(Debug, Default)]
 pub(crate) struct VdevShapes {
     sector_bytes: BTreeMap<VdevId, u64>,
+    /// What a sector allocated there counts, in bytes.
+    deflate_ratios: BTreeMap<VdevId, u64>,
     /// The smallest sector of those that hold ordinary blocks. What is stored is a multiple of it.
     pub(crate) allocation_min: u64,
 }
@@ -103,7 +105,17 @@ impl VdevShapes {
                 .min()
                 .unwrap_or(tarn_ondisk::block_pointer::SECTOR_BYTES),
             sector_bytes,
+            deflate_ratios: top_levels
+                .iter()
+                .map(|vdev| (vdev.id, vdev.deflate_ratio))
+                .collect(),
         }
+    }
+
+    /// What an allocation counts for its owner: without the parity that every block there has.
+    fn deflated(&self, dva: Dva) -> AllocatedSize {
+        let ratio = self.deflate_ratios.get(&dva.vdev()).copied().unwrap_or(0);
+        AllocatedSize::new(dva.allocated_size().sectors().saturating_mul(ratio))
     }
 
     /// The place of `size` bytes, made whole sectors of that vdev. `None` if there is no such
@@ -151,6 +163,15 @@ impl BlockIo {
     pub fn vdevs_changed(&self) {
         let shapes = Arc::new(VdevShapes::of(&self.vdevs));
         *self.shapes.write() = shapes;
+    }
+
+    /// What a block counts for whoever has it, in all its places: what it takes, less the parity that every block
+    /// on such a vdev takes. Nothing for a hole or an embedded block.
+    #[doc(alias = "bp_get_dsize")]
+    pub fn deflated_size(&self, pointer: &BlockPointer) -> AllocatedSize {
+        let shapes = self.shapes();
+        let sizes = pointer.dvas().map(|dva| shapes.deflated(dva));
+        sizes.fold(AllocatedSize::ZERO, AllocatedSize::saturating_add)
     }
 
     /// The vdevs below.
