@@ -1,1 +1,59 @@
-//! The `object` layer.
+//! Objects: numbered things made of blocks, changed in transactions, stored in groups.
+//!
+//! # Problem
+//! Everything above wants to say "write these bytes there" and mean it; everything below knows blocks that are never overwritten,
+//! each found by a pointer in another block. In between, changes must be gathered, made visible at once, stored together, and either
+//! all be there after a crash or not at all.
+//!
+//! # Mechanism
+//! An *object* ([`object`]) is a tree of blocks with a dnode at its root; an *object set* ([`objset`]) is a numbered
+//! collection of them, whose dnodes are the blocks of one more object. Changes are made under a [`Tx`] ([`tx`]), pile up in memory by
+//! transaction group ([`dirty`], [`buffer`]), and are stored level by level when the group is ([`sync`], [`sync_tree`]). [`txg`] says which
+//! group is open and holds up writers that are too fast. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an
+//! object set. Numbers of objects are given out by [`numbers`]; who owns an object is asked through the door in [`owner`].
+//!
+//! On top of objects are the two kinds of contents that all layers above share: ZAPs ([`zap`]), and lists of block pointers
+//! ([`pointer_list`], [`block_tree`]).
+//!
+//! # Invariants
+//! Those of the files above, and: what a reader sees is what the last writer before him wrote, whether
+//! that is in memory, on its way to the disk, or there.
+//!
+//! # Knows nothing about
+//! Datasets, snapshots, files. Whether a block that an object gives up can be freed is decided through [`BlockLedger`].
+
+mod block_tree;
+mod buffer;
+mod dirty;
+mod error;
+mod numbers;
+mod object;
+mod objset;
+mod owner;
+mod pointer_list;
+mod prefetch;
+mod ranks;
+mod sync;
+mod sync_tree;
+mod traverse;
+mod tx;
+mod txg;
+mod walk;
+pub mod zap;
+
+pub use block_tree::{BlockTrees, Freeing};
+pub use buffer::TO_END;
+pub use error::{AssignError, ObjectError, SyncError};
+pub use object::{Object, ObjectInfo};
+pub use objset::{
+    GROUP_USED, META_DNODE, MOS_ID, NewObject, NewObjectSet, ObjectEnv, ObjectSet, PROJECT_USED,
+    SetPolicy, USER_USED, read_head,
+};
+pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
+pub use pointer_list::{BlockSpace, Entry, PointerList};
+pub use sync::{BlockLedger, SetLedger, sync_objsets};
+pub use traverse::{
+    HEAD_LEVEL, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset,
+};
+pub use tx::{OpenTx, SyncTx, Tx, TxEstimate, Urgency};
+pub use txg::{FailMode, TxgLimits, Txgs, Wake};

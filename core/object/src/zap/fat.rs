@@ -16,11 +16,7 @@ use tarn_ondisk::zap::{Cursor, Name, ZapFlags, ZapHash, ZapValue};
 const SPLITS_MAX: usize = 64;
 
 /// Makes an empty fat ZAP: a header and one leaf.
-pub(super) fn create<B: ZapBlocks>(
-    blocks: &B,
-    tx: &B::Tx,
-    rules: Rules,
-) -> Result<Kind, ZapError> {
+pub(super) fn create<B: ZapBlocks>(blocks: &B, tx: &B::Tx, rules: Rules) -> Result<Kind, ZapError> {
     let block_shift = shift_of(blocks);
     let header = FatHeader::new(block_shift, rules.salt, rules.normalization, rules.flags);
     change(blocks, tx, 0, |block| {
@@ -32,13 +28,19 @@ pub(super) fn create<B: ZapBlocks>(
         LeafEdit::format(block, sorted);
         Ok(())
     })?;
-    Ok(Kind::Fat(FatState { header, checked: BTreeSet::from([1]) }))
+    Ok(Kind::Fat(FatState {
+        header,
+        checked: BTreeSet::from([1]),
+    }))
 }
 
 /// Decodes the header.
 pub(super) fn load(block: &[u8]) -> Result<Kind, ZapError> {
     let header = FatHeader::open(block).map_err(corrupt(0))?;
-    Ok(Kind::Fat(FatState { header, checked: BTreeSet::new() }))
+    Ok(Kind::Fat(FatState {
+        header,
+        checked: BTreeSet::new(),
+    }))
 }
 
 /// The power of two that is the block size.
@@ -68,12 +70,19 @@ fn has_words(header: &FatHeader) -> bool {
 }
 
 /// The entry of a name in its leaf: of exactly that name if it is there, else of one that is equal.
-fn entry_in(leaf: &Leaf<'_>, block: u64, wanted: &Wanted<'_>) -> Result<Option<LeafEntry>, ZapError> {
-    let exact = leaf.find(wanted.hash, wanted.name).map_err(corrupt(block))?;
+fn entry_in(
+    leaf: &Leaf<'_>,
+    block: u64,
+    wanted: &Wanted<'_>,
+) -> Result<Option<LeafEntry>, ZapError> {
+    let exact = leaf
+        .find(wanted.hash, wanted.name)
+        .map_err(corrupt(block))?;
     if exact.is_some() || wanted.normalize.is_none() {
         return Ok(exact);
     }
-    leaf.find_matching(wanted.hash, |stored| wanted.matches(stored)).map_err(corrupt(block))
+    leaf.find_matching(wanted.hash, |stored| wanted.matches(stored))
+        .map_err(corrupt(block))
 }
 
 /// An entry as it is given out.
@@ -84,7 +93,9 @@ fn given(
     header: &FatHeader,
 ) -> Result<ZapEntry, ZapError> {
     Ok(ZapEntry {
-        name: leaf.name(entry, has_words(header)).map_err(corrupt(block))?,
+        name: leaf
+            .name(entry, has_words(header))
+            .map_err(corrupt(block))?,
         value: leaf.value(entry).map_err(corrupt(block))?,
         next: Cursor::after(entry.hash, entry.differentiator),
     })
@@ -100,7 +111,9 @@ pub(super) fn find<B: ZapBlocks>(
     look(blocks, block, |bytes| {
         let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
         let found = entry_in(&leaf, block, wanted)?;
-        found.map(|entry| given(&leaf, block, &entry, &fat.header)).transpose()
+        found
+            .map(|entry| given(&leaf, block, &entry, &fat.header))
+            .transpose()
     })
 }
 
@@ -118,14 +131,27 @@ pub(super) fn entries_from<B: ZapBlocks>(
         let next = look(blocks, block, |bytes| {
             let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
             let room = count_max - entries.len();
-            for entry in leaf.entries_from(at).map_err(corrupt(block))?.iter().take(room) {
+            for entry in leaf
+                .entries_from(at)
+                .map_err(corrupt(block))?
+                .iter()
+                .take(room)
+            {
                 entries.push(given(&leaf, block, entry, &fat.header)?);
             }
-            Ok(ZapHash::of_prefix(leaf.prefix().wrapping_add(1), leaf.prefix_length()))
+            Ok(ZapHash::of_prefix(
+                leaf.prefix().wrapping_add(1),
+                leaf.prefix_length(),
+            ))
         })?;
         match next {
             // Of the last leaf, the next prefix has too many bits; of an undivided ZAP there is no next.
-            Some(hash) if hash > at.hash => at = Cursor { hash, differentiator: 0 },
+            Some(hash) if hash > at.hash => {
+                at = Cursor {
+                    hash,
+                    differentiator: 0,
+                }
+            }
             _ => break,
         }
     }
@@ -151,7 +177,13 @@ pub(super) fn put<B: ZapBlocks>(
     if present == Present::Refuse {
         return Err(ZapError::Exists);
     }
-    let updated = edit(blocks, tx, fat, block, |leaf| Ok(leaf.update(&entry, value)))?;
+    let updated = edit(
+        blocks,
+        tx,
+        fat,
+        block,
+        |leaf| Ok(leaf.update(&entry, value)),
+    )?;
     if updated.is_ok() {
         return Ok(());
     }
@@ -196,7 +228,9 @@ fn too_large(name: Name<'_>, value: &ZapValue) -> ZapError {
         Name::Text(text) => text.len(),
         Name::Words(words) => words.len() * 8,
     };
-    ZapError::ValueTooLarge { bytes: name_bytes + value.size() }
+    ZapError::ValueTooLarge {
+        bytes: name_bytes + value.size(),
+    }
 }
 
 /// Removes an entry.
@@ -242,7 +276,11 @@ fn edit<B: ZapBlocks, T>(
 ) -> Result<T, ZapError> {
     let is_checked = fat.checked.contains(&block);
     let made = change(blocks, tx, block, |bytes| {
-        let opened = if is_checked { LeafEdit::reopen(bytes) } else { LeafEdit::open(bytes) };
+        let opened = if is_checked {
+            LeafEdit::reopen(bytes)
+        } else {
+            LeafEdit::open(bytes)
+        };
         run(&mut opened.map_err(corrupt(block))?)
     })?;
     if fat.checked.len() >= CHECKED_LEAVES_MAX {
@@ -279,7 +317,10 @@ fn split<B: ZapBlocks>(
     })?;
     fat.checked.insert(new_block);
     fat.header.leaf_count += 1;
-    let entries = fat.header.entries_of(prefix.0, prefix.1).ok_or(ZapError::Full)?;
+    let entries = fat
+        .header
+        .entries_of(prefix.0, prefix.1)
+        .ok_or(ZapError::Full)?;
     for index in entries {
         point(blocks, tx, &fat.header, index, new_block)?;
     }
@@ -309,11 +350,7 @@ fn point<B: ZapBlocks>(
 }
 
 /// Takes one step towards a table of twice the size.
-fn grow_table<B: ZapBlocks>(
-    blocks: &B,
-    tx: &B::Tx,
-    fat: &mut FatState,
-) -> Result<(), ZapError> {
+fn grow_table<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState) -> Result<(), ZapError> {
     if fat.header.is_embedded() {
         let header_block = look(blocks, 0, |bytes| Ok(bytes.to_vec()))?;
         let mut table = vec![0; blocks.block_size()];

@@ -17,8 +17,16 @@ pub(super) fn create<B: ZapBlocks>(
         Micro::format(block, salt, normalization);
         Ok(())
     })?;
-    let rules = Rules { salt, normalization, flags: ZapFlags::default() };
-    Ok(Kind::Micro(MicroIndex { rules, slots: BTreeMap::new(), free_from: 0 }))
+    let rules = Rules {
+        salt,
+        normalization,
+        flags: ZapFlags::default(),
+    };
+    Ok(Kind::Micro(MicroIndex {
+        rules,
+        slots: BTreeMap::new(),
+        free_from: 0,
+    }))
 }
 
 /// Makes the index from the block.
@@ -28,23 +36,42 @@ pub(super) fn load(
 ) -> Result<Kind, ZapError> {
     let micro = Micro::open(block).map_err(corrupt(0))?;
     let flags = ZapFlags::default();
-    let rules = Rules { salt: micro.salt(), normalization: micro.normalization(), flags };
+    let rules = Rules {
+        salt: micro.salt(),
+        normalization: micro.normalization(),
+        flags,
+    };
     let mut slots = BTreeMap::new();
     for entry in micro.entries() {
-        let cursor =
-            Cursor { hash: hash(entry.name, rules)?, differentiator: entry.differentiator };
+        let cursor = Cursor {
+            hash: hash(entry.name, rules)?,
+            differentiator: entry.differentiator,
+        };
         if slots.insert(cursor, entry.slot).is_some() {
             return Err(corrupt(0)(micro::duplicate(entry.slot)));
         }
     }
-    Ok(Kind::Micro(MicroIndex { rules, slots, free_from: 0 }))
+    Ok(Kind::Micro(MicroIndex {
+        rules,
+        slots,
+        free_from: 0,
+    }))
 }
 
 /// The slots whose names have this hash, in the order of their differentiators.
 fn candidates(index: &MicroIndex, hash: ZapHash) -> impl Iterator<Item = (&Cursor, usize)> {
-    let first = Cursor { hash, differentiator: 0 };
-    let last = Cursor { hash, differentiator: u32::MAX };
-    index.slots.range(first..=last).map(|(cursor, slot)| (cursor, *slot))
+    let first = Cursor {
+        hash,
+        differentiator: 0,
+    };
+    let last = Cursor {
+        hash,
+        differentiator: u32::MAX,
+    };
+    index
+        .slots
+        .range(first..=last)
+        .map(|(cursor, slot)| (cursor, *slot))
 }
 
 /// The slot of a name: of exactly that name if it is there, else of one that is equal to it.
@@ -56,7 +83,9 @@ fn slot_of(
     let micro = Micro::open(block).map_err(corrupt(0))?;
     let mut equal = None;
     for (cursor, slot) in candidates(index, wanted.hash) {
-        let Some(entry) = micro.entry(slot) else { continue };
+        let Some(entry) = micro.entry(slot) else {
+            continue;
+        };
         if wanted.is_exactly(entry.name) {
             return Ok(Some((*cursor, slot)));
         }
@@ -121,15 +150,21 @@ pub(super) fn put<B: ZapBlocks>(
     present: Present,
     bytes_max: usize,
 ) -> Result<bool, ZapError> {
-    let Name::Text(text) = wanted.name else { return Ok(false) };
+    let Name::Text(text) = wanted.name else {
+        return Ok(false);
+    };
     let found = look(blocks, 0, |block| slot_of(block, index, wanted))?;
     if found.is_some() && present == Present::Refuse {
         return Err(ZapError::Exists);
     }
-    let Some(word) = value.as_word() else { return Ok(false) };
+    let Some(word) = value.as_word() else {
+        return Ok(false);
+    };
     if let Some((_, slot)) = found {
         change(blocks, tx, 0, |block| {
-            Micro::open(block).map_err(corrupt(0))?.set_value(slot, word);
+            Micro::open(block)
+                .map_err(corrupt(0))?
+                .set_value(slot, word);
             Ok(())
         })?;
         return Ok(true);
@@ -137,15 +172,28 @@ pub(super) fn put<B: ZapBlocks>(
     if micro::must_be_fat(text, value).is_some() {
         return Ok(false);
     }
-    let mut taken: Vec<u32> =
-        candidates(index, wanted.hash).map(|(cursor, _)| cursor.differentiator).collect();
-    let Ok(differentiator) = micro::unused_differentiator(&mut taken) else { return Ok(false) };
-    let Some(slot) = free_slot(blocks, tx, index, bytes_max)? else { return Ok(false) };
+    let mut taken: Vec<u32> = candidates(index, wanted.hash)
+        .map(|(cursor, _)| cursor.differentiator)
+        .collect();
+    let Ok(differentiator) = micro::unused_differentiator(&mut taken) else {
+        return Ok(false);
+    };
+    let Some(slot) = free_slot(blocks, tx, index, bytes_max)? else {
+        return Ok(false);
+    };
     change(blocks, tx, 0, |block| {
-        Micro::open(block).map_err(corrupt(0))?.add(slot, text, word, differentiator);
+        Micro::open(block)
+            .map_err(corrupt(0))?
+            .add(slot, text, word, differentiator);
         Ok(())
     })?;
-    index.slots.insert(Cursor { hash: wanted.hash, differentiator }, slot);
+    index.slots.insert(
+        Cursor {
+            hash: wanted.hash,
+            differentiator,
+        },
+        slot,
+    );
     index.free_from = slot + 1;
     Ok(true)
 }
@@ -158,14 +206,19 @@ fn free_slot<B: ZapBlocks>(
     bytes_max: usize,
 ) -> Result<Option<usize>, ZapError> {
     let start = index.free_from;
-    let found =
-        look(blocks, 0, |block| Ok(Micro::open(block).map_err(corrupt(0))?.free_slot(start)))?;
+    let found = look(blocks, 0, |block| {
+        Ok(Micro::open(block).map_err(corrupt(0))?.free_slot(start))
+    })?;
     if found.is_some() {
         return Ok(found);
     }
-    let Ok(bytes) = micro::grown_size(blocks.block_size(), bytes_max) else { return Ok(None) };
+    let Ok(bytes) = micro::grown_size(blocks.block_size(), bytes_max) else {
+        return Ok(None);
+    };
     blocks.set_block_size(tx, bytes)?;
-    look(blocks, 0, |block| Ok(Micro::open(block).map_err(corrupt(0))?.free_slot(start)))
+    look(blocks, 0, |block| {
+        Ok(Micro::open(block).map_err(corrupt(0))?.free_slot(start))
+    })
 }
 
 /// Removes an entry.

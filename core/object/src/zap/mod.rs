@@ -18,11 +18,13 @@
 mod blocks;
 mod fat;
 mod micro;
+mod object;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::ZapBlocks;
+pub use object::{ObjectBlocks, ObjectZap};
 pub use state::ZapState;
 pub use tarn_ondisk::zap::{Cursor, Name, OwnedName, ZapFlags, ZapValue};
 
@@ -127,12 +129,23 @@ impl<B: ZapBlocks> Zap<B> {
     /// When a block cannot be changed.
     pub fn create(blocks: B, tx: &B::Tx, new: NewZap) -> Result<Self, ZapError> {
         let kind = match new {
-            NewZap::Micro { salt, normalization } => {
-                micro::create(&blocks, tx, salt, normalization)?
-            }
-            NewZap::Fat { salt, normalization, flags } => {
-                fat::create(&blocks, tx, Rules { salt, normalization, flags })?
-            }
+            NewZap::Micro {
+                salt,
+                normalization,
+            } => micro::create(&blocks, tx, salt, normalization)?,
+            NewZap::Fat {
+                salt,
+                normalization,
+                flags,
+            } => fat::create(
+                &blocks,
+                tx,
+                Rules {
+                    salt,
+                    normalization,
+                    flags,
+                },
+            )?,
         };
         *blocks.state().kind.write() = Some(kind);
         Ok(Zap::open(blocks))
@@ -141,7 +154,11 @@ impl<B: ZapBlocks> Zap<B> {
     /// The ZAP in an object. Nothing is read yet.
     pub fn open(blocks: B) -> Self {
         let micro_bytes_max = tarn_ondisk::zap::micro::BLOCK_BYTES_MAX;
-        Zap { blocks, normalize: None, micro_bytes_max }
+        Zap {
+            blocks,
+            normalize: None,
+            micro_bytes_max,
+        }
     }
 
     /// The same, with the function that normalises names.
@@ -239,7 +256,9 @@ impl<B: ZapBlocks> Zap<B> {
         let mut cursor = Cursor::START;
         loop {
             let batch = self.entries_from(cursor, BATCH)?;
-            let Some(last) = batch.last() else { return Ok(all) };
+            let Some(last) = batch.last() else {
+                return Ok(all);
+            };
             cursor = last.next;
             all.extend(batch);
         }
@@ -305,7 +324,9 @@ impl<B: ZapBlocks> Zap<B> {
                 let fat = self.make_fat(tx, index)?;
                 *kind = Kind::Fat(fat);
             }
-            let Kind::Fat(fat) = kind else { unreachable!("a micro ZAP was made fat above") };
+            let Kind::Fat(fat) = kind else {
+                unreachable!("a micro ZAP was made fat above")
+            };
             fat::put(&self.blocks, tx, fat, &wanted, value, present)
         })
     }
@@ -322,7 +343,14 @@ impl<B: ZapBlocks> Zap<B> {
         for (entry, cursor) in entries.iter().zip(cursors) {
             let wanted = self.wanted(entry.name.as_name(), index.rules)?;
             let differentiator = Some(cursor.differentiator);
-            fat::add(&self.blocks, tx, &mut fat, &wanted, &entry.value, differentiator)?;
+            fat::add(
+                &self.blocks,
+                tx,
+                &mut fat,
+                &wanted,
+                &entry.value,
+                differentiator,
+            )?;
         }
         Ok(fat)
     }
@@ -340,7 +368,12 @@ impl<B: ZapBlocks> Zap<B> {
         };
         let hashed = normalized.as_deref().map_or(name, Name::Text);
         let hash = ZapHash::of(hashed, rules.salt, rules.flags);
-        Ok(Wanted { name, hash, normalized, normalize })
+        Ok(Wanted {
+            name,
+            hash,
+            normalized,
+            normalize,
+        })
     }
 
     /// Runs with what is remembered, which is made first if need be.
@@ -362,7 +395,10 @@ impl<B: ZapBlocks> Zap<B> {
             None => self.load()?,
         };
         let outcome = run(&mut kind);
-        if !matches!(outcome, Err(ZapError::Corrupt { .. } | ZapError::Block { .. })) {
+        if !matches!(
+            outcome,
+            Err(ZapError::Corrupt { .. } | ZapError::Block { .. })
+        ) {
             *slot = Some(kind);
         }
         outcome
@@ -382,7 +418,9 @@ impl<B: ZapBlocks> Zap<B> {
 
     /// Makes the index of a micro ZAP.
     fn load_micro(&self, block: &[u8]) -> Result<Kind, ZapError> {
-        micro::load(block, |name, rules| self.wanted(Name::Text(name), rules).map(|w| w.hash))
+        micro::load(block, |name, rules| {
+            self.wanted(Name::Text(name), rules).map(|w| w.hash)
+        })
     }
 }
 
@@ -430,7 +468,9 @@ fn check_entry(name: Name<'_>, value: &ZapValue) -> Result<(), ZapError> {
         return Err(ZapError::BadName);
     }
     if value.size() > tarn_ondisk::zap::VALUE_BYTES_MAX {
-        return Err(ZapError::ValueTooLarge { bytes: value.size() });
+        return Err(ZapError::ValueTooLarge {
+            bytes: value.size(),
+        });
     }
     Ok(())
 }

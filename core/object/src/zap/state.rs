@@ -10,12 +10,11 @@
 //! - The state can be forgotten at any time; it is made again from the blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tarn_host::lock::{Rank, RwLock};
+use tarn_host::lock::RwLock;
 use tarn_ondisk::zap::fat::FatHeader;
 use tarn_ondisk::zap::{Cursor, ZapFlags};
 
-/// One operation of a ZAP at a time, or many that read; blocks are read and changed inside.
-const ZAP: Rank = Rank::new(400, "zap").multi().across_waits();
+use crate::ranks::ZAP;
 
 /// How many leaves are remembered as checked.
 pub(super) const CHECKED_LEAVES_MAX: usize = 4096;
@@ -28,7 +27,9 @@ pub struct ZapState {
 
 impl Default for ZapState {
     fn default() -> Self {
-        ZapState { kind: RwLock::new(ZAP, None) }
+        ZapState {
+            kind: RwLock::new(ZAP, None),
+        }
     }
 }
 

@@ -41,12 +41,19 @@ impl ZapBlocks for &Memory {
         change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), ZapError> {
         let size = self.block_size();
-        change(self.blocks.borrow_mut().entry(block).or_insert_with(|| vec![0; size]));
+        change(
+            self.blocks
+                .borrow_mut()
+                .entry(block)
+                .or_insert_with(|| vec![0; size]),
+        );
         Ok(())
     }
 
     fn free(&self, (): &(), first: u64, count: u64) -> Result<(), ZapError> {
-        self.blocks.borrow_mut().retain(|block, _| !(first..first + count).contains(block));
+        self.blocks
+            .borrow_mut()
+            .retain(|block, _| !(first..first + count).contains(block));
         Ok(())
     }
 
@@ -64,7 +71,10 @@ impl ZapBlocks for &Memory {
     }
 }
 
-const MICRO: NewZap = NewZap::Micro { salt: 0x1234_5678_9abc_def1, normalization: 0 };
+const MICRO: NewZap = NewZap::Micro {
+    salt: 0x1234_5678_9abc_def1,
+    normalization: 0,
+};
 
 fn is_fat(memory: &Memory) -> bool {
     memory.blocks.borrow().len() > 1
@@ -76,14 +86,21 @@ fn walk(zap: &Zap<&Memory>, step: usize) -> BTreeMap<Vec<u8>, ZapValue> {
     let mut cursor = Cursor::START;
     loop {
         let entries = zap.entries_from(cursor, step).unwrap();
-        let Some(last) = entries.last() else { return seen };
+        let Some(last) = entries.last() else {
+            return seen;
+        };
         cursor = Cursor::from_cookie(
             last.next.to_cookie(ZapFlags::default()),
             ZapFlags::default(),
         );
         for entry in entries {
-            let OwnedName::Text(name) = entry.name else { panic!("names are text here") };
-            assert!(seen.insert(name, entry.value).is_none(), "a name came twice");
+            let OwnedName::Text(name) = entry.name else {
+                panic!("names are text here")
+            };
+            assert!(
+                seen.insert(name, entry.value).is_none(),
+                "a name came twice"
+            );
         }
     }
 }
@@ -93,7 +110,12 @@ fn a_small_zap_stays_micro_and_a_big_one_becomes_fat() {
     let memory = Memory::new(512);
     let zap = Zap::create(&memory, &(), MICRO).unwrap();
     for number in 0..2047u64 {
-        zap.insert(&(), format!("file-{number}").as_str(), &ZapValue::word(number)).unwrap();
+        zap.insert(
+            &(),
+            format!("file-{number}").as_str(),
+            &ZapValue::word(number),
+        )
+        .unwrap();
     }
     assert!(!is_fat(&memory), "2047 entries fill a micro ZAP of 128 KiB");
     zap.insert(&(), "one more", &ZapValue::word(7)).unwrap();
@@ -124,9 +146,15 @@ fn what_is_there_is_not_added_and_what_is_not_is_not_removed() {
     let memory = Memory::new(512);
     let zap = Zap::create(&memory, &(), MICRO).unwrap();
     zap.insert(&(), "a", &ZapValue::word(1)).unwrap();
-    assert!(matches!(zap.insert(&(), "a", &ZapValue::word(2)), Err(ZapError::Exists)));
+    assert!(matches!(
+        zap.insert(&(), "a", &ZapValue::word(2)),
+        Err(ZapError::Exists)
+    ));
     assert!(matches!(zap.remove(&(), "b"), Err(ZapError::NotFound)));
-    assert!(matches!(zap.insert(&(), "", &ZapValue::word(2)), Err(ZapError::BadName)));
+    assert!(matches!(
+        zap.insert(&(), "", &ZapValue::word(2)),
+        Err(ZapError::BadName)
+    ));
     assert_eq!(zap.lookup_word("a").unwrap(), Some(1));
 }
 
@@ -136,12 +164,20 @@ fn a_hundred_thousand_names_are_all_found() {
     let memory = Memory::new(512);
     let zap = Zap::create(&memory, &(), MICRO).unwrap();
     for number in 0..100_000u64 {
-        zap.insert(&(), format!("{number:08}").as_str(), &ZapValue::word(number)).unwrap();
+        zap.insert(
+            &(),
+            format!("{number:08}").as_str(),
+            &ZapValue::word(number),
+        )
+        .unwrap();
     }
     zap.blocks().state().forget();
     assert_eq!(zap.count().unwrap(), 100_000);
     for number in (0..100_000u64).step_by(97) {
-        assert_eq!(zap.lookup_word(format!("{number:08}").as_str()).unwrap(), Some(number));
+        assert_eq!(
+            zap.lookup_word(format!("{number:08}").as_str()).unwrap(),
+            Some(number)
+        );
     }
     assert_eq!(walk(&zap, 1000).len(), 100_000);
 }
@@ -151,34 +187,58 @@ fn a_hundred_thousand_names_are_all_found() {
 #[test]
 fn names_that_are_equal_after_normalising_are_one_name() {
     let memory = Memory::new(512);
-    let new = NewZap::Micro { salt: 3, normalization: 1 };
+    let new = NewZap::Micro {
+        salt: 3,
+        normalization: 1,
+    };
     let upper: Normalize = Arc::new(|name| name.to_ascii_uppercase());
-    let zap = Zap::create(&memory, &(), new).unwrap().with_normalize(upper);
+    let zap = Zap::create(&memory, &(), new)
+        .unwrap()
+        .with_normalize(upper);
     zap.insert(&(), "ReadMe", &ZapValue::word(1)).unwrap();
-    assert!(matches!(zap.insert(&(), "README", &ZapValue::word(2)), Err(ZapError::Exists)));
+    assert!(matches!(
+        zap.insert(&(), "README", &ZapValue::word(2)),
+        Err(ZapError::Exists)
+    ));
     let found = zap.find("readme").unwrap().unwrap();
     assert_eq!(found.name, OwnedName::Text(b"ReadMe".to_vec()));
-    zap.insert(&(), "x".repeat(60).as_str(), &ZapValue::word(2)).unwrap();
+    zap.insert(&(), "x".repeat(60).as_str(), &ZapValue::word(2))
+        .unwrap();
     assert!(is_fat(&memory));
     assert_eq!(zap.lookup_word("rEADmE").unwrap(), Some(1));
     zap.remove(&(), "README").unwrap();
     assert_eq!(zap.lookup("ReadMe").unwrap(), None);
 
     let plain = Zap::open(&memory);
-    assert!(matches!(plain.lookup("a"), Err(ZapError::Normalized { form: 1 })));
+    assert!(matches!(
+        plain.lookup("a"),
+        Err(ZapError::Normalized { form: 1 })
+    ));
 }
 
 #[test]
 fn names_can_be_words() {
     let memory = Memory::new(16 << 10);
     let flags = ZapFlags::WORD_NAMES;
-    let new = NewZap::Fat { salt: 9, normalization: 0, flags };
+    let new = NewZap::Fat {
+        salt: 9,
+        normalization: 0,
+        flags,
+    };
     let zap = Zap::create(&memory, &(), new).unwrap();
     for number in 0..5000u64 {
-        zap.insert(&(), &[number, number + 1][..], &ZapValue::Words(vec![1, 2, number])).unwrap();
+        zap.insert(
+            &(),
+            &[number, number + 1][..],
+            &ZapValue::Words(vec![1, 2, number]),
+        )
+        .unwrap();
     }
     let name: &[u64] = &[77, 78];
-    assert_eq!(zap.lookup(name).unwrap(), Some(ZapValue::Words(vec![1, 2, 77])));
+    assert_eq!(
+        zap.lookup(name).unwrap(),
+        Some(ZapValue::Words(vec![1, 2, 77]))
+    );
 }
 
 /// One step of the model test.

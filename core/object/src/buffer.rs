@@ -1,0 +1,541 @@
+//! Changing an object: dirty buffers, frees, and the fields of its dnode.
+//!
+//! # Mechanism
+//! A change belongs to the group of its [`Tx`]. The first change of a group makes a [`Pending`] for it and puts the object
+//! on the group's list. A block written for the first time in a group gets a buffer of its own: all of its old contents if only
+//! a part is written (read from the stored tree if no older group has them), nothing if it is
+//! written whole. From then on writes of the group go into that buffer, unless a reader still
+//! has it; then into a copy.
+//!
+//! Before an existing block is written whole, the pointer to it is looked up, though its contents are not needed: storing
+//! the group will need the block of pointers, and if that cannot be read, it is the writer who should hear of it.
+//!
+//! # Invariants
+//! - The lock is not held while a block is read; what was decided under it is decided again afterwards.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tarn_block::Block;
+use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::BLOCK_BYTES_MAX;
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::{ByteOrder, narrow, widen};
+use tarn_ondisk::dnode::{OBJECT_BITS, Spill};
+use tarn_ondisk::object_type::{Layout, ObjectType};
+use tarn_ondisk::units::{BlockId, Level, LogicalSize};
+use tarn_probe::Operation;
+
+use crate::dirty::{Pending, Shape, SpillContents};
+use crate::error::ObjectError;
+use crate::object::{Newest, Object, ObjectState};
+use crate::tx::Tx;
+
+/// What the throttle counts for a changed dnode: its part of a block of dnodes, and the bookkeeping. A guess.
+const DNODE_DIRTY_BYTES: u64 = 1024;
+
+/// The largest length: to the end of the object, wherever that is.
+#[doc(alias = "DMU_OBJECT_END")]
+pub const TO_END: u64 = u64::MAX;
+
+/// Whether a change needs what was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Old {
+    /// It does.
+    Needed,
+    /// It writes the whole block, and may see anything.
+    Overwritten,
+}
+
+impl Object {
+    /// Writes bytes. The object grows as needed.
+    pub fn write(
+        &self,
+        tx: &Tx,
+        offset: u64,
+        bytes: &[u8],
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let block_size = self.block_size().get();
+        let mut rest = bytes;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let within = narrow(at % block_size);
+            let count = (narrow(block_size) - within).min(rest.len());
+            let (now, later) = rest.split_at(count);
+            let (part, is_whole) = (within..within + count, count == narrow(block_size));
+            let old = if is_whole {
+                Old::Overwritten
+            } else {
+                Old::Needed
+            };
+            self.change_part(tx, at / block_size, part, old, operation, |bytes| {
+                bytes.copy_from_slice(now);
+            })?;
+            rest = later;
+            at = at
+                .checked_add(widen(count))
+                .ok_or_else(|| self.too_large(offset))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a block contents that are ready, without a copy.
+    ///
+    /// # Panics
+    /// When the contents are not as large as the object's blocks.
+    pub fn write_block(
+        &self,
+        tx: &Tx,
+        block: BlockId,
+        contents: Block,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        self.look_up_parent(tx, block.get(), operation)?;
+        let mut state = self.alive()?;
+        assert_eq!(
+            LogicalSize::of(&contents),
+            state.newest.block_size,
+            "a block is as large as its object's blocks"
+        );
+        self.check_reach(&state, block.get())?;
+        self.put_buffer(&mut state, tx, block.get(), contents.shared().clone());
+        Ok(())
+    }
+
+    /// Changes a block in place: `change` sees its newest contents.
+    pub fn change_block(
+        &self,
+        tx: &Tx,
+        block: BlockId,
+        operation: &Operation,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), ObjectError> {
+        let all = 0..self.block_size().to_usize();
+        self.change_part(tx, block.get(), all, Old::Needed, operation, change)
+    }
+
+    /// Changes a part of a block through `change`.
+    fn change_part(
+        &self,
+        tx: &Tx,
+        block: u64,
+        part: Range<usize>,
+        old: Old,
+        operation: &Operation,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), ObjectError> {
+        let mut base: Option<Arc<Buffer>> = None;
+        let is_whole = old == Old::Overwritten;
+        if is_whole {
+            self.look_up_parent(tx, block, operation)?;
+        }
+        loop {
+            let mut state = self.alive()?;
+            self.check_reach(&state, block)?;
+            if let Some(pending) = state.pending.back_mut()
+                && pending.txg == tx.txg()
+                && let Some(buffer) = pending.blocks.get_mut(&block)
+            {
+                change(&mut Arc::make_mut(buffer)[part]);
+                return Ok(());
+            }
+            let size = state.newest.block_size.to_usize();
+            let mut buffer = match (state.newest_of(block), base.take()) {
+                (Newest::Data(_), _) if is_whole => Arc::new(Buffer::for_overwrite(size)),
+                (Newest::Data(older), _) => older.clone(),
+                (Newest::Freed, _) => Arc::new(Buffer::zeroed(size)),
+                (Newest::Unknown, Some(base)) => base,
+                (Newest::Unknown, None) if is_whole || self.top_of(&state, block).is_none() => {
+                    Arc::new(Buffer::zeroed(size))
+                }
+                (Newest::Unknown, None) => {
+                    drop(state);
+                    base = Some(self.read_to_change(BlockId::from(block), operation)?);
+                    continue;
+                }
+            };
+            if buffer.len() != size {
+                Arc::make_mut(&mut buffer).resize(size);
+            }
+            change(&mut Arc::make_mut(&mut buffer)[part]);
+            self.put_buffer(&mut state, tx, block, buffer);
+            return Ok(());
+        }
+    }
+
+    /// The contents of a block, to be changed: in little-endian order, as everything we write.
+    fn read_to_change(
+        &self,
+        block: BlockId,
+        operation: &Operation,
+    ) -> Result<Arc<Buffer>, ObjectError> {
+        let (contents, order) = self.read_block_ordered(block, operation)?;
+        let is_dnodes = self.object_type().layout() == Some(Layout::Dnode);
+        if order == ByteOrder::Big && is_dnodes {
+            return self.turn_dnodes(&contents).map(Arc::new);
+        }
+        if order == ByteOrder::Big && self.object_type().is_zap() {
+            let mut turned = Buffer::from_slice(&contents);
+            let done = tarn_ondisk::zap::to_little_endian(&mut turned, order);
+            return done
+                .map(|()| Arc::new(turned))
+                .map_err(|what| self.corrupt(what));
+        }
+        Ok(self.in_our_order(contents, order).shared().clone())
+    }
+
+    /// A block of big-endian dnodes as a little-endian one.
+    fn turn_dnodes(&self, contents: &[u8]) -> Result<Buffer, ObjectError> {
+        let mut turned = Buffer::zeroed(contents.len());
+        for (slot, dnode) in tarn_ondisk::dnode::walk_block(contents, ByteOrder::Big) {
+            let dnode = dnode.map_err(|what| self.corrupt(what))?;
+            dnode.write_to_slots(&mut turned[slot * tarn_ondisk::dnode::SLOT_BYTES..]);
+        }
+        Ok(turned)
+    }
+
+    /// Looks up the pointer to a block that will be written whole.
+    fn look_up_parent(
+        &self,
+        tx: &Tx,
+        block: u64,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        if tx.is_syncing() {
+            return Ok(());
+        }
+        let is_known = {
+            let state = self.alive()?;
+            !matches!(state.newest_of(block), Newest::Unknown)
+                || state.stored.max_block.get() < block
+        };
+        if !is_known {
+            self.stored_pointer(Level::ZERO, block, operation)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a block beyond what an object can have.
+    fn check_reach(&self, state: &ObjectState, block: u64) -> Result<(), ObjectError> {
+        let end = block
+            .checked_add(1)
+            .and_then(|b| b.checked_mul(state.newest.block_size.get()));
+        // The meta dnode, too, ends where object numbers do.
+        let is_meta = self.id == crate::objset::META_DNODE;
+        let bound = if is_meta {
+            1 << (OBJECT_BITS + 9)
+        } else {
+            u64::MAX / 2
+        };
+        match end {
+            Some(end) if end <= bound => Ok(()),
+            _ => Err(self.too_large(block.saturating_mul(state.newest.block_size.get()))),
+        }
+    }
+
+    /// Makes a buffer the newest contents of a block.
+    fn put_buffer(&self, state: &mut ObjectState, tx: &Tx, block: u64, buffer: Arc<Buffer>) {
+        let bytes = widen(buffer.len());
+        let newest_max = state.newest.max_block.max(BlockId::from(block));
+        state.newest.max_block = newest_max;
+        let pending = self.pending_for(state, tx);
+        pending.shape.max_block = newest_max;
+        pending.freed.remove(block);
+        if pending.blocks.insert(block, buffer).is_none() {
+            pending.dirty_bytes += bytes;
+            self.context.env.txgs.add_dirty(bytes);
+        }
+    }
+
+    /// The changes of the transaction's group, which begin here if there are none yet.
+    fn pending_for<'a>(&self, state: &'a mut ObjectState, tx: &Tx) -> &'a mut Pending {
+        let newest = state.pending.back().map(|pending| pending.txg);
+        if newest != Some(tx.txg()) {
+            assert!(newest < Some(tx.txg()), "groups follow each other");
+            let mut pending = Pending::new(tx.txg(), state.newest.clone());
+            pending.dirty_bytes = DNODE_DIRTY_BYTES;
+            state.pending.push_back(pending);
+            self.context.env.txgs.add_dirty(DNODE_DIRTY_BYTES);
+            let itself = self
+                .itself
+                .upgrade()
+                .expect("an object that is used is there");
+            self.context.register(tx, itself);
+        }
+        state.pending.back_mut().expect("there is one now")
+    }
+
+    /// Changes fields of the dnode.
+    fn change_shape(&self, tx: &Tx, change: impl FnOnce(&mut Shape)) -> Result<(), ObjectError> {
+        let mut state = self.alive()?;
+        change(&mut state.newest);
+        let newest = state.newest.clone();
+        self.pending_for(&mut state, tx).shape = newest;
+        Ok(())
+    }
+
+    /// Has the dnode stored with the group, though nothing of it changes.
+    pub fn touch(&self, tx: &Tx) -> Result<(), ObjectError> {
+        self.change_shape(tx, |_| {})
+    }
+
+    /// Replaces the bonus.
+    pub fn set_bonus(&self, tx: &Tx, bonus: &[u8]) -> Result<(), ObjectError> {
+        let bonus_type = self.alive()?.newest.bonus_type;
+        self.set_typed_bonus(tx, bonus_type, bonus)
+    }
+
+    /// Replaces the bonus and says what it is.
+    pub fn set_typed_bonus(
+        &self,
+        tx: &Tx,
+        bonus_type: ObjectType,
+        bonus: &[u8],
+    ) -> Result<(), ObjectError> {
+        let mut state = self.alive()?;
+        let room = state
+            .newest
+            .bonus_room(state.newest.spill_kind())
+            .unwrap_or(0);
+        if bonus.len() > room {
+            return Err(self.bonus_too_large(room, bonus.len()));
+        }
+        state.newest.bonus_type = bonus_type;
+        state.newest.bonus = bonus.into();
+        let newest = state.newest.clone();
+        self.pending_for(&mut state, tx).shape = newest;
+        Ok(())
+    }
+
+    /// Says what the bonus is.
+    pub fn set_bonus_type(&self, tx: &Tx, bonus_type: ObjectType) -> Result<(), ObjectError> {
+        self.change_shape(tx, |shape| shape.bonus_type = bonus_type)
+    }
+
+    /// Says how new blocks are checksummed; `Inherit` for as the dataset says.
+    pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumKind) -> Result<(), ObjectError> {
+        self.change_shape(tx, |shape| shape.checksum = checksum)
+    }
+
+    /// Says how new blocks are compressed; `Inherit` for as the dataset says.
+    pub fn set_compression(&self, tx: &Tx, kind: Compression) -> Result<(), ObjectError> {
+        self.change_shape(tx, |shape| shape.compression = kind)
+    }
+
+    /// Replaces the spill block, or takes it away. It is padded with zeros to whole sectors.
+    pub fn set_spill(&self, tx: &Tx, contents: Option<&[u8]>) -> Result<(), ObjectError> {
+        let spill = match contents {
+            None => SpillContents::Absent,
+            Some(bytes) => {
+                let size = LogicalSize::from(widen(bytes.len().max(1))).round_up(512);
+                let mut buffer = Buffer::zeroed(size.to_usize());
+                buffer[..bytes.len()].copy_from_slice(bytes);
+                SpillContents::Dirty(Arc::new(buffer))
+            }
+        };
+        let mut state = self.alive()?;
+        if contents.is_some() {
+            let (room, wanted) = (
+                state.newest.bonus_room(Spill::Present),
+                state.newest.bonus.len(),
+            );
+            if room.is_none_or(|room| wanted > room) {
+                return Err(self.bonus_too_large(room.unwrap_or(0), wanted));
+            }
+        }
+        state.newest.spill = spill;
+        let newest = state.newest.clone();
+        let bytes = contents.map_or(0, |bytes| widen(bytes.len()));
+        let pending = self.pending_for(&mut state, tx);
+        pending.shape = newest;
+        pending.is_spill_changed = true;
+        pending.dirty_bytes += bytes;
+        self.context.env.txgs.add_dirty(bytes);
+        Ok(())
+    }
+
+    /// Changes the size of the object's blocks, which is possible while it has at most one. Its contents
+    /// are kept, cut or continued with zeros.
+    #[doc(alias = "dmu_object_set_blocksize")]
+    pub fn set_block_size(
+        &self,
+        tx: &Tx,
+        size: LogicalSize,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let size = LogicalSize::from(size.get().max(1)).round_up(512);
+        assert!(size.get() <= BLOCK_BYTES_MAX, "a block is at most 16 MiB");
+        let contents = {
+            let state = self.alive()?;
+            let now = state.newest.block_size;
+            if size == now {
+                return Ok(());
+            }
+            if !state.newest.max_block.is_zero() {
+                let (set, object) = (self.context.id, self.id);
+                return Err(ObjectError::BlockSizeFixed {
+                    set,
+                    object,
+                    size: now,
+                });
+            }
+            drop(state);
+            match self.has_block(BlockId::ZERO, operation)? {
+                true => Some(self.read_to_change(BlockId::ZERO, operation)?),
+                false => None,
+            }
+        };
+        let mut state = self.alive()?;
+        // Writers of one object's size are kept apart by whoever calls; one that slipped in is newer.
+        let newer = match state.newest_of(0) {
+            Newest::Data(buffer) => Some(buffer.clone()),
+            Newest::Freed => None,
+            Newest::Unknown => contents,
+        };
+        state.newest.block_size = size;
+        let newest = state.newest.clone();
+        self.pending_for(&mut state, tx).shape = newest;
+        if let Some(buffer) = newer {
+            let mut resized = Buffer::for_overwrite(size.to_usize());
+            let kept = buffer.len().min(resized.len());
+            resized[..kept].copy_from_slice(&buffer[..kept]);
+            resized[kept..].fill(0);
+            self.put_resized(&mut state, tx, Arc::new(resized));
+        }
+        Ok(())
+    }
+
+    /// Puts the only block with its new size, whose bytes are counted anew.
+    fn put_resized(&self, state: &mut ObjectState, tx: &Tx, buffer: Arc<Buffer>) {
+        let pending = self.pending_for(state, tx);
+        if let Some(old) = pending.blocks.remove(&0) {
+            pending.dirty_bytes -= widen(old.len());
+            self.context.env.txgs.remove_dirty(widen(old.len()));
+        }
+        self.put_buffer(state, tx, 0, buffer);
+    }
+
+    /// Makes a range read as zeros, and gives back the blocks that are wholly in it. With [`TO_END`] as the length the object
+    /// ends at `offset`, as it does when the range reaches its end.
+    ///
+    /// It costs little now, and when the group is stored about as much as there are blocks of
+    /// pointers in the range; huge ranges are better freed in several groups.
+    pub fn free_range(
+        &self,
+        tx: &Tx,
+        offset: u64,
+        length: u64,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let (block_size, max_block) = {
+            let state = self.alive()?;
+            (state.newest.block_size.get(), state.newest.max_block.get())
+        };
+        let data_end = (max_block.saturating_add(1)).saturating_mul(block_size);
+        let end = offset.saturating_add(length);
+        if offset >= data_end || length == 0 {
+            return Ok(());
+        }
+        let is_tail = end >= data_end;
+        let first = offset.div_ceil(block_size);
+        let last = if is_tail {
+            max_block + 1
+        } else {
+            end / block_size
+        };
+        if !offset.is_multiple_of(block_size) {
+            let block = offset / block_size;
+            let stop = if last < first {
+                end % block_size
+            } else {
+                block_size
+            };
+            self.zero_part(
+                tx,
+                block,
+                narrow(offset % block_size)..narrow(stop),
+                operation,
+            )?;
+        }
+        if !is_tail && !end.is_multiple_of(block_size) && last >= first {
+            self.zero_part(tx, last, 0..narrow(end % block_size), operation)?;
+        }
+        if first < last {
+            self.free_blocks(tx, first, last, is_tail)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a part of a block, if it has contents.
+    fn zero_part(
+        &self,
+        tx: &Tx,
+        block: u64,
+        part: Range<usize>,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        if !part.is_empty() && self.has_block(BlockId::from(block), operation)? {
+            self.change_part(tx, block, part, Old::Needed, operation, |bytes| {
+                bytes.fill(0)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Frees whole blocks; at the tail, all that may follow as well.
+    fn free_blocks(
+        &self,
+        tx: &Tx,
+        first: u64,
+        last: u64,
+        is_tail: bool,
+    ) -> Result<(), ObjectError> {
+        let mut state = self.alive()?;
+        if is_tail {
+            state.newest.max_block = BlockId::from(first.saturating_sub(1));
+        }
+        let max_block = state.newest.max_block;
+        let pending = self.pending_for(&mut state, tx);
+        pending.shape.max_block = max_block;
+        let end = if is_tail { u64::MAX } else { last };
+        let mut dropped = pending.blocks.split_off(&first);
+        pending.blocks.append(&mut dropped.split_off(&end));
+        pending.freed.insert(first, end);
+        let bytes = count_bytes(&dropped);
+        pending.dirty_bytes -= bytes;
+        self.context.env.txgs.remove_dirty(bytes);
+        drop(state);
+        Ok(())
+    }
+
+    /// Frees the object with all it has. Gives back how many slots its dnode takes.
+    pub(crate) fn free_all(&self, tx: &Tx) -> Result<usize, ObjectError> {
+        let mut state = self.alive()?;
+        let slots = state.newest.slots;
+        let pending = self.pending_for(&mut state, tx);
+        let bytes = count_bytes(&pending.blocks);
+        pending.blocks.clear();
+        pending.freed.insert(0, u64::MAX);
+        pending.is_object_freed = true;
+        pending.dirty_bytes -= bytes;
+        self.context.env.txgs.remove_dirty(bytes);
+        state.is_freed = true;
+        Ok(slots)
+    }
+
+    fn bonus_too_large(&self, room: usize, wanted: usize) -> ObjectError {
+        ObjectError::BonusTooLarge {
+            set: self.context.id,
+            object: self.id,
+            room,
+            wanted,
+        }
+    }
+}
+
+fn count_bytes(blocks: &BTreeMap<u64, Arc<Buffer>>) -> u64 {
+    blocks.values().map(|buffer| widen(buffer.len())).sum()
+}

@@ -1,0 +1,264 @@
+//! What has changed in an object and is not stored yet, group by group.
+//!
+//! # Mechanism
+//! An object has a [`Pending`] per transaction group that changed it: the blocks written, the ranges freed, and
+//! the dnode's fields as the group leaves them (its [`Shape`]). At most three groups are in flight, so there are at most three.
+//!
+//! In one group a block is written, freed or untouched: writing takes it out of what is freed, freeing drops what was written.
+//! So to read a block one asks the groups from the newest to the oldest, and the first that knows the
+//! block decides; if none does, the stored tree has it.
+//!
+//! Groups share the bytes of a block until a later group changes them (copy on write through `Arc`).
+//!
+//! # Invariants
+//! - Pendings are in order of their groups, and only the newest is changed: groups follow each other strictly.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tarn_host::buffer::Buffer;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::dnode::{CORE_BYTES, POINTER_SHIFT, SLOT_BYTES, Spill};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{BlockId, LogicalSize, Txg};
+
+/// The fields of a dnode that transactions change.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub object_type: ObjectType,
+    pub bonus_type: ObjectType,
+    pub bonus: Arc<[u8]>,
+    pub checksum: ChecksumKind,
+    pub compression: Compression,
+    pub block_size: LogicalSize,
+    pub indirect_shift: u8,
+    pub pointer_count: usize,
+    pub slots: usize,
+    pub max_block: BlockId,
+    pub spill: SpillContents,
+}
+
+/// The newest contents of the spill block.
+#[derive(Debug, Clone)]
+pub(crate) enum SpillContents {
+    /// There is none.
+    Absent,
+    /// As stored.
+    Stored,
+    /// These bytes.
+    Dirty(Arc<Buffer>),
+}
+
+impl Shape {
+    /// As a stored dnode has it.
+    pub fn of(dnode: &ondisk::dnode::Dnode) -> Shape {
+        Shape {
+            object_type: dnode.object_type,
+            bonus_type: dnode.bonus_type,
+            bonus: dnode.bonus().into(),
+            checksum: dnode.checksum,
+            compression: dnode.compression,
+            block_size: dnode.data_block_size,
+            indirect_shift: dnode.indirect_shift,
+            pointer_count: dnode.pointers.len(),
+            slots: dnode.slots(),
+            max_block: dnode.max_block,
+            spill: match dnode.spill {
+                None => SpillContents::Absent,
+                Some(_) => SpillContents::Stored,
+            },
+        }
+    }
+
+    /// How many pointers a block of pointers holds, as a power of two.
+    pub fn fanout_shift(&self) -> u32 {
+        u32::from(self.indirect_shift).saturating_sub(ondisk::dnode::POINTER_SHIFT)
+    }
+
+    /// How many levels the tree must have so that its highest block can be reached.
+    pub fn levels_needed(&self) -> u8 {
+        let fanout = self.fanout_shift();
+        let mut levels = 1;
+        let mut reach = u128::try_from(self.pointer_count).expect("at most 3 pointers");
+        while reach <= u128::from(self.max_block.get()) {
+            reach <<= fanout;
+            levels += 1;
+        }
+        levels
+    }
+
+    /// How many bytes of bonus there is room for, with or without a spill block. None if the pointers leave no room
+    /// for one to a spill block.
+    pub fn bonus_room(&self, spill: Spill) -> Option<usize> {
+        let spill_pointers = match spill {
+            Spill::Absent => 0,
+            Spill::Present => 1,
+        };
+        let pointers = (self.pointer_count + spill_pointers) << POINTER_SHIFT;
+        (self.slots * SLOT_BYTES - CORE_BYTES).checked_sub(pointers)
+    }
+
+    /// Whether there is a spill block.
+    pub fn spill_kind(&self) -> Spill {
+        match self.spill {
+            SpillContents::Absent => Spill::Absent,
+            SpillContents::Stored | SpillContents::Dirty(_) => Spill::Present,
+        }
+    }
+}
+
+/// What one group changes in an object.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub txg: Txg,
+    /// The dnode's fields as the group leaves them.
+    pub shape: Shape,
+    /// Blocks written, by index.
+    pub blocks: BTreeMap<u64, Arc<Buffer>>,
+    /// Blocks freed.
+    pub freed: BlockRanges,
+    /// Whether the spill block was written or taken away.
+    pub is_spill_changed: bool,
+    /// Whether the object is freed, with everything it has.
+    pub is_object_freed: bool,
+    /// What the throttle counts for it, blocks included.
+    pub dirty_bytes: u64,
+}
+
+impl Pending {
+    pub fn new(txg: Txg, shape: Shape) -> Pending {
+        Pending {
+            txg,
+            shape,
+            blocks: BTreeMap::new(),
+            freed: BlockRanges::default(),
+            is_spill_changed: false,
+            is_object_freed: false,
+            dirty_bytes: 0,
+        }
+    }
+}
+
+/// A set of block indexes, as ranges that neither touch nor overlap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BlockRanges {
+    /// Start to end, the end not included.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl BlockRanges {
+    /// True for no block at all.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Adds the blocks from `start` up to, not including, `end`.
+    pub fn insert(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (mut from, mut to) = (start, end);
+        while let Some((&other_start, &other_end)) = self.ranges.range(..=to).next_back() {
+            if other_end < from {
+                break;
+            }
+            self.ranges.remove(&other_start);
+            from = from.min(other_start);
+            to = to.max(other_end);
+        }
+        self.ranges.insert(from, to);
+    }
+
+    /// Takes one block out.
+    pub fn remove(&mut self, block: u64) {
+        let Some((&start, &end)) = self.ranges.range(..=block).next_back() else {
+            return;
+        };
+        if block >= end {
+            return;
+        }
+        self.ranges.remove(&start);
+        if start < block {
+            self.ranges.insert(start, block);
+        }
+        if block + 1 < end {
+            self.ranges.insert(block + 1, end);
+        }
+    }
+
+    /// The end of the range that has this block.
+    pub fn end_of(&self, block: u64) -> Option<u64> {
+        let (_, &end) = self.ranges.range(..=block).next_back()?;
+        (block < end).then_some(end)
+    }
+
+    /// True when the block is in it.
+    pub fn contains(&self, block: u64) -> bool {
+        self.end_of(block).is_some()
+    }
+
+    /// True when all blocks from `start` up to `end` are in it.
+    pub fn covers(&self, start: u64, end: u64) -> bool {
+        self.end_of(start).is_some_and(|range_end| range_end >= end)
+    }
+
+    /// True when any block from `start` up to `end` is in it.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        let before = self.ranges.range(..end).next_back();
+        before.is_some_and(|(_, &range_end)| range_end > start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ranges_are_the_set_that_was_put_in() {
+        let mut ranges = BlockRanges::default();
+        let mut model = BTreeSet::new();
+        let mut state = 1_u64;
+        for _ in 0..2000 {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let (start, length) = ((state >> 33) % 64, (state >> 50) % 9);
+            if state >> 63 == 0 {
+                ranges.insert(start, start + length);
+                model.extend(start..start + length);
+            } else {
+                ranges.remove(start);
+                model.remove(&start);
+            }
+            for block in 0..80 {
+                assert_eq!(ranges.contains(block), model.contains(&block));
+                let covered = (block..block + 3).all(|b| model.contains(&b));
+                assert_eq!(ranges.covers(block, block + 3), covered);
+                let touched = (block..block + 3).any(|b| model.contains(&b));
+                assert_eq!(ranges.overlaps(block, block + 3), touched);
+            }
+            let parts: Vec<_> = ranges.ranges.iter().collect();
+            assert!(
+                parts.windows(2).all(|pair| pair[0].1 < pair[1].0),
+                "ranges are merged"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tree_has_the_levels_its_highest_block_needs() {
+        let mut dnode = ondisk::dnode::Dnode::new(ObjectType::PlainFile, 1, 1);
+        for (max_block, levels) in [(0, 1), (1, 2), (1023, 2), (1024, 3), (1 << 20, 4)] {
+            dnode.max_block = BlockId::from(max_block);
+            assert_eq!(Shape::of(&dnode).levels_needed(), levels);
+        }
+        let mut dnode = ondisk::dnode::Dnode::new(ObjectType::PlainFile, 1, 3);
+        for (max_block, levels) in [(2, 1), (3, 2), (3071, 2), (3072, 3)] {
+            dnode.max_block = BlockId::from(max_block);
+            assert_eq!(Shape::of(&dnode).levels_needed(), levels);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Object numbers: which are free, and giving them out.
+//!
+//! # Mechanism
+//! A number is a slot of the meta dnode, so free numbers are found by looking into its blocks. A cursor goes through
+//! them from the start, and takes what is free. Each time it has gone through what one block of pointers covers (32,768 numbers), it moves to the
+//! next such region that is at most a quarter full; so regions that are nearly full are not searched again and again. After many
+//! objects were freed it starts anew from the beginning.
+//!
+//! What is allocated or freed in memory only is in [`Taken`]: numbers allocated and not stored yet look free in the blocks,
+//! and numbers freed and not stored yet look used, and must not be given out before they are stored.
+//!
+//! # Invariants
+//! - A number is given out only if none of its slots is part of another object, in memory or in the blocks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::dnode::OBJECT_BITS;
+use tarn_ondisk::units::{BlockId, Level, ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::ObjectError;
+use crate::object::Object;
+use crate::objset::{NewObject, ObjectSet, is_special, occupied};
+use crate::tx::Tx;
+
+/// A region that holds more than this part of its objects is passed over.
+const SPARSE_DIVISOR: u64 = 4;
+/// After so many freed objects numbers are given out from the start again.
+#[doc(alias = "dmu_rescan_dnode_threshold")]
+const RESCAN_FREED: u64 = 131_072;
+
+/// Where numbers are given out.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// The next number to look at.
+    cursor: u64,
+    /// The slots of the block the cursor is in: true for those in use.
+    current: Option<(u64, Vec<bool>)>,
+    /// Objects freed since the cursor was at the start.
+    freed: u64,
+}
+
+/// Numbers whose state in memory is not that in the blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Allocated, not stored yet: number to slots.
+    fresh: BTreeMap<u64, usize>,
+    /// Freed, not stored yet: number to slots and the group that freed it.
+    freed: BTreeMap<u64, (usize, Txg)>,
+}
+
+impl Taken {
+    pub fn is_freed(&self, id: ObjectId) -> bool {
+        self.freed.contains_key(&id.get())
+    }
+
+    /// The first number from `from` on that is allocated and not stored.
+    pub fn next_fresh(&self, from: u64) -> Option<u64> {
+        self.fresh.range(from..).next().map(|(id, _)| *id)
+    }
+
+    /// The object was freed in this group.
+    pub fn free(&mut self, id: ObjectId, slots: usize, txg: Txg) {
+        self.fresh.remove(&id.get());
+        self.freed.insert(id.get(), (slots, txg));
+    }
+
+    /// The object's dnode, or that there is none, is in the blocks now.
+    pub fn stored(&mut self, id: ObjectId, txg: Txg) {
+        self.fresh.remove(&id.get());
+        if self
+            .freed
+            .get(&id.get())
+            .is_some_and(|(_, freed)| *freed == txg)
+        {
+            self.freed.remove(&id.get());
+        }
+    }
+
+    /// Marks the slots from `first` on that belong to these numbers.
+    fn mark(&self, first: u64, used: &mut [bool]) {
+        let end = first + widen(used.len());
+        let fresh = self
+            .fresh
+            .range(first..end)
+            .map(|(id, slots)| (*id, *slots));
+        let freed = self
+            .freed
+            .range(first..end)
+            .map(|(id, (slots, _))| (*id, *slots));
+        for (id, slots) in fresh.chain(freed) {
+            let start = narrow(id - first);
+            let stop = (start + slots).min(used.len());
+            used[start..stop].fill(true);
+        }
+    }
+}
+
+impl ObjectSet {
+    /// Makes a new object, with a number that was free.
+    pub fn allocate(
+        &self,
+        tx: &Tx,
+        new: NewObject,
+        operation: &Operation,
+    ) -> Result<Arc<Object>, ObjectError> {
+        let slots = new.slots.max(1);
+        let mut numbers = self.numbers.lock();
+        let id = self.find_free(&mut numbers, slots, operation)?;
+        self.take(&mut numbers, id, slots);
+        drop(numbers);
+        Ok(self.begin(tx, id, new))
+    }
+
+    /// Makes a new object with this number, which must be free.
+    pub fn claim(
+        &self,
+        tx: &Tx,
+        id: ObjectId,
+        new: NewObject,
+        operation: &Operation,
+    ) -> Result<Arc<Object>, ObjectError> {
+        let slots = new.slots.max(1);
+        let per_block = self.dnodes_per_block();
+        let first = narrow(id.get() % per_block);
+        let is_number = !is_special(id) && id.get() >> OBJECT_BITS == 0;
+        if !is_number || first + slots > narrow(per_block) {
+            return Err(self.no_such_object(id));
+        }
+        let mut numbers = self.numbers.lock();
+        let used = self.used_slots(id.get() / per_block, operation)?;
+        if used[first..first + slots].iter().any(|used| *used) {
+            return Err(ObjectError::Exists {
+                set: self.id(),
+                object: id,
+            });
+        }
+        self.take(&mut numbers, id.get(), slots);
+        drop(numbers);
+        Ok(self.begin(tx, id.get(), new))
+    }
+
+    /// Frees an object with all its blocks. Its number can be given out again once that is stored. What
+    /// has very many blocks is better freed in parts before, with [`Object::free_range`].
+    pub fn free_object(
+        &self,
+        tx: &Tx,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        if is_special(id) {
+            return Err(self.no_such_object(id));
+        }
+        let object = self.object(id, operation)?;
+        let slots = object.free_all(tx)?;
+        self.taken.lock().free(id, slots, tx.txg());
+        Ok(())
+    }
+
+    /// The slots of these objects are in the blocks as they should be.
+    pub(crate) fn numbers_stored(&self, stored: &[(ObjectId, bool)], txg: Txg) {
+        let mut taken = self.taken.lock();
+        for (id, _) in stored {
+            taken.stored(*id, txg);
+        }
+        drop(taken);
+        let freed = stored.iter().filter(|(_, is_freed)| *is_freed).count();
+        if freed > 0 {
+            self.numbers.lock().freed += widen(freed);
+        }
+    }
+
+    fn take(&self, numbers: &mut Numbers, id: u64, slots: usize) {
+        self.taken.lock().fresh.insert(id, slots);
+        let per_block = self.dnodes_per_block();
+        if let Some((block, used)) = &mut numbers.current
+            && *block == id / per_block
+        {
+            let first = narrow(id % per_block);
+            used[first..first + slots].fill(true);
+        }
+    }
+
+    fn begin(&self, tx: &Tx, id: u64, new: NewObject) -> Arc<Object> {
+        let context = self.context.clone();
+        let object = Object::new(context, ObjectId::from(id), new.dnode(), false);
+        self.enter_new(&object);
+        object.touch(tx).expect("a new object is not freed");
+        object
+    }
+
+    /// Moves the cursor behind the next free run of `slots`, and gives back its start.
+    fn find_free(
+        &self,
+        numbers: &mut Numbers,
+        slots: usize,
+        operation: &Operation,
+    ) -> Result<u64, ObjectError> {
+        let per_block = self.dnodes_per_block();
+        let region = per_block << (self.meta_fanout_shift());
+        while numbers.cursor >> OBJECT_BITS == 0 {
+            if numbers.cursor.is_multiple_of(region) {
+                self.enter_region(numbers, region, operation)?;
+            }
+            let block = numbers.cursor / per_block;
+            if numbers
+                .current
+                .as_ref()
+                .is_none_or(|(current, _)| *current != block)
+            {
+                match self.used_slots(block, operation) {
+                    Ok(used) => numbers.current = Some((block, used)),
+                    // A block of dnodes that cannot be read has no numbers to give.
+                    Err(ObjectError::Read { .. } | ObjectError::Corrupt { .. }) => {
+                        numbers.cursor = (block + 1) * per_block;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let (_, used) = numbers.current.as_ref().expect("read above");
+            let from = narrow(numbers.cursor % per_block);
+            let run = (from..used.len()).find(|&start| {
+                used.get(start..start + slots)
+                    .is_some_and(|run| !run.contains(&true))
+            });
+            if let Some(start) = run {
+                let id = block * per_block + widen(start);
+                numbers.cursor = id + widen(slots);
+                return Ok(id);
+            }
+            numbers.cursor = (block + 1) * per_block;
+        }
+        Err(ObjectError::NumbersExhausted { set: self.id() })
+    }
+
+    /// Moves the cursor from the start of a region to that of the first one, from there on, that is sparse.
+    fn enter_region(
+        &self,
+        numbers: &mut Numbers,
+        region: u64,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        if numbers.freed > RESCAN_FREED {
+            numbers.freed = 0;
+            numbers.cursor = 0;
+            numbers.current = None;
+        }
+        let mut index = numbers.cursor / region;
+        let last = self.meta.max_block().get() >> self.meta_fanout_shift();
+        while index <= last {
+            let pointer = self.meta.stored_pointer(Level::new(1), index, operation);
+            if pointer.is_ok_and(|pointer| pointer.fill() <= region / SPARSE_DIVISOR) {
+                break;
+            }
+            index += 1;
+        }
+        numbers.cursor = index * region;
+        Ok(())
+    }
+
+    fn meta_fanout_shift(&self) -> u32 {
+        u32::from(self.meta.info().indirect_shift) - tarn_ondisk::dnode::POINTER_SHIFT
+    }
+
+    /// The slots of a block of dnodes that are in use, in memory or in the block.
+    fn used_slots(&self, block: u64, operation: &Operation) -> Result<Vec<bool>, ObjectError> {
+        let per_block = self.dnodes_per_block();
+        let mut used = vec![false; narrow(per_block)];
+        if self.meta.has_block(BlockId::from(block), operation)? {
+            let contents = self.meta.read_block(BlockId::from(block), operation)?;
+            for (slot, count) in occupied(&contents) {
+                used[slot..slot + count].fill(true);
+            }
+        }
+        self.taken.lock().mark(block * per_block, &mut used);
+        if block == 0 {
+            // The number of the meta dnode itself.
+            used[0] = true;
+        }
+        Ok(used)
+    }
+}

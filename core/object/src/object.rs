@@ -1,0 +1,585 @@
+//! An object: bytes in blocks, a bonus, and a dnode that holds them together.
+//!
+//! # Mechanism
+//! An [`Object`] is the dnode in memory. It knows two states: the dnode *as stored*, whose pointers root the tree
+//! of blocks on disk, and on top of it, for each transaction group in flight, what that group changes ([`dirty`](crate::dirty)).
+//! Reading asks the groups from the newest to the oldest and then the tree ([`walk`](crate::walk)); changing
+//! (`buffer.rs`) adds to the newest. Storing a group (`sync.rs`) writes its blocks, makes a new tree
+//! beside the old one, and then replaces the stored dnode and drops the group's changes in one step under the
+//! lock. So a reader sees one of the two, and both say the same.
+//!
+//! Clean blocks are not kept here: `cache` has them.
+//!
+//! # Invariants
+//! - The lock of an object is never held while a device is waited for. What was looked up under it is either
+//!   bytes, or a pointer that stays readable long enough: its block is not given out again for two more groups. The
+//!   exception are blocks of the MOS that are rewritten in place within a group: a read that fails is looked up again.
+//! - An object with changes is kept alive by its object set.
+//!
+//! # Knows nothing about
+//! What its bytes mean.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tarn_block::Block;
+use tarn_cache::Hint;
+use tarn_host::buffer::Buffer;
+use tarn_host::lock::{Mutex, MutexGuard};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::{ByteOrder, Corrupt, narrow, widen};
+use tarn_ondisk::dnode::DnodeFlags;
+use tarn_ondisk::object_type::{Layout, ObjectType};
+use tarn_ondisk::units::{AllocatedSize, BlockId, Level, LogicalSize, ObjectId, Txg};
+use tarn_probe::{Operation, Outcome};
+
+use crate::dirty::{Pending, Shape, SpillContents};
+use crate::error::ObjectError;
+use crate::objset::SetContext;
+use crate::prefetch::LastRead;
+use crate::ranks;
+use crate::walk::{PointerMemo, TreeTop, hint_for, metadata_hint};
+
+/// How often a read that fails is looked up again while its object is being stored.
+const READ_ATTEMPTS_MAX: u32 = 20;
+/// How long to wait in between. A guess: a batch of writes takes about as long.
+const READ_RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// An object of an object set. Shared; all who use it have the same one.
+pub struct Object {
+    pub(crate) context: Arc<SetContext>,
+    pub(crate) id: ObjectId,
+    pub(crate) itself: Weak<Object>,
+    pub(crate) state: Mutex<ObjectState>,
+    /// Whether it was looked up since the table last thought of dropping it.
+    pub(crate) was_used: AtomicBool,
+    pub(crate) last_read: LastRead,
+    companion: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+/// What is under the lock of an object.
+pub(crate) struct ObjectState {
+    /// The dnode whose tree is on disk.
+    pub stored: ondisk::dnode::Dnode,
+    /// Whether there is one: false until the group that allocates the object is stored.
+    pub is_stored: bool,
+    /// Counts replacements of `stored`.
+    pub generation: u64,
+    /// The dnode's fields as the open group sees them.
+    pub newest: Shape,
+    /// What groups in flight change, the oldest first.
+    pub pending: VecDeque<Pending>,
+    /// The block of pointers used last.
+    pub memo: Option<PointerMemo>,
+    /// Whether the newest group has freed the object.
+    pub is_freed: bool,
+}
+
+/// Facts about an object, as of now.
+#[derive(Debug, Clone)]
+pub struct ObjectInfo {
+    /// Its number.
+    pub id: ObjectId,
+    /// What it is for.
+    pub object_type: ObjectType,
+    /// What its bonus is.
+    pub bonus_type: ObjectType,
+    /// The size of its bonus.
+    pub bonus_size: usize,
+    /// How many bytes of bonus there is room for, beside the spill pointer if there is one.
+    pub bonus_room: usize,
+    /// The size of its blocks.
+    pub block_size: LogicalSize,
+    /// The size of its blocks of pointers, as a power of two.
+    pub indirect_shift: u8,
+    /// How many levels its stored tree has.
+    pub levels: u8,
+    /// Its highest block.
+    pub max_block: BlockId,
+    /// What its stored blocks take.
+    pub used: AllocatedSize,
+    /// How many blocks are stored: data, not pointers.
+    pub fill: u64,
+    /// How many slots its dnode has.
+    pub slots: usize,
+    /// How its blocks are checksummed.
+    pub checksum: ChecksumKind,
+    /// How its blocks are compressed.
+    pub compression: Compression,
+    /// The flags of its stored dnode.
+    pub flags: DnodeFlags,
+    /// Whether it has a spill block.
+    pub has_spill: bool,
+    /// Whether anything of it waits to be stored.
+    pub is_dirty: bool,
+}
+
+impl ObjectInfo {
+    /// The end of its highest block.
+    pub fn end_offset(&self) -> u64 {
+        self.max_block
+            .get()
+            .saturating_add(1)
+            .saturating_mul(self.block_size.get())
+    }
+}
+
+/// Where the newest contents of a block are.
+pub(crate) enum Located {
+    /// In memory, not stored yet.
+    Dirty(Arc<Buffer>),
+    /// Nowhere: they are zeros.
+    Zeros,
+    /// Below this pointer of the stored tree.
+    Stored(TreeTop),
+}
+
+/// What the groups in flight say about a block.
+pub(crate) enum Newest<'a> {
+    /// Written.
+    Data(&'a Arc<Buffer>),
+    /// Freed.
+    Freed,
+    /// Untouched.
+    Unknown,
+}
+
+impl ObjectState {
+    /// What the groups in flight say about a block.
+    pub fn newest_of(&self, block: u64) -> Newest<'_> {
+        for pending in self.pending.iter().rev() {
+            if let Some(buffer) = pending.blocks.get(&block) {
+                return Newest::Data(buffer);
+            }
+            if pending.freed.contains(block) {
+                return Newest::Freed;
+            }
+        }
+        Newest::Unknown
+    }
+}
+
+impl Object {
+    /// The object of a dnode that was read.
+    pub(crate) fn from_stored(
+        context: Arc<SetContext>,
+        id: ObjectId,
+        stored: ondisk::dnode::Dnode,
+    ) -> Result<Arc<Object>, ObjectError> {
+        check_tree(&stored).map_err(|what| ObjectError::Corrupt {
+            set: context.id,
+            object: id,
+            what,
+        })?;
+        Ok(Object::new(context, id, stored, true))
+    }
+
+    /// An object that is not stored yet, with the fields of `fresh`.
+    pub(crate) fn new(
+        context: Arc<SetContext>,
+        id: ObjectId,
+        dnode: ondisk::dnode::Dnode,
+        is_stored: bool,
+    ) -> Arc<Object> {
+        Arc::new_cyclic(|itself| Object {
+            context,
+            id,
+            itself: itself.clone(),
+            state: Mutex::new(
+                ranks::OBJECT,
+                ObjectState {
+                    newest: Shape::of(&dnode),
+                    stored: dnode,
+                    is_stored,
+                    generation: 0,
+                    pending: VecDeque::new(),
+                    memo: None,
+                    is_freed: false,
+                },
+            ),
+            was_used: AtomicBool::new(true),
+            last_read: LastRead::default(),
+            companion: Mutex::new(ranks::COMPANION, None),
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The number of its object set.
+    pub fn set_id(&self) -> ObjectId {
+        self.context.id
+    }
+
+    /// Its object set. None when nobody uses that any more.
+    pub fn set(&self) -> Option<Arc<crate::ObjectSet>> {
+        self.context.outer.upgrade()
+    }
+
+    /// Facts about it.
+    pub fn info(&self) -> ObjectInfo {
+        let state = self.state.lock();
+        let (shape, stored) = (&state.newest, &state.stored);
+        ObjectInfo {
+            id: self.id,
+            object_type: shape.object_type,
+            bonus_type: shape.bonus_type,
+            bonus_size: shape.bonus.len(),
+            bonus_room: shape.bonus_room(shape.spill_kind()).unwrap_or(0),
+            block_size: shape.block_size,
+            indirect_shift: shape.indirect_shift,
+            levels: stored.levels,
+            max_block: shape.max_block,
+            used: stored.used,
+            fill: stored
+                .pointers
+                .iter()
+                .map(BlockPointer::fill)
+                .fold(0, u64::saturating_add),
+            slots: shape.slots,
+            checksum: shape.checksum,
+            compression: shape.compression,
+            flags: stored.flags,
+            has_spill: !matches!(shape.spill, SpillContents::Absent),
+            is_dirty: !state.pending.is_empty(),
+        }
+    }
+
+    /// The dnode as it is stored, for `zdb` and for whoever walks trees.
+    pub fn stored_dnode(&self) -> ondisk::dnode::Dnode {
+        self.state.lock().stored.clone()
+    }
+
+    /// What it is for.
+    pub fn object_type(&self) -> ObjectType {
+        self.state.lock().newest.object_type
+    }
+
+    /// The size of its blocks.
+    pub fn block_size(&self) -> LogicalSize {
+        self.state.lock().newest.block_size
+    }
+
+    /// Its highest block.
+    pub fn max_block(&self) -> BlockId {
+        self.state.lock().newest.max_block
+    }
+
+    /// True once it was freed: everything else will say that there is no such object.
+    pub fn is_freed(&self) -> bool {
+        self.state.lock().is_freed
+    }
+
+    /// Whether the group changes it, and is not stored.
+    pub fn is_dirty_in(&self, txg: Txg) -> bool {
+        self.state
+            .lock()
+            .pending
+            .iter()
+            .any(|pending| pending.txg == txg)
+    }
+
+    /// The bonus.
+    pub fn bonus(&self) -> Arc<[u8]> {
+        self.state.lock().newest.bonus.clone()
+    }
+
+    /// The bonus and what it is.
+    pub fn typed_bonus(&self) -> (ObjectType, Arc<[u8]>) {
+        let state = self.state.lock();
+        (state.newest.bonus_type, state.newest.bonus.clone())
+    }
+
+    /// The contents of the spill block, if there is one.
+    pub fn spill(&self, operation: &Operation) -> Result<Option<Block>, ObjectError> {
+        let pointer = {
+            let state = self.alive()?;
+            match &state.newest.spill {
+                SpillContents::Absent => return Ok(None),
+                SpillContents::Dirty(buffer) => return Ok(Some(Block::from(buffer.clone()))),
+                SpillContents::Stored => state.stored.spill.unwrap_or(BlockPointer::HOLE),
+            }
+        };
+        pointer.check().map_err(|what| self.corrupt(what))?;
+        let hint = metadata_hint();
+        let block = self.context.env.cache.read(&pointer, hint, operation);
+        block
+            .map(Some)
+            .map_err(|why| self.read_error(Level::ZERO, BlockId::MAX, why))
+    }
+
+    /// Reads bytes. What was never written, and what lies beyond the highest block, reads as zeros.
+    pub fn read(
+        &self,
+        offset: u64,
+        bytes: &mut [u8],
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let block_size = self.block_size().get();
+        let end = offset.saturating_add(widen(bytes.len()));
+        self.read_ahead(offset / block_size..end.div_ceil(block_size), operation);
+        let mut done = 0;
+        while done < bytes.len() {
+            let Some(at) = offset.checked_add(widen(done)) else {
+                return Err(self.too_large(offset));
+            };
+            let (block, within) = (at / block_size, narrow(at % block_size));
+            let count = (narrow(block_size) - within).min(bytes.len() - done);
+            let part = &mut bytes[done..done + count];
+            match self.fetch(
+                BlockId::from(block),
+                hint_for(self.object_type()),
+                operation,
+            )? {
+                None => part.fill(0),
+                Some((contents, order)) => {
+                    let contents = self.in_our_order(contents, order);
+                    // The block size may have changed while nobody held a lock.
+                    let end = (within + count).min(contents.len());
+                    let there = contents.get(within..end).unwrap_or_default();
+                    part[..there.len()].copy_from_slice(there);
+                    part[there.len()..].fill(0);
+                }
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The newest contents of a block, uncopied. A block that was never written is one of zeros.
+    pub fn read_block(&self, block: BlockId, operation: &Operation) -> Result<Block, ObjectError> {
+        self.read_ahead(block.get()..block.get().saturating_add(1), operation);
+        let (contents, order) = self.read_block_ordered(block, operation)?;
+        Ok(self.in_our_order(contents, order))
+    }
+
+    /// The same as it is stored, with its byte order: for ZAPs and dnodes, which cannot be turned around
+    /// without taking them apart.
+    pub fn read_block_ordered(
+        &self,
+        block: BlockId,
+        operation: &Operation,
+    ) -> Result<(Block, ByteOrder), ObjectError> {
+        let hint = hint_for(self.object_type());
+        match self.fetch(block, hint, operation)? {
+            Some(found) => Ok(found),
+            None => Ok((self.context.env.zeros(self.block_size()), ByteOrder::Little)),
+        }
+    }
+
+    /// Whether a block has contents, and is not a hole.
+    pub fn has_block(&self, block: BlockId, operation: &Operation) -> Result<bool, ObjectError> {
+        match self.locate(block)? {
+            Located::Dirty(_) => Ok(true),
+            Located::Zeros => Ok(false),
+            Located::Stored(top) => Ok(!self
+                .descend(top, Level::ZERO, block.get(), operation)?
+                .is_hole()),
+        }
+    }
+
+    /// What others keep in memory with the object, such as an index of its contents. Made when it is first
+    /// asked for, and dropped with the object.
+    pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut companion = self.companion.lock();
+        let existing = companion
+            .as_ref()
+            .and_then(|any| any.clone().downcast::<T>().ok());
+        existing.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            *companion = Some(made.clone());
+            made
+        })
+    }
+
+    /// The newest contents of a block and their byte order; none for zeros.
+    fn fetch(
+        &self,
+        block: BlockId,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Option<(Block, ByteOrder)>, ObjectError> {
+        let mut attempts = 0;
+        loop {
+            let top = match self.locate(block)? {
+                Located::Dirty(buffer) => {
+                    operation.mark(Outcome::Dirty);
+                    return Ok(Some((Block::from(buffer), ByteOrder::Little)));
+                }
+                Located::Zeros => return Ok(None),
+                Located::Stored(top) => top,
+            };
+            let generation = top.generation;
+            let failure = match self.fetch_stored(top, block, hint, operation) {
+                Ok(found) => return Ok(found),
+                Err(failure) => failure,
+            };
+            attempts += 1;
+            if attempts == READ_ATTEMPTS_MAX || !self.may_have_moved(generation) {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Reads a block from the stored tree.
+    fn fetch_stored(
+        &self,
+        top: TreeTop,
+        block: BlockId,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Option<(Block, ByteOrder)>, ObjectError> {
+        let pointer = self.descend(top, Level::ZERO, block.get(), operation)?;
+        if pointer.is_hole() {
+            return Ok(None);
+        }
+        let contents = self.context.env.cache.read(&pointer, hint, operation);
+        let contents = contents.map_err(|why| self.read_error(Level::ZERO, block, why))?;
+        Ok(Some((contents, pointer.byte_order())))
+    }
+
+    /// After a failed read: whether the tree was replaced since, or is being replaced just now. In the latter case waits
+    /// a little.
+    fn may_have_moved(&self, generation: u64) -> bool {
+        {
+            let state = self.state.lock();
+            if state.generation != generation {
+                return true;
+            }
+            if state.pending.is_empty() {
+                return false;
+            }
+        }
+        self.context.env.host.sleep(READ_RETRY_PAUSE);
+        true
+    }
+
+    /// Where the newest contents of a block are, decided at one instant.
+    pub(crate) fn locate(&self, block: BlockId) -> Result<Located, ObjectError> {
+        let state = self.alive()?;
+        match state.newest_of(block.get()) {
+            Newest::Data(buffer) => Ok(Located::Dirty(buffer.clone())),
+            Newest::Freed => Ok(Located::Zeros),
+            Newest::Unknown => match self.top_of(&state, block.get()) {
+                Some(top) => Ok(Located::Stored(top)),
+                None => Ok(Located::Zeros),
+            },
+        }
+    }
+
+    /// The state, unless the object was freed.
+    pub(crate) fn alive(&self) -> Result<MutexGuard<'_, ObjectState>, ObjectError> {
+        let state = self.state.lock();
+        if state.is_freed {
+            Err(self.no_such_object())
+        } else {
+            Ok(state)
+        }
+    }
+
+    /// Words as we have them in memory, wherever they were written.
+    pub(crate) fn in_our_order(&self, contents: Block, order: ByteOrder) -> Block {
+        let word = match (order, self.object_type().layout()) {
+            (ByteOrder::Big, Some(Layout::Words16)) => 2,
+            (ByteOrder::Big, Some(Layout::Words32)) => 4,
+            (ByteOrder::Big, Some(Layout::Words64)) => 8,
+            _ => return contents,
+        };
+        let mut turned = contents.into_buffer();
+        turned.chunks_exact_mut(word).for_each(<[u8]>::reverse);
+        Block::new(turned)
+    }
+
+    pub(crate) fn mark_used(&self) {
+        self.was_used.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn no_such_object(&self) -> ObjectError {
+        ObjectError::NoSuchObject {
+            set: self.context.id,
+            object: self.id,
+        }
+    }
+
+    pub(crate) fn too_large(&self, offset: u64) -> ObjectError {
+        ObjectError::TooLarge {
+            set: self.context.id,
+            object: self.id,
+            offset,
+        }
+    }
+
+    pub(crate) fn corrupt(&self, what: Corrupt) -> ObjectError {
+        ObjectError::Corrupt {
+            set: self.context.id,
+            object: self.id,
+            what,
+        }
+    }
+
+    pub(crate) fn read_error(
+        &self,
+        level: Level,
+        block: BlockId,
+        why: tarn_block::ReadError,
+    ) -> ObjectError {
+        ObjectError::Read {
+            set: self.context.id,
+            object: self.id,
+            level,
+            block,
+            why: Box::new(why),
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if let Some(set) = self.context.outer.upgrade() {
+            set.forget_dropped(self.id);
+        }
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Object({} of {})",
+            self.id.get().cast_signed(),
+            self.context.id
+        )
+    }
+}
+
+/// Refuses a dnode whose tree cannot be walked, or does not reach the blocks it claims to have.
+pub(crate) fn check_tree(dnode: &ondisk::dnode::Dnode) -> Result<(), Corrupt> {
+    dnode.check()?;
+    let refuse = |field, offset, found| {
+        Err(Corrupt::Value {
+            what: "Dnode",
+            field,
+            offset,
+            found,
+        })
+    };
+    let shifts = ondisk::dnode::INDIRECT_SHIFT_MIN..=ondisk::dnode::INDIRECT_SHIFT_MAX;
+    if !shifts.contains(&dnode.indirect_shift) {
+        return refuse("indirect shift", 1, u64::from(dnode.indirect_shift));
+    }
+    let fanout = dnode.pointers_per_block_shift();
+    let roots = u128::try_from(dnode.pointers.len()).expect("at most 3 pointers");
+    let reach = roots << (fanout * u32::from(dnode.levels - 1)).min(120);
+    if u128::from(dnode.max_block.get()) >= reach {
+        return refuse("highest block", 16, dnode.max_block.get());
+    }
+    Ok(())
+}

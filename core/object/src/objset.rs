@@ -1,0 +1,777 @@
+//! Object sets: numbered collections of objects, and the table of those in memory.
+//!
+//! # Mechanism
+//! The dnodes of all objects are the data of one more object, the *meta dnode*, which is stored in the head of the set. An
+//! object's number is the place of its dnode there. So an object is found by reading a block of the meta dnode.
+//!
+//! Objects in memory are in a table of weak references: whoever uses an object keeps it, and all use the same one. A
+//! few more are kept for a while though nobody uses them. Objects with changes are kept by the list of their group until
+//! it is stored. So memory is bounded by what is used, what is dirty, and a constant.
+//!
+//! Objects know their set by a weak reference only, so that a set that nobody uses any more goes away with all it keeps.
+//!
+//! # Invariants
+//! - An object that has changes is in the table. So what a stored dnode says is true for an object that is not in the table.
+//! - A dnode that was read while dnodes were being stored is not believed, but read again: `dnode_generation`
+//!   is counted up whenever dnodes have been stored, before their objects may leave the table.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tarn_block::{Block, DatasetPolicy, HoleBirth};
+use tarn_cache::PoolCache;
+use tarn_host::Host;
+use tarn_host::lock::{Mutex, RwLock};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::declare::{Corrupt, narrow, widen};
+use tarn_ondisk::dnode::{DNODE_BYTES_MAX, Dnode, SLOT_BYTES};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::{Accounting, Objset, ObjsetFlags, ObjsetType};
+use tarn_ondisk::units::{BlockId, Level, LogicalSize, ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::ObjectError;
+use crate::numbers::{Numbers, Taken};
+use crate::object::{Object, check_tree};
+use crate::owner::Ownership;
+use crate::ranks;
+use crate::tx::{SyncTx, Tx};
+use crate::txg::Txgs;
+use crate::walk::metadata_hint;
+use crate::zap::{NewZap, ObjectZap};
+
+/// The number of the MOS among object sets.
+#[doc(alias = "DMU_META_OBJSET")]
+pub const MOS_ID: ObjectId = ObjectId::ZERO;
+/// The meta dnode, which has no number of its own.
+#[doc(alias = "DMU_META_DNODE_OBJECT")]
+pub const META_DNODE: ObjectId = ObjectId::ZERO;
+/// The object that counts space by user.
+#[doc(alias = "DMU_USERUSED_OBJECT")]
+pub const USER_USED: ObjectId = ObjectId::new(u64::MAX);
+/// The object that counts space by group.
+#[doc(alias = "DMU_GROUPUSED_OBJECT")]
+pub const GROUP_USED: ObjectId = ObjectId::new(u64::MAX - 1);
+/// The object that counts space by project.
+#[doc(alias = "DMU_PROJECTUSED_OBJECT")]
+pub const PROJECT_USED: ObjectId = ObjectId::new(u64::MAX - 2);
+
+/// Into how many parts the table is cut.
+const SHARDS: usize = 16;
+/// How many objects of a set are kept though nobody uses them. A guess: some 2 KiB each, so that a thousand
+/// sets in use keep half a GiB at most.
+const RECENT_MAX: usize = 256;
+/// How often a dnode is read again because dnodes were being stored.
+const LOOKUP_ATTEMPTS_MAX: usize = 1000;
+
+/// What the object sets of a pool share.
+pub struct ObjectEnv {
+    /// The machine.
+    pub host: Host,
+    /// Where blocks come from.
+    pub cache: PoolCache,
+    /// The transaction groups.
+    pub txgs: Arc<Txgs>,
+    /// The block of zeros given out last.
+    zeros: Mutex<Option<Block>>,
+}
+
+impl ObjectEnv {
+    /// For one pool.
+    pub fn new(host: Host, cache: PoolCache, txgs: Arc<Txgs>) -> Arc<ObjectEnv> {
+        let zeros = Mutex::new(ranks::ZEROS, None);
+        Arc::new(ObjectEnv {
+            host,
+            cache,
+            txgs,
+            zeros,
+        })
+    }
+
+    /// A block of zeros.
+    pub(crate) fn zeros(&self, size: LogicalSize) -> Block {
+        let mut zeros = self.zeros.lock();
+        match &*zeros {
+            Some(block) if LogicalSize::of(block) == size => block.clone(),
+            _ => zeros.insert(Block::zeroed(size.to_usize())).clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ObjectEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectEnv({:?})", self.txgs)
+    }
+}
+
+/// How the blocks of a set are written, and what is counted. From the dataset's properties and the pool's features.
+#[derive(Debug, Clone, Copy)]
+pub struct SetPolicy {
+    /// Checksum, compression, copies and so on.
+    pub blocks: DatasetPolicy,
+    /// Whether holes remember when they were punched (feature `hole_birth`).
+    pub holes: HoleBirth,
+    /// Whether objects are counted by owner, not only their space (feature `userobj_accounting`).
+    pub counts_objects: bool,
+    /// Whether projects are counted as well (feature `project_quota`).
+    pub counts_projects: bool,
+}
+
+impl SetPolicy {
+    /// A policy for these block settings, in a pool with all features.
+    pub fn new(blocks: DatasetPolicy) -> SetPolicy {
+        SetPolicy {
+            blocks,
+            holes: HoleBirth::Recorded,
+            counts_objects: true,
+            counts_projects: true,
+        }
+    }
+}
+
+/// What an object knows of its set.
+pub(crate) struct SetContext {
+    pub env: Arc<ObjectEnv>,
+    pub id: ObjectId,
+    pub policy: RwLock<SetPolicy>,
+    pub owner: Option<Arc<dyn Ownership>>,
+    pub outer: Weak<ObjectSet>,
+    /// Counts storings of dnodes.
+    pub dnode_generation: AtomicU64,
+}
+
+/// What to make when an object is allocated.
+#[derive(Debug, Clone, Copy)]
+pub struct NewObject {
+    /// What it is for.
+    pub object_type: ObjectType,
+    /// The size of its blocks, rounded up to sectors. Zero for the smallest.
+    pub block_size: LogicalSize,
+    /// The size of its blocks of pointers, as a power of two; zero for the default.
+    pub indirect_shift: u8,
+    /// What its bonus is.
+    pub bonus_type: ObjectType,
+    /// The size of its bonus, which begins as zeros.
+    pub bonus_size: usize,
+    /// How many slots its dnode takes; zero is one.
+    pub slots: usize,
+}
+
+impl NewObject {
+    /// An object without bonus.
+    pub fn plain(object_type: ObjectType, block_size: u64) -> NewObject {
+        NewObject {
+            object_type,
+            block_size: LogicalSize::from(block_size),
+            indirect_shift: 0,
+            bonus_type: ObjectType::None,
+            bonus_size: 0,
+            slots: 1,
+        }
+    }
+
+    /// The same with a bonus.
+    pub fn with_bonus(self, bonus_type: ObjectType, bonus_size: usize) -> NewObject {
+        NewObject {
+            bonus_type,
+            bonus_size,
+            ..self
+        }
+    }
+
+    /// The dnode it begins with.
+    pub(crate) fn dnode(&self) -> Dnode {
+        let slots = self.slots.max(1);
+        let room = ondisk::dnode::bonus_room(slots, 1, ondisk::dnode::Spill::Absent);
+        assert!(
+            self.bonus_size <= room,
+            "a new object's bonus fits its dnode"
+        );
+        // System attributes grow, and leave no room for pointers.
+        let pointers = match self.bonus_type {
+            ObjectType::SystemAttributes => 1,
+            _ => 1 + ((room - self.bonus_size) >> ondisk::dnode::POINTER_SHIFT),
+        };
+        let slots = u8::try_from(slots).expect("a dnode has at most 32 slots");
+        let mut dnode = Dnode::new(
+            self.object_type,
+            slots,
+            pointers.min(ondisk::dnode::POINTERS_MAX),
+        );
+        dnode.data_block_size = LogicalSize::from(self.block_size.get().max(1)).round_up(512);
+        let shifts = (
+            ondisk::dnode::INDIRECT_SHIFT_MIN,
+            ondisk::dnode::INDIRECT_SHIFT_MAX,
+        );
+        if self.indirect_shift != 0 {
+            dnode.indirect_shift = self.indirect_shift.clamp(shifts.0, shifts.1);
+        }
+        dnode.set_bonus(self.bonus_type, &vec![0; self.bonus_size]);
+        dnode
+    }
+}
+
+/// What to make when an object set is created.
+#[derive(Debug, Clone, Copy)]
+pub struct NewObjectSet {
+    /// What it is.
+    pub objset_type: ObjsetType,
+    /// Whether there is room for accounting: not in pools before version 15.
+    pub has_accounting: bool,
+    /// How many levels the meta dnode has. Zero for as many as all object numbers need, so that it never grows:
+    /// right for everything but the MOS, which is stored more than once per group and so is better low.
+    pub levels: u8,
+}
+
+/// The changed objects of one group.
+#[derive(Default)]
+pub(crate) struct DirtyObjects {
+    pub objects: BTreeMap<ObjectId, Arc<Object>>,
+}
+
+/// The head as it is in memory.
+pub(crate) struct Head {
+    pub objset: Objset,
+    /// Where it is stored.
+    pub root: BlockPointer,
+    /// Groups that changed it otherwise than through objects.
+    pub changed_in: Vec<Txg>,
+}
+
+/// An object set. Shared; a dataset has one.
+pub struct ObjectSet {
+    pub(crate) context: Arc<SetContext>,
+    itself: Weak<ObjectSet>,
+    shards: [Mutex<BTreeMap<ObjectId, Weak<Object>>>; SHARDS],
+    recent: Mutex<VecDeque<Arc<Object>>>,
+    pub(crate) dirty: Mutex<BTreeMap<Txg, DirtyObjects>>,
+    pub(crate) taken: Mutex<Taken>,
+    pub(crate) numbers: Mutex<Numbers>,
+    pub(crate) head: Mutex<Head>,
+    pub(crate) meta: Arc<Object>,
+    /// By user, group, project; none where it was never needed.
+    accounts: [Mutex<Option<Arc<Object>>>; 3],
+}
+
+impl ObjectSet {
+    /// Opens a stored object set.
+    pub fn open(
+        env: Arc<ObjectEnv>,
+        id: ObjectId,
+        root: &BlockPointer,
+        policy: SetPolicy,
+        owner: Option<Arc<dyn Ownership>>,
+        operation: &Operation,
+    ) -> Result<Arc<ObjectSet>, ObjectError> {
+        let objset = read_head(&env.cache, id, root, operation)?;
+        ObjectSet::assemble(env, id, *root, objset, policy, owner)
+    }
+
+    /// Makes a new, empty object set, which is stored with the group.
+    pub fn create(
+        env: Arc<ObjectEnv>,
+        id: ObjectId,
+        new: NewObjectSet,
+        policy: SetPolicy,
+        owner: Option<Arc<dyn Ownership>>,
+        tx: &SyncTx,
+    ) -> Arc<ObjectSet> {
+        let mut meta = NewObject::plain(ObjectType::Dnode, widen(DNODE_BYTES_MAX)).dnode();
+        meta.levels = match new.levels {
+            0 => levels_of_all_numbers(&meta),
+            levels => levels,
+        };
+        let none = || Box::new(Dnode::free());
+        let accounting = match new.has_accounting {
+            false => Accounting::None,
+            true => Accounting::Projects {
+                user: none(),
+                group: none(),
+                project: none(),
+            },
+        };
+        let mut objset = Objset::new(new.objset_type, meta, accounting);
+        if owner.is_some() && new.has_accounting {
+            objset.flags = ObjsetFlags::USER_ACCOUNTING_COMPLETE;
+            if policy.counts_objects {
+                objset.flags = objset.flags.with(ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE);
+            }
+            if policy.counts_projects {
+                objset.flags = objset.flags.with(ObjsetFlags::PROJECT_QUOTA_COMPLETE);
+            }
+        }
+        let set = ObjectSet::assemble(env, id, BlockPointer::HOLE, objset, policy, owner)
+            .expect("a dnode we made can be walked");
+        set.change_head(tx, |_| {});
+        set
+    }
+
+    fn assemble(
+        env: Arc<ObjectEnv>,
+        id: ObjectId,
+        root: BlockPointer,
+        objset: Objset,
+        policy: SetPolicy,
+        owner: Option<Arc<dyn Ownership>>,
+    ) -> Result<Arc<ObjectSet>, ObjectError> {
+        check_meta(&objset.meta_dnode).map_err(|what| corrupt(id, META_DNODE, what))?;
+        for (account, dnode) in accounting_dnodes(&objset) {
+            if !dnode.is_free() {
+                check_tree(dnode).map_err(|what| corrupt(id, account, what))?;
+            }
+        }
+        Ok(Arc::new_cyclic(|itself| {
+            let context = Arc::new(SetContext {
+                env,
+                id,
+                policy: RwLock::new(ranks::POLICY, policy),
+                owner,
+                outer: itself.clone(),
+                dnode_generation: AtomicU64::new(0),
+            });
+            let object = |id, dnode: &Dnode| Object::new(context.clone(), id, dnode.clone(), true);
+            let mut accounts = [const { None }; 3];
+            for (account, dnode) in accounting_dnodes(&objset) {
+                if !dnode.is_free() {
+                    accounts[account_index(account).expect("it is one")] =
+                        Some(object(account, dnode));
+                }
+            }
+            ObjectSet {
+                itself: itself.clone(),
+                shards: [const { Mutex::new(ranks::TABLE, BTreeMap::new()) }; SHARDS],
+                recent: Mutex::new(ranks::RECENT, VecDeque::new()),
+                dirty: Mutex::new(ranks::DIRTY, BTreeMap::new()),
+                taken: Mutex::new(ranks::TAKEN, Taken::default()),
+                numbers: Mutex::new(ranks::NUMBERS, Numbers::default()),
+                meta: object(META_DNODE, &objset.meta_dnode),
+                accounts: accounts.map(|account| Mutex::new(ranks::TABLE, account)),
+                head: Mutex::new(
+                    ranks::HEAD,
+                    Head {
+                        objset,
+                        root,
+                        changed_in: Vec::new(),
+                    },
+                ),
+                context,
+            }
+        }))
+    }
+
+    /// Its number: that of its dataset in the MOS.
+    pub fn id(&self) -> ObjectId {
+        self.context.id
+    }
+
+    /// What it shares with the other sets of the pool.
+    pub fn env(&self) -> &Arc<ObjectEnv> {
+        &self.context.env
+    }
+
+    /// How its blocks are written.
+    pub fn policy(&self) -> SetPolicy {
+        *self.context.policy.read()
+    }
+
+    /// Its properties have changed: from now on blocks are written like this.
+    pub fn set_policy(&self, policy: SetPolicy) {
+        *self.context.policy.write() = policy;
+    }
+
+    /// What its objects count against, if anything.
+    pub fn owner(&self) -> Option<&Arc<dyn Ownership>> {
+        self.context.owner.as_ref()
+    }
+
+    /// The head as it was stored last, with what was changed since in the head itself.
+    #[doc(alias = "objset_phys_t")]
+    pub fn phys(&self) -> Objset {
+        self.head.lock().objset.clone()
+    }
+
+    /// What it is.
+    pub fn objset_type(&self) -> ObjsetType {
+        self.head.lock().objset.objset_type
+    }
+
+    /// Changes the head: flags, the intent log's head. What concerns dnodes is overwritten when the set is stored.
+    pub fn change_head(&self, tx: &SyncTx, change: impl FnOnce(&mut Objset)) {
+        let mut head = self.head.lock();
+        change(&mut head.objset);
+        if !head.changed_in.contains(&tx.txg()) {
+            head.changed_in.push(tx.txg());
+        }
+        drop(head);
+        self.add_dirty(tx.txg(), None);
+    }
+
+    /// Where it is stored.
+    pub fn root_pointer(&self) -> BlockPointer {
+        self.head.lock().root
+    }
+
+    /// How many objects are stored.
+    pub fn object_count(&self) -> u64 {
+        self.meta.info().fill
+    }
+
+    /// Whether the group has changes that are not stored yet.
+    pub fn is_dirty(&self, txg: Txg) -> bool {
+        self.dirty.lock().contains_key(&txg)
+    }
+
+    /// An object, by its number.
+    pub fn object(&self, id: ObjectId, operation: &Operation) -> Result<Arc<Object>, ObjectError> {
+        if id == META_DNODE {
+            return Ok(self.meta.clone());
+        }
+        if let Some(index) = account_index(id) {
+            let account = self.accounts[index].lock().clone();
+            return account.ok_or_else(|| self.no_such_object(id));
+        }
+        for _ in 0..LOOKUP_ATTEMPTS_MAX {
+            if let Some(object) = self.in_memory(id) {
+                object.mark_used();
+                return if object.is_freed() {
+                    Err(self.no_such_object(id))
+                } else {
+                    Ok(object)
+                };
+            }
+            if self.taken.lock().is_freed(id) {
+                return Err(self.no_such_object(id));
+            }
+            let generation = self.context.dnode_generation.load(Ordering::Acquire);
+            let dnode = self.read_dnode(id, operation)?;
+            let object = Object::from_stored(self.context.clone(), id, dnode)?;
+            if let Some(object) = self.enter(object, generation) {
+                return Ok(object);
+            }
+        }
+        Err(self.no_such_object(id))
+    }
+
+    /// The object if somebody has it already.
+    pub fn in_memory(&self, id: ObjectId) -> Option<Arc<Object>> {
+        self.shard(id).lock().get(&id)?.upgrade()
+    }
+
+    /// Puts an object that was read into the table, unless dnodes were stored since then, or somebody was faster.
+    fn enter(&self, object: Arc<Object>, generation: u64) -> Option<Arc<Object>> {
+        let id = object.id();
+        {
+            let mut shard = self.shard(id).lock();
+            let other = shard.get(&id).and_then(Weak::upgrade);
+            if other.is_some() {
+                drop(shard);
+                return other.filter(|object| !object.is_freed());
+            }
+            if self.context.dnode_generation.load(Ordering::Acquire) != generation {
+                drop(shard);
+                return None;
+            }
+            shard.insert(id, Arc::downgrade(&object));
+        }
+        self.keep(object.clone());
+        Some(object)
+    }
+
+    /// Puts a new object into the table.
+    pub(crate) fn enter_new(&self, object: &Arc<Object>) {
+        self.shard(object.id())
+            .lock()
+            .insert(object.id(), Arc::downgrade(object));
+        self.keep(object.clone());
+    }
+
+    /// Keeps an object for a while, and lets the oldest go of those that nobody has asked for since.
+    fn keep(&self, object: Arc<Object>) {
+        let mut dropped = Vec::new();
+        {
+            let mut recent = self.recent.lock();
+            recent.push_back(object);
+            let mut chances = recent.len();
+            while recent.len() > RECENT_MAX {
+                let oldest = recent.pop_front().expect("there are more than a few");
+                chances = chances.saturating_sub(1);
+                if chances > 0 && oldest.was_used.swap(false, Ordering::Relaxed) {
+                    recent.push_back(oldest);
+                } else {
+                    dropped.push(oldest);
+                }
+            }
+        }
+        drop(dropped);
+    }
+
+    /// Lets all objects go that nobody uses.
+    pub fn drop_idle(&self) {
+        let idle = std::mem::take(&mut *self.recent.lock());
+        drop(idle);
+    }
+
+    /// An object was dropped; the table need not know it any more.
+    pub(crate) fn forget_dropped(&self, id: ObjectId) {
+        let mut shard = self.shard(id).lock();
+        if shard
+            .get(&id)
+            .is_some_and(|object| object.strong_count() == 0)
+        {
+            shard.remove(&id);
+        }
+    }
+
+    fn shard(&self, id: ObjectId) -> &Mutex<BTreeMap<ObjectId, Weak<Object>>> {
+        &self.shards[narrow(id.get() % widen(SHARDS))]
+    }
+
+    /// The dnode of an object as the meta dnode has it.
+    fn read_dnode(&self, id: ObjectId, operation: &Operation) -> Result<Dnode, ObjectError> {
+        let (block, slot) = ondisk::dnode::place_of_object(id, self.meta.block_size());
+        if id.get() >> ondisk::dnode::OBJECT_BITS != 0 || block > self.meta.max_block() {
+            return Err(self.no_such_object(id));
+        }
+        self.meta
+            .read_ahead(block.get()..block.get() + 1, operation);
+        let (contents, order) = self.meta.read_block_ordered(block, operation)?;
+        // The slot may be inside a larger dnode, so the block is walked from its start.
+        let mut at = 0;
+        while at < slot {
+            at += slots_at(&contents, at);
+        }
+        if at != slot || contents[slot * SLOT_BYTES] == 0 {
+            return Err(self.no_such_object(id));
+        }
+        ondisk::dnode::dnode_in_slot(&contents, slot, order)
+            .map_err(|what| corrupt(self.id(), id, what))
+    }
+
+    /// The number of the first object after `after`, if there is one.
+    pub fn next_object(
+        &self,
+        after: ObjectId,
+        operation: &Operation,
+    ) -> Result<Option<ObjectId>, ObjectError> {
+        let mut from = after.get().saturating_add(1);
+        let per_block = self.dnodes_per_block();
+        loop {
+            let fresh = self.taken.lock().next_fresh(from);
+            let Some(block) = self
+                .meta
+                .next_data(BlockId::from(from / per_block), operation)?
+            else {
+                return Ok(fresh.map(ObjectId::from));
+            };
+            let first = block.get() * per_block;
+            if let Some(fresh) = fresh.filter(|fresh| *fresh < first) {
+                return Ok(Some(ObjectId::from(fresh)));
+            }
+            let contents = self.meta.read_block(block, operation)?;
+            let stored = {
+                let taken = self.taken.lock();
+                occupied(&contents)
+                    .map(|(slot, _)| first + widen(slot))
+                    .find(|id| *id >= from && *id != 0 && !taken.is_freed(ObjectId::from(*id)))
+            };
+            let fresh = fresh.filter(|fresh| *fresh < first + per_block);
+            let found = match (stored, fresh) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            if let Some(id) = found {
+                return Ok(Some(ObjectId::from(id)));
+            }
+            from = first + per_block;
+        }
+    }
+
+    /// How many slots a block of dnodes has.
+    pub(crate) fn dnodes_per_block(&self) -> u64 {
+        (self.meta.block_size().get() / widen(SLOT_BYTES)).max(1)
+    }
+
+    /// The ZAP that counts space by `account`, which is made if there is none.
+    pub(crate) fn account<'a>(
+        &self,
+        account: ObjectId,
+        tx: &SyncTx,
+        operation: &'a Operation,
+    ) -> Result<ObjectZap<'a>, ObjectError> {
+        let index = account_index(account).expect("it is one of the three");
+        let existing = self.accounts[index].lock().clone();
+        if let Some(object) = existing {
+            return Ok(ObjectZap::of(&object, operation));
+        }
+        // A micro ZAP begins with the smallest block.
+        let dnode = NewObject::plain(ObjectType::UserUsed, 0).dnode();
+        let object = Object::new(self.context.clone(), account, dnode, false);
+        *self.accounts[index].lock() = Some(object.clone());
+        ObjectZap::make(&object, tx, NewZap::micro(self), operation)
+    }
+
+    /// An object has changes in this group, or the head has.
+    pub(crate) fn add_dirty(&self, txg: Txg, object: Option<Arc<Object>>) {
+        let is_first = {
+            let mut dirty = self.dirty.lock();
+            let is_first = !dirty.contains_key(&txg);
+            let objects = dirty.entry(txg).or_default();
+            if let Some(object) = object {
+                objects.objects.insert(object.id(), object);
+            }
+            is_first
+        };
+        if is_first {
+            let itself = self.itself.upgrade().expect("a set that is used is there");
+            self.context.env.txgs.add_dirty_set(txg, &itself);
+        }
+    }
+
+    pub(crate) fn no_such_object(&self, id: ObjectId) -> ObjectError {
+        ObjectError::NoSuchObject {
+            set: self.id(),
+            object: id,
+        }
+    }
+}
+
+impl std::fmt::Debug for ObjectSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectSet({})", self.context.id)
+    }
+}
+
+/// Reads and decodes the head of an object set.
+pub fn read_head(
+    cache: &PoolCache,
+    id: ObjectId,
+    root: &BlockPointer,
+    operation: &Operation,
+) -> Result<Objset, ObjectError> {
+    let why = match (root.kind(), root.object_type(), root.level()) {
+        (PointerKind::Stored, ObjectType::Objset, Level::ZERO) => None,
+        (PointerKind::Stored, ..) => Some("the root does not point to the head of an object set"),
+        _ => Some("the root points to no block"),
+    };
+    if let Some(why) = why {
+        let what = Corrupt::Inconsistent {
+            what: "root block pointer",
+            offset: 48,
+            why,
+        };
+        return Err(corrupt(id, META_DNODE, what));
+    }
+    root.check().map_err(|what| corrupt(id, META_DNODE, what))?;
+    let block = cache
+        .read(root, metadata_hint(), operation)
+        .map_err(|why| ObjectError::Read {
+            set: id,
+            object: META_DNODE,
+            level: Level::ZERO,
+            block: BlockId::ZERO,
+            why: Box::new(why),
+        })?;
+    Objset::from_block(&block, root.byte_order()).map_err(|what| corrupt(id, META_DNODE, what))
+}
+
+/// The accounting dnodes a head has room for, free ones included.
+pub(crate) fn accounting_dnodes(objset: &Objset) -> Vec<(ObjectId, &Dnode)> {
+    match &objset.accounting {
+        Accounting::None => Vec::new(),
+        Accounting::Users { user, group } => vec![(USER_USED, user), (GROUP_USED, group)],
+        Accounting::Projects {
+            user,
+            group,
+            project,
+        } => {
+            vec![
+                (USER_USED, user),
+                (GROUP_USED, group),
+                (PROJECT_USED, project),
+            ]
+        }
+    }
+}
+
+/// Which of the accounting objects a number means.
+pub(crate) fn account_index(id: ObjectId) -> Option<usize> {
+    [USER_USED, GROUP_USED, PROJECT_USED]
+        .iter()
+        .position(|account| *account == id)
+}
+
+/// True for the objects that are not in the meta dnode.
+pub(crate) fn is_special(id: ObjectId) -> bool {
+    id == META_DNODE || account_index(id).is_some()
+}
+
+/// The slots of a block of dnodes that are the first of an object, with how many it takes. In any byte order: the
+/// type and the count of slots are bytes. A count beyond the end of the block is cut.
+pub(crate) fn occupied(block: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let count = block.len() / SLOT_BYTES;
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < count {
+            let slot = at;
+            at += slots_at(block, slot);
+            if block[slot * SLOT_BYTES] != ObjectType::None.code() {
+                return Some((slot, (at - slot).min(count - slot)));
+            }
+        }
+        None
+    })
+}
+
+/// How many slots what begins at this one takes: one if it is free.
+fn slots_at(block: &[u8], slot: usize) -> usize {
+    let dnode = &block[slot * SLOT_BYTES..];
+    if dnode[0] == ObjectType::None.code() {
+        1
+    } else {
+        usize::from(dnode[12]) + 1
+    }
+}
+
+fn corrupt(set: ObjectId, object: ObjectId, what: Corrupt) -> ObjectError {
+    ObjectError::Corrupt { set, object, what }
+}
+
+/// Refuses a meta dnode that is none.
+pub(crate) fn check_meta(dnode: &Dnode) -> Result<(), Corrupt> {
+    check_tree(dnode)?;
+    let size = dnode.data_block_size;
+    let is_whole = size.get() >= widen(SLOT_BYTES) && size.get().is_power_of_two();
+    if dnode.object_type != ObjectType::Dnode || !is_whole {
+        return Err(Corrupt::Inconsistent {
+            what: "meta dnode",
+            offset: 0,
+            why: "it is not an object of dnodes",
+        });
+    }
+    Ok(())
+}
+
+/// How many levels the meta dnode needs for all object numbers there can be.
+fn levels_of_all_numbers(meta: &Dnode) -> u8 {
+    let per_block = meta.data_block_size.get() / widen(SLOT_BYTES);
+    let mut reach = u128::from(per_block) * u128::try_from(meta.pointers.len()).expect("few");
+    let mut levels = 1;
+    while reach < 1 << ondisk::dnode::OBJECT_BITS {
+        reach <<= meta.pointers_per_block_shift();
+        levels += 1;
+    }
+    levels
+}
+
+impl SetContext {
+    /// Says that changes were made in this group.
+    pub fn register(&self, tx: &Tx, object: Arc<Object>) {
+        let set = self
+            .outer
+            .upgrade()
+            .expect("an object set outlives the changes made in it");
+        set.add_dirty(tx.txg(), Some(object));
+    }
+}

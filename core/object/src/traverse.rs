@@ -1,0 +1,490 @@
+//! Visiting every block of an object set.
+//!
+//! # Problem
+//! Destroying a dataset, scrubbing, sending and checking all ask the same: which blocks are there? There may be billions, some cannot
+//! be read, and the visitor may want to stop today and go on tomorrow, after a restart.
+//!
+//! # Mechanism
+//! The walk goes through the tree of the meta dnode; in each block of dnodes, through the trees of its objects, each followed by
+//! its spill block; at last through those of the accounting objects. A [`Visitor`] hears of every pointer twice: before what is below it, and
+//! after. Blocks of pointers and of dnodes are prefetched a little ahead; data is never read.
+//!
+//! A place in the walk is a `TraversalMark`: object and block of level 0. All that lies before it is done. A walk that is resumed passes over
+//! pointers whose whole subtree is done. The mark of a block of dnodes means that its objects are done, and it is not.
+//! That is how OpenZFS stores the progress of a destroy, so each of us can go on where the other stopped.
+//!
+//! # Invariants
+//! - Each pointer below is on the level below, or refused; and a tree has at most twelve levels. So
+//!   damaged pointers cannot lead the walk in circles or into the depth.
+//! - A walk that stops on level 0 and is resumed visits every pointer exactly once.
+
+use std::ops::ControlFlow;
+
+use tarn_cache::{Kind, PoolCache};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::declare::{Corrupt, widen};
+use tarn_ondisk::dnode::{Dnode, SLOT_BYTES};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{BlockId, Level, ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::ObjectError;
+use crate::object::check_tree;
+use crate::objset::{META_DNODE, accounting_dnodes, check_meta, read_head};
+use crate::walk::{Geometry, PointerBlock, check_place, metadata_hint};
+
+/// The block number of a spill block in a mark.
+#[doc(alias = "DMU_SPILL_BLKID")]
+pub const SPILL_BLOCK: u64 = u64::MAX - 1;
+/// The level of the head of an object set in a mark.
+#[doc(alias = "ZB_ROOT_LEVEL")]
+pub const HEAD_LEVEL: i64 = -1;
+
+/// How many blocks of pointers or dnodes are prefetched at a time.
+const PREFETCH_COUNT: usize = 64;
+
+/// One pointer, as a visitor sees it.
+#[derive(Debug)]
+pub struct Visit<'a> {
+    /// Where it is: object set, object, level, block. The head has level [`HEAD_LEVEL`], a spill block the number
+    /// [`SPILL_BLOCK`].
+    pub mark: TraversalMark,
+    /// The pointer.
+    pub pointer: &'a BlockPointer,
+    /// The dnode of its object; none for the head.
+    pub dnode: Option<&'a Dnode>,
+}
+
+/// How the walk goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// As it comes.
+    Continue,
+    /// Not below this one.
+    Skip,
+    /// Not at all.
+    Stop,
+}
+
+/// Whoever wants to know.
+pub trait Visitor {
+    /// A pointer, before what is below it.
+    fn enter(&mut self, _visit: &Visit<'_>) -> Step {
+        Step::Continue
+    }
+
+    /// The same pointer, after what is below it.
+    fn leave(&mut self, _visit: &Visit<'_>) -> Step {
+        Step::Continue
+    }
+
+    /// An object, before its blocks.
+    fn object(&mut self, _id: ObjectId, _dnode: &Dnode) -> Step {
+        Step::Continue
+    }
+
+    /// What is below this pointer cannot be read, or makes no sense. With `Continue` the walk passes over it, and the
+    /// pointer itself is left as usual; with `Skip` it is not.
+    fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step;
+}
+
+/// What to visit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WalkOptions {
+    /// Only blocks born after this.
+    pub born_after: Txg,
+    /// Where an earlier walk stopped.
+    pub resume: Option<TraversalMark>,
+    /// Whether holes are visited that were punched after `born_after`.
+    pub visits_holes: bool,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walked {
+    /// Everything was visited.
+    Completed,
+    /// The visitor stopped it here. Everything before is done, this is not.
+    Stopped(TraversalMark),
+}
+
+/// Visits all blocks of the object set whose head is at `root`, the head included.
+#[doc(alias = "traverse_dataset")]
+pub fn walk_objset(
+    cache: &PoolCache,
+    set: ObjectId,
+    root: &BlockPointer,
+    options: WalkOptions,
+    visitor: &mut dyn Visitor,
+    operation: &Operation,
+) -> Walked {
+    let mut walker = Walker::new(cache, set, options, visitor, operation);
+    walked(walker.head(root))
+}
+
+/// Visits all blocks of one object.
+pub fn walk_object(
+    cache: &PoolCache,
+    set: ObjectId,
+    object: ObjectId,
+    dnode: &Dnode,
+    options: WalkOptions,
+    visitor: &mut dyn Visitor,
+    operation: &Operation,
+) -> Walked {
+    let mut walker = Walker::new(cache, set, options, visitor, operation);
+    walked(walker.object(object, dnode))
+}
+
+type Flow = ControlFlow<TraversalMark>;
+const ON: Flow = ControlFlow::Continue(());
+
+fn walked(flow: Flow) -> Walked {
+    match flow {
+        ControlFlow::Continue(()) => Walked::Completed,
+        ControlFlow::Break(mark) => Walked::Stopped(mark),
+    }
+}
+
+/// A point of the walk: object, block of level 0 of it.
+type Position = (u64, u64);
+
+struct Walker<'a> {
+    cache: &'a PoolCache,
+    set: ObjectId,
+    options: WalkOptions,
+    visitor: &'a mut dyn Visitor,
+    operation: &'a Operation,
+}
+
+/// The tree being walked.
+struct Tree<'a> {
+    object: ObjectId,
+    dnode: &'a Dnode,
+    geometry: Geometry,
+}
+
+impl<'a> Walker<'a> {
+    fn new(
+        cache: &'a PoolCache,
+        set: ObjectId,
+        options: WalkOptions,
+        visitor: &'a mut dyn Visitor,
+        operation: &'a Operation,
+    ) -> Walker<'a> {
+        Walker {
+            cache,
+            set,
+            options,
+            visitor,
+            operation,
+        }
+    }
+
+    fn head(&mut self, root: &BlockPointer) -> Flow {
+        let mark = TraversalMark {
+            objset: self.set,
+            object: META_DNODE,
+            level: HEAD_LEVEL,
+            block: 0,
+        };
+        if root.is_hole() || root.logical_birth <= self.options.born_after {
+            return ON;
+        }
+        let visit = Visit {
+            mark,
+            pointer: root,
+            dnode: None,
+        };
+        match self.visitor.enter(&visit) {
+            Step::Stop => return ControlFlow::Break(mark),
+            Step::Skip => return self.leave(&visit, mark),
+            Step::Continue => {}
+        }
+        let head = read_head(self.cache, self.set, root, self.operation).and_then(|head| {
+            let checked = check_meta(&head.meta_dnode);
+            checked
+                .map_err(|what| self.corrupt(META_DNODE, what))
+                .map(|()| head)
+        });
+        let head = match head {
+            Ok(head) => head,
+            Err(why) => return self.failed(&visit, mark, &why),
+        };
+        self.object(META_DNODE, &head.meta_dnode)?;
+        // In the order of their numbers, which count down from the end.
+        for (account, dnode) in accounting_dnodes(&head).into_iter().rev() {
+            if !dnode.is_free() {
+                self.checked_object(&visit, mark, account, dnode)?;
+            }
+        }
+        self.leave(&visit, mark)
+    }
+
+    fn object(&mut self, id: ObjectId, dnode: &Dnode) -> Flow {
+        let end = (id.get().saturating_add(1), 0);
+        if id != META_DNODE && self.is_done(end) {
+            return ON;
+        }
+        let start = TraversalMark {
+            objset: self.set,
+            object: id,
+            level: 0,
+            block: 0,
+        };
+        match self.visitor.object(id, dnode) {
+            Step::Stop => return ControlFlow::Break(start),
+            Step::Skip => return ON,
+            Step::Continue => {}
+        }
+        let geometry = Geometry {
+            object_type: dnode.object_type,
+            indirect_shift: dnode.indirect_shift,
+            block_size: dnode.data_block_size,
+        };
+        let tree = Tree {
+            object: id,
+            dnode,
+            geometry,
+        };
+        let top = dnode.levels - 1;
+        for (index, pointer) in (0..).zip(&dnode.pointers) {
+            self.pointer(&tree, pointer, top, index)?;
+        }
+        match &dnode.spill {
+            Some(spill) => self.spill(&tree, spill),
+            None => ON,
+        }
+    }
+
+    /// An object whose dnode comes from the disk as it is.
+    fn checked_object(
+        &mut self,
+        parent: &Visit<'_>,
+        mark: TraversalMark,
+        id: ObjectId,
+        dnode: &Dnode,
+    ) -> Flow {
+        match check_tree(dnode) {
+            Ok(()) => self.object(id, dnode),
+            Err(what) => {
+                let why = self.corrupt(id, what);
+                match self.visitor.unreadable(parent, &why) {
+                    Step::Stop => ControlFlow::Break(mark),
+                    Step::Continue | Step::Skip => ON,
+                }
+            }
+        }
+    }
+
+    fn spill(&mut self, tree: &Tree<'_>, pointer: &BlockPointer) -> Flow {
+        let (object, block) = (tree.object, SPILL_BLOCK);
+        let mark = TraversalMark {
+            objset: self.set,
+            object,
+            level: 0,
+            block,
+        };
+        let is_done = self.is_done((object.get(), block + 1));
+        if is_done || pointer.is_hole() || pointer.logical_birth <= self.options.born_after {
+            return ON;
+        }
+        let visit = Visit {
+            mark,
+            pointer,
+            dnode: Some(tree.dnode),
+        };
+        match self.visitor.enter(&visit) {
+            Step::Stop => ControlFlow::Break(mark),
+            Step::Skip | Step::Continue => self.leave(&visit, mark),
+        }
+    }
+
+    /// One pointer and what is below it. Goes down once per level.
+    fn pointer(&mut self, tree: &Tree<'_>, pointer: &BlockPointer, level: u8, block: u64) -> Flow {
+        let span = tree.geometry.span(level, block);
+        let is_meta = tree.object == META_DNODE;
+        let end = if is_meta {
+            (span.end.saturating_mul(per_block(tree.dnode)), 0)
+        } else {
+            (tree.object.get(), span.end)
+        };
+        if self.is_done(end) || self.is_old(pointer) {
+            return ON;
+        }
+        let mark = TraversalMark {
+            objset: self.set,
+            object: tree.object,
+            level: i64::from(level),
+            block,
+        };
+        // Stopping here means: nothing below is done.
+        let stop = TraversalMark {
+            level: 0,
+            block: span.start,
+            ..mark
+        };
+        let visit = Visit {
+            mark,
+            pointer,
+            dnode: Some(tree.dnode),
+        };
+        let goes_below = match self.visitor.enter(&visit) {
+            Step::Stop => return ControlFlow::Break(stop),
+            Step::Skip => false,
+            Step::Continue => !pointer.is_hole(),
+        };
+        let has_resumed = is_meta && level == 0 && self.options.resume == Some(stop);
+        if goes_below && !has_resumed {
+            if let Err(what) = check_place(pointer, level, &tree.geometry) {
+                let why = self.corrupt(tree.object, what);
+                return self.failed(&visit, stop, &why);
+            }
+            if level > 0 {
+                match self.read_pointers(tree.object, pointer, level, block) {
+                    Ok(pointers) => self.children(tree, &pointers, level, block)?,
+                    Err(why) => return self.failed(&visit, stop, &why),
+                }
+            } else if tree.geometry.object_type == ObjectType::Dnode {
+                match self.cache.read(pointer, metadata_hint(), self.operation) {
+                    Ok(contents) => self.dnodes(&visit, stop, &contents, block)?,
+                    Err(why) => {
+                        let why = self.read_error(tree.object, level, block, why);
+                        return self.failed(&visit, stop, &why);
+                    }
+                }
+            }
+        }
+        self.leave(&visit, stop)
+    }
+
+    /// All pointers of a block of them.
+    fn children(
+        &mut self,
+        tree: &Tree<'_>,
+        pointers: &PointerBlock,
+        level: u8,
+        block: u64,
+    ) -> Flow {
+        let is_read = level > 1 || tree.geometry.object_type == ObjectType::Dnode;
+        let first = block << tree.geometry.fanout_shift();
+        for entry in 0..pointers.count() {
+            if is_read && entry.is_multiple_of(PREFETCH_COUNT) {
+                let soon = (entry..pointers.count().min(entry + PREFETCH_COUNT))
+                    .map(|entry| pointers.get(entry))
+                    .filter(|pointer| !self.is_old(pointer));
+                let soon: Vec<_> = soon.filter(|pointer| pointer.check().is_ok()).collect();
+                self.cache.prefetch(&soon, Kind::Metadata);
+            }
+            self.pointer(tree, &pointers.get(entry), level - 1, first + widen(entry))?;
+        }
+        ON
+    }
+
+    /// All objects of a block of dnodes.
+    fn dnodes(
+        &mut self,
+        parent: &Visit<'_>,
+        stop: TraversalMark,
+        contents: &[u8],
+        block: u64,
+    ) -> Flow {
+        let first = block * widen(contents.len() / SLOT_BYTES);
+        for (slot, dnode) in ondisk::dnode::walk_block(contents, parent.pointer.byte_order()) {
+            let id = ObjectId::from(first + widen(slot));
+            let dnode = match dnode {
+                Ok(dnode) => dnode,
+                Err(what) => {
+                    let why = self.corrupt(id, what);
+                    match self.visitor.unreadable(parent, &why) {
+                        Step::Stop => return ControlFlow::Break(stop),
+                        Step::Continue | Step::Skip => continue,
+                    }
+                }
+            };
+            if id != META_DNODE {
+                self.checked_object(parent, stop, id, &dnode)?;
+            }
+        }
+        ON
+    }
+
+    fn leave(&mut self, visit: &Visit<'_>, stop: TraversalMark) -> Flow {
+        match self.visitor.leave(visit) {
+            Step::Stop => ControlFlow::Break(stop),
+            Step::Continue | Step::Skip => ON,
+        }
+    }
+
+    fn failed(&mut self, visit: &Visit<'_>, stop: TraversalMark, why: &ObjectError) -> Flow {
+        match self.visitor.unreadable(visit, why) {
+            Step::Stop => ControlFlow::Break(stop),
+            Step::Skip => ON,
+            Step::Continue => self.leave(visit, stop),
+        }
+    }
+
+    fn read_pointers(
+        &self,
+        object: ObjectId,
+        pointer: &BlockPointer,
+        level: u8,
+        block: u64,
+    ) -> Result<PointerBlock, ObjectError> {
+        let contents = self.cache.read(pointer, metadata_hint(), self.operation);
+        let contents = contents.map_err(|why| self.read_error(object, level, block, why))?;
+        PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(object, what))
+    }
+
+    /// True for what an earlier walk has done, that ends here.
+    fn is_done(&self, end: Position) -> bool {
+        let Some(mark) = self.options.resume else {
+            return false;
+        };
+        if mark.object == META_DNODE {
+            // Objects come in blocks as OpenZFS makes them.
+            let first = mark
+                .block
+                .saturating_mul(widen(ondisk::dnode::DNODE_BYTES_MAX / SLOT_BYTES));
+            return end <= (first, 0);
+        }
+        end <= (mark.object.get(), mark.block)
+    }
+
+    /// True for what the visitor does not want to hear of.
+    fn is_old(&self, pointer: &BlockPointer) -> bool {
+        let is_unwanted = pointer.is_hole() && !self.options.visits_holes;
+        is_unwanted || pointer.logical_birth <= self.options.born_after
+    }
+
+    fn corrupt(&self, object: ObjectId, what: Corrupt) -> ObjectError {
+        ObjectError::Corrupt {
+            set: self.set,
+            object,
+            what,
+        }
+    }
+
+    fn read_error(
+        &self,
+        object: ObjectId,
+        level: u8,
+        block: u64,
+        why: tarn_block::ReadError,
+    ) -> ObjectError {
+        let (level, block) = (Level::new(level), BlockId::from(block));
+        ObjectError::Read {
+            set: self.set,
+            object,
+            level,
+            block,
+            why: Box::new(why),
+        }
+    }
+}
+
+fn per_block(meta: &Dnode) -> u64 {
+    (meta.data_block_size.get() / widen(SLOT_BYTES)).max(1)
+}

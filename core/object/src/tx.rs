@@ -1,0 +1,153 @@
+//! Transactions: leave to change what is stored.
+//!
+//! # Mechanism
+//! Every change is part of a transaction group, and whoever changes something proves it with a [`Tx`].
+//! There are two ways to one. An [`OpenTx`] is a hold on the open group: anybody gets one from
+//! [`Txgs::assign`](crate::Txgs::assign) (where the throttle is), changes objects of datasets, and drops it;
+//! the group cannot be stored before. A [`SyncTx`] belongs to the group that is being stored; the pool's sync
+//! thread has the only one, and only with it the MOS and the accounting objects are changed.
+//!
+//! # Invariants
+//! - A thread has at most one `OpenTx`. Whoever holds one takes no lock that another holds while it waits for one.
+//! - Groups follow each other strictly: the first `OpenTx` of a group is given out after the last
+//!   one of the group before it is dropped.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tarn_ondisk::units::Txg;
+
+use crate::txg::Txgs;
+
+/// Leave to change what is stored, as part of one transaction group.
+#[derive(Debug)]
+pub struct Tx {
+    txg: Txg,
+    is_syncing: bool,
+}
+
+impl Tx {
+    pub(crate) fn open(txg: Txg) -> Tx {
+        Tx {
+            txg,
+            is_syncing: false,
+        }
+    }
+
+    /// The group the changes become part of.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// True for changes made by the thread that stores the group.
+    pub fn is_syncing(&self) -> bool {
+        self.is_syncing
+    }
+}
+
+/// Leave to change datasets in the open group, until it is dropped.
+#[derive(Debug)]
+pub struct OpenTx {
+    tx: Tx,
+    txgs: Arc<Txgs>,
+}
+
+impl OpenTx {
+    pub(crate) fn new(txg: Txg, txgs: Arc<Txgs>) -> OpenTx {
+        OpenTx {
+            tx: Tx::open(txg),
+            txgs,
+        }
+    }
+}
+
+impl Deref for OpenTx {
+    type Target = Tx;
+
+    fn deref(&self) -> &Tx {
+        &self.tx
+    }
+}
+
+impl Drop for OpenTx {
+    fn drop(&mut self) {
+        self.txgs.release();
+    }
+}
+
+/// Leave to change anything in the group that is being stored. Only the pool's sync thread has one, so
+/// a function that takes `&mut SyncTx` needs no lock and no assertion.
+#[derive(Debug)]
+pub struct SyncTx {
+    tx: Tx,
+    pass: u32,
+}
+
+impl SyncTx {
+    pub(crate) fn new(txg: Txg) -> SyncTx {
+        SyncTx {
+            tx: Tx {
+                txg,
+                is_syncing: true,
+            },
+            pass: 1,
+        }
+    }
+
+    /// How often the group's changes have gone round, from 1.
+    pub fn pass(&self) -> u32 {
+        self.pass
+    }
+
+    /// Begins the next pass.
+    pub fn next_pass(&mut self) {
+        self.pass += 1;
+    }
+}
+
+impl Deref for SyncTx {
+    type Target = Tx;
+
+    fn deref(&self) -> &Tx {
+        &self.tx
+    }
+}
+
+/// What a transaction will do, as far as the throttle is concerned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TxEstimate {
+    /// How many bytes it will write.
+    pub write_bytes: u64,
+    /// How many bytes it will free.
+    pub free_bytes: u64,
+    /// Whether it may go on when there is too much dirty data already.
+    pub urgency: Urgency,
+}
+
+impl TxEstimate {
+    /// A transaction that writes this much.
+    pub fn writing(write_bytes: u64) -> TxEstimate {
+        TxEstimate {
+            write_bytes,
+            ..TxEstimate::default()
+        }
+    }
+
+    /// A transaction that frees this much, and makes little else dirty.
+    pub fn freeing(free_bytes: u64) -> TxEstimate {
+        TxEstimate {
+            free_bytes,
+            ..TxEstimate::default()
+        }
+    }
+}
+
+/// Whether a transaction is subject to the throttle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Urgency {
+    /// It waits its turn.
+    #[default]
+    Throttled,
+    /// It goes first: what waits for it holds up others (replay, freeing of what is gone).
+    Now,
+}

@@ -1,0 +1,537 @@
+//! Transaction groups: which one is open, which one is being stored, and the throttle at the door.
+//!
+//! # Problem
+//! Changes are made faster than they can be stored, and by many threads at once. They must become durable in
+//! an order that makes sense, in groups large enough to be worth it, and memory must not fill up.
+//!
+//! # Mechanism
+//! The groups are numbered. One is *open*: [`Txgs::assign`] gives out holds on it. The sync thread *quiesces* it: new
+//! holds wait until the last of the old ones is dropped, then the next group is open. So the changes of two groups
+//! never interleave, and a later group always builds on what an earlier one has made. The quiesced group is then
+//! *synced* (stored), while the next one is open.
+//!
+//! The throttle counts dirty bytes. From [`TxgLimits::sync_percent`] of the limit on, the sync thread is woken. From
+//! [`TxgLimits::delay_percent`] on every assignment is delayed, by a time that grows without bound towards the
+//! limit (`delay_scale * (dirty - from) / (limit - dirty)`); all writers share one clock, so that ten writers are delayed
+//! in turn, not at once. At the limit they wait until something has been stored.
+//!
+//! # Invariants
+//! - Holders never wait for the sync thread, so quiescing ends.
+//! - `stored < syncing < open`; waiting for a group wakes the sync thread, so it ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tarn_host::lock::{Condvar, Mutex, MutexGuard};
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::{Operation, Outcome, Stage};
+
+use crate::error::AssignError;
+use crate::objset::ObjectSet;
+use crate::ranks;
+use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
+
+/// The numbers of the throttle. The defaults are OpenZFS's, which were measured.
+#[derive(Debug, Clone, Copy)]
+pub struct TxgLimits {
+    /// So many bytes may be dirty.
+    #[doc(alias = "zfs_dirty_data_max")]
+    pub dirty_bytes_max: u64,
+    /// From this part of the limit on, a group is stored before its time.
+    #[doc(alias = "zfs_dirty_data_sync_percent")]
+    pub sync_percent: u64,
+    /// From this part of the limit on, writers are delayed.
+    #[doc(alias = "zfs_delay_min_dirty_percent")]
+    pub delay_percent: u64,
+    /// How steep the delay grows.
+    #[doc(alias = "zfs_delay_scale")]
+    pub delay_scale_ns: u64,
+    /// The longest delay.
+    pub delay_ns_max: u64,
+    /// How long a group stays open when nothing else ends it.
+    #[doc(alias = "zfs_txg_timeout")]
+    pub timeout: Duration,
+}
+
+impl TxgLimits {
+    /// For a machine with this much memory: a tenth of it may be dirty, but not more than 4 GiB.
+    pub fn for_memory(memory_bytes: u64) -> TxgLimits {
+        TxgLimits {
+            dirty_bytes_max: (memory_bytes / 10).clamp(64 << 20, 4 << 30),
+            ..TxgLimits::default()
+        }
+    }
+}
+
+impl Default for TxgLimits {
+    fn default() -> Self {
+        TxgLimits {
+            dirty_bytes_max: 1 << 30,
+            sync_percent: 20,
+            delay_percent: 60,
+            delay_scale_ns: 500_000,
+            delay_ns_max: 100_000_000,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why the sync thread was woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The group was open long enough.
+    Timeout,
+    /// There is much to store.
+    Dirty,
+    /// Somebody waits for the open group to be stored or closed.
+    Asked,
+    /// There will be no more transactions.
+    Stopped,
+}
+
+/// What becomes of writers while the pool is suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailMode {
+    /// They wait.
+    Wait,
+    /// They get an error.
+    Continue,
+}
+
+/// The transaction groups of a pool.
+pub struct Txgs {
+    limits: TxgLimits,
+    dirty_bytes: AtomicU64,
+    state: Mutex<State>,
+    /// Something in the state has changed that others may wait for.
+    changed: Condvar,
+    /// Something has changed that the sync thread may wait for.
+    work: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    open: Txg,
+    stored: Txg,
+    /// The highest group somebody waits to see stored.
+    wanted: Txg,
+    /// The highest group somebody waits to see open.
+    wanted_open: Txg,
+    holds: u64,
+    is_quiescing: bool,
+    suspended: Option<FailMode>,
+    is_stopped: bool,
+    /// When the writer delayed last may go on.
+    last_wakeup_ns: u64,
+    /// Object sets with changes, by group.
+    dirty_sets: BTreeMap<Txg, BTreeMap<ObjectId, Arc<ObjectSet>>>,
+}
+
+impl Txgs {
+    /// The groups of a pool whose newest stored group is `stored`.
+    pub fn new(stored: Txg, limits: TxgLimits) -> Arc<Txgs> {
+        Arc::new(Txgs {
+            limits,
+            dirty_bytes: AtomicU64::new(0),
+            state: Mutex::new(
+                ranks::TXG,
+                State {
+                    open: stored.next(),
+                    stored,
+                    wanted: Txg::ZERO,
+                    wanted_open: Txg::ZERO,
+                    holds: 0,
+                    is_quiescing: false,
+                    suspended: None,
+                    is_stopped: false,
+                    last_wakeup_ns: 0,
+                    dirty_sets: BTreeMap::new(),
+                },
+            ),
+            changed: Condvar::new(),
+            work: Condvar::new(),
+        })
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &TxgLimits {
+        &self.limits
+    }
+
+    /// A hold on the open group. Waits while there is too much dirty data, and while a group is being quiesced.
+    pub fn assign(
+        self: &Arc<Self>,
+        estimate: &TxEstimate,
+        operation: &Operation,
+    ) -> Result<OpenTx, AssignError> {
+        let is_throttled = estimate.urgency == Urgency::Throttled;
+        let mut state = self.state.lock();
+        let mut timer = None;
+        let mut was_delayed = !is_throttled;
+        loop {
+            if state.is_stopped {
+                return Err(AssignError::Stopped);
+            }
+            if state.suspended == Some(FailMode::Continue) {
+                return Err(AssignError::Suspended);
+            }
+            let is_full = is_throttled && self.dirty_bytes() >= self.limits.dirty_bytes_max;
+            let must_wait = state.suspended.is_some() || state.is_quiescing || is_full;
+            if !must_wait && (was_delayed || self.delay_ns() == 0) {
+                state.holds += 1;
+                return Ok(OpenTx::new(state.open, self.clone()));
+            }
+            timer.get_or_insert_with(|| operation.stage(Stage::TxWait));
+            if must_wait {
+                if is_full {
+                    operation.mark(Outcome::Throttled);
+                    self.work.notify_all();
+                }
+                self.changed.wait(&mut state);
+            } else {
+                operation.mark(Outcome::Throttled);
+                self.wait_turn(&mut state);
+                was_delayed = true;
+            }
+        }
+    }
+
+    /// Waits until it is this writer's turn. Writers are let through one after the other.
+    fn wait_turn(&self, state: &mut MutexGuard<'_, State>) {
+        let delay_ns = self.delay_ns();
+        let now_ns = tarn_host::monotonic_ns();
+        let wakeup_ns = (now_ns + delay_ns).max(state.last_wakeup_ns + delay_ns);
+        state.last_wakeup_ns = wakeup_ns;
+        loop {
+            let now_ns = tarn_host::monotonic_ns();
+            if now_ns >= wakeup_ns || state.is_stopped || state.suspended.is_some() {
+                return;
+            }
+            let _ = self
+                .changed
+                .wait_timeout(state, Duration::from_nanos(wakeup_ns - now_ns));
+        }
+    }
+
+    /// How long a writer is delayed at the present amount of dirty data.
+    fn delay_ns(&self) -> u64 {
+        let (dirty, max) = (self.dirty_bytes(), self.limits.dirty_bytes_max);
+        let from = max / 100 * self.limits.delay_percent;
+        if dirty <= from {
+            return 0;
+        }
+        if dirty >= max {
+            return self.limits.delay_ns_max;
+        }
+        let delay = u128::from(self.limits.delay_scale_ns) * u128::from(dirty - from)
+            / u128::from(max - dirty);
+        u64::try_from(delay)
+            .unwrap_or(u64::MAX)
+            .min(self.limits.delay_ns_max)
+    }
+
+    /// A hold on the open group is given back.
+    pub(crate) fn release(&self) {
+        let mut state = self.state.lock();
+        state.holds -= 1;
+        if state.holds == 0 && state.is_quiescing {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The open group.
+    pub fn open_txg(&self) -> Txg {
+        self.state.lock().open
+    }
+
+    /// The newest group that is stored.
+    pub fn stored_txg(&self) -> Txg {
+        self.state.lock().stored
+    }
+
+    /// How many bytes wait to be stored.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// So many more bytes are dirty.
+    pub(crate) fn add_dirty(&self, bytes: u64) {
+        let before = self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let threshold = self.sync_bytes();
+        if before < threshold && before + bytes >= threshold {
+            let _state = self.state.lock();
+            self.work.notify_all();
+        }
+    }
+
+    /// So many bytes are stored, or need not be any more.
+    pub(crate) fn remove_dirty(&self, bytes: u64) {
+        let before = self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "what becomes clean was dirty");
+        let max = self.limits.dirty_bytes_max;
+        if before >= max && before - bytes < max {
+            let _state = self.state.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    fn sync_bytes(&self) -> u64 {
+        self.limits.dirty_bytes_max / 100 * self.limits.sync_percent
+    }
+
+    /// For the sync thread: waits until the open group should be stored, at most for the timeout.
+    pub fn wait_for_work(&self) -> Wake {
+        let deadline_ns = tarn_host::monotonic_ns()
+            .saturating_add(u64::try_from(self.limits.timeout.as_nanos()).unwrap_or(u64::MAX));
+        let mut state = self.state.lock();
+        loop {
+            if state.is_stopped {
+                return Wake::Stopped;
+            }
+            if state.wanted >= state.open || state.wanted_open > state.open {
+                return Wake::Asked;
+            }
+            if self.dirty_bytes() >= self.sync_bytes() {
+                return Wake::Dirty;
+            }
+            let now_ns = tarn_host::monotonic_ns();
+            if now_ns >= deadline_ns {
+                return Wake::Timeout;
+            }
+            let _ = self
+                .work
+                .wait_timeout(&mut state, Duration::from_nanos(deadline_ns - now_ns));
+        }
+    }
+
+    /// For the sync thread: closes the open group, waits until nobody holds it, opens the next one. Gives back
+    /// the closed one.
+    pub fn quiesce(&self) -> Txg {
+        let mut state = self.state.lock();
+        assert!(!state.is_quiescing, "one thread quiesces");
+        state.is_quiescing = true;
+        self.changed.wait_while(&mut state, |state| state.holds > 0);
+        let closed = state.open;
+        state.open = closed.next();
+        state.is_quiescing = false;
+        self.changed.notify_all();
+        closed
+    }
+
+    /// For the sync thread: begins to store a quiesced group.
+    pub fn begin_sync(&self, txg: Txg) -> SyncTx {
+        let state = self.state.lock();
+        assert!(txg < state.open, "a group is quiesced before it is stored");
+        assert!(txg > state.stored, "a group is stored once");
+        SyncTx::new(txg)
+    }
+
+    /// For the sync thread: the group is stored, durably.
+    pub fn finish_sync(&self, tx: SyncTx) {
+        let mut state = self.state.lock();
+        assert!(tx.txg() > state.stored, "groups are stored in order");
+        let left = state.dirty_sets.remove(&tx.txg());
+        assert!(
+            left.is_none_or(|sets| sets.is_empty()),
+            "a stored group leaves nothing dirty"
+        );
+        state.stored = tx.txg();
+        self.changed.notify_all();
+    }
+
+    /// Waits until the group is stored, and sees to it that it will be.
+    pub fn wait_stored(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
+        let _stage = operation.stage(Stage::TxWait);
+        let mut state = self.state.lock();
+        loop {
+            if state.stored >= txg {
+                return Ok(());
+            }
+            if state.is_stopped {
+                return Err(AssignError::Stopped);
+            }
+            if state.suspended == Some(FailMode::Continue) {
+                return Err(AssignError::Suspended);
+            }
+            if state.wanted < txg {
+                state.wanted = txg;
+                self.work.notify_all();
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until this group is open, and sees to it that it will be.
+    pub fn wait_open(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
+        let _stage = operation.stage(Stage::TxWait);
+        let mut state = self.state.lock();
+        while state.open < txg {
+            if state.is_stopped {
+                return Err(AssignError::Stopped);
+            }
+            state.wanted_open = state.wanted_open.max(txg);
+            self.work.notify_all();
+            self.changed.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Asks for the open group to be stored soon, without waiting for it.
+    pub fn kick(&self) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(state.open);
+        self.work.notify_all();
+    }
+
+    /// The pool cannot be written for now: writers wait or fail.
+    pub fn suspend(&self, mode: FailMode) {
+        self.state.lock().suspended = Some(mode);
+        self.changed.notify_all();
+    }
+
+    /// The pool can be written again.
+    pub fn resume(&self) {
+        self.state.lock().suspended = None;
+        self.changed.notify_all();
+    }
+
+    /// There will be no more transactions: who waits gets an error, and what is dirty is dropped.
+    pub fn stop(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.is_stopped = true;
+            std::mem::take(&mut state.dirty_sets)
+        };
+        self.changed.notify_all();
+        self.work.notify_all();
+        drop(dropped);
+    }
+
+    /// The object set has changes in this group.
+    pub(crate) fn add_dirty_set(&self, txg: Txg, set: &Arc<ObjectSet>) {
+        let mut state = self.state.lock();
+        if !state.is_stopped {
+            let sets = state.dirty_sets.entry(txg).or_default();
+            sets.entry(set.id()).or_insert_with(|| set.clone());
+        }
+    }
+
+    /// The object sets with changes in this group that are not stored yet, by their numbers. Object sets stay in the list
+    /// until [`sync_objsets`](crate::sync_objsets) has stored them.
+    pub fn dirty_sets(&self, txg: Txg) -> Vec<Arc<ObjectSet>> {
+        let state = self.state.lock();
+        let sets = state.dirty_sets.get(&txg);
+        sets.map(|sets| sets.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The object set has no more changes in this group.
+    pub(crate) fn remove_dirty_set(&self, txg: Txg, set: ObjectId) {
+        let removed = {
+            let mut state = self.state.lock();
+            state
+                .dirty_sets
+                .get_mut(&txg)
+                .and_then(|sets| sets.remove(&set))
+        };
+        drop(removed);
+    }
+}
+
+impl std::fmt::Debug for Txgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Txgs({} dirty bytes)", self.dirty_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn txgs() -> Arc<Txgs> {
+        Txgs::new(
+            Txg::from(9),
+            TxgLimits {
+                dirty_bytes_max: 1000,
+                ..TxgLimits::default()
+            },
+        )
+    }
+
+    fn assign(txgs: &Arc<Txgs>) -> OpenTx {
+        txgs.assign(&TxEstimate::default(), &Operation::unmeasured())
+            .unwrap()
+    }
+
+    #[test]
+    fn groups_follow_each_other() {
+        let txgs = txgs();
+        let tx = assign(&txgs);
+        assert_eq!(tx.txg(), Txg::from(10));
+        drop(tx);
+        let closed = txgs.quiesce();
+        assert_eq!(closed, Txg::from(10));
+        assert_eq!(assign(&txgs).txg(), Txg::from(11));
+        let sync = txgs.begin_sync(closed);
+        assert!(sync.is_syncing());
+        txgs.finish_sync(sync);
+        assert_eq!(txgs.stored_txg(), closed);
+        txgs.wait_stored(closed, &Operation::unmeasured()).unwrap();
+    }
+
+    #[test]
+    fn quiescing_waits_for_those_inside_and_holds_up_those_outside() {
+        let txgs = txgs();
+        let inside = assign(&txgs);
+        std::thread::scope(|scope| {
+            let quiescer = scope.spawn(|| txgs.quiesce());
+            while !txgs.state.lock().is_quiescing {
+                std::thread::yield_now();
+            }
+            let outside = scope.spawn(|| assign(&txgs).txg());
+            drop(inside);
+            assert_eq!(quiescer.join().unwrap(), Txg::from(10));
+            assert_eq!(outside.join().unwrap(), Txg::from(11));
+        });
+    }
+
+    #[test]
+    fn the_delay_begins_at_sixty_percent_and_grows_to_its_bound() {
+        let txgs = txgs();
+        txgs.add_dirty(600);
+        assert_eq!(txgs.delay_ns(), 0);
+        txgs.add_dirty(200);
+        assert_eq!(txgs.delay_ns(), 500_000);
+        txgs.add_dirty(199);
+        assert!(txgs.delay_ns() > 50_000_000);
+        txgs.add_dirty(1);
+        assert_eq!(txgs.delay_ns(), txgs.limits.delay_ns_max);
+    }
+
+    #[test]
+    fn a_full_pool_of_dirty_data_holds_up_writers_until_some_is_stored() {
+        let txgs = txgs();
+        txgs.add_dirty(1000);
+        assert_eq!(txgs.wait_for_work(), Wake::Dirty);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| assign(&txgs).txg());
+            txgs.remove_dirty(900);
+            assert_eq!(writer.join().unwrap(), Txg::from(10));
+        });
+    }
+
+    #[test]
+    fn who_waits_for_a_group_that_will_not_come_gets_an_error() {
+        let txgs = txgs();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| txgs.wait_stored(Txg::from(10), &Operation::unmeasured()));
+            assert_eq!(txgs.wait_for_work(), Wake::Asked);
+            txgs.stop();
+            assert!(matches!(waiter.join().unwrap(), Err(AssignError::Stopped)));
+        });
+        let refused = txgs.assign(&TxEstimate::default(), &Operation::unmeasured());
+        assert!(matches!(refused, Err(AssignError::Stopped)));
+    }
+}

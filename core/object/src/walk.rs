@@ -1,0 +1,503 @@
+//! The tree of blocks below a dnode: from the index of a block to its pointer.
+//!
+//! # Mechanism
+//! A block of pointers holds a power of two of them, so the way down is spelled by the bits of the
+//! index: the highest choose one of the dnode's pointers, the next ones an entry in the block it leads to, and
+//! so on. Blocks of pointers come from the cache and are not decoded: the entry wanted is taken out of the bytes. The lowest
+//! one used last is remembered with the object, so that reading along a file looks at one entry per block.
+//!
+//! A hole in the middle of the tree stands for holes in all its blocks, punched when it was.
+//!
+//! # Invariants
+//! - Each step goes exactly one level down, and the pointer found must say so itself, with the
+//!   size that blocks of that level have. So a tree that leads back into itself is refused at once.
+
+use std::ops::Range;
+
+use tarn_block::Block;
+use tarn_cache::{Hint, Kind};
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
+use tarn_ondisk::dnode::POINTER_SHIFT;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{BlockId, Level, LogicalSize};
+use tarn_probe::Operation;
+
+use crate::error::ObjectError;
+use crate::object::{Located, Newest, Object, ObjectState};
+
+/// A pointer of the stored tree from which to go down, as of one instant.
+#[derive(Debug, Clone)]
+pub(crate) struct TreeTop {
+    pub pointer: BlockPointer,
+    /// The level of the block it leads to.
+    pub level: u8,
+    pub geometry: Geometry,
+    /// The generation of the stored dnode.
+    pub generation: u64,
+}
+
+/// What decides the shape of a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Geometry {
+    pub object_type: ObjectType,
+    pub indirect_shift: u8,
+    pub block_size: LogicalSize,
+}
+
+impl Geometry {
+    /// How many pointers a block of pointers holds, as a power of two.
+    pub fn fanout_shift(&self) -> u32 {
+        u32::from(self.indirect_shift) - POINTER_SHIFT
+    }
+
+    /// How many pointers a block of pointers holds.
+    pub fn fanout(&self) -> usize {
+        1 << self.fanout_shift()
+    }
+
+    /// The size of a block of this level.
+    pub fn size_at(&self, level: u8) -> LogicalSize {
+        if level == 0 {
+            self.block_size
+        } else {
+            LogicalSize::from(1 << self.indirect_shift)
+        }
+    }
+
+    /// The index, `levels` further up, of what holds this block.
+    pub fn ancestor(&self, block: u64, levels: u8) -> u64 {
+        block
+            .checked_shr(self.fanout_shift() * u32::from(levels))
+            .unwrap_or(0)
+    }
+
+    /// The blocks of level 0 below a block of `level`; the end is the largest number where it would be more.
+    pub fn span(&self, level: u8, block: u64) -> Range<u64> {
+        let shift = self.fanout_shift() * u32::from(level);
+        let bound = |block: u128| u64::try_from(block << shift.min(64)).unwrap_or(u64::MAX);
+        bound(u128::from(block))..bound(u128::from(block) + 1)
+    }
+
+    /// What a hole stands for one level further down.
+    pub fn hole_below(&self, hole: &BlockPointer, level: u8) -> BlockPointer {
+        if hole.logical_birth.is_zero() {
+            return BlockPointer::HOLE;
+        }
+        let (size, birth) = (self.size_at(level), hole.logical_birth);
+        BlockPointer::punched(size, self.object_type, Level::new(level), birth)
+    }
+}
+
+/// A block of pointers, as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct PointerBlock {
+    block: Block,
+    order: ByteOrder,
+}
+
+impl PointerBlock {
+    /// What a pointer leads to. Refused if it is not as large as the pointer says.
+    pub fn new(block: Block, pointer: &BlockPointer) -> Result<PointerBlock, Corrupt> {
+        if LogicalSize::of(&block) != pointer.logical_size() {
+            return Err(Corrupt::Inconsistent {
+                what: "block of pointers",
+                offset: 0,
+                why: "the block is not as large as its pointer says",
+            });
+        }
+        Ok(PointerBlock {
+            block,
+            order: pointer.byte_order(),
+        })
+    }
+
+    /// How many pointers it holds.
+    pub fn count(&self) -> usize {
+        self.block.len() >> POINTER_SHIFT
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> BlockPointer {
+        let bytes = &self.block[index << POINTER_SHIFT..];
+        BlockPointer::from_bytes(bytes, self.order).expect("the index is inside the block")
+    }
+
+    /// All of its bytes, if their order is the one we write.
+    pub fn little_endian(&self) -> Option<&[u8]> {
+        (self.order == ByteOrder::Little).then_some(&*self.block)
+    }
+}
+
+/// The block of pointers to data that was used last.
+#[derive(Debug)]
+pub(crate) struct PointerMemo {
+    /// Its index at level 1.
+    index: u64,
+    pointers: PointerBlock,
+}
+
+impl Object {
+    /// Where to begin on the way to a block: at the remembered block of pointers, or at the dnode. None
+    /// for what the stored tree does not reach.
+    pub(crate) fn top_of(&self, state: &ObjectState, block: u64) -> Option<TreeTop> {
+        let geometry = state.geometry();
+        let top = |pointer, level| TreeTop {
+            pointer,
+            level,
+            geometry,
+            generation: state.generation,
+        };
+        if let Some(memo) = &state.memo
+            && memo.index == geometry.ancestor(block, 1)
+        {
+            let entry = low_bits(block, geometry.fanout_shift());
+            return Some(top(memo.pointers.get(entry), 0));
+        }
+        state
+            .root_of(block, 0)
+            .map(|(pointer, level)| top(pointer, level))
+    }
+
+    /// The pointer to a block of the stored tree. A hole for what is not there.
+    pub(crate) fn stored_pointer(
+        &self,
+        level: Level,
+        block: u64,
+        operation: &Operation,
+    ) -> Result<BlockPointer, ObjectError> {
+        let top = {
+            let state = self.state.lock();
+            if level.is_data() {
+                self.top_of(&state, block)
+            } else {
+                let root = state.root_of(block, level.get());
+                let (geometry, generation) = (state.geometry(), state.generation);
+                root.map(|(pointer, level)| TreeTop {
+                    pointer,
+                    level,
+                    geometry,
+                    generation,
+                })
+            }
+        };
+        match top {
+            Some(top) => self.descend(top, level, block, operation),
+            None => Ok(BlockPointer::HOLE),
+        }
+    }
+
+    /// Goes down to a block of `level`, and gives back the pointer to it.
+    pub(crate) fn descend(
+        &self,
+        top: TreeTop,
+        level: Level,
+        block: u64,
+        operation: &Operation,
+    ) -> Result<BlockPointer, ObjectError> {
+        let TreeTop {
+            mut pointer,
+            level: mut at,
+            geometry,
+            generation,
+        } = top;
+        self.check_pointer(&pointer, at, &geometry)?;
+        while at > level.get() {
+            if pointer.is_hole() {
+                return Ok(geometry.hole_below(&pointer, level.get()));
+            }
+            let index = geometry.ancestor(block, at - level.get());
+            let pointers = self.read_pointers(&pointer, at, index, operation)?;
+            let next = geometry.ancestor(block, at - level.get() - 1);
+            at -= 1;
+            pointer = pointers.get(low_bits(next, geometry.fanout_shift()));
+            self.check_pointer(&pointer, at, &geometry)?;
+            if at == 0 {
+                self.remember(generation, PointerMemo { index, pointers });
+            }
+        }
+        Ok(pointer)
+    }
+
+    /// Reads a block of pointers, which must not be a hole.
+    pub(crate) fn read_pointers(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        index: u64,
+        operation: &Operation,
+    ) -> Result<PointerBlock, ObjectError> {
+        let block = self
+            .context
+            .env
+            .cache
+            .read(pointer, metadata_hint(), operation);
+        let block =
+            block.map_err(|why| self.read_error(Level::new(level), BlockId::from(index), why))?;
+        PointerBlock::new(block, pointer).map_err(|what| self.corrupt(what))
+    }
+
+    /// Refuses a pointer that cannot be at this place of the tree.
+    pub(crate) fn check_pointer(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        geometry: &Geometry,
+    ) -> Result<(), ObjectError> {
+        check_place(pointer, level, geometry).map_err(|what| self.corrupt(what))
+    }
+
+    fn remember(&self, generation: u64, memo: PointerMemo) {
+        let forgotten = {
+            let mut state = self.state.lock();
+            if state.generation != generation {
+                return;
+            }
+            state.memo.replace(memo)
+        };
+        drop(forgotten);
+    }
+
+    /// The first block from `from` on that has contents, if any.
+    pub fn next_data(
+        &self,
+        from: BlockId,
+        operation: &Operation,
+    ) -> Result<Option<BlockId>, ObjectError> {
+        let mut at = from.get();
+        loop {
+            let (in_memory, max_block) = self.next_dirty(at)?;
+            if at > max_block {
+                return Ok(None);
+            }
+            let on_disk = self.next_stored(at, Wanted::Data, operation)?;
+            let found = match (in_memory, on_disk) {
+                (Some(memory), Some(disk)) => memory.min(disk),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => return Ok(None),
+            };
+            // What is stored there may have been freed since.
+            match self.freed_until(found)? {
+                Some(end) => at = end,
+                None if found > max_block => return Ok(None),
+                None => return Ok(Some(BlockId::from(found))),
+            }
+        }
+    }
+
+    /// The first block from `from` on that has no contents. Behind the highest block there are none.
+    pub fn next_hole(&self, from: BlockId, operation: &Operation) -> Result<BlockId, ObjectError> {
+        let mut at = from.get();
+        loop {
+            if at > self.alive()?.newest.max_block.get() {
+                return Ok(BlockId::from(at));
+            }
+            match self.locate(BlockId::from(at))? {
+                Located::Dirty(_) => at += 1,
+                Located::Zeros => return Ok(BlockId::from(at)),
+                Located::Stored(_) => {
+                    let hole = self
+                        .next_stored(at, Wanted::Hole, operation)?
+                        .unwrap_or(u64::MAX);
+                    // Up to there all is stored, unless it was freed since.
+                    let freed = self.first_freed(at, hole)?;
+                    match freed {
+                        Some(block) => return Ok(BlockId::from(block)),
+                        None if hole == at => return Ok(BlockId::from(at)),
+                        None => at = hole,
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first block from `from` on in the stored tree that is what is wanted. Beyond the tree there are holes.
+    fn next_stored(
+        &self,
+        from: u64,
+        wanted: Wanted,
+        operation: &Operation,
+    ) -> Result<Option<u64>, ObjectError> {
+        let (stored, geometry) = {
+            let state = self.state.lock();
+            (state.stored.clone(), state.geometry())
+        };
+        let level = stored.levels - 1;
+        for (index, pointer) in (0..).zip(&stored.pointers) {
+            let span = geometry.span(level, index);
+            if span.end <= from {
+                continue;
+            }
+            let found =
+                self.next_below(pointer, level, index, from, wanted, &geometry, operation)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let reach = geometry.span(level, widen(stored.pointers.len())).start;
+        Ok((wanted == Wanted::Hole).then_some(from.max(reach)))
+    }
+
+    /// The same below one pointer. Goes down once per level, which the dnode's check has bounded.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a step of one search, called by itself"
+    )]
+    fn next_below(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        index: u64,
+        from: u64,
+        wanted: Wanted,
+        geometry: &Geometry,
+        operation: &Operation,
+    ) -> Result<Option<u64>, ObjectError> {
+        self.check_pointer(pointer, level, geometry)?;
+        let span = geometry.span(level, index);
+        match (pointer.is_hole(), wanted) {
+            (true, Wanted::Data) => return Ok(None),
+            (true, Wanted::Hole) => return Ok(Some(span.start.max(from))),
+            (false, Wanted::Data) if level == 0 => return Ok(Some(index)),
+            (false, Wanted::Hole) if level == 0 => return Ok(None),
+            (false, _) => {}
+        }
+        let pointers = self.read_pointers(pointer, level, index, operation)?;
+        let first = geometry.ancestor(from.max(span.start), level - 1);
+        let start = narrow(first - (index << geometry.fanout_shift()));
+        for entry in start..pointers.count() {
+            let child = (index << geometry.fanout_shift()) + widen(entry);
+            let next = pointers.get(entry);
+            let found =
+                self.next_below(&next, level - 1, child, from, wanted, geometry, operation)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first block from `from` on that is dirty, and the highest block.
+    fn next_dirty(&self, from: u64) -> Result<(Option<u64>, u64), ObjectError> {
+        let state = self.alive()?;
+        let mut next = None;
+        for pending in &state.pending {
+            let mut blocks = pending.blocks.range(from..).map(|(block, _)| *block);
+            // An older version counts only if no later group has freed it.
+            let first = blocks.find(|block| matches!(state.newest_of(*block), Newest::Data(_)));
+            next = match (next, first) {
+                (Some(one), Some(other)) => Some(u64::min(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+        Ok((next, state.newest.max_block.get()))
+    }
+
+    /// The end of the freed range a block is in, if it is in one.
+    fn freed_until(&self, block: u64) -> Result<Option<u64>, ObjectError> {
+        let state = self.alive()?;
+        for pending in state.pending.iter().rev() {
+            if pending.blocks.contains_key(&block) {
+                return Ok(None);
+            }
+            if let Some(end) = pending.freed.end_of(block) {
+                // An older or newer group may have written within; go on block by block then.
+                let written = state
+                    .pending
+                    .iter()
+                    .any(|other| other.blocks.range(block..end).next().is_some());
+                return Ok(Some(if written { block + 1 } else { end }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first block from `from` up to `end` that was freed and not written again.
+    fn first_freed(&self, from: u64, end: u64) -> Result<Option<u64>, ObjectError> {
+        let state = self.alive()?;
+        let end = end.min(state.newest.max_block.get().saturating_add(1));
+        if !state
+            .pending
+            .iter()
+            .any(|pending| pending.freed.overlaps(from, end))
+        {
+            return Ok(None);
+        }
+        let is_freed = |block: &u64| matches!(state.newest_of(*block), Newest::Freed);
+        Ok((from..end).find(is_freed))
+    }
+}
+
+/// What a search looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Data,
+    Hole,
+}
+
+impl ObjectState {
+    /// What decides the shape of the stored tree.
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            object_type: self.stored.object_type,
+            indirect_shift: self.stored.indirect_shift,
+            block_size: self.stored.data_block_size,
+        }
+    }
+
+    /// The dnode's pointer above a block of `level`, and the level it leads to.
+    fn root_of(&self, block: u64, level: u8) -> Option<(BlockPointer, u8)> {
+        let top = self.stored.levels.checked_sub(1)?;
+        let index = self.geometry().ancestor(block, top.checked_sub(level)?);
+        self.stored
+            .pointers
+            .get(narrow(index))
+            .map(|pointer| (*pointer, top))
+    }
+}
+
+/// Refuses a pointer that cannot be at its place of a tree.
+pub(crate) fn check_place(
+    pointer: &BlockPointer,
+    level: u8,
+    geometry: &Geometry,
+) -> Result<(), Corrupt> {
+    pointer.check()?;
+    let refuse = |why| {
+        Err(Corrupt::Inconsistent {
+            what: "block pointer",
+            offset: 48,
+            why,
+        })
+    };
+    match pointer.kind() {
+        PointerKind::Hole | PointerKind::Redacted => return Ok(()),
+        PointerKind::Embedded | PointerKind::Stored => {}
+    }
+    if pointer.level().get() != level {
+        return refuse("the level is not that of its place in the tree");
+    }
+    if pointer.logical_size() != geometry.size_at(level) {
+        return refuse("the size is not that of the object's blocks");
+    }
+    Ok(())
+}
+
+/// The lowest bits of an index: its place within its block of pointers.
+pub(crate) fn low_bits(index: u64, bits: u32) -> usize {
+    narrow(index & ((1 << bits) - 1))
+}
+
+/// How the cache should treat blocks of pointers, dnodes and spill blocks.
+pub(crate) fn metadata_hint() -> Hint {
+    Hint::demand(Kind::Metadata)
+}
+
+/// How the cache should treat data of an object.
+pub(crate) fn hint_for(object_type: ObjectType) -> Hint {
+    Hint::demand(if object_type.is_metadata() {
+        Kind::Metadata
+    } else {
+        Kind::Data
+    })
+}

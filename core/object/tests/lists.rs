@@ -1,0 +1,337 @@
+//! Walks over object sets, and lists of block pointers.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use support::{Pool, SET};
+use tarn_object::{
+    BlockTrees, Entry, Freeing, NewObject, NewObjectSet, ObjectError, ObjectSet, PointerList, Step,
+    Visit, Visitor, WalkOptions, Walked, walk_objset,
+};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::bpobj::PointerListVersion;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::units::{LogicalSize, ObjectId, PhysicalSize, Txg};
+use tarn_space::Class;
+
+/// Notes all stored blocks, and stops now and then.
+#[derive(Default)]
+struct Noter {
+    found: Vec<BlockPointer>,
+    objects: u64,
+    patience: Option<u64>,
+}
+
+impl Visitor for Noter {
+    fn leave(&mut self, visit: &Visit<'_>) -> Step {
+        if visit.mark.level == 0
+            && let Some(patience) = &mut self.patience
+        {
+            if *patience == 0 {
+                return Step::Stop;
+            }
+            *patience -= 1;
+        }
+        self.found.push(*visit.pointer);
+        Step::Continue
+    }
+
+    fn object(&mut self, _id: ObjectId, _dnode: &tarn_ondisk::dnode::Dnode) -> Step {
+        self.objects += 1;
+        Step::Continue
+    }
+
+    fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step {
+        panic!("{:?}: {why}", visit.mark);
+    }
+}
+
+/// A set with objects of many shapes, changed over a few groups.
+fn filled(pool: &mut Pool) -> Arc<ObjectSet> {
+    let set = pool.create_set(None);
+    for group in 0..3_u8 {
+        let tx = pool.tx();
+        for number in 0..60_u8 {
+            let slots = usize::from(number % 3) + 1;
+            let new = NewObject {
+                slots,
+                indirect_shift: 12,
+                ..NewObject::plain(ObjectType::PlainFile, 512 << (number % 4))
+                    .with_bonus(ObjectType::SystemAttributes, 40)
+            };
+            let object = set.allocate(&tx, new, &pool.operation).unwrap();
+            let size = usize::from(number) * 1500;
+            object
+                .write(&tx, 3000, &vec![number | 1; size], &pool.operation)
+                .unwrap();
+            if number % 5 == group {
+                object.set_spill(&tx, Some(&[group + 1; 1000])).unwrap();
+            }
+        }
+        drop(tx);
+        pool.sync(&set);
+        let tx = pool.tx();
+        let mut id = ObjectId::ZERO;
+        while let Some(next) = set.next_object(id, &pool.operation).unwrap() {
+            if next.get() % 7 == u64::from(group) {
+                set.free_object(&tx, next, &pool.operation).unwrap();
+            }
+            id = next;
+        }
+        drop(tx);
+        pool.sync(&set);
+    }
+    set
+}
+
+fn places(pointers: &[BlockPointer]) -> BTreeMap<(u64, u64), u64> {
+    let mut places = BTreeMap::new();
+    for dva in pointers.iter().flat_map(BlockPointer::dvas) {
+        let place = (dva.vdev().get(), dva.offset().get());
+        let other = places.insert(place, dva.allocated_size().get());
+        assert_eq!(other, None, "{dva} is found once");
+    }
+    places
+}
+
+#[test]
+fn a_walk_finds_every_allocated_block_once() {
+    let mut pool = Pool::new();
+    let set = filled(&mut pool);
+    let mut noter = Noter::default();
+    let root = set.root_pointer();
+    let options = WalkOptions::default();
+    let cache = &pool.env.cache;
+    let walked = walk_objset(cache, SET, &root, options, &mut noter, &pool.operation);
+    assert_eq!(walked, Walked::Completed);
+    let found = places(&noter.found);
+    let alive: Vec<_> = pool.alive.values().copied().collect();
+    assert_eq!(found, places(&alive));
+    // What the last groups freed is held back for two groups.
+    for _ in 0..3 {
+        let tx = pool.begin();
+        pool.finish(tx);
+    }
+    let total: u64 = found.values().sum();
+    assert_eq!(
+        total,
+        pool.space.class_totals(Class::Normal).allocated.get()
+    );
+    // The meta dnode is an object here, too.
+    assert_eq!(noter.objects, set.object_count() + 1);
+}
+
+#[test]
+fn a_walk_that_is_stopped_and_resumed_visits_every_block_once() {
+    let mut pool = Pool::new();
+    let set = filled(&mut pool);
+    let (mut noter, mut resume, mut stops) = (Noter::default(), None, 0);
+    loop {
+        noter.patience = Some(stops % 40 + 1);
+        let options = WalkOptions {
+            resume,
+            ..WalkOptions::default()
+        };
+        let root = set.root_pointer();
+        let cache = &pool.env.cache;
+        match walk_objset(cache, SET, &root, options, &mut noter, &pool.operation) {
+            Walked::Completed => break,
+            Walked::Stopped(mark) => {
+                assert_eq!(mark.level, 0);
+                resume = Some(TraversalMark { ..mark });
+            }
+        }
+        stops += 1;
+    }
+    assert!(stops > 30);
+    let alive: Vec<_> = pool.alive.values().copied().collect();
+    assert_eq!(places(&noter.found), places(&alive));
+}
+
+#[test]
+fn only_blocks_younger_than_asked_for_are_visited() {
+    let mut pool = Pool::new();
+    let set = filled(&mut pool);
+    let born_after = Txg::from(13);
+    let mut noter = Noter::default();
+    let options = WalkOptions {
+        born_after,
+        ..WalkOptions::default()
+    };
+    let cache = &pool.env.cache;
+    walk_objset(
+        cache,
+        SET,
+        &set.root_pointer(),
+        options,
+        &mut noter,
+        &pool.operation,
+    );
+    let young: Vec<_> = pool
+        .alive
+        .values()
+        .filter(|p| p.logical_birth > born_after)
+        .copied()
+        .collect();
+    assert!(young.len() < pool.alive.len());
+    assert_eq!(places(&noter.found), places(&young));
+}
+
+fn meta_set(pool: &mut Pool) -> Arc<ObjectSet> {
+    let new = NewObjectSet {
+        objset_type: ObjsetType::Meta,
+        has_accounting: true,
+        levels: 1,
+    };
+    pool.create(new, None)
+}
+
+fn pointer(number: u64) -> BlockPointer {
+    use tarn_ondisk::block_pointer::{Dva, StoredBlock};
+    use tarn_ondisk::checksum::{Checksum, ChecksumKind};
+    use tarn_ondisk::compression::Compression;
+    use tarn_ondisk::units::{AllocatedSize, Level, VdevId, VdevOffset};
+    BlockPointer::stored(&StoredBlock {
+        dvas: &[Dva::new(
+            VdevId::from(0),
+            VdevOffset::from(number * 4096),
+            AllocatedSize::from(4096),
+        )],
+        logical_size: LogicalSize::from(8192),
+        physical_size: PhysicalSize::from(4096),
+        compression: Compression::Lz4,
+        checksum_kind: ChecksumKind::Fletcher4,
+        checksum: Checksum([1, 2, 3, number]),
+        object_type: ObjectType::PlainFile,
+        level: Level::ZERO,
+        birth: Txg::from(3),
+        fill: 1,
+    })
+}
+
+#[test]
+fn what_is_put_into_lists_comes_out_again_in_any_number_of_groups() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let new_list =
+        || PointerList::create(&set, &tx, PointerListVersion::Nested, &pool.operation).unwrap();
+    let (list, mut number) = (new_list(), 0);
+    let mut fill = |list: &PointerList, count: u64| {
+        let entries: Vec<_> = (number..number + count)
+            .map(|number| Entry {
+                pointer: pointer(number),
+                is_freed: false,
+            })
+            .collect();
+        number += count;
+        list.append_all(&tx, &entries, &pool.operation).unwrap();
+    };
+    fill(&list, 100);
+    for count in [10, 0, 3000, 700] {
+        let other = new_list();
+        fill(&other, count);
+        if count == 700 {
+            let inner = new_list();
+            fill(&inner, 5000);
+            other.append_list(&tx, inner.id(), &pool.operation).unwrap();
+        }
+        list.append_list(&tx, other.id(), &pool.operation).unwrap();
+    }
+    let total = number;
+    let head = list.head().unwrap();
+    // Short lists were copied, and the sublist of a short list was taken over.
+    assert_eq!((head.count, head.sublist_count), (100 + 10 + 700, 2));
+    assert_eq!(head.allocated.get(), total * 4096);
+    assert_eq!(head.uncompressed.get(), total * 8192);
+    let mut seen = 0;
+    list.for_each(&pool.operation, |entry| {
+        assert_eq!(
+            entry.pointer.checksum().0,
+            [0; 4],
+            "lists leave checksums out"
+        );
+        seen += 1;
+        Step::Continue
+    })
+    .unwrap();
+    assert_eq!(seen, total);
+    let id = list.id();
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+    let mut taken = Vec::new();
+    while u64::try_from(taken.len()).unwrap() < total {
+        let mut tx = pool.begin();
+        let list = PointerList::open(&set, id, &pool.operation).unwrap();
+        let mut budget = 777;
+        list.take_each(&tx, &pool.operation, |entry| {
+            if budget == 0 {
+                return Step::Stop;
+            }
+            budget -= 1;
+            taken.push(entry.pointer.dvas().next().unwrap().offset().get() / 4096);
+            Step::Continue
+        })
+        .unwrap();
+        let left = total - u64::try_from(taken.len()).unwrap();
+        assert_eq!(list.head().unwrap().allocated.get(), left * 4096);
+        pool.store(&set, &mut tx);
+        pool.finish(tx);
+    }
+    taken.sort_unstable();
+    assert!(taken.into_iter().eq(0..total));
+    let mut tx = pool.begin();
+    PointerList::free(&set, &tx, id, &pool.operation).unwrap();
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+    assert_eq!(
+        set.next_object(ObjectId::ZERO, &pool.operation).unwrap(),
+        None
+    );
+}
+
+#[test]
+fn a_destroyed_tree_is_freed_over_several_groups() {
+    let mut pool = Pool::new();
+    let doomed = filled(&mut pool);
+    let root = doomed.root_pointer();
+    let before = pool.alive.clone();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let trees = BlockTrees::create(&set, &tx, &pool.operation).unwrap();
+    let sizes = Default::default();
+    trees
+        .append(&tx, &root, Txg::ZERO, sizes, &pool.operation)
+        .unwrap();
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+    let mut freed = Vec::new();
+    loop {
+        let mut tx = pool.begin();
+        let trees = BlockTrees::open(&set, trees.id(), &pool.operation).unwrap();
+        let mut budget = 50;
+        let outcome = trees.free_each(&tx, &pool.operation, |pointer| {
+            if budget == 0
+                && pointer.level().is_data()
+                && pointer.object_type() != ObjectType::Objset
+            {
+                return Step::Stop;
+            }
+            budget = u32::saturating_sub(budget, 1);
+            freed.push(*pointer);
+            Step::Continue
+        });
+        pool.store(&set, &mut tx);
+        pool.finish(tx);
+        if outcome.unwrap() == Freeing::Completed {
+            assert!(trees.is_empty().unwrap());
+            break;
+        }
+    }
+    let alive: Vec<_> = before.values().copied().collect();
+    assert_eq!(places(&freed), places(&alive));
+}
