@@ -1,0 +1,152 @@
+//! Space under several threads, with metaslabs coming and going.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use tarn_ondisk::units::{AllocatedSize, Txg, VdevId};
+use tarn_space::{
+    Allocation, Class, Geometry, LoadError, LoadSpaceMap, RangeTree, Space, SpaceOptions,
+};
+
+/// Space maps that lag: what was handed over gets into them a while later.
+#[derive(Default)]
+struct Maps(Mutex<BTreeMap<(VdevId, u64), RangeTree>>);
+
+impl LoadSpaceMap for Maps {
+    fn load(&self, vdev: VdevId, index: u64) -> Result<RangeTree, LoadError> {
+        let maps = self.0.lock().unwrap();
+        let map = maps.get(&(vdev, index)).cloned();
+        drop(maps);
+        std::thread::yield_now();
+        Ok(map.unwrap_or_default())
+    }
+}
+
+/// What is in use, and what was freed in which txg.
+#[derive(Default)]
+struct Ledger {
+    used: RangeTree,
+    freed: Vec<(Allocation, u64)>,
+}
+
+struct World {
+    space: Space,
+    maps: Arc<Maps>,
+    ledger: Mutex<Ledger>,
+    /// The open txg; held for reading while something belongs to it.
+    open: RwLock<u64>,
+    stored: AtomicU64,
+    is_over: AtomicBool,
+    steps: AtomicU64,
+}
+
+impl World {
+    fn work(&self, seed: u64) {
+        let mut dice = seed;
+        let mut own: Vec<(Allocation, u64)> = Vec::new();
+        while !self.is_over.load(Ordering::Relaxed) {
+            dice = dice
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let thrown = dice >> 33;
+            self.steps.fetch_add(1, Ordering::Relaxed);
+            let open = self.open.read().unwrap();
+            if own.len() > 40 || (thrown % 3 == 0 && !own.is_empty()) {
+                let (place, birth) = own.swap_remove(thrown as usize % own.len());
+                let mut ledger = self.ledger.lock().unwrap();
+                ledger.freed.push((place, *open));
+                let (birth, txg) = (Txg::new(birth), Txg::new(*open));
+                let freed = self
+                    .space
+                    .free(place.vdev, place.offset, place.size, birth, txg);
+                freed.expect("what is in use can be freed");
+            } else {
+                let size = AllocatedSize::new(512 * (1 + thrown % 20));
+                let found = self
+                    .space
+                    .allocate(Class::Normal, 1, &[], &|_| size, Txg::new(*open));
+                if let Ok(places) = found {
+                    self.note(places[0]);
+                    own.push((places[0], *open));
+                }
+            }
+        }
+    }
+
+    /// A place was handed out: it must not be in use, nor freed too short a time ago.
+    fn note(&self, place: Allocation) {
+        let mut ledger = self.ledger.lock().unwrap();
+        let stored = self.stored.load(Ordering::SeqCst);
+        let (early, free): (Vec<_>, Vec<_>) = std::mem::take(&mut ledger.freed)
+            .into_iter()
+            .partition(|&(_, txg)| txg + 2 > stored);
+        for (place, _) in free {
+            ledger.used.remove(place.range()).unwrap();
+        }
+        ledger.freed = early;
+        let handed_out = ledger.used.add(place.range());
+        handed_out.expect("no place is handed out twice, or too early");
+    }
+
+    fn sync(&self) {
+        let mut open = self.open.write().unwrap();
+        let txg = *open;
+        *open += 1;
+        drop(open);
+        for changes in self.space.take_changes(Txg::new(txg)) {
+            std::thread::yield_now();
+            let mut maps = self.maps.0.lock().unwrap();
+            let map = maps.entry((changes.vdev, changes.index)).or_default();
+            for range in changes.allocated {
+                map.add(range).unwrap();
+            }
+            for range in changes.freed {
+                map.remove(range).unwrap();
+            }
+        }
+        self.stored.store(txg, Ordering::SeqCst);
+        self.space.txg_stored(Txg::new(txg));
+        self.space.unload_all();
+    }
+}
+
+#[test]
+fn threads_that_allocate_free_and_store_never_share_a_place() {
+    let space = Space::new(SpaceOptions::default());
+    let maps = Arc::new(Maps::default());
+    space.set_door(maps.clone());
+    let geometry = Geometry {
+        size: AllocatedSize::new(8 << 16),
+        metaslab_shift: 16,
+        ashift: 9,
+        class: Class::Normal,
+    };
+    space.add_vdev(VdevId::new(0), geometry, Vec::new());
+    let world = World {
+        space,
+        maps,
+        ledger: Mutex::default(),
+        open: RwLock::new(10),
+        stored: AtomicU64::new(9),
+        is_over: AtomicBool::new(false),
+        steps: AtomicU64::new(0),
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..=4)
+            .map(|seed| {
+                let world = &world;
+                scope.spawn(move || world.work(seed))
+            })
+            .collect();
+        let is_one_gone = || workers.iter().any(|worker| worker.is_finished());
+        for round in 0..300 {
+            while world.steps.load(Ordering::Relaxed) < round * 100 && !is_one_gone() {
+                std::thread::yield_now();
+            }
+            world.sync();
+        }
+        world.is_over.store(true, Ordering::Relaxed);
+    });
+    let claimed = world.ledger.lock().unwrap().used.bytes();
+    assert!(claimed > AllocatedSize::ZERO);
+}
