@@ -448,3 +448,16 @@ impl TopVdev {
         matches!(self.layout, Layout::Copies | Layout::Raidz { .. })
     }
 }
+
+impl VdevTree {
+    /// The uberblock that is the pool, over all devices; none when none verifies.
+    pub fn newest_uberblock(&self) -> Option<Uberblock> {
+        let mut found = Vec::new();
+        for top in self.tops() {
+            for window in top.leaves.iter().filter_map(|leaf| leaf.window()) {
+                found.extend(read_uberblocks(&window, top.ashift));
+            }
+        }
+        best_uberblock(&found).map(|best| best.uberblock)
+    }
+}

@@ -3,6 +3,8 @@
 //! `table` holds one row per native property, in the order in which `zfs get all` prints them. The
 //! rows are facts of the format and of the commands: names, stored numbers, defaults.
 
+pub mod inherit;
+pub mod native;
 pub mod parse;
 pub mod pool_table;
 pub mod size;

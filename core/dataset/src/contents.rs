@@ -1,0 +1,95 @@
+//! What a dataset's object set says of itself: whether it is a file system or a volume, and the facts fixed at its
+//! creation.
+//!
+//! Object 1 of a file system is its master node, a ZAP with its version and how it treats names. Object 1 of a
+//! volume is its data, and object 2 a ZAP with its size.
+
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::stored::Reading;
+use std::sync::Arc;
+use tarn_object::ObjectSet;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::units::ObjectId;
+
+/// The master node of a file system, the data of a volume.
+const FIRST_OBJECT: ObjectId = ObjectId::new(1);
+
+/// The ZAP of a volume.
+const VOLUME_ZAP: ObjectId = ObjectId::new(2);
+
+/// What an object set contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Files.
+    Filesystem(FilesystemFacts),
+    /// A volume.
+    Volume(VolumeFacts),
+    /// Something else: an object set that was begun and never finished.
+    Other,
+}
+
+/// Facts fixed when a file system is made (but for its version, which can rise).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilesystemFacts {
+    /// ZPL version, 1 to 5.
+    pub version: u64,
+    /// Names must be UTF-8.
+    pub utf8_only: bool,
+    /// How names are normalised: the stored number of the property.
+    pub normalization: u64,
+    /// How names are compared: the stored number of the property.
+    pub case: u64,
+}
+
+/// Facts of a volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VolumeFacts {
+    /// `volsize` in bytes.
+    pub size_bytes: u64,
+    /// `volblocksize` in bytes.
+    pub block_bytes: u64,
+}
+
+/// The object set of a dataset, to read; a snapshot's never changes.
+pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
+    let root = dataset.stored()?.root;
+    let view = dataset.directory().view();
+    view.namespace()
+        .open_set(dataset.id(), &root, view.operation())
+        .map_err(|cause| DatasetError::Object {
+            object: dataset.id(),
+            cause,
+        })
+}
+
+/// Reads what a dataset contains.
+pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
+    if dataset.stored()?.root.is_hole() {
+        return Ok(Contents::Other);
+    }
+    let set = objset(dataset)?;
+    let reading = Reading {
+        set: &set,
+        operation: dataset.directory().view().operation(),
+    };
+    match set.objset_type() {
+        ondisk::objset::ObjsetType::Zfs => {
+            let number = |name: &str| reading.number(FIRST_OBJECT, name);
+            Ok(Contents::Filesystem(FilesystemFacts {
+                version: number("VERSION")?.unwrap_or(1),
+                utf8_only: number("utf8only")?.unwrap_or(0) != 0,
+                normalization: number("normalization")?.unwrap_or(0),
+                case: number("casesensitivity")?.unwrap_or(0),
+            }))
+        }
+        ondisk::objset::ObjsetType::Zvol => {
+            let data = reading.object(FIRST_OBJECT)?;
+            Ok(Contents::Volume(VolumeFacts {
+                size_bytes: reading.number(VOLUME_ZAP, "size")?.unwrap_or(0),
+                block_bytes: data.block_size().get(),
+            }))
+        }
+        _ => Ok(Contents::Other),
+    }
+}

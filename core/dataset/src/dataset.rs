@@ -1,0 +1,196 @@
+//! Datasets: heads and snapshots, as they are stored.
+
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::namespace::View;
+use crate::stored::{self, Reading};
+use std::sync::Arc;
+use tarn_object::Object;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::units::ObjectId;
+
+/// Longest chain of snapshots that is followed: a guard against a chain that bites its tail.
+const SNAPSHOTS_MAX: usize = 16 << 20;
+
+/// A head or a snapshot. A handle: what it tells is read from the MOS each time.
+#[derive(Clone)]
+pub struct Dataset<'a> {
+    object: Arc<Object>,
+    directory: Directory<'a>,
+    /// The snapshot's short name; none for heads.
+    snapshot_name: Option<String>,
+}
+
+/// A bookmark, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedBookmark {
+    /// Short name.
+    pub name: String,
+    /// What is stored of it.
+    pub stored: ondisk::bookmark::Bookmark,
+}
+
+impl<'a> Dataset<'a> {
+    /// The dataset in this object of the MOS.
+    pub(crate) fn open(
+        id: ObjectId,
+        directory: Directory<'a>,
+        snapshot_name: Option<String>,
+    ) -> Result<Self, DatasetError> {
+        Ok(Dataset {
+            object: directory.view().mos().object(id)?,
+            directory,
+            snapshot_name,
+        })
+    }
+
+    /// The dataset in this object, whose names are found from the objects that have them.
+    pub(crate) fn open_by_id(view: View<'a>, id: ObjectId) -> Result<Self, DatasetError> {
+        let mos = view.mos();
+        let object = mos.object(id)?;
+        let dataset: ondisk::dataset::Dataset = stored::read_bonus(&object)?;
+        let name = view.directory_name(dataset.directory)?;
+        let directory = Directory::open(view, dataset.directory, name)?;
+        if !dataset.is_snapshot() {
+            return Ok(Dataset {
+                object,
+                directory,
+                snapshot_name: None,
+            });
+        }
+        let head = directory.stored()?.head_dataset;
+        let head: ondisk::dataset::Dataset = mos.bonus_of(head)?;
+        let names = mos.names_and_objects(head.snapshot_names)?;
+        let found = names.into_iter().find(|(_, snapshot)| *snapshot == id);
+        let (snapshot_name, _) = found.ok_or(DatasetError::Inconsistent {
+            object: id,
+            why: "its head does not have it among its snapshots",
+        })?;
+        Ok(Dataset {
+            object,
+            directory,
+            snapshot_name: Some(snapshot_name),
+        })
+    }
+
+    /// Its object number in the MOS: the `objsetid` property.
+    pub fn id(&self) -> ObjectId {
+        self.object.id()
+    }
+
+    /// Its full name.
+    pub fn name(&self) -> String {
+        match &self.snapshot_name {
+            None => self.directory.name().to_string(),
+            Some(snapshot) => format!("{}@{snapshot}", self.directory.name()),
+        }
+    }
+
+    /// The short name of a snapshot.
+    pub fn snapshot_name(&self) -> Option<&str> {
+        self.snapshot_name.as_deref()
+    }
+
+    /// True for snapshots.
+    pub fn is_snapshot(&self) -> bool {
+        self.snapshot_name.is_some()
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Directory<'a> {
+        &self.directory
+    }
+
+    /// The MOS, to read.
+    fn mos(&self) -> Reading<'a> {
+        self.directory.view().mos()
+    }
+
+    /// What is stored of it.
+    pub fn stored(&self) -> Result<ondisk::dataset::Dataset, DatasetError> {
+        stored::read_bonus(&self.object)
+    }
+
+    /// The snapshot of this head with this short name.
+    pub fn snapshot(&self, name: &str) -> Result<Option<Dataset<'a>>, DatasetError> {
+        let stored = self.stored()?;
+        let any_case = stored
+            .flags
+            .contains(ondisk::dataset::DatasetFlags::CASE_INSENSITIVE);
+        let found = self
+            .mos()
+            .named_object(stored.snapshot_names, name, any_case)?;
+        let Some((name, id)) = found else {
+            return Ok(None);
+        };
+        Dataset::open(id, self.directory.clone(), Some(name)).map(Some)
+    }
+
+    /// The snapshots of this head, oldest first.
+    pub fn snapshots(&self) -> Result<Vec<Dataset<'a>>, DatasetError> {
+        let mos = self.mos();
+        let names = mos.names_and_objects(self.stored()?.snapshot_names)?;
+        if names.len() > SNAPSHOTS_MAX {
+            return Err(DatasetError::Inconsistent {
+                object: self.id(),
+                why: "it has more snapshots than can be",
+            });
+        }
+        let mut snapshots = Vec::with_capacity(names.len());
+        for (name, id) in names {
+            let snapshot = Dataset::open(id, self.directory.clone(), Some(name))?;
+            snapshots.push((snapshot.stored()?.creation_txg, snapshot));
+        }
+        snapshots.sort_by_key(|(created, snapshot)| (*created, snapshot.id()));
+        Ok(snapshots
+            .into_iter()
+            .map(|(_, snapshot)| snapshot)
+            .collect())
+    }
+
+    /// The bookmarks of this head, sorted by name.
+    pub fn bookmarks(&self) -> Result<Vec<NamedBookmark>, DatasetError> {
+        let mos = self.mos();
+        let Some(names) = self.extension(ondisk::dataset::BOOKMARK_NAMES)? else {
+            return Ok(Vec::new());
+        };
+        mos.bookmarks(ObjectId::new(names))
+    }
+
+    /// A number under a name in the dataset's own ZAP (feature `extensible_dataset`).
+    pub fn extension(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        if !stored::is_zap(&self.object) {
+            return Ok(None);
+        }
+        self.mos().number(self.id(), name)
+    }
+
+    /// Features that this dataset uses, by guid: the names of its own ZAP that are features.
+    pub fn uses_feature(&self, guid: &str) -> Result<bool, DatasetError> {
+        Ok(self.extension(guid)?.is_some())
+    }
+
+    /// The snapshot before this one, or the newest snapshot of a head; for a clone without one, its origin.
+    pub fn previous(&self) -> Result<Option<ondisk::dataset::Dataset>, DatasetError> {
+        let previous = self.stored()?.previous_snapshot;
+        if previous.is_zero() {
+            return Ok(None);
+        }
+        self.mos().bonus_of(previous).map(Some)
+    }
+
+    /// The deadlist's totals.
+    pub fn deadlist_used(&self) -> Result<u64, DatasetError> {
+        self.mos().deadlist_used(self.stored()?.deadlist)
+    }
+
+    /// Count of user holds.
+    pub fn hold_count(&self) -> Result<u64, DatasetError> {
+        self.mos().count(self.stored()?.user_holds)
+    }
+
+    /// Objects of the heads that are clones of this snapshot.
+    pub fn clone_ids(&self) -> Result<Vec<ObjectId>, DatasetError> {
+        self.mos().number_names(self.stored()?.next_clones)
+    }
+}

@@ -1,0 +1,117 @@
+//! Directories: nodes of the tree of datasets, with their space, limits, properties and children.
+
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::namespace::View;
+use crate::stored;
+use std::sync::Arc;
+use tarn_object::Object;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::units::ObjectId;
+
+/// A directory of the tree. A handle: what it tells is read from the MOS each time.
+#[derive(Clone)]
+pub struct Directory<'a> {
+    view: View<'a>,
+    object: Arc<Object>,
+    name: String,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory in this object, under a full name that the caller knows.
+    pub(crate) fn open(view: View<'a>, id: ObjectId, name: String) -> Result<Self, DatasetError> {
+        Ok(Directory {
+            view,
+            object: view.mos().object(id)?,
+            name,
+        })
+    }
+
+    /// Its object number.
+    pub fn id(&self) -> ObjectId {
+        self.object.id()
+    }
+
+    /// Its full name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tree it is in.
+    pub fn view(&self) -> View<'a> {
+        self.view
+    }
+
+    /// What is stored of it.
+    pub fn stored(&self) -> Result<ondisk::dataset_dir::DatasetDirectory, DatasetError> {
+        stored::read_bonus(&self.object)
+    }
+
+    /// The parent; none for the root.
+    pub fn parent(&self) -> Result<Option<Directory<'a>>, DatasetError> {
+        let parent = self.stored()?.parent;
+        if parent.is_zero() {
+            return Ok(None);
+        }
+        let name = self.name.rsplit_once('/').map_or("", |(parent, _)| parent);
+        Directory::open(self.view, parent, name.to_string()).map(Some)
+    }
+
+    /// The child of this name.
+    pub fn child(&self, component: &str) -> Result<Option<Directory<'a>>, DatasetError> {
+        let children = self.stored()?.children;
+        let Some(id) = self.view.mos().number(children, component)? else {
+            return Ok(None);
+        };
+        let name = format!("{}/{component}", self.name);
+        Directory::open(self.view, ObjectId::new(id), name).map(Some)
+    }
+
+    /// Names and objects of all children, sorted by name; the pool's own (`$MOS`, `$FREE`, `$ORIGIN`) among them.
+    pub(crate) fn child_ids(&self) -> Result<Vec<(String, ObjectId)>, DatasetError> {
+        self.view.mos().names_and_objects(self.stored()?.children)
+    }
+
+    /// Children that users see, sorted by name.
+    pub fn children(&self) -> Result<Vec<Directory<'a>>, DatasetError> {
+        let ids = self.child_ids()?;
+        ids.into_iter()
+            .filter(|(component, _)| !component.starts_with('$') && !component.contains('%'))
+            .map(|(component, id)| {
+                Directory::open(self.view, id, format!("{}/{component}", self.name))
+            })
+            .collect()
+    }
+
+    /// The dataset that is mounted and written; none for the pool's own directories.
+    pub fn head(&self) -> Result<Option<Dataset<'a>>, DatasetError> {
+        let id = self.stored()?.head_dataset;
+        if id.is_zero() {
+            return Ok(None);
+        }
+        Dataset::open(id, self.clone(), None).map(Some)
+    }
+
+    /// A number under a name in the directory's own ZAP (feature `extensible_dataset`).
+    pub fn extension(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        if !stored::is_zap(&self.object) {
+            return Ok(None);
+        }
+        self.view.mos().number(self.id(), name)
+    }
+
+    /// The directories from this one up to the root, this one first.
+    pub fn lineage(&self) -> Result<Vec<Directory<'a>>, DatasetError> {
+        let mut lineage = vec![self.clone()];
+        while let Some(parent) = lineage.last().and_then(|last| last.parent().transpose()) {
+            lineage.push(parent?);
+            if lineage.len() > crate::namespace::DEPTH_MAX {
+                return Err(DatasetError::Inconsistent {
+                    object: self.id(),
+                    why: "its chain of parents does not end",
+                });
+            }
+        }
+        Ok(lineage)
+    }
+}

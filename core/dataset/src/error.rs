@@ -1,0 +1,51 @@
+//! Why datasets could not be read or changed.
+
+use tarn_object::ObjectError;
+use tarn_object::zap::ZapError;
+use tarn_ondisk::declare::Corrupt;
+use tarn_ondisk::units::ObjectId;
+use thiserror::Error;
+
+/// Why something in the tree of datasets could not be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// Nothing has this name.
+    #[error("dataset does not exist")]
+    NotFound {
+        /// The name that was looked for.
+        name: String,
+    },
+    /// An object of the MOS could not be read.
+    #[error("cannot read object {object} of the pool's directory: {cause}")]
+    Object {
+        /// Its number in the MOS.
+        object: ObjectId,
+        /// Why.
+        cause: ObjectError,
+    },
+    /// A ZAP of the MOS could not be read.
+    #[error("cannot read object {object} of the pool's directory: {cause}")]
+    Zap {
+        /// Its number in the MOS.
+        object: ObjectId,
+        /// Why.
+        cause: ZapError,
+    },
+    /// An object of the MOS is not what it should be.
+    #[error("object {object} of the pool's directory is damaged: {cause}")]
+    Corrupt {
+        /// Its number in the MOS.
+        object: ObjectId,
+        /// What is wrong.
+        cause: Corrupt,
+    },
+    /// Objects of the MOS contradict each other.
+    #[error("object {object} of the pool's directory is damaged: {why}")]
+    Inconsistent {
+        /// The object where it was seen.
+        object: ObjectId,
+        /// The rule that is broken.
+        why: &'static str,
+    },
+}

@@ -1,0 +1,223 @@
+//! The tree of names: from `tank/home@monday` to objects of the MOS, and back.
+//!
+//! # Mechanism
+//! A dataset's name is a path of directories ([`Directory`]), each an object of the MOS with a ZAP of children. A
+//! directory has a head dataset; the head has a ZAP of its snapshots' names. Nothing of this is kept in
+//! memory here: objects and ZAPs are cached below, and a second copy would have to be kept true.
+//!
+//! # Consistency
+//! The sync thread changes the tree while other threads read it. A structural change (create, destroy, rename)
+//! is several objects long, so its `apply` runs between two steps of a version counter. A reader that must see one state
+//! ([`Namespace::consistently`]) notes the counter, reads, and reads again if the counter moved. No lock is held
+//! while a device is waited for, and a reader can delay nobody.
+//!
+//! # Knows nothing about
+//! Mounting, and how properties are shown.
+
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::names::{DatasetName, NameKind};
+use crate::stored::Reading;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_object::{ObjectError, ObjectSet};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+/// How often a reader tries again before it takes what it has; structural changes are rare.
+const CONSISTENT_READS_MAX: usize = 64;
+
+/// Longest chain of directories that is followed; the format's name limit allows no more components.
+pub(crate) const DEPTH_MAX: usize = 256;
+
+/// The datasets of one pool.
+pub struct Namespace {
+    mos: Arc<ObjectSet>,
+    pool_name: String,
+    root: ObjectId,
+    /// Even when the tree is at rest, odd while a change is applied.
+    version: AtomicU64,
+    /// What all datasets together may use: the pool's size less slop, in deflated bytes.
+    adjusted_bytes: AtomicU64,
+}
+
+impl Namespace {
+    /// The namespace whose root directory is this object of the MOS.
+    pub fn new(mos: Arc<ObjectSet>, pool_name: &str, root: ObjectId) -> Self {
+        Namespace {
+            mos,
+            pool_name: pool_name.to_string(),
+            root,
+            version: AtomicU64::new(0),
+            adjusted_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The tree as one operation sees it.
+    pub fn view<'a>(&'a self, operation: &'a Operation) -> View<'a> {
+        View {
+            namespace: self,
+            operation,
+        }
+    }
+
+    /// The pool's meta object set.
+    pub fn mos(&self) -> &Arc<ObjectSet> {
+        &self.mos
+    }
+
+    /// The name of the pool, which is the name of the root.
+    pub fn pool_name(&self) -> &str {
+        &self.pool_name
+    }
+
+    /// Tells what all datasets together may use; `pool` does so at import and after each txg.
+    pub fn set_adjusted_bytes(&self, bytes: u64) {
+        self.adjusted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What all datasets together may use.
+    pub(crate) fn adjusted_bytes(&self) -> u64 {
+        self.adjusted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The object set of a dataset as it is stored under this root, to read.
+    pub(crate) fn open_set(
+        &self,
+        id: ObjectId,
+        root: &BlockPointer,
+        operation: &Operation,
+    ) -> Result<Arc<ObjectSet>, ObjectError> {
+        let (env, policy) = (self.mos.env().clone(), self.mos.policy());
+        ObjectSet::open(env, id, root, policy, None, operation)
+    }
+
+    /// Reads until nothing moved in between.
+    pub fn consistently<T>(
+        &self,
+        read: impl Fn() -> Result<T, DatasetError>,
+    ) -> Result<T, DatasetError> {
+        for _ in 1..CONSISTENT_READS_MAX {
+            let before = self.version.load(Ordering::Acquire);
+            let outcome = read();
+            if before.is_multiple_of(2) && self.version.load(Ordering::Acquire) == before {
+                return outcome;
+            }
+        }
+        read()
+    }
+
+    /// Runs a structural change. Only the sync thread may.
+    pub fn change<T>(&self, apply: impl FnOnce() -> T) -> T {
+        let before = self.version.fetch_add(1, Ordering::AcqRel);
+        assert!(
+            before.is_multiple_of(2),
+            "structural changes do not overlap"
+        );
+        let outcome = apply();
+        self.version.fetch_add(1, Ordering::AcqRel);
+        outcome
+    }
+}
+
+/// The tree as one operation sees it. Handles that come from it live as long as the operation.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    namespace: &'a Namespace,
+    operation: &'a Operation,
+}
+
+impl<'a> View<'a> {
+    /// The namespace.
+    pub fn namespace(self) -> &'a Namespace {
+        self.namespace
+    }
+
+    /// The operation on whose behalf the tree is read.
+    pub fn operation(self) -> &'a Operation {
+        self.operation
+    }
+
+    /// The MOS, to read.
+    pub(crate) fn mos(self) -> Reading<'a> {
+        Reading {
+            set: &self.namespace.mos,
+            operation: self.operation,
+        }
+    }
+
+    /// The root directory.
+    pub fn root(self) -> Result<Directory<'a>, DatasetError> {
+        Directory::open(self, self.namespace.root, self.namespace.pool_name.clone())
+    }
+
+    /// The directory of a file system or volume, by full name without `@` or `#`.
+    ///
+    /// # Errors
+    /// `NotFound` when a component is missing.
+    pub fn directory(self, name: &str) -> Result<Directory<'a>, DatasetError> {
+        let not_found = || DatasetError::NotFound {
+            name: name.to_string(),
+        };
+        let mut components = name.split('/');
+        if components.next() != Some(self.namespace.pool_name.as_str()) {
+            return Err(not_found());
+        }
+        let mut directory = self.root()?;
+        for component in components {
+            directory = directory.child(component)?.ok_or_else(not_found)?;
+        }
+        Ok(directory)
+    }
+
+    /// The dataset of this name: a head, or a snapshot.
+    ///
+    /// # Errors
+    /// `NotFound`; bookmarks are no datasets, and are not found here.
+    pub fn dataset(self, name: &DatasetName) -> Result<Dataset<'a>, DatasetError> {
+        let not_found = || DatasetError::NotFound {
+            name: name.to_string(),
+        };
+        let head = self.directory(name.head())?.head()?.ok_or_else(not_found)?;
+        match (name.kind(), name.tail()) {
+            (NameKind::Head, _) => Ok(head),
+            (NameKind::Snapshot, Some(tail)) => head.snapshot(tail)?.ok_or_else(not_found),
+            _ => Err(not_found()),
+        }
+    }
+
+    /// The dataset of this object number, with its full name found through its parents.
+    pub fn dataset_by_id(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
+        Dataset::open_by_id(self, id)
+    }
+
+    /// The full name of a directory, found through its parents.
+    pub fn directory_name(self, id: ObjectId) -> Result<String, DatasetError> {
+        let mut components = Vec::new();
+        let mut current = id;
+        while current != self.namespace.root {
+            if components.len() > DEPTH_MAX {
+                return Err(DatasetError::Inconsistent {
+                    object: id,
+                    why: "its chain of parents does not end",
+                });
+            }
+            let directory = Directory::open(self, current, String::new())?;
+            let parent = directory.stored()?.parent;
+            let parent_directory = Directory::open(self, parent, String::new())?;
+            let children = parent_directory.child_ids()?;
+            let found = children.into_iter().find(|(_, child)| *child == current);
+            let (component, _) = found.ok_or(DatasetError::Inconsistent {
+                object: current,
+                why: "its parent does not have it as a child",
+            })?;
+            components.push(component);
+            current = parent;
+        }
+        components.push(self.namespace.pool_name.clone());
+        components.reverse();
+        Ok(components.join("/"))
+    }
+}

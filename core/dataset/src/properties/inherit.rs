@@ -1,0 +1,170 @@
+//! Looking a property up: where it was set, and who sees it.
+//!
+//! # Mechanism
+//! A directory's property ZAP has a number or a text under the property's name when it was set there. A name with a
+//! suffix says more: `$recvd` is the value that came with a stream, and `$inherit` says that the received
+//! value shall not count. A value is looked for in the directory, then, if the property is inherited, in its
+//! ancestors. A snapshot has a ZAP of its own, which comes first.
+
+use super::value::{Form, Property};
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::stored::Reading;
+use std::collections::BTreeMap;
+use tarn_ondisk::units::ObjectId;
+
+/// Says that a received value shall not count.
+pub const INHERIT_SUFFIX: &str = "$inherit";
+
+/// The value that came with a stream.
+pub const RECEIVED_SUFFIX: &str = "$recvd";
+
+/// A value found in a property ZAP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A number.
+    Number(u64),
+    /// Text.
+    Text(String),
+}
+
+/// Where it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On the dataset that was asked.
+    Local,
+    /// Came with a stream, on the dataset that was asked.
+    Received,
+    /// On this ancestor.
+    Inherited(String),
+}
+
+/// What one property ZAP says of a name.
+enum Here {
+    Nothing,
+    /// Explicitly not set here: go on with the parent, whatever was received.
+    Inherit,
+    Set(Found),
+    Received(Found),
+}
+
+/// The value of a native property, where anybody set it.
+pub fn find(
+    dataset: &Dataset<'_>,
+    property: &Property,
+) -> Result<Option<(Found, Place)>, DatasetError> {
+    let is_text = matches!(property.form, Form::Text);
+    find_by_name(dataset, property.name, is_text, property.is_inheritable())
+}
+
+/// The value of a property by name.
+fn find_by_name(
+    dataset: &Dataset<'_>,
+    name: &str,
+    is_text: bool,
+    is_inheritable: bool,
+) -> Result<Option<(Found, Place)>, DatasetError> {
+    let mos = dataset.directory().view().mos();
+    if dataset.is_snapshot() {
+        let own = dataset.stored()?.snapshot_properties;
+        match here(mos, own, name, is_text)? {
+            Here::Set(value) => return Ok(Some((value, Place::Local))),
+            Here::Received(value) => return Ok(Some((value, Place::Received))),
+            Here::Nothing | Here::Inherit => {}
+        }
+        if !is_inheritable {
+            return Ok(None);
+        }
+    }
+    let mut lineage = dataset.directory().lineage()?;
+    if !is_inheritable {
+        lineage.truncate(1);
+    }
+    for (index, step) in lineage.iter().enumerate() {
+        let is_own = index == 0 && !dataset.is_snapshot();
+        let inherited = || Place::Inherited(step.name().to_string());
+        match here(mos, step.stored()?.properties, name, is_text)? {
+            Here::Set(value) if is_own => return Ok(Some((value, Place::Local))),
+            Here::Received(value) if is_own => return Ok(Some((value, Place::Received))),
+            Here::Set(value) | Here::Received(value) => return Ok(Some((value, inherited()))),
+            Here::Nothing | Here::Inherit => {}
+        }
+    }
+    Ok(None)
+}
+
+/// What one property ZAP says.
+fn here(
+    mos: Reading<'_>,
+    properties: ObjectId,
+    name: &str,
+    is_text: bool,
+) -> Result<Here, DatasetError> {
+    if properties.is_zero() {
+        return Ok(Here::Nothing);
+    }
+    let get = |name: &str| value(mos, properties, name, is_text);
+    if let Some(found) = get(name)? {
+        return Ok(Here::Set(found));
+    }
+    if mos
+        .lookup(properties, &format!("{name}{INHERIT_SUFFIX}"))?
+        .is_some()
+    {
+        return Ok(Here::Inherit);
+    }
+    let received = get(&format!("{name}{RECEIVED_SUFFIX}"))?;
+    Ok(received.map_or(Here::Nothing, Here::Received))
+}
+
+/// One value of a property ZAP, in the form the property has.
+fn value(
+    mos: Reading<'_>,
+    properties: ObjectId,
+    name: &str,
+    is_text: bool,
+) -> Result<Option<Found>, DatasetError> {
+    if is_text {
+        return Ok(mos.text(properties, name)?.map(Found::Text));
+    }
+    Ok(mos.number(properties, name)?.map(Found::Number))
+}
+
+/// A number set on this directory itself.
+pub fn local_number(directory: &Directory<'_>, name: &str) -> Result<Option<u64>, DatasetError> {
+    directory
+        .view()
+        .mos()
+        .number(directory.stored()?.properties, name)
+}
+
+/// The user properties that a dataset has or inherits.
+pub fn user_properties(
+    dataset: &Dataset<'_>,
+) -> Result<BTreeMap<String, (String, Place)>, DatasetError> {
+    let mos = dataset.directory().view().mos();
+    let mut names = std::collections::BTreeSet::new();
+    let mut zaps: Vec<ObjectId> = Vec::new();
+    if dataset.is_snapshot() {
+        zaps.push(dataset.stored()?.snapshot_properties);
+    }
+    for step in dataset.directory().lineage()? {
+        zaps.push(step.stored()?.properties);
+    }
+    for zap in zaps {
+        for (name, _) in mos.entries(zap)? {
+            let name = name.split('$').next().unwrap_or_default();
+            if name.contains(':') {
+                names.insert(name.to_string());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    for name in names {
+        if let Some((Found::Text(text), place)) = find_by_name(dataset, &name, true, true)? {
+            found.insert(name, (text, place));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,105 @@
+//! How space is counted: what a dataset uses, what its directory uses, what is left.
+//!
+//! # Mechanism
+//! Each directory has one number, `used`, for itself and everything below it. It has five parts: what the head
+//! alone refers to, what only snapshots hold, what children use, what children reserve beyond that, and what a
+//! refreservation holds free. A change in one directory changes every ancestor, but only as far as a reservation does not
+//! already count it: with a reservation of 10 GiB, the parent is charged 10 GiB until more than that is used.
+//!
+//! What is left to a directory is the least of what its own quota and all its ancestors' leave; at the root, the size
+//! of the pool less slop. A reservation that is not used up adds to what its owner may take from the
+//! parent.
+//!
+//! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on parity.
+
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::properties::inherit;
+
+/// The space columns of a head, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeadSpace {
+    /// `referenced`.
+    pub referenced: u64,
+    /// `available`.
+    pub available: u64,
+}
+
+/// What is left to a directory, counting only what is stored.
+pub fn directory_available(directory: &Directory<'_>) -> Result<u64, DatasetError> {
+    // From the root down: each step narrows what the one above leaves.
+    let mut left = None;
+    for step in directory.lineage()?.iter().rev() {
+        let stored = step.stored()?;
+        let used = stored.used.get();
+        let own_limit = match stored.quota.get() {
+            0 => u64::MAX,
+            quota => quota,
+        };
+        let (limit, parent_left) = match left {
+            None => (
+                own_limit.min(directory.view().namespace().adjusted_bytes()),
+                u64::MAX,
+            ),
+            Some(parent_left) => {
+                let unused_reservation = stored.reservation.get().saturating_sub(used);
+                (
+                    own_limit,
+                    u64::saturating_add(parent_left, unused_reservation),
+                )
+            }
+        };
+        left = Some(limit.saturating_sub(used).min(parent_left));
+    }
+    Ok(left.unwrap_or(0))
+}
+
+/// The space columns of a head: with its refquota, and the refreservation that only it may use.
+pub fn head_space(head: &Dataset<'_>) -> Result<HeadSpace, DatasetError> {
+    let stored = head.stored()?;
+    let reserved = inherit::local_number(head.directory(), "refreservation")?.unwrap_or(0);
+    let quota = inherit::local_number(head.directory(), "refquota")?.unwrap_or(0);
+    let referenced = stored.referenced.get();
+    let mut available = directory_available(head.directory())?;
+    available = available.saturating_add(reserved.saturating_sub(stored.unique.get()));
+    if quota != 0 {
+        available = available.min(quota.saturating_sub(referenced));
+    }
+    Ok(HeadSpace {
+        referenced,
+        available,
+    })
+}
+
+/// The `written` property: what changed since the snapshot before.
+pub fn written(dataset: &Dataset<'_>) -> Result<u64, DatasetError> {
+    let referenced = dataset.stored()?.referenced.get();
+    let Some(previous) = dataset.previous()? else {
+        return Ok(referenced);
+    };
+    let since = referenced.saturating_add(dataset.deadlist_used()?);
+    Ok(since.saturating_sub(previous.referenced.get()))
+}
+
+/// A compression ratio times 100; 100 when nothing is stored.
+pub fn ratio(uncompressed: u64, compressed: u64) -> u64 {
+    match compressed {
+        0 => 100,
+        // A product of two sizes on disk can exceed 64 bits.
+        _ => u64::try_from(u128::from(uncompressed) * 100 / u128::from(compressed))
+            .unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ratio;
+
+    #[test]
+    fn a_ratio_of_nothing_is_one() {
+        assert_eq!(ratio(0, 0), 100);
+        assert_eq!(ratio(176, 100), 176);
+        assert_eq!(ratio(u64::MAX, 1), u64::MAX);
+    }
+}
