@@ -1,0 +1,227 @@
+//! Importing: from devices to an open pool.
+//!
+//! # Mechanism
+//! A label knows only its own top-level vdev, and is as old as its device's last use. So a pool is opened twice. First the tree that
+//! labels suggest, as far as it goes: enough to find the best uberblock and to read, through it, the configuration in
+//! the MOS, which is complete and as old as the uberblock itself. Then the tree of that configuration, with the
+//! paths where devices were found; what it needs and does not have is now known by name. From there everything is read: features
+//! first, because an unknown one may mean that nothing else is what it seems.
+//!
+//! # After a crash
+//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was flushed before it was written.
+//!
+//! # Knows nothing about
+//! Which host used the pool last, and whether that matters: who imports decides before.
+
+use crate::directory::Directory;
+use crate::error::{ImportError, PoolError};
+use crate::features::PoolFeatures;
+use crate::pool::{Mode, Parts, Pool, StoredState};
+use std::sync::Arc;
+use tarn_block::{BlockIo, BlockIoOptions, DatasetPolicy, Embedding, Repair};
+use tarn_cache::{Cache, PoolCache};
+use tarn_dataset::namespace::Namespace;
+use tarn_host::{Host, OpenMode};
+use tarn_object::{MOS_ID, ObjectEnv, ObjectSet, SetPolicy, TxgLimits, Txgs};
+use tarn_ondisk::features::Access;
+use tarn_ondisk::pool_directory as name;
+use tarn_ondisk::uberblock::Uberblock;
+use tarn_probe::Operation;
+use tarn_space::{Space, SpaceOptions};
+use tarn_transform::{CompressionAlgorithm, Salt};
+use tarn_vdev::import_search::{CandidatePool, DevicePaths};
+use tarn_vdev::{ExpectedLabels, Need, OpenOptions, PoolFacts, VdevConfig, VdevTree};
+
+/// The newest version before feature flags.
+const VERSION_LEGACY_MAX: u64 = 28;
+
+/// The version of pools with feature flags.
+const VERSION_FEATURES: u64 = 5000;
+
+/// What to import.
+pub struct ImportRequest<'a> {
+    /// The pool that was found.
+    pub candidate: &'a CandidatePool,
+    /// Where devices were found.
+    pub paths: &'a DevicePaths,
+    /// The name it shall have; its own when none.
+    pub name: Option<&'a str>,
+    /// How to open it.
+    pub mode: Mode,
+    /// Whether it may do without its log devices (`-m`).
+    pub need: Need,
+}
+
+/// What an uberblock leads to, before it is decided whether that is to be used.
+struct Opened {
+    vdevs: Arc<VdevTree>,
+    space: Arc<Space>,
+    io: Arc<BlockIo>,
+    cache: PoolCache,
+    env: Arc<ObjectEnv>,
+    mos: Arc<ObjectSet>,
+    uberblock: Uberblock,
+}
+
+impl Pool {
+    /// Imports a pool read-only or, where everything in it can be written, for writing.
+    ///
+    /// # Errors
+    /// What is missing, damaged, or not supported.
+    pub fn import(
+        host: &Host,
+        cache: &Arc<Cache>,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<Arc<Pool>, ImportError> {
+        let suggested = &request.candidate.root;
+        let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
+        let configuration = Directory::new(&first.mos, operation).configuration()?;
+        let mut trusted = whole_tree(&configuration)?;
+        request.paths.fix(&mut trusted);
+        let opened = if trusted == *suggested {
+            first.vdevs.require(request.need)?;
+            first
+        } else {
+            close(first);
+            open(host, cache, request, &trusted, request.need, operation)?
+        };
+        finish(host, request, opened, &configuration, operation)
+    }
+}
+
+/// The tree of devices in the configuration of the MOS.
+fn whole_tree(configuration: &tarn_ondisk::nvlist::NvList) -> Result<VdevConfig, ImportError> {
+    let tree = configuration
+        .list("vdev_tree")
+        .map_err(tarn_vdev::ConfigError::from)?;
+    Ok(VdevConfig::parse(tree)?)
+}
+
+/// Opens a tree of devices, and the MOS of its best uberblock.
+fn open(
+    host: &Host,
+    cache: &Arc<Cache>,
+    request: &ImportRequest<'_>,
+    root: &VdevConfig,
+    need: Need,
+    operation: &Operation,
+) -> Result<Opened, ImportError> {
+    let (mode, repair) = match request.mode {
+        Mode::ReadOnly => (OpenMode::ReadOnly, Repair::Leave),
+        Mode::ReadWrite => (OpenMode::ReadWriteExclusive, Repair::Rewrite),
+    };
+    let labels = ExpectedLabels::OfPool(request.candidate.facts.guid);
+    let vdevs = VdevTree::open(host, root, &OpenOptions { mode, need, labels })?;
+    let uberblock = vdevs.newest_uberblock().ok_or(ImportError::NoUberblock)?;
+    check_version(uberblock.version)?;
+    let space = Arc::new(Space::new(SpaceOptions::default()));
+    let options = BlockIoOptions {
+        repair,
+        ..BlockIoOptions::default()
+    };
+    let io = BlockIo::new(host.clone(), vdevs.clone(), space.clone(), None, options);
+    let io = Arc::new(io);
+    let cache = PoolCache::new(cache.clone(), io.clone());
+    let limits = TxgLimits::for_memory(host.memory_total_bytes());
+    let txgs = Txgs::new(uberblock.txg, limits);
+    let env = ObjectEnv::new(host.clone(), cache.clone(), txgs);
+    let policy = DatasetPolicy::of_mos(CompressionAlgorithm::Lz4, Embedding::Allowed);
+    let policy = SetPolicy::new(policy);
+    let mos = ObjectSet::open(
+        env.clone(),
+        MOS_ID,
+        &uberblock.root,
+        policy,
+        None,
+        operation,
+    );
+    let mos = mos.map_err(|cause| PoolError::Object {
+        object: MOS_ID,
+        cause,
+    })?;
+    Ok(Opened {
+        vdevs,
+        space,
+        io,
+        cache,
+        env,
+        mos,
+        uberblock,
+    })
+}
+
+/// Lets go of devices that will be opened again.
+fn close(opened: Opened) {
+    opened.cache.forget_all();
+    let vdevs = opened.vdevs.clone();
+    drop(opened);
+    vdevs.close();
+}
+
+/// Refuses versions that we do not know.
+fn check_version(version: u64) -> Result<(), ImportError> {
+    match version {
+        1..=VERSION_LEGACY_MAX | VERSION_FEATURES => Ok(()),
+        version => Err(ImportError::Version { version }),
+    }
+}
+
+/// Reads what the MOS leads to, and puts the pool together.
+fn finish(
+    host: &Host,
+    request: &ImportRequest<'_>,
+    opened: Opened,
+    configuration: &tarn_ondisk::nvlist::NvList,
+    operation: &Operation,
+) -> Result<Arc<Pool>, ImportError> {
+    let directory = Directory::new(&opened.mos, operation);
+    let features = PoolFeatures::read(directory)?;
+    features.check(match request.mode {
+        Mode::ReadOnly => Access::ReadOnly,
+        Mode::ReadWrite => Access::ReadWrite,
+    })?;
+    if let Some(salt) = directory.value(name::CHECKSUM_SALT)? {
+        let bytes = salt
+            .to_words()
+            .iter()
+            .map(|byte| u8::try_from(*byte).unwrap_or(0))
+            .collect();
+        let bytes: Vec<u8> = bytes;
+        if let Ok(bytes) = <[u8; 32]>::try_from(bytes) {
+            opened.io.set_salt(Salt::new(bytes));
+        }
+    }
+    let root = directory.require(name::ROOT_DATASET)?;
+    let facts = PoolFacts::parse(configuration)?;
+    let own_name = request.candidate.facts.name.to_string();
+    let name = request.name.map_or(own_name, str::to_string);
+    let namespace = Namespace::new(opened.mos.clone(), &name, root);
+    let Opened {
+        vdevs,
+        space,
+        io,
+        cache,
+        env,
+        mos,
+        uberblock,
+    } = opened;
+    let state = StoredState {
+        uberblock,
+        features,
+        facts,
+    };
+    Ok(Pool::assemble(Parts {
+        host: host.clone(),
+        name,
+        mode: request.mode,
+        vdevs,
+        space,
+        io,
+        cache,
+        env,
+        mos,
+        namespace,
+        state,
+    }))
+}
