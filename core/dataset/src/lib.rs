@@ -22,3 +22,4 @@ pub mod namespace;
 pub mod properties;
 pub mod space_used;
 mod stored;
+pub mod task;

@@ -1,0 +1,180 @@
+//! Tasks: changes of the tree of datasets, made where nothing else can change.
+//!
+//! # Mechanism
+//! A [`SyncTask`] is asked for by any thread and runs in the pool's sync thread, in the first pass of a txg. `check` may
+//! refuse; it runs twice: at once, for a quick answer, and again right before `apply`. `apply` works with a
+//! [`TaskContext`], which has everything it needs: the tree, leave to change, counts of features, the time that all
+//! changes of one txg share, and a place for records of the pool's internal history.
+//!
+//! # Invariants
+//! - `check` changes nothing.
+//! - After `check` has agreed, `apply` fails only when the MOS cannot be read or grown; the pool then stops before
+//!   the txg is stored.
+
+use crate::error::DatasetError;
+use crate::namespace::{Namespace, View};
+use std::cell::RefCell;
+use std::sync::Arc;
+use tarn_block::BlockIo;
+use tarn_object::{ObjectSet, SyncTx};
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+/// Counts how much features are in use. The pool keeps the counts; they are stored with the txg.
+pub trait FeatureCounts {
+    /// Whether the feature may be used.
+    fn is_enabled(&self, feature: Feature) -> bool;
+
+    /// Whether it is in use.
+    fn is_active(&self, feature: Feature) -> bool;
+
+    /// One more use.
+    ///
+    /// # Errors
+    /// When the counts cannot be read or grown.
+    #[doc(alias = "spa_feature_incr")]
+    fn increment(&self, feature: Feature) -> Result<(), DatasetError>;
+
+    /// One use less.
+    ///
+    /// # Errors
+    /// When the counts cannot be read.
+    #[doc(alias = "spa_feature_decr")]
+    fn decrement(&self, feature: Feature) -> Result<(), DatasetError>;
+}
+
+/// A record for the pool's internal history, which the pool writes at the end of the txg.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InternalEvent {
+    /// What happened, as OpenZFS names it: `create`, `set`, `destroy`.
+    pub name: &'static str,
+    /// The dataset's full name and object, where it concerns one.
+    pub dataset: Option<(String, ObjectId)>,
+    /// The rest, as OpenZFS words it.
+    pub text: String,
+}
+
+/// What a task works with, in the sync thread.
+pub struct TaskContext<'a> {
+    /// The tree.
+    pub namespace: &'a Namespace,
+    /// Leave to change.
+    pub tx: &'a SyncTx,
+    /// For freeing blocks.
+    pub io: &'a Arc<BlockIo>,
+    /// Counts of features.
+    pub features: &'a dyn FeatureCounts,
+    /// The time of this txg, in seconds since 1970.
+    pub now_s: u64,
+    /// On whose behalf.
+    pub operation: &'a Operation,
+    /// Records for the internal history, in order.
+    pub events: &'a RefCell<Vec<InternalEvent>>,
+}
+
+impl<'a> TaskContext<'a> {
+    /// The tree as the task sees it.
+    pub fn view(&self) -> View<'a> {
+        self.namespace.view(self.operation)
+    }
+
+    /// The MOS.
+    pub fn mos(&self) -> &'a Arc<ObjectSet> {
+        self.namespace.mos()
+    }
+
+    /// Adds a record to the internal history.
+    pub fn record(&self, event: InternalEvent) {
+        self.events.borrow_mut().push(event);
+    }
+}
+
+/// Why a change was refused. What it means to a user depends on the command; each case names its system error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskRefusal {
+    /// Something of that name is there already (`EEXIST`).
+    #[error("dataset already exists")]
+    Exists {
+        /// Its name.
+        name: String,
+    },
+    /// Nothing has that name (`ENOENT`).
+    #[error("dataset does not exist")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// The parent is missing (`ENOENT`).
+    #[error("parent does not exist")]
+    NoParent {
+        /// The name of the parent.
+        name: String,
+    },
+    /// The parent cannot have children: it is a volume.
+    #[error("parent is not a filesystem")]
+    ParentNotFilesystem {
+        /// The name of the parent.
+        name: String,
+    },
+    /// It has children, snapshots, clones, holds, or is in use (`EBUSY`, `EEXIST`).
+    #[error("{why}")]
+    Busy {
+        /// Which, in OpenZFS's words.
+        why: String,
+    },
+    /// There is no room, or a quota leaves none (`ENOSPC`, `EDQUOT`).
+    #[error("{why}")]
+    NoSpace {
+        /// Which, in OpenZFS's words.
+        why: String,
+    },
+    /// The name would be too long, or too deep (`ENAMETOOLONG`).
+    #[error("{why}")]
+    NameTooLong {
+        /// Which.
+        why: String,
+    },
+    /// A value cannot be set (`EINVAL`, `ENOTSUP`, `ERANGE`).
+    #[error("{why}")]
+    BadValue {
+        /// The property, where it is one.
+        property: String,
+        /// Why, in OpenZFS's words.
+        why: String,
+    },
+    /// A feature is needed that the pool does not have enabled (`ENOTSUP`).
+    #[error("pool must be upgraded to set this property or value")]
+    FeatureDisabled {
+        /// The feature.
+        feature: Feature,
+    },
+    /// This is not built.
+    #[error("{what} is not supported by this version")]
+    NotSupported {
+        /// What.
+        what: String,
+    },
+    /// The tree could not be read (`EIO`).
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+}
+
+/// A change of the tree.
+pub trait SyncTask: Send + 'static {
+    /// What who asked for it gets.
+    type Output: Send + 'static;
+
+    /// May refuse. Changes nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal>;
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// When the MOS cannot be read or grown: the pool stops.
+    fn apply(self, context: &TaskContext<'_>) -> Result<Self::Output, DatasetError>;
+}
