@@ -52,6 +52,8 @@ pub use objset::{
 pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
 pub use pointer_list::{BlockSpace, Entry, PointerList};
 pub use sync::{BlockLedger, SetLedger, sync_objsets};
+/// The unit in which contents are read: verified, plain, shared, unchangeable.
+pub use tarn_block::Block;
 pub use traverse::{
     HEAD_LEVEL, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset,
 };

@@ -1,0 +1,222 @@
+//! A file in memory, and the table of those.
+//!
+//! # Mechanism
+//! A [`Node`] has the object, what is known of the file ([`Facts`]), and the locks under which both change. All who use a
+//! file share one. The table keeps every node that is open, and a number of others that were used of late.
+//!
+//! Facts are an unchangeable value behind a pointer: who reads takes the pointer and needs no lock any more; who changes makes
+//! a new value, stores it in the object under his transaction, and then swaps the pointer.
+//!
+//! # Invariants
+//! - Facts are swapped only by the holder of `change`.
+//! - A node whose object was freed is not in the table, and says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tarn_host::lock::{Mutex, MutexGuard, RwLock};
+use tarn_object::{Object, ObjectSet};
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::facts::Facts;
+use crate::ranks;
+use crate::tables::Tables;
+use crate::types::Timestamp;
+
+/// Into how many parts the table is cut.
+const SHARDS: u64 = 16;
+/// How many files a part keeps though nobody uses them. A guess: some 2 KiB each.
+const IDLE_MAX: usize = 1024;
+
+/// A file in memory.
+pub(crate) struct Node {
+    pub id: ObjectId,
+    pub object: Arc<Object>,
+    /// Held while the file is changed, from the first look at what it is to the last byte.
+    pub change: Mutex<()>,
+    /// Held shared while contents are read, and alone while they are changed: with a transaction, so
+    /// that those who hold it never wait for one.
+    pub content: RwLock<()>,
+    facts: RwLock<Arc<Facts>>,
+    /// An access time that is not in the facts yet.
+    pub accessed: Mutex<Option<Timestamp>>,
+    life: Mutex<Life>,
+    /// The newest group that changes it.
+    changed_in: AtomicU64,
+    was_used: AtomicBool,
+}
+
+/// Whether a file is in use, and whether it still exists: decided together, so that what is opened is not freed.
+#[derive(Debug, Default)]
+struct Life {
+    opens: u64,
+    is_gone: bool,
+}
+
+impl Node {
+    /// A file with these facts.
+    pub fn new(object: Arc<Object>, facts: Facts) -> Arc<Node> {
+        Arc::new(Node {
+            id: object.id(),
+            object,
+            change: Mutex::new(ranks::CHANGE, ()),
+            content: RwLock::new(ranks::CONTENT, ()),
+            facts: RwLock::new(ranks::FACTS, Arc::new(facts)),
+            accessed: Mutex::new(ranks::ACCESSED, None),
+            life: Mutex::new(ranks::LIFE, Life::default()),
+            changed_in: AtomicU64::new(0),
+            was_used: AtomicBool::new(true),
+        })
+    }
+
+    /// Reads what is known of a file.
+    pub fn load(
+        set: &ObjectSet,
+        id: ObjectId,
+        tables: &Tables,
+        operation: &Operation,
+    ) -> Result<Arc<Node>, PosixError> {
+        let object = set.object(id, operation)?;
+        let (bonus_type, bonus) = object.typed_bonus();
+        let spill = object.spill(operation)?;
+        let facts = Facts::decode(bonus_type, &bonus, spill.as_deref(), tables)
+            .map_err(|what| PosixError::Attributes { object: id, what })?;
+        Ok(Node::new(object, facts))
+    }
+
+    /// What is known of it.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.read().clone()
+    }
+
+    /// Replaces what is known of it. Only for the holder of `change`, who has stored the same.
+    pub fn set_facts(&self, facts: Facts) {
+        let facts = Arc::new(facts);
+        let old = std::mem::replace(&mut *self.facts.write(), facts);
+        drop(old);
+    }
+
+    /// It is changed in this group.
+    pub fn note_change(&self, txg: Txg) {
+        self.changed_in.fetch_max(txg.get(), Ordering::Relaxed);
+    }
+
+    /// The newest group that changes it.
+    pub fn changed_in(&self) -> Txg {
+        Txg::from(self.changed_in.load(Ordering::Relaxed))
+    }
+
+    /// Somebody opens it. False when it does not exist any more.
+    pub fn open(&self) -> bool {
+        let mut life = self.life.lock();
+        if !life.is_gone {
+            life.opens += 1;
+        }
+        !life.is_gone
+    }
+
+    /// Somebody closes it. True for the last one.
+    pub fn close(&self) -> bool {
+        let mut life = self.life.lock();
+        life.opens = life.opens.saturating_sub(1);
+        life.opens == 0
+    }
+
+    /// Whether somebody has it open.
+    pub fn is_open(&self) -> bool {
+        self.life.lock().opens > 0
+    }
+
+    /// Whether its object was freed.
+    pub fn is_gone(&self) -> bool {
+        self.life.lock().is_gone
+    }
+
+    /// Nobody can open it from now on, for its object will be freed. False when somebody has it open.
+    pub fn condemn(&self) -> bool {
+        let mut life = self.life.lock();
+        life.is_gone = life.opens == 0;
+        life.is_gone
+    }
+
+    /// Its object was not freed after all.
+    pub fn reprieve(&self) {
+        self.life.lock().is_gone = false;
+    }
+}
+
+/// Takes the right to change several files, in the order of their numbers. Each may be given more than once.
+pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
+    let mut sorted: Vec<&Arc<Node>> = nodes.to_vec();
+    sorted.sort_by_key(|node| node.id);
+    sorted.dedup_by_key(|node| node.id);
+    sorted.into_iter().map(|node| node.change.lock()).collect()
+}
+
+/// The files in memory.
+pub(crate) struct Nodes {
+    shards: Vec<Mutex<BTreeMap<ObjectId, Arc<Node>>>>,
+}
+
+impl Nodes {
+    pub fn new() -> Nodes {
+        let shard = |_| Mutex::new(ranks::NODES, BTreeMap::new());
+        Nodes {
+            shards: (0..SHARDS).map(shard).collect(),
+        }
+    }
+
+    fn shard(&self, id: ObjectId) -> &Mutex<BTreeMap<ObjectId, Arc<Node>>> {
+        &self.shards[narrow(id.get() % SHARDS)]
+    }
+
+    /// The file, if it is in memory.
+    pub fn find(&self, id: ObjectId) -> Option<Arc<Node>> {
+        let node = self.shard(id).lock().get(&id).cloned()?;
+        node.was_used.store(true, Ordering::Relaxed);
+        Some(node)
+    }
+
+    /// Adds a file, unless somebody else was faster, whose node then is the one. When there are too many, those go that
+    /// nobody uses, has open, or has looked at since the last time; they are given back.
+    pub fn add(&self, node: Arc<Node>) -> (Arc<Node>, Vec<Arc<Node>>) {
+        let mut shard = self.shard(node.id).lock();
+        let node = shard.entry(node.id).or_insert(node).clone();
+        let mut dropped = Vec::new();
+        if shard.len() > IDLE_MAX {
+            let is_idle = |node: &Arc<Node>| {
+                Arc::strong_count(node) == 1
+                    && !node.is_open()
+                    && node.accessed.lock().is_none()
+                    && !node.was_used.swap(false, Ordering::Relaxed)
+            };
+            let idle: Vec<ObjectId> = shard
+                .iter()
+                .filter(|(_, node)| is_idle(node))
+                .map(|(id, _)| *id)
+                .collect();
+            dropped.extend(idle.into_iter().filter_map(|id| shard.remove(&id)));
+        }
+        drop(shard);
+        (node, dropped)
+    }
+
+    /// Takes a file out whose object was freed.
+    pub fn remove(&self, id: ObjectId) {
+        let removed = self.shard(id).lock().remove(&id);
+        drop(removed);
+    }
+
+    /// All files in memory.
+    pub fn all(&self) -> Vec<Arc<Node>> {
+        let nodes = self
+            .shards
+            .iter()
+            .map(|shard| shard.lock().values().cloned().collect());
+        nodes.collect::<Vec<Vec<_>>>().concat()
+    }
+}

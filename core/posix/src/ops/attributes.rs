@@ -1,0 +1,82 @@
+//! What `stat` shows.
+
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+use crate::control_directory::{self, ControlEntry};
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::Node;
+use crate::types::Attributes;
+
+impl FileSystem {
+    /// What `stat` shows of a file.
+    pub fn attributes(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        match self.control_entry(id) {
+            Some(entry) => self.control_attributes(entry, operation),
+            None => Ok(self.node_attributes(&*self.node(id, operation)?)),
+        }
+    }
+
+    /// The same of a file in memory.
+    pub(crate) fn node_attributes(&self, node: &Node) -> Attributes {
+        let facts = node.facts();
+        let info = node.object.info();
+        let slots = u64::try_from(info.slots).unwrap_or(1);
+        let pending = *node.accessed.lock();
+        Attributes {
+            id: node.id,
+            generation: facts.generation,
+            kind: facts.kind(),
+            permissions: facts.permissions(),
+            links: facts.links,
+            uid: facts.uid(),
+            gid: facts.gid(),
+            size: facts.size,
+            blocks_512: info.used.get().saturating_add(256) / 512 + slots,
+            block_size: u32::try_from(info.block_size.get()).unwrap_or(u32::MAX),
+            device: facts.device_number(),
+            accessed: pending.map_or(facts.accessed, |time| time.max(facts.accessed)),
+            modified: facts.modified,
+            changed: facts.changed,
+            created: facts.created,
+            flags: facts.flags.word(),
+            project: facts.project,
+        }
+    }
+
+    /// The same of what is in the control directory.
+    pub(crate) fn control_attributes(
+        &self,
+        entry: ControlEntry,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        let created = self.node(self.root(), operation)?.facts().created;
+        let snapshots = || {
+            self.snapshots
+                .as_ref()
+                .map(|list| list())
+                .unwrap_or_default()
+        };
+        match entry {
+            ControlEntry::Root => Ok(control_directory::attributes(entry, 3, created)),
+            ControlEntry::Snapshots => {
+                let links = u64::try_from(snapshots().len())
+                    .unwrap_or(u64::MAX)
+                    .saturating_add(2);
+                Ok(control_directory::attributes(entry, links, created))
+            }
+            ControlEntry::Snapshot(dataset) => {
+                let snapshot = snapshots()
+                    .into_iter()
+                    .find(|other| other.dataset == dataset);
+                let snapshot = snapshot.ok_or(PosixError::NotFound)?;
+                Ok(control_directory::attributes(entry, 2, snapshot.created))
+            }
+        }
+    }
+}

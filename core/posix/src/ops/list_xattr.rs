@@ -1,0 +1,38 @@
+//! The names of a file's extended attributes.
+
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+use crate::acl::{ACCESS_NAME, DEFAULT_NAME};
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::properties::{AclType, XattrStore};
+use crate::types::Credentials;
+use crate::xattrs::Namespace;
+
+impl FileSystem {
+    /// The names of the extended attributes that this user may see.
+    pub fn list_xattr(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Vec<Vec<u8>>, PosixError> {
+        let properties = self.properties();
+        if self.control_entry(id).is_some() || properties.xattrs == XattrStore::Off {
+            return Ok(Vec::new());
+        }
+        let node = self.node(id, operation)?;
+        let facts = node.facts();
+        let shown = |name: Vec<u8>| match Namespace::of(&name) {
+            None => Some([b"user.", name.as_slice()].concat()),
+            Some(Namespace::System) => {
+                let is_acl = name == ACCESS_NAME || name == DEFAULT_NAME;
+                (is_acl && properties.acl_type == AclType::Posix).then_some(name)
+            }
+            Some(namespace) => namespace.is_visible_to(credentials).then_some(name),
+        };
+        let names = self.stored_xattr_names(&node, &facts, operation)?;
+        Ok(names.into_iter().filter_map(shown).collect())
+    }
+}

@@ -1,0 +1,55 @@
+//! Files in use: a file that is removed while it is open lives on until it is closed.
+
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::Node;
+
+impl FileSystem {
+    /// Somebody opens a file. It stays in memory, and on disk, until it is closed as often.
+    pub fn opened(&self, id: ObjectId, operation: &Operation) -> Result<(), PosixError> {
+        if self.control_entry(id).is_some() {
+            return Ok(());
+        }
+        let node = self.node(id, operation)?;
+        if node.open() {
+            Ok(())
+        } else {
+            Err(PosixError::NotFound)
+        }
+    }
+
+    /// Somebody closes a file. With the last one a file without a name is freed.
+    pub fn closed(&self, id: ObjectId, operation: &Operation) -> Result<(), PosixError> {
+        let Some(node) = self.nodes.find(id) else {
+            return Ok(());
+        };
+        if !node.close() {
+            return Ok(());
+        }
+        if node.facts().links == 0 && !self.properties().is_read_only {
+            return self.free_if_unused(&node, operation);
+        }
+        self.store_access_time(&node, operation)
+    }
+
+    /// Stores the access time of a file that was only read, if there is one to be stored.
+    pub(crate) fn store_access_time(
+        &self,
+        node: &Node,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if node.accessed.lock().is_none() {
+            return Ok(());
+        }
+        let _change = node.change.lock();
+        if node.is_gone() || self.properties().is_read_only {
+            *node.accessed.lock() = None;
+            return Ok(());
+        }
+        let tx = self.begin_freeing(0, operation)?;
+        self.store(node, (*node.facts()).clone(), &tx, operation)
+    }
+}

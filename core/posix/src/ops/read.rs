@@ -1,0 +1,140 @@
+//! Reading contents: blocks go up uncopied.
+
+use std::ops::Range;
+
+use tarn_object::Block;
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::Node;
+use crate::ops::access::READ;
+use crate::properties::AccessTimes;
+use crate::types::{Credentials, FileKind, Timestamp};
+
+/// What was read: parts of blocks, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct ReadData {
+    parts: Vec<(Block, Range<usize>)>,
+}
+
+impl ReadData {
+    /// The parts, in their order.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts
+            .iter()
+            .map(|(block, range)| &block[range.clone()])
+    }
+
+    /// The blocks and what of them was asked for.
+    pub fn into_parts(self) -> Vec<(Block, Range<usize>)> {
+        self.parts
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|(_, range)| range.len()).sum()
+    }
+
+    /// True at the end of the file.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes in a row, copied.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts().collect::<Vec<_>>().concat()
+    }
+}
+
+impl FileSystem {
+    /// Reads up to `size` bytes from `offset` on, as far as the file reaches. Whether the caller may read was decided when
+    /// he opened the file.
+    pub fn read(
+        &self,
+        _credentials: &Credentials,
+        id: ObjectId,
+        offset: u64,
+        size: usize,
+        operation: &Operation,
+    ) -> Result<ReadData, PosixError> {
+        let node = self.node(id, operation)?;
+        match node.facts().kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(PosixError::IsDirectory),
+            _ => return Err(PosixError::Invalid("only regular files have contents")),
+        }
+        let data = self.read_node(&node, offset, size, operation)?;
+        self.note_access(&node);
+        Ok(data)
+    }
+
+    /// Checks that a user may open a file for reading.
+    pub fn check_read(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.access(credentials, id, READ, operation)
+    }
+
+    /// Reads the contents of a file in memory.
+    pub(crate) fn read_node(
+        &self,
+        node: &Node,
+        offset: u64,
+        size: usize,
+        operation: &Operation,
+    ) -> Result<ReadData, PosixError> {
+        let _content = node.content.read();
+        let end = node
+            .facts()
+            .size
+            .min(offset.saturating_add(u64::try_from(size).unwrap_or(u64::MAX)));
+        let block_size = node.object.block_size().get();
+        let mut parts = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let block = node
+                .object
+                .read_block(BlockId::from(at / block_size), operation)?;
+            let within = at % block_size;
+            let stop = block_size.min(within + (end - at));
+            if stop > u64::try_from(block.len()).unwrap_or(u64::MAX) {
+                return Err(PosixError::Damaged {
+                    object: node.id,
+                    why: "a block is smaller than the blocks of its object",
+                });
+            }
+            parts.push((block, narrow(within)..narrow(stop)));
+            at += stop - within;
+        }
+        Ok(ReadData { parts })
+    }
+
+    /// The file was read: its access time changes, if the dataset says so. It is stored with the next change of the
+    /// file, when it is closed, or when the file system is synced.
+    pub(crate) fn note_access(&self, node: &Node) {
+        let properties = self.properties();
+        if properties.is_read_only || properties.access_times == AccessTimes::Never {
+            return;
+        }
+        let facts = node.facts();
+        let now = self.now();
+        let mut accessed = node.accessed.lock();
+        let last = accessed.unwrap_or(facts.accessed).max(facts.accessed);
+        let changed = facts.modified.max(facts.changed);
+        if properties.access_times == AccessTimes::Always || is_stale(last, changed, now) {
+            *accessed = Some(now);
+        }
+    }
+}
+
+/// Whether an access time is due by the rule of `relatime`.
+fn is_stale(last: Timestamp, changed: Timestamp, now: Timestamp) -> bool {
+    const DAY_SECONDS: i64 = 24 * 60 * 60;
+    last <= changed || now.seconds.saturating_sub(last.seconds) >= DAY_SECONDS
+}

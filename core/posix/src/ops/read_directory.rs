@@ -1,0 +1,156 @@
+//! Listing a directory.
+//!
+//! # Mechanism
+//! An entry's cookie says where to go on after it. 1 and 2 stand behind `.` and `..`, 3 behind `.zfs` where that is
+//! listed. Beyond are places in the directory's ZAP, as OpenZFS counts them: the hash of a name and what tells it from
+//! others of the same hash. They stay good while entries come and go. The few places that are taken by the first three
+//! are read from the start, which may give an entry twice and loses none.
+
+use tarn_object::zap::{Cursor, OwnedName};
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+use crate::control_directory::{self, ControlEntry};
+use crate::error::{PosixError, table_error};
+use crate::filesystem::FileSystem;
+use crate::ops::access::READ;
+use crate::properties::SnapshotDirectory;
+use crate::types::{Credentials, DirectoryEntry, FileKind};
+
+/// Behind `.`, `..` and `.zfs`.
+const FIRST_OF_TABLE: u64 = 3;
+/// How many entries are taken from the ZAP at a time.
+const BATCH: usize = 64;
+
+impl FileSystem {
+    /// Gives the entries of a directory from a cookie on (0 is the start) to `take`, until it says that it is full.
+    pub fn read_directory(
+        &self,
+        _credentials: &Credentials,
+        id: ObjectId,
+        cookie: u64,
+        take: &mut dyn FnMut(DirectoryEntry) -> bool,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if let Some(entry) = self.control_entry(id) {
+            self.read_control_directory(entry, cookie, take);
+            return Ok(());
+        }
+        let node = self.node(id, operation)?;
+        let directory = self.directory(&node, operation)?;
+        let dots = [(0, id, &b"."[..]), (1, node.facts().parent, &b".."[..])];
+        for (index, id, name) in dots {
+            if cookie <= index && !take(control_directory::entry(index, id, name)) {
+                return Ok(());
+            }
+        }
+        if cookie <= 2 && self.lists_control_directory(id) {
+            let entry =
+                control_directory::entry(2, ControlEntry::Root.id(), control_directory::NAME);
+            if !take(entry) {
+                return Ok(());
+            }
+        }
+        let flags = directory.zap.flags().map_err(table_error(id))?;
+        let mut cursor = match cookie {
+            0..=FIRST_OF_TABLE => Cursor::START,
+            cookie => Cursor::from_cookie(cookie, flags),
+        };
+        loop {
+            let batch = directory
+                .zap
+                .entries_from(cursor, BATCH)
+                .map_err(table_error(id))?;
+            let Some(last) = batch.last() else { break };
+            cursor = last.next;
+            for found in batch {
+                let cookie = found.next.to_cookie(flags);
+                let entry = directory.entry(found.name, &found.value)?;
+                let kind = match entry.kind {
+                    Some(kind) => kind,
+                    None => self.kind_of(entry.id, operation)?,
+                };
+                if !take(DirectoryEntry {
+                    id: entry.id,
+                    kind,
+                    name: entry.name,
+                    cookie,
+                }) {
+                    return Ok(());
+                }
+            }
+        }
+        self.note_access(&node);
+        Ok(())
+    }
+
+    /// Checks that a user may list a directory.
+    pub fn check_list(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.access(credentials, id, READ, operation)
+    }
+
+    /// What an object is whose entry does not say.
+    fn kind_of(&self, id: ObjectId, operation: &Operation) -> Result<FileKind, PosixError> {
+        match self.node(id, operation) {
+            Ok(node) => Ok(node.facts().kind()),
+            // Removed since, or damaged: the look-up of its name will tell.
+            Err(PosixError::NotFound | PosixError::Attributes { .. }) => Ok(FileKind::Regular),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lists_control_directory(&self, id: ObjectId) -> bool {
+        self.shows_control_directory(id)
+            && self.properties().snapshot_directory == SnapshotDirectory::Visible
+    }
+
+    fn read_control_directory(
+        &self,
+        directory: ControlEntry,
+        cookie: u64,
+        take: &mut dyn FnMut(DirectoryEntry) -> bool,
+    ) {
+        let parent = match directory {
+            ControlEntry::Root => self.root(),
+            ControlEntry::Snapshots => ControlEntry::Root.id(),
+            ControlEntry::Snapshot(_) => ControlEntry::Snapshots.id(),
+        };
+        let mut entries = vec![(directory.id(), b".".to_vec()), (parent, b"..".to_vec())];
+        match directory {
+            ControlEntry::Root => {
+                let name = control_directory::SNAPSHOT_NAME.to_vec();
+                entries.push((ControlEntry::Snapshots.id(), name));
+            }
+            ControlEntry::Snapshots => {
+                let list = self
+                    .snapshots
+                    .as_ref()
+                    .map(|list| list())
+                    .unwrap_or_default();
+                let named = |snapshot: control_directory::SnapshotFacts| {
+                    (ControlEntry::Snapshot(snapshot.dataset).id(), snapshot.name)
+                };
+                entries.extend(list.into_iter().map(named));
+            }
+            ControlEntry::Snapshot(_) => {}
+        }
+        for (index, (id, name)) in (0..).zip(entries) {
+            if index >= cookie && !take(control_directory::entry(index, id, &name)) {
+                return;
+            }
+        }
+    }
+}
+
+/// The name of an entry, where names are text.
+pub(crate) fn text_of(name: OwnedName) -> Option<Vec<u8>> {
+    match name {
+        OwnedName::Text(name) => Some(name),
+        OwnedName::Words(_) => None,
+    }
+}

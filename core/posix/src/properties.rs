@@ -1,0 +1,104 @@
+//! What a dataset's properties say about its files.
+
+use tarn_ondisk::units::LogicalSize;
+
+/// When reading a file changes its access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Always (`atime=on relatime=off`).
+    Always,
+    /// When it is older than the last change, or than a day (`relatime=on`).
+    Relative,
+    /// Never (`atime=off`).
+    Never,
+}
+
+/// Where extended attributes are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrStore {
+    /// With the file's other attributes, where they fit (`xattr=sa`).
+    Attributes,
+    /// In a hidden directory (`xattr=dir`).
+    Directory,
+    /// Nowhere (`xattr=off`).
+    Off,
+}
+
+/// Which access control lists are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclType {
+    /// None.
+    Off,
+    /// POSIX ones, stored as extended attributes.
+    Posix,
+    /// NFSv4 ones. They are kept; access is decided by the mode.
+    Nfs4,
+}
+
+/// Whether `.zfs` is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotDirectory {
+    /// It is not there.
+    Disabled,
+    /// It is there for those who know.
+    Hidden,
+    /// It is listed.
+    Visible,
+}
+
+/// What `sync` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// What is asked to be durable is.
+    Standard,
+    /// Every change is durable when it is answered.
+    Always,
+    /// Nothing is waited for.
+    Disabled,
+}
+
+/// The properties of a mounted file system. What the dataset was created with (case, normalisation) is in its master node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountProperties {
+    /// Nothing may change.
+    pub is_read_only: bool,
+    /// When access times change.
+    pub access_times: AccessTimes,
+    /// Where extended attributes go.
+    pub xattrs: XattrStore,
+    /// Which access control lists are used.
+    pub acl_type: AclType,
+    /// The largest block of new files.
+    pub record_size: LogicalSize,
+    /// Whether `.zfs` is there.
+    pub snapshot_directory: SnapshotDirectory,
+    /// How many slots of 512 bytes the dnodes of new files have (`dnodesize`; `auto` is 2).
+    pub dnode_slots: usize,
+    /// Whether names may have up to 1023 bytes (feature and property `longname`).
+    pub has_long_names: bool,
+    /// What durability costs.
+    pub sync: SyncPolicy,
+}
+
+impl Default for MountProperties {
+    fn default() -> Self {
+        MountProperties {
+            is_read_only: false,
+            access_times: AccessTimes::Relative,
+            xattrs: XattrStore::Attributes,
+            acl_type: AclType::Off,
+            record_size: LogicalSize::from(128 << 10),
+            snapshot_directory: SnapshotDirectory::Hidden,
+            dnode_slots: 1,
+            has_long_names: false,
+            sync: SyncPolicy::Standard,
+        }
+    }
+}
+
+impl MountProperties {
+    /// The longest name, in bytes.
+    pub fn name_bytes_max(&self) -> usize {
+        if self.has_long_names { 1023 } else { 255 }
+    }
+}

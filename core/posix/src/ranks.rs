@@ -1,0 +1,25 @@
+//! The order in which this crate takes its locks. `lib.rs` says why.
+
+use tarn_host::Rank;
+use tarn_host::ranks::{LEAF, POSIX};
+
+/// One rename of a directory to another parent at a time.
+pub(crate) const RENAME: Rank = Rank::new(POSIX, "rename of directories").across_waits();
+/// One change of a file at a time. Several files are taken in the order of their numbers.
+pub(crate) const CHANGE: Rank = Rank::new(POSIX + 10, "file change").multi().across_waits();
+/// The contents of a file stay while they are read.
+pub(crate) const CONTENT: Rank = Rank::new(POSIX + 20, "file content").multi().across_waits();
+/// One new layout of attributes at a time.
+pub(crate) const LAYOUTS: Rank = Rank::new(POSIX + 30, "attribute layouts").across_waits();
+/// One part of the table of files in memory.
+pub(crate) const NODES: Rank = Rank::new(POSIX + 40, "files in memory");
+/// The attributes of a file, as they are now.
+pub(crate) const FACTS: Rank = Rank::new(LEAF + 10, "file facts");
+/// When a file was last read.
+pub(crate) const ACCESSED: Rank = Rank::new(LEAF + 11, "file access time");
+/// The attribute tables, as they are now.
+pub(crate) const TABLES: Rank = Rank::new(LEAF + 12, "attribute tables");
+/// The properties, as they are now.
+pub(crate) const PROPERTIES: Rank = Rank::new(LEAF + 13, "mount properties");
+/// Whether a file is open, or gone.
+pub(crate) const LIFE: Rank = Rank::new(LEAF + 14, "file life");

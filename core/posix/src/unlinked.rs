@@ -1,0 +1,221 @@
+//! Files without a name: freed when nobody has them open any more, or after a crash at the next mount.
+//!
+//! # Mechanism
+//! When the last name of a file goes, the file is put into the *unlinked set*, a ZAP of the file system, in the same
+//! transaction. Then, or when it is closed for the last time, its contents are freed in bounded pieces, each in a
+//! transaction of its own, and with the last piece the object and its place in the set. Small files that nobody
+//! has open do not take the way through the set: they are freed in the transaction that removes their name.
+//!
+//! # After a crash
+//! What is in the set when a file system is mounted has no name and nobody has it open: it is freed.
+
+use std::sync::Arc;
+
+use tarn_object::{Tx, zap::ZapValue};
+use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_probe::Operation;
+
+use crate::directory::open_zap;
+use crate::error::{PosixError, table_error};
+use crate::filesystem::FileSystem;
+use crate::node::Node;
+use crate::ops::text_of;
+
+/// How many blocks are freed in one transaction: as many as 64 blocks of pointers lead to, so that a group that frees
+/// much still reads little. As OpenZFS, roughly.
+const BLOCKS_PER_TX: u64 = 64 * 1024;
+
+impl FileSystem {
+    /// Frees what was left without a name. For files that nobody can have open: while mounting.
+    pub(crate) fn drain_unlinked(&self, operation: &Operation) -> Result<(), PosixError> {
+        let Some(set) = self.unlinked else {
+            return Ok(());
+        };
+        let object = self.set.object(set, operation)?;
+        let entries = open_zap(&object, operation)
+            .entries()
+            .map_err(table_error(set))?;
+        for entry in entries {
+            let Some(id) = entry.value.as_word().map(ObjectId::from) else {
+                continue;
+            };
+            let node = match self.node(id, operation) {
+                Ok(node) => node,
+                Err(PosixError::NotFound) => {
+                    // Freed already, by a program that stores the two apart.
+                    if let Some(name) = text_of(entry.name) {
+                        let tx = self.begin_freeing(0, operation)?;
+                        let zap = open_zap(&object, operation);
+                        zap.remove(&tx, name.as_slice()).map_err(table_error(set))?;
+                    }
+                    continue;
+                }
+                // What cannot be read cannot be freed. It stays in the set and does no harm.
+                Err(error) if error.is_failure() => continue,
+                Err(error) => return Err(error),
+            };
+            match self.free_if_unused(&node, operation) {
+                Err(error) if error.is_failure() && !matches!(error, PosixError::Pool(_)) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is small enough to be freed with its name.
+    pub(crate) fn is_small(&self, node: &Node) -> bool {
+        node.facts().xattr_directory.is_zero() && node.object.max_block().get() < BLOCKS_PER_TX
+    }
+
+    /// Adds a file to the unlinked set.
+    pub(crate) fn add_unlinked(
+        &self,
+        node: &Node,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let set = self
+            .unlinked
+            .ok_or(PosixError::NotSupported("removing without an unlinked set"))?;
+        let object = self.set.object(set, operation)?;
+        let word = ZapValue::word(node.id.get());
+        let zap = open_zap(&object, operation);
+        match zap
+            .insert(tx, unlinked_name(node.id).as_str(), &word)
+            .map_err(table_error(set))
+        {
+            // From before a crash of a program that frees in another order; it says the same.
+            Err(PosixError::Exists) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The caller holds `change`, and
+    /// calls [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
+    pub(crate) fn lose_last_name(
+        &self,
+        node: &Arc<Node>,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if self.is_small(node) && node.condemn() {
+            return self.free_condemned(node, tx, operation);
+        }
+        self.add_unlinked(node, tx, operation)
+    }
+
+    /// Frees a file that has no name, is in the unlinked set, and is not open.
+    pub(crate) fn free_if_unused(
+        &self,
+        node: &Arc<Node>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let _change = node.change.lock();
+        if node.is_gone() || node.facts().links != 0 || !node.condemn() {
+            return Ok(());
+        }
+        let freed = self.free_in_parts(node, operation);
+        if freed.is_err() {
+            node.reprieve();
+        }
+        freed
+    }
+
+    /// Frees all that a condemned file has, in as many transactions as it takes.
+    fn free_in_parts(&self, node: &Arc<Node>, operation: &Operation) -> Result<(), PosixError> {
+        let facts = node.facts();
+        if let Some(directory) = self.xattr_directory(&facts, operation).ok().flatten() {
+            self.free_xattr_directory(node, &directory, operation)?;
+        }
+        self.free_contents(node, 0, operation)?;
+        let tx = self.begin_freeing(0, operation)?;
+        if let Some(set) = self.unlinked {
+            let object = self.set.object(set, operation)?;
+            let zap = open_zap(&object, operation);
+            match zap
+                .remove(&tx, unlinked_name(node.id).as_str())
+                .map_err(table_error(set))
+            {
+                Err(PosixError::NotFound) => {}
+                other => other?,
+            }
+        }
+        self.free_condemned(node, &tx, operation)
+    }
+
+    /// Frees the hidden directory of a file, with all that is in it.
+    fn free_xattr_directory(
+        &self,
+        node: &Node,
+        directory: &Arc<Node>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let table = self.directory(directory, operation)?;
+        for entry in table.zap.entries().map_err(table_error(directory.id))? {
+            let entry = table.entry(entry.name, &entry.value)?;
+            let tx = self.begin_freeing(0, operation)?;
+            table.remove(&tx, &entry.name)?;
+            match self.node(entry.id, operation) {
+                Ok(child) if child.condemn() => self.free_condemned(&child, &tx, operation)?,
+                Ok(_) => {}
+                Err(PosixError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let tx = self.begin_freeing(0, operation)?;
+        if directory.condemn() {
+            self.free_condemned(directory, &tx, operation)?;
+        }
+        let mut facts = (*node.facts()).clone();
+        facts.xattr_directory = ObjectId::ZERO;
+        self.store(node, facts, &tx, operation)
+    }
+
+    /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that at most what fits in one transaction
+    /// is left. The caller holds `change` and no transaction.
+    pub(crate) fn free_contents(
+        &self,
+        node: &Node,
+        from: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let block_size = node.object.block_size().get();
+        let first = from.div_ceil(block_size);
+        let mut end = node.object.max_block().get().saturating_add(1);
+        while end > first.saturating_add(BLOCKS_PER_TX) {
+            let start = (end - BLOCKS_PER_TX).max(first);
+            let next = node.object.next_data(BlockId::from(start), operation)?;
+            if next.is_some_and(|block| block.get() < end) {
+                let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
+                let tx = self.begin_freeing(bytes, operation)?;
+                let offset = start.saturating_mul(block_size);
+                node.object
+                    .free_range(&tx, offset, tarn_object::TO_END, operation)?;
+            }
+            end = start;
+        }
+        Ok(())
+    }
+
+    /// Frees the object of a condemned file.
+    fn free_condemned(
+        &self,
+        node: &Arc<Node>,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if let Err(error) = self.set.free_object(tx, node.id, operation) {
+            node.reprieve();
+            return Err(error.into());
+        }
+        node.note_change(tx.txg());
+        self.nodes.remove(node.id);
+        Ok(())
+    }
+}
+
+/// What a file is called in the unlinked set.
+#[doc(alias = "zap_add_int")]
+fn unlinked_name(id: ObjectId) -> String {
+    format!("{:x}", id.get())
+}
