@@ -315,6 +315,11 @@ impl Object {
         self.change_shape(tx, |shape| shape.bonus_type = bonus_type)
     }
 
+    /// Says what the object is, when it becomes something else.
+    pub fn set_object_type(&self, tx: &Tx, object_type: ObjectType) -> Result<(), ObjectError> {
+        self.change_shape(tx, |shape| shape.object_type = object_type)
+    }
+
     /// Says how new blocks are checksummed; `Inherit` for as the dataset says.
     pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumKind) -> Result<(), ObjectError> {
         self.change_shape(tx, |shape| shape.checksum = checksum)
