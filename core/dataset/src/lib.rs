@@ -20,6 +20,8 @@ pub mod error;
 pub mod names;
 pub mod namespace;
 pub mod properties;
+mod space_charge;
 pub mod space_used;
 mod stored;
 pub mod task;
+mod writing;

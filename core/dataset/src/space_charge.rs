@@ -1,0 +1,220 @@
+//! Charging space to directories: one change, felt by every ancestor as far as no reservation has paid for it.
+//!
+//! # Mechanism
+//! A directory's `used` changes by what was allocated or freed. Its parent counts the directory as the larger of what
+//! is used and what is reserved, so the parent's `used` changes by the difference of that; and so on up to the
+//! root. In the parent the change is split: `children` by what the child really uses now, and
+//! `child_reservations` by the rest. Sizes before and after compression go up unchanged.
+//!
+//! # Invariants
+//! - The five parts of a directory add up to its `used`.
+//! - Nothing goes below zero: if it would, we have counted wrong, and the pool stops.
+
+use crate::error::DatasetError;
+use crate::namespace::DEPTH_MAX;
+use crate::writing::Writing;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset_dir::{DatasetDirectory, UsedBy};
+use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize};
+
+/// A change of space.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SpaceChange {
+    /// Deflated bytes allocated.
+    pub(crate) used: i128,
+    /// Bytes after compression.
+    pub(crate) compressed: i128,
+    /// Bytes before compression.
+    pub(crate) uncompressed: i128,
+}
+
+impl SpaceChange {
+    /// A change of `used` alone: of reservations.
+    pub(crate) fn of_used(used: i128) -> SpaceChange {
+        SpaceChange {
+            used,
+            ..SpaceChange::default()
+        }
+    }
+
+    /// All that a directory uses.
+    pub(crate) fn all_of(directory: &DatasetDirectory) -> SpaceChange {
+        SpaceChange {
+            used: i128::from(directory.used.get()),
+            compressed: i128::from(directory.compressed.get()),
+            uncompressed: i128::from(directory.uncompressed.get()),
+        }
+    }
+
+    /// The opposite change.
+    pub(crate) fn negated(self) -> SpaceChange {
+        SpaceChange {
+            used: -self.used,
+            compressed: -self.compressed,
+            uncompressed: -self.uncompressed,
+        }
+    }
+}
+
+/// A part of what a directory uses.
+#[doc(alias = "dd_used_t")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// What the head alone refers to.
+    Head,
+    /// What snapshots hold.
+    Snapshots,
+    /// What children use.
+    Children,
+    /// What children reserve beyond that.
+    ChildReservations,
+    /// What the head's refreservation sets aside.
+    RefReservation,
+}
+
+/// By how much the parent's `used` changes when a directory's does.
+#[doc(alias = "parent_delta")]
+pub(crate) fn felt_by_parent(directory: &DatasetDirectory, change: i128) -> i128 {
+    let used = i128::from(directory.used.get());
+    let reserved = i128::from(directory.reservation.get());
+    (used + change).max(reserved) - used.max(reserved)
+}
+
+/// Charges a directory and its ancestors.
+#[doc(alias = "dsl_dir_diduse_space")]
+pub(crate) fn charge(
+    writing: Writing<'_>,
+    directory: ObjectId,
+    part: Part,
+    change: SpaceChange,
+) -> Result<(), DatasetError> {
+    charge_parts(writing, directory, change, &[(part, change.used)])
+}
+
+/// Charges a directory and its ancestors, where the change moves something between two parts: `to` grows by `moved`,
+/// and `from` takes the rest of the change.
+#[doc(alias = "dsl_dir_diduse_transfer_space")]
+pub(crate) fn charge_moving(
+    writing: Writing<'_>,
+    directory: ObjectId,
+    change: SpaceChange,
+    moved: i128,
+    from: Part,
+    to: Part,
+) -> Result<(), DatasetError> {
+    let parts = [(from, change.used - moved), (to, moved)];
+    charge_parts(writing, directory, change, &parts)
+}
+
+/// Moves space from one part of a directory to another; its ancestors feel nothing.
+#[doc(alias = "dsl_dir_transfer_space")]
+pub(crate) fn move_between(
+    writing: Writing<'_>,
+    directory: ObjectId,
+    moved: i128,
+    from: Part,
+    to: Part,
+) -> Result<(), DatasetError> {
+    if moved == 0 {
+        return Ok(());
+    }
+    writing.change(directory, |stored: &mut DatasetDirectory| {
+        add_to_parts(stored, &[(from, -moved), (to, moved)]);
+    })?;
+    Ok(())
+}
+
+fn charge_parts(
+    writing: Writing<'_>,
+    directory: ObjectId,
+    change: SpaceChange,
+    parts: &[(Part, i128)],
+) -> Result<(), DatasetError> {
+    let (mut id, mut change) = (directory, change);
+    let mut parts = parts.to_vec();
+    for _ in 0..DEPTH_MAX {
+        let mut felt = 0;
+        let stored = writing.change(id, |stored: &mut DatasetDirectory| {
+            felt = felt_by_parent(stored, change.used);
+            add(stored, change);
+            add_to_parts(stored, &parts);
+        })?;
+        if stored.parent.is_zero() {
+            return Ok(());
+        }
+        parts = vec![
+            (Part::ChildReservations, felt - change.used),
+            (Part::Children, change.used),
+        ];
+        change.used = felt;
+        id = stored.parent;
+    }
+    Err(DatasetError::Inconsistent {
+        object: directory,
+        why: "its chain of parents does not end",
+    })
+}
+
+fn add(stored: &mut DatasetDirectory, change: SpaceChange) {
+    stored.used = AllocatedSize::from(sum(stored.used.get(), change.used));
+    stored.compressed = PhysicalSize::from(sum(stored.compressed.get(), change.compressed));
+    stored.uncompressed = LogicalSize::from(sum(stored.uncompressed.get(), change.uncompressed));
+}
+
+fn add_to_parts(stored: &mut DatasetDirectory, parts: &[(Part, i128)]) {
+    if stored.flags & ondisk::dataset_dir::DatasetDirectory::HAS_USED_BREAKDOWN == 0 {
+        return;
+    }
+    for (part, change) in parts {
+        let size = part_of(&mut stored.used_by, *part);
+        *size = AllocatedSize::from(sum(size.get(), *change));
+    }
+    let parts = stored.used_by;
+    let total = parts.head
+        + parts.snapshots
+        + parts.children
+        + parts.child_reservations
+        + parts.ref_reservation;
+    debug_assert_eq!(total, stored.used, "the parts add up");
+}
+
+fn part_of(used_by: &mut UsedBy, part: Part) -> &mut AllocatedSize {
+    match part {
+        Part::Head => &mut used_by.head,
+        Part::Snapshots => &mut used_by.snapshots,
+        Part::Children => &mut used_by.children,
+        Part::ChildReservations => &mut used_by.child_reservations,
+        Part::RefReservation => &mut used_by.ref_reservation,
+    }
+}
+
+fn sum(size: u64, change: i128) -> u64 {
+    u64::try_from(i128::from(size) + change).expect("space is never counted below zero")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_pays_before_the_parent_does() {
+        let directory = DatasetDirectory {
+            used: AllocatedSize::from(100),
+            reservation: AllocatedSize::from(150),
+            ..DatasetDirectory::default()
+        };
+        assert_eq!(felt_by_parent(&directory, 50), 0);
+        assert_eq!(felt_by_parent(&directory, 70), 20);
+        assert_eq!(felt_by_parent(&directory, -100), 0);
+    }
+
+    #[test]
+    fn without_a_reservation_the_parent_feels_everything() {
+        let directory = DatasetDirectory {
+            used: AllocatedSize::from(100),
+            ..DatasetDirectory::default()
+        };
+        assert_eq!(felt_by_parent(&directory, 50), 50);
+        assert_eq!(felt_by_parent(&directory, -30), -30);
+    }
+}
