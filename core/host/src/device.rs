@@ -12,6 +12,8 @@
 //!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush would succeed and lie.
 //! - A device is never made larger by writing.
 //! - A batch that is dropped is not cancelled; its requests are carried out all the same.
+//! - When the last handle of a device is dropped, it has been let go: whoever opens it next finds it free. Only a device
+//!   that does not answer is waited for no longer than some seconds.
 
 use std::ops::{Deref, Range};
 use std::path::Path;

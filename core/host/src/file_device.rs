@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 
@@ -37,6 +38,9 @@ pub enum Backend {
     /// Threads, for all devices.
     Threads,
 }
+
+/// How long a dropped device is waited for. Only one that hangs takes longer, and then its owner must not.
+pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How devices are opened; from [`crate::RealOptions`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::batch::Job;
-use crate::file_device::Flow;
+use crate::file_device::{CLOSE_MAX, Flow};
 use crate::system;
 
 /// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred devices.
@@ -29,12 +29,16 @@ pub(crate) struct Pool {
 struct Shared {
     queue: Mutex<Queue>,
     work: Condvar,
+    /// The last thread has let the device go.
+    gone: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     threads: usize,
+    /// Threads that still hold the device, among them such as take no jobs any more.
+    alive: usize,
     idle: usize,
     is_closed: bool,
 }
@@ -44,6 +48,7 @@ impl Pool {
         let shared = Shared {
             queue: Mutex::default(),
             work: Condvar::new(),
+            gone: Condvar::new(),
         };
         Pool {
             shared: Arc::new(shared),
@@ -61,6 +66,7 @@ impl Pool {
         queue.jobs.extend(jobs);
         let wanted = (queue.jobs.len() - to_wake).min(THREADS_MAX - queue.threads);
         queue.threads += wanted;
+        queue.alive += wanted;
         drop(queue);
         for _ in 0..to_wake {
             self.shared.work.notify_one();
@@ -72,21 +78,32 @@ impl Pool {
 
     fn start_thread(&self) {
         let (shared, flow) = (self.shared.clone(), self.flow.clone());
-        let body = move || shared.work(&flow);
+        let body = move || {
+            shared.work(&flow);
+            drop(flow);
+            shared.leave();
+        };
         let started = std::thread::Builder::new()
             .name("tarn-device".to_owned())
             .spawn(body);
         if started.is_err() {
             // Out of threads: the work is done here, and this "thread" then ends.
             self.shared.work_until_empty(&self.flow);
+            self.shared.leave();
         }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.queue.lock().is_closed = true;
+        let mut queue = self.shared.queue.lock();
+        queue.is_closed = true;
         self.shared.work.notify_all();
+        let is_held = |queue: &mut Queue| queue.alive > 0;
+        let _ = self
+            .shared
+            .gone
+            .wait_while_for(&mut queue, is_held, CLOSE_MAX);
     }
 }
 
@@ -112,6 +129,15 @@ impl Shared {
             }
         }
         queue.threads -= 1;
+    }
+
+    /// A thread has let the device go.
+    fn leave(&self) {
+        let mut queue = self.queue.lock();
+        queue.alive -= 1;
+        if queue.alive == 0 {
+            self.gone.notify_all();
+        }
     }
 
     fn work_until_empty(&self, flow: &Flow) {

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use crate::batch::{Failure, Job, Segment, Times};
 use crate::clock;
 use crate::error::{Action, Errno};
-use crate::file_device::Flow;
+use crate::file_device::{CLOSE_MAX, Flow};
 use crate::system;
 
 /// Requests in a ring. A guess: deeper queues than 128 only make a disk's answers later.
@@ -38,6 +38,8 @@ const WAKE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Ring {
     shared: Arc<Shared>,
+    /// Its other end is dropped when the thread has let the device go.
+    gone: Mutex<mpsc::Receiver<bool>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,8 @@ impl Ring {
             .spawn(body)
             .ok()?;
         let is_running = has_started.recv().unwrap_or(false);
-        is_running.then_some(Ring { shared })
+        let gone = Mutex::new(has_started);
+        is_running.then_some(Ring { shared, gone })
     }
 
     /// Takes jobs: reads, writes and flushes.
@@ -97,6 +100,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.inbox.lock().is_closed = true;
         self.shared.wake();
+        let _ = self.gone.lock().recv_timeout(CLOSE_MAX);
     }
 }
 

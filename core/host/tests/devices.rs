@@ -306,6 +306,20 @@ fn a_file_taken_exclusively_is_refused_to_others() {
 }
 
 #[test]
+fn a_device_that_was_dropped_can_be_taken_exclusively_at_once() {
+    on_each_backend(|host, path| {
+        for round in 0..20u8 {
+            let device = host.open_device(path, OpenMode::ReadWriteExclusive);
+            let device = device.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            let write = |place| Request::write(place * 8192, pattern(place, 4096));
+            for completion in device.submit((0..50).map(write).collect()).wait() {
+                completion.result.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
 fn a_state_file_is_replaced_whole() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::real(RealOptions::default());
