@@ -48,6 +48,8 @@ pub(crate) struct Entry {
 pub(crate) struct Directory<'a> {
     pub id: ObjectId,
     pub zap: ObjectZap<'a>,
+    /// Whether entries say what they lead to.
+    pub has_types: bool,
     naming: &'a Naming,
 }
 
@@ -61,6 +63,7 @@ impl<'a> Directory<'a> {
         Directory {
             id: object.id(),
             zap,
+            has_types: true,
             naming,
         }
     }
@@ -104,7 +107,7 @@ impl<'a> Directory<'a> {
         id: ObjectId,
         kind: FileKind,
     ) -> Result<(), PosixError> {
-        let value = ZapValue::word(entry_word(id, kind));
+        let value = ZapValue::word(self.value_of(id, kind));
         self.zap
             .insert(tx, name, &value)
             .map_err(table_error(self.id))
@@ -118,7 +121,7 @@ impl<'a> Directory<'a> {
         id: ObjectId,
         kind: FileKind,
     ) -> Result<(), PosixError> {
-        let value = ZapValue::word(entry_word(id, kind));
+        let value = ZapValue::word(self.value_of(id, kind));
         self.zap
             .update(tx, name, &value)
             .map_err(table_error(self.id))
@@ -127,6 +130,19 @@ impl<'a> Directory<'a> {
     /// Removes an entry, which is called as it is stored.
     pub fn remove(&self, tx: &Tx, name: &[u8]) -> Result<(), PosixError> {
         self.zap.remove(tx, name).map_err(table_error(self.id))
+    }
+
+    fn value_of(&self, id: ObjectId, kind: FileKind) -> u64 {
+        if self.has_types {
+            entry_word(id, kind)
+        } else {
+            id.get()
+        }
+    }
+
+    /// How many entries there are.
+    pub fn count(&self) -> Result<u64, PosixError> {
+        self.zap.count().map_err(table_error(self.id))
     }
 
     /// What a stored name and value say.

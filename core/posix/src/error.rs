@@ -193,12 +193,6 @@ pub enum MountError {
         /// Its version.
         version: u64,
     },
-    /// Changes to file systems of this version are not possible. Mounting read-only, or `zfs upgrade` with OpenZFS, cures it.
-    #[error("the file system has version {version}, which can only be mounted read-only")]
-    OldVersion {
-        /// Its version.
-        version: u64,
-    },
     /// Something that every file system has is missing.
     #[error("the master node has no {name}")]
     Missing {

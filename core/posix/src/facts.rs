@@ -3,14 +3,17 @@
 //! # Mechanism
 //! [`Facts`] has the attributes that every file has as fields, and all attributes, known or not, in their stored order
 //! beside them. Encoding puts the fields back in their places, so what we do not know is carried through. A file from
-//! before ZPL version 5 is read from its fixed structure; when it is first changed it gets attributes instead.
+//! before ZPL version 5 is read from its fixed structure. In a file system that is still of such a version it is written back
+//! in that form; in one that was upgraded it gets attributes when it is first changed.
 //!
 //! # Invariants
 //! - New files have their attributes in the order in which OpenZFS lays them out, so that layouts are shared.
 
 use tarn_object::Tx;
 use tarn_ondisk as ondisk;
-use tarn_ondisk::acl::{AclPhys, encode_entries};
+use tarn_ondisk::acl::{
+    AclEntry, AclPhys, AclVersion, EMBEDDED_SIZE, encode_entries, encode_initial_entries,
+};
 use tarn_ondisk::attributes::{Attributes, FileAttribute};
 use tarn_ondisk::declare::{ByteOrder, Corrupt};
 use tarn_ondisk::fuid::Fuid;
@@ -21,7 +24,7 @@ use tarn_probe::Operation;
 
 use crate::acl::trivial_entries;
 use crate::error::PosixError;
-use crate::tables::{AttributeTables, Tables};
+use crate::tables::{AttributeTables, Style, Tables};
 use crate::types::{DeviceNumber, FileKind, Timestamp};
 
 /// Who is shown for users and groups of Windows domains, which Linux has no numbers for.
@@ -218,6 +221,11 @@ impl Facts {
     pub fn set_permissions(&mut self, permissions: u32, tables: &Tables) {
         self.mode = (self.mode & !0o7777) | (permissions & 0o7777);
         let entries = trivial_entries(self.mode);
+        if let (Style::Structure(version), Form::OldFile { .. }) = (tables.style, &self.form)
+            && let Some(acl) = FileAttribute::ZnodeAcl.fixed_id()
+        {
+            self.values.set(acl, old_acl_bytes(&entries, version));
+        }
         if self.form == Form::Attributes
             && let (Some(count), Some(list)) = (
                 tables.id(FileAttribute::AclCount),
@@ -239,7 +247,7 @@ impl Facts {
     /// Turns an old file into one with attributes. `entries` are those of its access control list.
     pub fn modernize(
         &mut self,
-        entries: &[ondisk::acl::AclEntry],
+        entries: &[AclEntry],
         tables: &AttributeTables,
         tx: &Tx,
         operation: &Operation,
@@ -336,6 +344,18 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// The bonus of a file in the old form; none for one with attributes.
+    pub fn to_old_bonus(&self, tables: &Tables) -> Option<Vec<u8>> {
+        let Form::OldFile { tail } = &self.form else {
+            return None;
+        };
+        let mut bonus = self.to_values(tables).to_old_file()?;
+        bonus.extend(tail);
+        Some(bonus)
+    }
+}
+
 /// The attributes of a new file in the order of its layout.
 #[doc(alias = "zfs_mknode")]
 pub(crate) fn new_file_order(kind: FileKind, has_project: bool) -> Vec<FileAttribute> {
@@ -389,10 +409,19 @@ impl NewFacts {
         operation: &Operation,
     ) -> Result<Facts, PosixError> {
         let kind = FileKind::from_mode(self.mode).ok_or(PosixError::Invalid("no kind of file"))?;
+        let style = tables.current().style;
+        let mut form = Form::Attributes;
         let mut values = Attributes::new();
-        for attribute in new_file_order(kind, self.project.is_some()) {
-            let id = tables.id_or_register(tx, attribute, operation)?;
-            values.set(id, vec![0; usize::from(attribute.size())]);
+        if style != Style::Attributes {
+            form = Form::OldFile { tail: Vec::new() };
+            values = Attributes::of_old_file(&[0; ZNODE_SIZE], ByteOrder::Little)
+                .expect("the structure has this size");
+        }
+        if style == Style::Attributes {
+            for attribute in new_file_order(kind, self.project.is_some()) {
+                let id = tables.id_or_register(tx, attribute, operation)?;
+                values.set(id, vec![0; usize::from(attribute.size())]);
+            }
         }
         let mut flags = self
             .flags
@@ -405,7 +434,7 @@ impl NewFacts {
             flags = flags.and(ZnodeFlags::ACL_AUTO_INHERIT);
         }
         let mut facts = Facts {
-            form: Form::Attributes,
+            form,
             mode: self.mode,
             size: self.size,
             generation: self.generation,
@@ -426,6 +455,30 @@ impl NewFacts {
         facts.set_permissions(self.mode & 0o7777, &tables.current());
         Ok(facts)
     }
+}
+
+/// An access control list as the structure of old files has it.
+fn old_acl_bytes(entries: &[AclEntry], version: AclVersion) -> Vec<u8> {
+    let count = u16::try_from(entries.len()).unwrap_or_default();
+    let (bytes, size, pad_or_count) = match version {
+        AclVersion::Initial => {
+            let bytes = encode_initial_entries(entries).expect("these entries have no types");
+            (bytes, u32::from(count), 0)
+        }
+        AclVersion::Fuid => {
+            let bytes = encode_entries(entries);
+            let size = u32::try_from(bytes.len()).unwrap_or_default();
+            (bytes, size, count)
+        }
+    };
+    assert!(bytes.len() <= EMBEDDED_SIZE, "six short entries fit");
+    let mut acl = vec![0; 8];
+    acl.extend(size.to_le_bytes());
+    acl.extend(u16::from(version == AclVersion::Fuid).to_le_bytes());
+    acl.extend(pad_or_count.to_le_bytes());
+    acl.extend(bytes);
+    acl.resize(16 + EMBEDDED_SIZE, 0);
+    acl
 }
 
 /// Linux' number of a device.

@@ -12,25 +12,23 @@ use std::sync::Arc;
 
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
-use tarn_object::{ObjectSet, OpenTx, Tx, TxEstimate, Txgs};
-use tarn_ondisk::attributes::Encoded;
-use tarn_ondisk::object_type::ObjectType;
+use tarn_object::{ObjectSet, OpenTx, TxEstimate, Txgs};
 use tarn_ondisk::objset::ObjsetType;
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_probe::Operation;
 
 use crate::control_directory::{ControlEntry, SnapshotList};
 use crate::directory::{Directory, open_zap};
 use crate::error::{MountError, PosixError, table_error};
-use crate::facts::Facts;
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
 pub use crate::ops::ReadData;
 use crate::properties::{MountProperties, SyncPolicy};
+use crate::quotas::Quotas;
 use crate::ranks;
 use crate::space::SpaceDoor;
-use crate::tables::AttributeTables;
+use crate::tables::{AttributeTables, Style};
 use crate::types::Timestamp;
 
 /// The newest version of file systems.
@@ -38,7 +36,13 @@ use crate::types::Timestamp;
 pub const VERSION_NEWEST: u64 = 5;
 /// Files have attributes from this version on.
 #[doc(alias = "ZPL_VERSION_SA")]
-const VERSION_ATTRIBUTES: u64 = 5;
+pub(crate) const VERSION_ATTRIBUTES: u64 = 5;
+/// Owners are FUIDs, and access control lists have entries of several sizes, from this version on.
+#[doc(alias = "ZPL_VERSION_FUID")]
+pub(crate) const VERSION_FUID: u64 = 3;
+/// Entries of directories say what they lead to from this version on.
+#[doc(alias = "ZPL_VERSION_DIRENT")]
+pub(crate) const VERSION_ENTRY_TYPES: u64 = 2;
 
 /// What a file system is made of.
 pub struct FileSystemParts {
@@ -69,6 +73,7 @@ pub struct FileSystem {
     /// One rename of a directory to another parent at a time: so its ancestors stay while they are looked at.
     pub(crate) renaming: Mutex<()>,
     pub(crate) unlinked: Option<ObjectId>,
+    pub(crate) quotas: Quotas,
     properties: RwLock<Arc<MountProperties>>,
     root: ObjectId,
     version: u64,
@@ -98,12 +103,9 @@ impl FileSystem {
                 version: facts.version,
             });
         }
-        if facts.version < VERSION_ATTRIBUTES && !is_read_only {
-            return Err(MountError::OldVersion {
-                version: facts.version,
-            });
-        }
-        let tables = AttributeTables::load(&set, facts.attributes, operation)?;
+        let style = Style::of(facts.version);
+        let tables = AttributeTables::load(&set, facts.attributes, style, operation)?;
+        let quotas = Quotas::load(&set, operation)?;
         let properties = MountProperties {
             is_read_only,
             ..properties
@@ -114,6 +116,7 @@ impl FileSystem {
             naming: facts.naming,
             renaming: Mutex::new(ranks::RENAME, ()),
             unlinked: facts.unlinked,
+            quotas,
             properties: RwLock::new(ranks::PROPERTIES, Arc::new(properties)),
             root: facts.root,
             version: facts.version,
@@ -172,22 +175,13 @@ impl FileSystem {
         id: ObjectId,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
-        if let Some(node) = self.nodes.find(id) {
-            return if node.is_gone() {
-                Err(PosixError::NotFound)
-            } else {
-                Ok(node)
-            };
+        let load = || Node::load(&self.set, id, &self.tables, operation);
+        let node = self.nodes.find_or_load(id, load)?;
+        if node.is_gone() {
+            Err(PosixError::NotFound)
+        } else {
+            Ok(node)
         }
-        let loaded = Node::load(&self.set, id, &self.tables.current(), operation)?;
-        Ok(self.add_node(loaded))
-    }
-
-    /// Puts a file into the table, and gives back the one that is there.
-    pub(crate) fn add_node(&self, node: Arc<Node>) -> Arc<Node> {
-        let (node, dropped) = self.nodes.add(node);
-        drop(dropped);
-        node
     }
 
     /// The table of a directory.
@@ -199,7 +193,9 @@ impl FileSystem {
         if !node.facts().is_directory() {
             return Err(PosixError::NotDirectory);
         }
-        Ok(Directory::open(&node.object, &self.naming, operation))
+        let mut directory = Directory::open(&node.object, &self.naming, operation);
+        directory.has_types = self.version >= VERSION_ENTRY_TYPES;
+        Ok(directory)
     }
 
     /// What the number stands for in the control directory, if there is one.
@@ -247,110 +243,12 @@ impl FileSystem {
         Ok(txgs.assign(&TxEstimate::freeing(free_bytes), operation)?)
     }
 
-    /// Stores what is known of a file, and shows it. The caller holds `change`.
-    pub(crate) fn store(
-        &self,
-        node: &Node,
-        mut facts: Facts,
-        tx: &Tx,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        if facts.form != crate::facts::Form::Attributes {
-            self.modernize(node, &mut facts, tx, operation)?;
-        }
-        if let Some(accessed) = node.accessed.lock().take() {
-            facts.accessed = facts.accessed.max(accessed);
-        }
-        let values = facts.to_values(&self.tables.current());
-        let room = bonus_room(node);
-        let encoded = self.tables.encode(tx, node.id, &values, room, operation)?;
-        store_encoded(node, &encoded, tx, operation)?;
-        facts.values = values;
-        node.note_change(tx.txg());
-        node.set_facts(facts);
-        Ok(())
-    }
-
-    /// Gives an old file attributes. Its access control list moves into them.
-    fn modernize(
-        &self,
-        node: &Node,
-        facts: &mut Facts,
-        tx: &Tx,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        let corrupt = |what| PosixError::Attributes {
-            object: node.id,
-            what,
-        };
-        let mut entries = crate::acl::trivial_entries(facts.mode);
-        if let Some(acl) = facts.old_acl() {
-            let acl = acl.map_err(corrupt)?;
-            match acl.embedded().map_err(corrupt)? {
-                Some(embedded) if !embedded.is_empty() => entries = embedded,
-                Some(_) => {}
-                None => {
-                    let size = usize::try_from(acl.size().map_err(corrupt)?).unwrap_or(usize::MAX);
-                    entries = self.external_acl(
-                        acl.external,
-                        size,
-                        acl.version().map_err(corrupt)?,
-                        operation,
-                    )?;
-                    self.set.free_object(tx, acl.external, operation)?;
-                }
-            }
-        }
-        facts.modernize(&entries, &self.tables, tx, operation)?;
-        Ok(())
-    }
-
-    /// An access control list in an object of its own.
-    fn external_acl(
-        &self,
-        id: ObjectId,
-        size: usize,
-        version: tarn_ondisk::acl::AclVersion,
-        operation: &Operation,
-    ) -> Result<Vec<tarn_ondisk::acl::AclEntry>, PosixError> {
-        const BYTES_MAX: usize = tarn_ondisk::acl::ENTRY_COUNT_MAX * 48;
-        if size > BYTES_MAX {
-            return Err(PosixError::Damaged {
-                object: id,
-                why: "an access control list is too long",
-            });
-        }
-        let mut bytes = vec![0; size];
-        self.set
-            .object(id, operation)?
-            .read(0, &mut bytes, operation)?;
-        let order = tarn_ondisk::declare::ByteOrder::Little;
-        tarn_ondisk::acl::decode_entries(&bytes, order, version)
-            .map_err(|what| PosixError::Attributes { object: id, what })
-    }
-
     /// After a change was made and its transaction dropped: waits until it is stored, where the dataset says so.
-    pub(crate) fn after_change(
-        &self,
-        node: &Node,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        match self.properties().sync {
-            SyncPolicy::Always => self.wait_stored(node.changed_in(), operation),
+    pub(crate) fn after_change(&self, txg: Txg, operation: &Operation) -> Result<(), PosixError> {
+        match self.properties.read().sync {
+            SyncPolicy::Always => self.wait_stored(txg, operation),
             SyncPolicy::Standard | SyncPolicy::Disabled => Ok(()),
         }
-    }
-
-    /// The names in the master node's unlinked set.
-    pub(crate) fn master_word(
-        &self,
-        name: &str,
-        operation: &Operation,
-    ) -> Result<Option<u64>, PosixError> {
-        let object = self.set.object(MASTER_NODE, operation)?;
-        open_zap(&object, operation)
-            .lookup_word(name)
-            .map_err(table_error(MASTER_NODE))
     }
 }
 
@@ -358,39 +256,6 @@ impl std::fmt::Debug for FileSystem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FileSystem({:?})", self.set)
     }
-}
-
-/// How many bytes of attributes a file's dnode has room for, if there is no spill block.
-fn bonus_room(node: &Node) -> usize {
-    use tarn_ondisk::dnode::{Spill, bonus_room};
-    bonus_room(node.object.info().slots, 1, Spill::Absent)
-}
-
-/// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill block that stays the
-/// same is left alone.
-fn store_encoded(
-    node: &Node,
-    encoded: &Encoded,
-    tx: &Tx,
-    operation: &Operation,
-) -> Result<(), PosixError> {
-    let object = &node.object;
-    let there = object.spill(operation)?;
-    let Some(spill) = &encoded.spill else {
-        if there.is_some() {
-            object.set_spill(tx, None)?;
-        }
-        return Ok(object.set_typed_bonus(tx, ObjectType::SystemAttributes, &encoded.bonus)?);
-    };
-    object.set_typed_bonus(tx, ObjectType::SystemAttributes, &encoded.bonus)?;
-    let is_same = there.is_some_and(|block| {
-        let (same, padding) = block.split_at(spill.len().min(block.len()));
-        same == spill.as_slice() && padding.len() < 512 && padding.iter().all(|byte| *byte == 0)
-    });
-    if !is_same {
-        object.set_spill(tx, Some(spill))?;
-    }
-    Ok(())
 }
 
 /// What the master node says.

@@ -42,6 +42,7 @@
 
 mod acl;
 pub mod control_directory;
+mod create_filesystem;
 mod directory;
 pub mod error;
 mod facts;
@@ -51,13 +52,16 @@ mod node;
 mod ops;
 mod owner;
 pub mod properties;
+mod quotas;
 mod ranks;
 pub mod space;
+mod store;
 mod tables;
 pub mod types;
 mod unlinked;
 mod xattrs;
 
+pub use create_filesystem::{NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
 pub use filesystem::{FileSystem, FileSystemParts, ReadData};
 pub use names::{CaseSensitivity, Naming};
@@ -65,4 +69,5 @@ pub use owner::FileOwnership;
 pub use properties::{
     AccessTimes, AclType, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
+pub use quotas::{QuotaEntry, QuotaKind};
 pub use space::{SpaceDoor, SpaceRefusal};

@@ -24,7 +24,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::ranks;
-use crate::tables::Tables;
+use crate::tables::AttributeTables;
 use crate::types::Timestamp;
 
 /// Into how many parts the table is cut.
@@ -77,15 +77,21 @@ impl Node {
     pub fn load(
         set: &ObjectSet,
         id: ObjectId,
-        tables: &Tables,
+        tables: &AttributeTables,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
         let object = set.object(id, operation)?;
         let (bonus_type, bonus) = object.typed_bonus();
         let spill = object.spill(operation)?;
-        let facts = Facts::decode(bonus_type, &bonus, spill.as_deref(), tables)
+        // A layout is in the tables before a file has it, so the tables are looked at last.
+        let facts = Facts::decode(bonus_type, &bonus, spill.as_deref(), &tables.current())
             .map_err(|what| PosixError::Attributes { object: id, what })?;
-        Ok(Node::new(object, facts))
+        let node = Node::new(object, facts);
+        if node.object.info().is_dirty {
+            // It was changed, then forgotten, and is read again: who waits for it waits for the open group.
+            node.note_change(set.env().txgs.open_txg());
+        }
+        Ok(node)
     }
 
     /// What is known of it.
@@ -157,57 +163,117 @@ pub(crate) fn lock_all<'a>(nodes: &[&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
     sorted.into_iter().map(|node| node.change.lock()).collect()
 }
 
+/// The same, refused when one of them does not exist any more.
+pub(crate) fn lock_existing<'a>(
+    nodes: &[&'a Arc<Node>],
+) -> Result<Vec<MutexGuard<'a, ()>>, PosixError> {
+    let guards = lock_all(nodes);
+    match nodes.iter().any(|node| node.is_gone()) {
+        true => Err(PosixError::NotFound),
+        false => Ok(guards),
+    }
+}
+
 /// The files in memory.
 pub(crate) struct Nodes {
-    shards: Vec<Mutex<BTreeMap<ObjectId, Arc<Node>>>>,
+    shards: Vec<Mutex<Shard>>,
+}
+
+/// A part of the table.
+#[derive(Default)]
+struct Shard {
+    nodes: BTreeMap<ObjectId, Arc<Node>>,
+    /// Counts departures. What was read of a file before one may be older than the file: the node that left could have
+    /// changed it in between.
+    departures: u64,
 }
 
 impl Nodes {
     pub fn new() -> Nodes {
-        let shard = |_| Mutex::new(ranks::NODES, BTreeMap::new());
+        let shard = |_| Mutex::new(ranks::NODES, Shard::default());
         Nodes {
             shards: (0..SHARDS).map(shard).collect(),
         }
     }
 
-    fn shard(&self, id: ObjectId) -> &Mutex<BTreeMap<ObjectId, Arc<Node>>> {
+    fn shard(&self, id: ObjectId) -> &Mutex<Shard> {
         &self.shards[narrow(id.get() % SHARDS)]
     }
 
     /// The file, if it is in memory.
     pub fn find(&self, id: ObjectId) -> Option<Arc<Node>> {
-        let node = self.shard(id).lock().get(&id).cloned()?;
+        let node = self.shard(id).lock().nodes.get(&id).cloned()?;
         node.was_used.store(true, Ordering::Relaxed);
         Some(node)
     }
 
-    /// Adds a file, unless somebody else was faster, whose node then is the one. When there are too many, those go that
-    /// nobody uses, has open, or has looked at since the last time; they are given back.
-    pub fn add(&self, node: Arc<Node>) -> (Arc<Node>, Vec<Arc<Node>>) {
-        let mut shard = self.shard(node.id).lock();
-        let node = shard.entry(node.id).or_insert(node).clone();
+    /// The file. If it is not in memory, `load` reads it, again if others left the table meanwhile.
+    pub fn find_or_load(
+        &self,
+        id: ObjectId,
+        load: impl Fn() -> Result<Arc<Node>, PosixError>,
+    ) -> Result<Arc<Node>, PosixError> {
+        loop {
+            let departures = {
+                let shard = self.shard(id).lock();
+                if let Some(node) = shard.nodes.get(&id) {
+                    node.was_used.store(true, Ordering::Relaxed);
+                    return Ok(node.clone());
+                }
+                shard.departures
+            };
+            let loaded = match load() {
+                // It may have been changed while it was read, by whoever has it in the table now.
+                Err(error) => return self.find(id).ok_or(error),
+                Ok(loaded) => loaded,
+            };
+            if let Some(node) = self.add_if(loaded, Some(departures)) {
+                return Ok(node);
+            }
+        }
+    }
+
+    /// Adds a file that was just made.
+    pub fn add_new(&self, node: Arc<Node>) -> Arc<Node> {
+        self.add_if(node, None).expect("nothing forbids it")
+    }
+
+    /// Adds a file, unless somebody else was faster, whose node then is the one; or unless others left since the table
+    /// was looked at. When there are too many, those go that nobody uses, has open, or has looked at since the last time.
+    fn add_if(&self, node: Arc<Node>, departures: Option<u64>) -> Option<Arc<Node>> {
         let mut dropped = Vec::new();
-        if shard.len() > IDLE_MAX {
+        let mut shard = self.shard(node.id).lock();
+        if !shard.nodes.contains_key(&node.id)
+            && departures.is_some_and(|departures| departures != shard.departures)
+        {
+            return None;
+        }
+        let node = shard.nodes.entry(node.id).or_insert(node).clone();
+        if shard.nodes.len() > IDLE_MAX {
             let is_idle = |node: &Arc<Node>| {
                 Arc::strong_count(node) == 1
                     && !node.is_open()
                     && node.accessed.lock().is_none()
                     && !node.was_used.swap(false, Ordering::Relaxed)
             };
-            let idle: Vec<ObjectId> = shard
-                .iter()
+            let idle: Vec<ObjectId> = (shard.nodes.iter())
                 .filter(|(_, node)| is_idle(node))
                 .map(|(id, _)| *id)
                 .collect();
-            dropped.extend(idle.into_iter().filter_map(|id| shard.remove(&id)));
+            dropped.extend(idle.into_iter().filter_map(|id| shard.nodes.remove(&id)));
+            shard.departures += u64::from(!dropped.is_empty());
         }
         drop(shard);
-        (node, dropped)
+        drop(dropped);
+        Some(node)
     }
 
     /// Takes a file out whose object was freed.
     pub fn remove(&self, id: ObjectId) {
-        let removed = self.shard(id).lock().remove(&id);
+        let mut shard = self.shard(id).lock();
+        let removed = shard.nodes.remove(&id);
+        shard.departures += 1;
+        drop(shard);
         drop(removed);
     }
 
@@ -216,7 +282,7 @@ impl Nodes {
         let nodes = self
             .shards
             .iter()
-            .map(|shard| shard.lock().values().cloned().collect());
+            .map(|shard| shard.lock().nodes.values().cloned().collect());
         nodes.collect::<Vec<Vec<_>>>().concat()
     }
 }

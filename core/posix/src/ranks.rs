@@ -13,6 +13,8 @@ pub(crate) const CONTENT: Rank = Rank::new(POSIX + 20, "file content").multi().a
 pub(crate) const LAYOUTS: Rank = Rank::new(POSIX + 30, "attribute layouts").across_waits();
 /// One part of the table of files in memory.
 pub(crate) const NODES: Rank = Rank::new(POSIX + 40, "files in memory");
+/// Where quotas are.
+pub(crate) const QUOTAS: Rank = Rank::new(LEAF + 15, "quotas");
 /// The attributes of a file, as they are now.
 pub(crate) const FACTS: Rank = Rank::new(LEAF + 10, "file facts");
 /// When a file was last read.

@@ -15,6 +15,7 @@ use tarn_host::lock::{Mutex, RwLock};
 use tarn_object::zap::ZapValue;
 use tarn_object::{Object, ObjectSet, Tx};
 use tarn_ondisk as ondisk;
+use tarn_ondisk::acl::AclVersion;
 use tarn_ondisk::attributes::{
     AttributeId, Encoded, FileAttribute, LAYOUTS_NAME, LayoutId, Layouts, REGISTRY_NAME, Registry,
 };
@@ -24,6 +25,7 @@ use tarn_probe::Operation;
 
 use crate::directory::{create_zap, open_zap};
 use crate::error::{PosixError, table_error};
+use crate::filesystem::{VERSION_ATTRIBUTES, VERSION_FUID};
 use crate::ranks;
 
 /// The tables as they were at an instant.
@@ -31,6 +33,43 @@ use crate::ranks;
 pub(crate) struct Tables {
     pub registry: Registry,
     pub layouts: Layouts,
+    /// How new files are stored here.
+    pub style: Style,
+}
+
+/// How the version of a file system has files stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// By layouts: from version 5 on.
+    Attributes,
+    /// In a structure, with access control lists of this form: versions before.
+    Structure(AclVersion),
+}
+
+impl Style {
+    /// That of a version.
+    pub fn of(version: u64) -> Style {
+        match version {
+            VERSION_ATTRIBUTES.. => Style::Attributes,
+            VERSION_FUID.. => Style::Structure(AclVersion::Fuid),
+            _ => Style::Structure(AclVersion::Initial),
+        }
+    }
+}
+
+impl Tables {
+    /// Those of a new file system.
+    pub fn new(style: Style) -> Tables {
+        let registry = match style {
+            Style::Attributes => Registry::of_new_files(),
+            Style::Structure(_) => Registry::of_old_files(),
+        };
+        Tables {
+            registry,
+            layouts: Layouts::new(),
+            style,
+        }
+    }
 }
 
 impl Tables {
@@ -54,11 +93,13 @@ impl AttributeTables {
     pub fn load(
         set: &Arc<ObjectSet>,
         master: Option<ObjectId>,
+        style: Style,
         operation: &Operation,
     ) -> Result<AttributeTables, PosixError> {
         let mut tables = Tables {
             registry: Registry::of_old_files(),
             layouts: Layouts::new(),
+            style,
         };
         if let Some(master) = master {
             tables.registry = load_registry(set, master, operation)?;
@@ -102,8 +143,8 @@ impl AttributeTables {
                 return Err(error);
             }
             let grown = Tables {
-                registry: self.current().registry.clone(),
                 layouts: growing.clone(),
+                ..(*self.current()).clone()
             };
             *self.current.write() = Arc::new(grown);
         }

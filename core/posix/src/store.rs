@@ -1,0 +1,151 @@
+//! Putting what is known of a file into its dnode.
+//!
+//! # Mechanism
+//! Attributes are encoded by a layout, into the bonus and, where that is too small, a spill block; layouts that are new are
+//! stored in the same transaction. Files of a file system before version 5 keep their fixed structure. An old file in a file
+//! system that was upgraded gets attributes when it is first changed, and its access control list moves into them.
+
+use std::sync::Arc;
+
+use tarn_object::{Object, Tx};
+use tarn_ondisk::acl::{AclEntry, AclVersion, ENTRY_COUNT_MAX, decode_entries};
+use tarn_ondisk::attributes::Encoded;
+use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::dnode::{Spill, bonus_room};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_probe::Operation;
+
+use crate::acl::trivial_entries;
+use crate::error::PosixError;
+use crate::facts::{Facts, Form};
+use crate::filesystem::{FileSystem, VERSION_FUID};
+use crate::node::Node;
+use crate::tables::{AttributeTables, Style};
+
+impl FileSystem {
+    /// Stores what is known of a file, and shows it. The caller holds `change`.
+    pub(crate) fn store(
+        &self,
+        node: &Node,
+        mut facts: Facts,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if facts.form != Form::Attributes && self.tables.current().style == Style::Attributes {
+            self.modernize(node.id, &mut facts, tx, operation)?;
+        }
+        if self.version() < VERSION_FUID {
+            // The upper flags came with that version.
+            facts.flags = ZnodeFlags::from_word(facts.flags.word() & 0xffff_ffff);
+        }
+        if let Some(accessed) = node.accessed.lock().take() {
+            facts.accessed = facts.accessed.max(accessed);
+        }
+        store_facts(&self.tables, &node.object, &mut facts, tx, operation)?;
+        node.note_change(tx.txg());
+        node.set_facts(facts);
+        Ok(())
+    }
+
+    /// Gives an old file attributes. Its access control list moves into them.
+    fn modernize(
+        &self,
+        id: ObjectId,
+        facts: &mut Facts,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let corrupt = |what| PosixError::Attributes { object: id, what };
+        let mut entries = trivial_entries(facts.mode);
+        if let Some(acl) = facts.old_acl() {
+            let acl = acl.map_err(corrupt)?;
+            match acl.embedded().map_err(corrupt)? {
+                Some(embedded) if !embedded.is_empty() => entries = embedded,
+                Some(_) => {}
+                None => {
+                    let size = usize::try_from(acl.size().map_err(corrupt)?).unwrap_or(usize::MAX);
+                    let version = acl.version().map_err(corrupt)?;
+                    entries = self.external_acl(acl.external, size, version, operation)?;
+                    self.set.free_object(tx, acl.external, operation)?;
+                }
+            }
+        }
+        facts.modernize(&entries, &self.tables, tx, operation)
+    }
+
+    /// An access control list in an object of its own.
+    fn external_acl(
+        &self,
+        id: ObjectId,
+        size: usize,
+        version: AclVersion,
+        operation: &Operation,
+    ) -> Result<Vec<AclEntry>, PosixError> {
+        const BYTES_MAX: usize = ENTRY_COUNT_MAX * 48;
+        if size > BYTES_MAX {
+            return Err(PosixError::Damaged {
+                object: id,
+                why: "an access control list is too long",
+            });
+        }
+        let mut bytes = vec![0; size];
+        let object = self.set.object(id, operation)?;
+        object.read(0, &mut bytes, operation)?;
+        decode_entries(&bytes, ByteOrder::Little, version)
+            .map_err(|what| PosixError::Attributes { object: id, what })
+    }
+}
+
+/// Puts facts into the dnode of a file, which keeps its form.
+pub(crate) fn store_facts(
+    tables: &AttributeTables,
+    object: &Arc<Object>,
+    facts: &mut Facts,
+    tx: &Tx,
+    operation: &Operation,
+) -> Result<(), PosixError> {
+    let values = facts.to_values(&tables.current());
+    if let Form::OldFile { .. } = facts.form {
+        let bonus = facts.to_old_bonus(&tables.current());
+        let bonus = bonus.ok_or(PosixError::Damaged {
+            object: object.id(),
+            why: "an old file lacks an attribute that old files have",
+        })?;
+        object.set_typed_bonus(tx, ObjectType::Znode, &bonus)?;
+    } else {
+        let room = bonus_room(object.info().slots, 1, Spill::Absent);
+        let encoded = tables.encode(tx, object.id(), &values, room, operation)?;
+        store_encoded(object, &encoded, tx, operation)?;
+    }
+    facts.values = values;
+    Ok(())
+}
+
+/// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill block that stays the
+/// same is left alone.
+fn store_encoded(
+    object: &Arc<Object>,
+    encoded: &Encoded,
+    tx: &Tx,
+    operation: &Operation,
+) -> Result<(), PosixError> {
+    let there = object.spill(operation)?;
+    let Some(spill) = &encoded.spill else {
+        if there.is_some() {
+            object.set_spill(tx, None)?;
+        }
+        object.set_typed_bonus(tx, ObjectType::SystemAttributes, &encoded.bonus)?;
+        return Ok(());
+    };
+    object.set_typed_bonus(tx, ObjectType::SystemAttributes, &encoded.bonus)?;
+    let is_same = there.is_some_and(|block| {
+        let (same, padding) = block.split_at(spill.len().min(block.len()));
+        same == spill.as_slice() && padding.len() < 512 && padding.iter().all(|byte| *byte == 0)
+    });
+    if !is_same {
+        object.set_spill(tx, Some(spill))?;
+    }
+    Ok(())
+}

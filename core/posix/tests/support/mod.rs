@@ -1,0 +1,343 @@
+//! A pool of one file system, on a file, for the tests of files: what `dataset` and `pool` do around a group, in a
+//! few lines, by a thread that stores groups whenever somebody waits for one.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use tarn_block::{
+    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair, WritePhase,
+};
+use tarn_cache::{Cache, CacheOptions, PoolCache};
+use tarn_host::{Host, RealOptions};
+use tarn_object::{
+    BlockLedger, NewObjectSet, ObjectEnv, ObjectSet, SetLedger, SetPolicy, SyncTx, TxgLimits, Txgs,
+    Wake, sync_objsets,
+};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::label::data_size;
+use tarn_ondisk::nvlist::Text;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
+use tarn_posix::properties::MountProperties;
+use tarn_posix::types::Credentials;
+use tarn_posix::{
+    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, SpaceDoor, create_filesystem,
+};
+use tarn_probe::{Operation, Registry};
+use tarn_space::{Class, Geometry, Space, SpaceOptions};
+use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
+use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
+use tempfile::TempDir;
+
+const FILE_BYTES: u64 = 512 << 20;
+const METASLAB_SHIFT: u32 = 24;
+const ASHIFT: u32 = 12;
+const SET: ObjectId = ObjectId::new(54);
+
+const BLOCKS: DatasetPolicy = DatasetPolicy {
+    checksum: ChecksumAlgorithm::Fletcher4,
+    compression: CompressionAlgorithm::Lz4,
+    metadata_compression: CompressionAlgorithm::Lz4,
+    copies: 1,
+    redundant_metadata: RedundantMetadata::All,
+    special_small_blocks: 0,
+    embedding: Embedding::Allowed,
+};
+
+#[derive(Default)]
+struct Ledger {
+    killed: Vec<BlockPointer>,
+    born: Vec<BlockPointer>,
+}
+
+impl BlockLedger for Ledger {
+    fn born(&mut self, pointer: &BlockPointer) {
+        self.born.push(*pointer);
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        self.killed.push(*pointer);
+    }
+}
+
+type Place = (u64, u64, u64);
+
+/// What stores groups.
+struct Storage {
+    host: Host,
+    io: Arc<BlockIo>,
+    space: Arc<Space>,
+    txgs: Arc<Txgs>,
+    /// All blocks the set has, as the ledger heard.
+    alive: Mutex<BTreeMap<Place, BlockPointer>>,
+    _folder: TempDir,
+}
+
+impl Storage {
+    fn store(&self, set: &Arc<ObjectSet>, tx: &mut SyncTx) {
+        let operation = Operation::unmeasured();
+        let mut ledger = Ledger::default();
+        let mut sets = [SetLedger {
+            set: set.clone(),
+            ledger: &mut ledger,
+        }];
+        sync_objsets(&mut sets, tx, &self.io, &operation).unwrap();
+        let phase = WritePhase {
+            txg: tx.txg(),
+            pass: tx.pass(),
+        };
+        let mut alive = self.alive.lock().unwrap();
+        for pointer in ledger.born {
+            if let Some(key) = key_of(&pointer) {
+                assert!(
+                    alive.insert(key, pointer).is_none(),
+                    "{pointer} is born once"
+                );
+            }
+        }
+        for pointer in ledger.killed {
+            if let Some(key) = key_of(&pointer) {
+                assert!(alive.remove(&key).is_some(), "{pointer} is killed once");
+                self.io.free(&pointer, phase, &operation).unwrap();
+            }
+        }
+        tx.next_pass();
+    }
+
+    fn store_group(&self) {
+        let txg = self.txgs.quiesce();
+        let mut tx = self.txgs.begin_sync(txg);
+        for set in self.txgs.dirty_sets(txg) {
+            self.store(&set, &mut tx);
+        }
+        self.finish(tx);
+    }
+
+    fn finish(&self, tx: SyncTx) {
+        let txg = tx.txg();
+        for pointer in self.io.take_deferred_frees() {
+            let phase = WritePhase { txg, pass: 1 };
+            self.io
+                .free(&pointer, phase, &Operation::unmeasured())
+                .unwrap();
+        }
+        let _ = self.space.take_changes(txg);
+        self.space.txg_stored(txg);
+        self.txgs.finish_sync(tx);
+    }
+}
+
+/// One file system in a pool of its own.
+pub struct Mounted {
+    pub files: Arc<FileSystem>,
+    pub operation: Operation,
+    storage: Arc<Storage>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mounted {
+    pub fn new() -> Mounted {
+        Mounted::with(NewFileSystem::default(), MountProperties::default())
+    }
+
+    pub fn with(new: NewFileSystem, properties: MountProperties) -> Mounted {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::real(RealOptions::from_environment().unwrap());
+        let space = Arc::new(Space::new(SpaceOptions::default()));
+        let size = data_size(FILE_BYTES)
+            .unwrap()
+            .round_down(1 << METASLAB_SHIFT);
+        let geometry = Geometry {
+            size,
+            metaslab_shift: METASLAB_SHIFT,
+            ashift: ASHIFT,
+            class: Class::Normal,
+        };
+        space.add_vdev(VdevId::new(0), geometry, Vec::new());
+        let vdevs = open_vdevs(&host, &folder);
+        let options = BlockIoOptions {
+            repair: Repair::Rewrite,
+            ..BlockIoOptions::default()
+        };
+        let io = Arc::new(BlockIo::new(
+            host.clone(),
+            vdevs,
+            space.clone(),
+            None,
+            options,
+        ));
+        io.set_salt(Salt::new([7; 32]));
+        let env = new_env(&host, &io, Txg::from(9));
+        let storage = Arc::new(Storage {
+            host,
+            io,
+            space,
+            txgs: env.txgs.clone(),
+            alive: Mutex::default(),
+            _folder: folder,
+        });
+        let set = create_set(&storage, &env, &new);
+        Mounted::open(storage, &set, properties)
+    }
+
+    fn open(storage: Arc<Storage>, set: &Arc<ObjectSet>, properties: MountProperties) -> Mounted {
+        let storer = storage.clone();
+        let thread = std::thread::spawn(move || {
+            while storer.txgs.wait_for_work() != Wake::Stopped {
+                storer.store_group();
+            }
+        });
+        let operation = Operation::unmeasured();
+        let parts = FileSystemParts {
+            set: set.clone(),
+            txgs: Some(storage.txgs.clone()),
+            properties,
+            host: storage.host.clone(),
+            space: SpaceDoor::unlimited(),
+            snapshots: None,
+        };
+        let files = FileSystem::open(parts, &operation).unwrap();
+        Mounted {
+            files,
+            operation,
+            storage,
+            thread: Some(thread),
+        }
+    }
+
+    /// The same file system after everything was stored, as somebody finds it who has nothing in memory.
+    pub fn remounted(mut self) -> Mounted {
+        self.files.sync_all(&self.operation).unwrap();
+        self.crashed()
+    }
+
+    /// The same file system as it was stored last.
+    pub fn crashed(&mut self) -> Mounted {
+        self.stop();
+        let properties = *self.files.properties();
+        let root = self.files.object_set().root_pointer();
+        let old = &self.storage;
+        let env = new_env(&old.host, &old.io, old.txgs.stored_txg());
+        let storage = Arc::new(Storage {
+            host: old.host.clone(),
+            io: old.io.clone(),
+            space: old.space.clone(),
+            txgs: env.txgs.clone(),
+            alive: Mutex::new(std::mem::take(&mut *old.alive.lock().unwrap())),
+            _folder: tempfile::tempdir().unwrap(),
+        });
+        let owner = Some(Arc::new(FileOwnership) as Arc<_>);
+        let policy = SetPolicy::new(BLOCKS);
+        let set = ObjectSet::open(env, SET, &root, policy, owner, &self.operation).unwrap();
+        Mounted::open(storage, &set, properties)
+    }
+
+    pub fn sync(&self) {
+        self.files.sync_all(&self.operation).unwrap();
+    }
+
+    fn stop(&mut self) {
+        self.storage.txgs.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    pub fn root(&self) -> ObjectId {
+        self.files.root()
+    }
+
+    pub fn contents(&self, id: ObjectId) -> Vec<u8> {
+        let read = self
+            .files
+            .read(&Credentials::root(), id, 0, usize::MAX, &self.operation);
+        read.unwrap().to_vec()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Somebody who is not root.
+pub fn someone(uid: u32) -> Credentials {
+    Credentials {
+        uid,
+        gid: uid,
+        groups: Vec::new(),
+        privileged: false,
+    }
+}
+
+fn create_set(storage: &Storage, env: &Arc<ObjectEnv>, new: &NewFileSystem) -> Arc<ObjectSet> {
+    let txg = storage.txgs.quiesce();
+    let mut tx = storage.txgs.begin_sync(txg);
+    let new_set = NewObjectSet {
+        objset_type: ObjsetType::Zfs,
+        has_accounting: true,
+        levels: 0,
+    };
+    let owner = Some(Arc::new(FileOwnership) as Arc<_>);
+    let policy = SetPolicy::new(BLOCKS);
+    let set = ObjectSet::create(env.clone(), SET, new_set, policy, owner, &tx);
+    create_filesystem(&tx, &set, new, &Operation::unmeasured()).unwrap();
+    storage.store(&set, &mut tx);
+    storage.finish(tx);
+    set
+}
+
+fn new_env(host: &Host, io: &Arc<BlockIo>, stored: Txg) -> Arc<ObjectEnv> {
+    let options = CacheOptions {
+        budget_bytes: 16 << 20,
+        ..CacheOptions::default()
+    };
+    let cache = Cache::new(host, options, &Registry::default());
+    let cache = PoolCache::new(cache, io.clone());
+    ObjectEnv::new(host.clone(), cache, Txgs::new(stored, TxgLimits::default()))
+}
+
+fn key_of(pointer: &BlockPointer) -> Option<Place> {
+    let dva = pointer.dvas().next()?;
+    Some((
+        dva.vdev().get(),
+        dva.offset().get(),
+        pointer.physical_birth().get(),
+    ))
+}
+
+fn open_vdevs(host: &Host, folder: &TempDir) -> Arc<VdevTree> {
+    let mut root = VdevConfig::new(VdevKind::Root, Guid::new(4711));
+    let path = folder.path().join("disk");
+    File::create(&path).unwrap().set_len(FILE_BYTES).unwrap();
+    let mut leaf = VdevConfig::new(VdevKind::File, Guid::new(100));
+    leaf.path = Some(Text::from(path.to_str().unwrap()));
+    leaf.top_level = Some(TopLevelConfig {
+        metaslab_array: ObjectId::ZERO,
+        metaslab_shift: METASLAB_SHIFT,
+        ashift: ASHIFT,
+        asize: data_size(FILE_BYTES).unwrap(),
+        is_log: false,
+        non_allocating: false,
+        removing: false,
+    });
+    root.children.push(leaf);
+    root.number_children();
+    VdevTree::open(host, &root, &OpenOptions::new_pool()).unwrap()
+}
+
+/// Numbers that look random.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn throw(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+}
