@@ -166,6 +166,14 @@ impl PosixAcl {
         }
     }
 
+    /// The same, where a list without entries means that there is to be none.
+    pub fn decode_or_empty(bytes: &[u8]) -> Result<Option<PosixAcl>, PosixError> {
+        match bytes.is_empty() || bytes == PosixAcl::VERSION.to_le_bytes() {
+            true => Ok(None),
+            false => PosixAcl::decode(bytes).map(Some),
+        }
+    }
+
     fn is_whole(&self) -> bool {
         let count = |tag| self.entries.iter().filter(|entry| entry.tag == tag).count();
         let names = count(Tag::User) + count(Tag::NamedGroup);

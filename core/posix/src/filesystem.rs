@@ -23,7 +23,7 @@ use crate::directory::{Directory, open_zap};
 use crate::error::{MountError, PosixError, table_error};
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
-pub use crate::ops::ReadData;
+pub use crate::ops::{ReadData, WriteAt};
 use crate::properties::{MountProperties, SyncPolicy};
 use crate::quotas::Quotas;
 use crate::ranks;

@@ -51,6 +51,7 @@ mod names;
 mod node;
 mod ops;
 mod owner;
+mod permissions;
 pub mod properties;
 mod quotas;
 mod ranks;
@@ -63,7 +64,7 @@ mod xattrs;
 
 pub use create_filesystem::{NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
-pub use filesystem::{FileSystem, FileSystemParts, ReadData};
+pub use filesystem::{FileSystem, FileSystemParts, ReadData, WriteAt};
 pub use names::{CaseSensitivity, Naming};
 pub use owner::FileOwnership;
 pub use properties::{

@@ -159,6 +159,9 @@ pub struct SetAttributes {
     pub gid: Option<u32>,
     /// Size in bytes: truncates or extends.
     pub size: Option<u64>,
+    /// The file is open for writing, and its size changes through that: what the mode says now does not matter
+    /// (`ftruncate`).
+    pub is_open: bool,
     /// Access time.
     pub accessed: Option<SetTime>,
     /// Modification time.

@@ -17,13 +17,14 @@ use tarn_probe::Operation;
 
 use crate::directory::open_zap;
 use crate::error::{PosixError, table_error};
+use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::ops::text_of;
 
 /// How many blocks are freed in one transaction: as many as 64 blocks of pointers lead to, so that a group that frees
 /// much still reads little. As OpenZFS, roughly.
-const BLOCKS_PER_TX: u64 = 64 * 1024;
+pub(crate) const BLOCKS_PER_TX: u64 = 64 * 1024;
 
 impl FileSystem {
     /// Frees what was left without a name. For files that nobody can have open: while mounting.
@@ -95,13 +96,18 @@ impl FileSystem {
     pub(crate) fn lose_last_name(
         &self,
         node: &Arc<Node>,
+        mut facts: Facts,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        facts.links = 0;
         if self.is_small(node) && node.condemn() {
-            return self.free_condemned(node, tx, operation);
+            self.free_condemned(node, tx, operation)?;
+            node.set_facts(facts);
+            return Ok(());
         }
-        self.add_unlinked(node, tx, operation)
+        self.add_unlinked(node, tx, operation)?;
+        self.store(node, facts, tx, operation)
     }
 
     /// Frees a file that has no name, is in the unlinked set, and is not open.
@@ -207,6 +213,11 @@ impl FileSystem {
         if let Err(error) = self.set.free_object(tx, node.id, operation) {
             node.reprieve();
             return Err(error.into());
+        }
+        if let Some(Ok(acl)) = node.facts().old_acl()
+            && !acl.external.is_zero()
+        {
+            self.set.free_object(tx, acl.external, operation)?;
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);

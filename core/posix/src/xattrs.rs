@@ -14,20 +14,35 @@
 
 use std::sync::Arc;
 
+use tarn_object::{Object, Tx};
 use tarn_ondisk::attributes::FileAttribute;
-use tarn_ondisk::declare::narrow;
-use tarn_ondisk::nvlist::{NvList, NvValue};
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
+use crate::directory::Directory;
 use crate::error::{PosixError, table_error};
-use crate::facts::Facts;
+use crate::facts::{Facts, NewFacts};
 use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::ops::text_of;
+use crate::properties::XattrStore;
+use crate::store::store_facts;
+use crate::tables::Style;
 use crate::types::{Credentials, FileKind};
 
+/// The largest value that goes into the list.
+#[doc(alias = "DXATTR_MAX_ENTRY_SIZE")]
+const LISTED_VALUE_BYTES_MAX: usize = 32 << 10;
+/// The largest list: what the size of an attribute can say. (OpenZFS allows one word more, which it cannot.)
+#[doc(alias = "DXATTR_MAX_SA_SIZE")]
+const LIST_BYTES_MAX: usize = (64 << 10) - 8;
 /// The largest value, as Linux has it.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
+/// The largest value we read. Systems other than Linux store larger ones.
+const STORED_BYTES_MAX: usize = 1 << 20;
 /// The longest name, as Linux has it.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
@@ -81,7 +96,7 @@ impl FileSystem {
         name: &[u8],
         operation: &Operation,
     ) -> Result<Option<Vec<u8>>, PosixError> {
-        if let Some(NvValue::ByteArray(value)) = self.xattr_list(node, facts)?.get(name) {
+        if let Some(NvValue::ByteArray(value)) = self.xattr_list(node.id, facts)?.get(name) {
             return Ok(Some(value.clone()));
         }
         let Some(directory) = self.xattr_directory(facts, operation)? else {
@@ -92,14 +107,14 @@ impl FileSystem {
         };
         let file = self.node(entry.id, operation)?;
         let facts = file.facts();
-        if facts.kind() != FileKind::Regular || facts.size > 16 * (64 << 10) {
+        if facts.kind() != FileKind::Regular || facts.size > widen(STORED_BYTES_MAX) {
             return Err(PosixError::Damaged {
                 object: entry.id,
                 why: "no extended attribute",
             });
         }
         Ok(Some(
-            self.read_node(&file, 0, narrow(facts.size), operation)?
+            self.read_node(&file, 0, STORED_BYTES_MAX, operation)?
                 .to_vec(),
         ))
     }
@@ -111,7 +126,7 @@ impl FileSystem {
         facts: &Facts,
         operation: &Operation,
     ) -> Result<Vec<Vec<u8>>, PosixError> {
-        let list = self.xattr_list(node, facts)?;
+        let list = self.xattr_list(node.id, facts)?;
         let mut names: Vec<Vec<u8>> = list
             .iter()
             .map(|(name, _)| name.as_bytes().to_vec())
@@ -126,15 +141,190 @@ impl FileSystem {
         Ok(names)
     }
 
+    /// Gives a file an attribute, or another value. The facts change; the caller, who holds `change`, stores them.
+    #[doc(alias("zpl_xattr_set_sa", "zpl_xattr_set_dir"))]
+    pub(crate) fn put_xattr(
+        &self,
+        object: &Arc<Object>,
+        facts: &mut Facts,
+        name: &[u8],
+        value: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let prefers_list = self.properties().xattrs == XattrStore::Attributes
+            && self.tables.current().style == Style::Attributes;
+        let mut list = self.xattr_list(object.id(), facts)?;
+        if prefers_list && value.len() <= LISTED_VALUE_BYTES_MAX {
+            list.set(name, NvValue::ByteArray(value.to_vec()));
+            let bytes = list.encode(Encoding::Xdr);
+            if bytes.len() <= LIST_BYTES_MAX {
+                facts.set_value(FileAttribute::Xattrs, bytes, &self.tables, tx, operation)?;
+                self.take_from_directory(facts, name, tx, operation)?;
+                return Ok(());
+            }
+        }
+        self.put_into_directory(object, facts, name, value, tx, operation)?;
+        self.take_from_list(object.id(), facts, name)?;
+        Ok(())
+    }
+
+    /// Takes an attribute from a file that has it. The facts change; the caller, who holds `change`, stores them.
+    pub(crate) fn take_xattr(
+        &self,
+        object: &Arc<Object>,
+        facts: &mut Facts,
+        name: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let was_listed = self.take_from_list(object.id(), facts, name)?;
+        let was_in_directory = self.take_from_directory(facts, name, tx, operation)?;
+        match was_listed || was_in_directory {
+            true => Ok(()),
+            false => Err(PosixError::NoAttribute),
+        }
+    }
+
+    /// True when it was there.
+    fn take_from_list(
+        &self,
+        object: ObjectId,
+        facts: &mut Facts,
+        name: &[u8],
+    ) -> Result<bool, PosixError> {
+        let mut list = self.xattr_list(object, facts)?;
+        if !list.remove(name) {
+            return Ok(false);
+        }
+        let tables = self.tables.current();
+        let id = tables
+            .id(FileAttribute::Xattrs)
+            .expect("a list was stored by this attribute");
+        if list.is_empty() {
+            facts.values.remove(id);
+        } else {
+            facts.values.set(id, list.encode(Encoding::Xdr));
+        }
+        Ok(true)
+    }
+
+    /// True when it was there.
+    fn take_from_directory(
+        &self,
+        facts: &Facts,
+        name: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<bool, PosixError> {
+        let Some(directory) = self.xattr_directory(facts, operation)? else {
+            return Ok(false);
+        };
+        let table = self.directory(&directory, operation)?;
+        let Some(entry) = table.find(name)? else {
+            return Ok(false);
+        };
+        let file = self.node(entry.id, operation)?;
+        table.remove(tx, &entry.name)?;
+        self.count_entries(&directory, -1, 0, self.now(), tx, operation)?;
+        let facts = (*file.facts()).clone();
+        self.lose_last_name(&file, facts, tx, operation)?;
+        Ok(true)
+    }
+
+    /// Writes the file of an attribute, which is made if there is none.
+    fn put_into_directory(
+        &self,
+        object: &Arc<Object>,
+        facts: &mut Facts,
+        name: &[u8],
+        value: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let directory = match self.xattr_directory(facts, operation)? {
+            Some(directory) => directory,
+            None => self.make_xattr_directory(object.id(), facts, tx, operation)?,
+        };
+        let table = self.directory(&directory, operation)?;
+        let file = match table.find(name)? {
+            Some(entry) => self.node(entry.id, operation)?,
+            None => {
+                let mode = FileKind::Regular.mode_bits() | 0o644;
+                let file = self.make_hidden(directory.id, facts, mode, tx, operation)?;
+                table.insert(tx, name, file.id, FileKind::Regular)?;
+                self.count_entries(&directory, 1, 0, self.now(), tx, operation)?;
+                file
+            }
+        };
+        let _content = file.content.write();
+        let mut facts = (*file.facts()).clone();
+        self.set_size(&file, &mut facts, 0, tx, operation)?;
+        self.grow_block(&file, &facts, widen(value.len()), tx, operation)?;
+        file.object.write(tx, 0, value, operation)?;
+        facts.size = widen(value.len());
+        self.store(&file, facts, tx, operation)
+    }
+
+    #[doc(alias = "zfs_make_xattrdir")]
+    fn make_xattr_directory(
+        &self,
+        owner: ObjectId,
+        facts: &mut Facts,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Arc<Node>, PosixError> {
+        let mode = FileKind::Directory.mode_bits() | 0o1777;
+        let node = self.make_hidden(owner, facts, mode, tx, operation)?;
+        let id = self
+            .tables
+            .id_or_register(tx, FileAttribute::XattrDirectory, operation)?;
+        facts.values.set_word(id, node.id.get());
+        facts.xattr_directory = node.id;
+        Ok(node)
+    }
+
+    /// A new file or directory that belongs to the owner of another file and shows nowhere.
+    fn make_hidden(
+        &self,
+        parent: ObjectId,
+        owner: &Facts,
+        mode: u32,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Arc<Node>, PosixError> {
+        let kind = FileKind::from_mode(mode).expect("a mode of ours has a kind");
+        let is_directory = kind == FileKind::Directory;
+        let facts = NewFacts {
+            mode,
+            size: if is_directory { 2 } else { 0 },
+            generation: tx.txg().get(),
+            parent,
+            links: if is_directory { 2 } else { 1 },
+            device: 0,
+            flags: ZnodeFlags::XATTR,
+            owner: owner.owner,
+            group: owner.group,
+            project: self.counts_projects().then_some(owner.project),
+            now: self.now(),
+        };
+        let object = self.allocate_file(kind, tx, operation)?;
+        let mut facts = facts.build(&self.tables, tx, operation)?;
+        if is_directory {
+            Directory::create(&object, &self.naming, tx, operation)?;
+        }
+        store_facts(&self.tables, &object, &mut facts, tx, operation)?;
+        let node = Node::new(object, facts);
+        node.note_change(tx.txg());
+        Ok(self.nodes.add_new(node))
+    }
+
     /// The list among the file's own attributes; an empty one if there is none.
-    pub(crate) fn xattr_list(&self, node: &Node, facts: &Facts) -> Result<NvList, PosixError> {
+    pub(crate) fn xattr_list(&self, object: ObjectId, facts: &Facts) -> Result<NvList, PosixError> {
         let tables = self.tables.current();
         match facts.value(FileAttribute::Xattrs, &tables) {
             Some(bytes) if !bytes.is_empty() => {
-                NvList::decode(bytes).map_err(|what| PosixError::Attributes {
-                    object: node.id,
-                    what,
-                })
+                NvList::decode(bytes).map_err(|what| PosixError::Attributes { object, what })
             }
             _ => Ok(NvList::new()),
         }

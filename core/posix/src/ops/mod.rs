@@ -1,17 +1,26 @@
 //! The operations, one file each: all are methods of [`FileSystem`](crate::filesystem::FileSystem).
 
-mod access;
+pub(crate) mod access;
+mod allocate;
 mod attributes;
+pub(crate) mod create;
 mod get_xattr;
+mod link;
 mod list_xattr;
 mod lookup;
 mod open_close;
 mod read;
 mod read_directory;
 mod read_link;
+mod rename;
 mod seek;
+pub(crate) mod set_attributes;
+mod set_xattr;
 mod space;
 mod sync;
+mod unlink;
+mod write;
 
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;
+pub use write::WriteAt;

@@ -22,9 +22,10 @@ use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
 use tarn_posix::properties::MountProperties;
-use tarn_posix::types::Credentials;
+use tarn_posix::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, NewFile};
 use tarn_posix::{
-    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, SpaceDoor, create_filesystem,
+    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, PosixError, SpaceDoor,
+    create_filesystem,
 };
 use tarn_probe::{Operation, Registry};
 use tarn_space::{Class, Geometry, Space, SpaceOptions};
@@ -250,11 +251,68 @@ impl Mounted {
         self.files.root()
     }
 
+    pub fn make(
+        &self,
+        who: &Credentials,
+        parent: ObjectId,
+        name: &str,
+        kind: FileKind,
+        permissions: u32,
+    ) -> Result<Attributes, PosixError> {
+        let new = NewFile {
+            kind,
+            permissions,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        self.files
+            .create(who, parent, name.as_bytes(), &new, &self.operation)
+    }
+
     pub fn contents(&self, id: ObjectId) -> Vec<u8> {
         let read = self
             .files
             .read(&Credentials::root(), id, 0, usize::MAX, &self.operation);
         read.unwrap().to_vec()
+    }
+}
+
+impl Mounted {
+    /// The numbers of all objects that are stored.
+    pub fn objects(&self) -> Vec<u64> {
+        self.sync();
+        let set = self.files.object_set();
+        let mut found = Vec::new();
+        let mut at = ObjectId::ZERO;
+        while let Some(id) = set.next_object(at, &self.operation).unwrap() {
+            found.push(id.get());
+            at = id;
+        }
+        found
+    }
+
+    /// How many blocks the file system has.
+    pub fn block_count(&self) -> usize {
+        self.sync();
+        self.storage.alive.lock().unwrap().len()
+    }
+
+    /// The names in a directory, sorted, without `.` and `..`.
+    pub fn names(&self, id: ObjectId) -> Vec<(Vec<u8>, ObjectId, FileKind)> {
+        let mut found = Vec::new();
+        let mut take = |entry: DirectoryEntry| {
+            if entry.name != b"." && entry.name != b".." {
+                found.push((entry.name, entry.id, entry.kind));
+            }
+            true
+        };
+        let root = Credentials::root();
+        self.files
+            .read_directory(&root, id, 0, &mut take, &self.operation)
+            .unwrap();
+        found.sort();
+        found
     }
 }
 

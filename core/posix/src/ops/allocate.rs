@@ -1,0 +1,113 @@
+//! `fallocate`: room in advance, holes, and zeros.
+//!
+//! # Mechanism
+//! Blocks get their place when they are stored, so nothing can be reserved: room in advance is a promise that
+//! we only check. A hole is punched by freeing the blocks that are wholly in it, and zeroing the rest.
+
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::ops::write::SIZE_MAX;
+use crate::permissions::without_set_ids;
+use crate::types::{Allocate, Credentials};
+use crate::unlinked::BLOCKS_PER_TX;
+
+/// About what a change of the size, or of the edges of a hole, writes.
+const EDGE_BYTES: u64 = 64 << 10;
+
+impl FileSystem {
+    /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he opened the file.
+    #[doc(alias = "zpl_fallocate_common")]
+    pub fn allocate(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.check_writable()?;
+        let node = self.regular_file(id, operation)?;
+        if length == 0 {
+            return Err(PosixError::Invalid("the range is empty"));
+        }
+        let end = offset.checked_add(length).filter(|end| *end <= SIZE_MAX);
+        let end = end.ok_or(PosixError::FileTooLarge)?;
+        let change = lock_existing(&[&node])?;
+        let facts = node.facts();
+        let only_grows = matches!(what, Allocate::Extend | Allocate::KeepSize);
+        FileSystem::check_contents_flags(&facts, only_grows)?;
+        let frees = !only_grows;
+        let extends = matches!(what, Allocate::Extend | Allocate::ZeroRange) && end > facts.size;
+        if only_grows {
+            self.check_space_quota(&facts, operation)?;
+            let beyond = end.saturating_sub(facts.size);
+            (self.space.may_write)(beyond)?;
+        }
+        let mut txg = Txg::ZERO;
+        if frees {
+            let stop = end.min(facts.size);
+            txg = txg.max(self.free_pieces(credentials, &node, offset, stop, operation)?);
+        }
+        if extends {
+            let mut facts = (*node.facts()).clone();
+            let tx = self.begin(EDGE_BYTES, operation)?;
+            let _content = node.content.write();
+            self.set_size(&node, &mut facts, end, &tx, operation)?;
+            self.store(&node, facts, &tx, operation)?;
+            txg = tx.txg();
+        }
+        drop(change);
+        self.after_change(txg, operation)
+    }
+
+    /// Makes a range read as zeros, in as many transactions as it takes. The caller holds `change`.
+    fn free_pieces(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        offset: u64,
+        end: u64,
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let piece = node.object.block_size().get().saturating_mul(BLOCKS_PER_TX);
+        let mut at = offset;
+        let mut txg = Txg::ZERO;
+        while at < end {
+            // Pieces end where blocks do, so that none is zeroed twice.
+            let stop = (at / piece)
+                .saturating_add(1)
+                .saturating_mul(piece)
+                .min(end);
+            let mut facts = (*node.facts()).clone();
+            let tx = self.begin_freeing(stop - at, operation)?;
+            let _content = node.content.write();
+            // What is beyond the size is zeros already, so the last block can be freed whole.
+            let is_tail = stop >= facts.size;
+            let length = if is_tail {
+                self.to_block_end(node, stop) - at
+            } else {
+                stop - at
+            };
+            node.object.free_range(&tx, at, length, operation)?;
+            facts.contents_changed(self.now());
+            if !credentials.privileged {
+                self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
+            }
+            self.store(node, facts, &tx, operation)?;
+            txg = tx.txg();
+            at = stop;
+        }
+        Ok(txg)
+    }
+
+    /// The end of the block that has the byte before this offset.
+    fn to_block_end(&self, node: &Node, offset: u64) -> u64 {
+        let block = node.object.block_size().get();
+        offset.div_ceil(block).saturating_mul(block)
+    }
+}

@@ -1,0 +1,316 @@
+//! Making files, directories, symbolic links and nodes.
+//!
+//! # Mechanism
+//! The new object, its attributes and its entry are one transaction. What is made belongs to who makes it; its group is that of the
+//! directory if that has the set-group-id bit. A directory's default access control list, where there is one, takes the place of the
+//! umask.
+
+use std::sync::Arc;
+
+use tarn_object::{Object, Tx};
+use tarn_ondisk::attributes::FileAttribute;
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::dnode::OLD_BONUS_BYTES_MAX;
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{LogicalSize, ObjectId};
+use tarn_ondisk::znode::{ZNODE_SIZE, ZnodeFlags};
+use tarn_probe::Operation;
+
+use crate::acl::{ACCESS_NAME, DEFAULT_NAME, PosixAcl};
+use crate::control_directory;
+use crate::create_filesystem::object_of_file;
+use crate::directory::Directory;
+use crate::error::PosixError;
+use crate::facts::{Facts, Form, NewFacts, device_word};
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::ops::access::EXECUTE;
+use crate::permissions::SET_GID;
+use crate::store::store_facts;
+use crate::tables::Style;
+use crate::types::{Attributes, Credentials, FileKind, NewFile, Timestamp};
+
+/// About what making a file writes: blocks of its dnode, of its directory, and of what leads to them.
+pub(crate) const ENTRY_BYTES: u64 = 64 << 10;
+/// The longest target of a symbolic link, as Linux has it.
+const TARGET_BYTES_MAX: usize = 4095;
+
+impl FileSystem {
+    /// Makes a file and gives it a name.
+    #[doc(alias("zfs_create", "zfs_mkdir", "zfs_symlink", "zfs_mknode"))]
+    pub fn create(
+        &self,
+        credentials: &Credentials,
+        parent: ObjectId,
+        name: &[u8],
+        new: &NewFile<'_>,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        if self.control_entry(parent).is_some() {
+            return Err(PosixError::NotPermitted);
+        }
+        check_new_file(credentials, new)?;
+        let directory = self.node(parent, operation)?;
+        let _change = lock_existing(&[&directory])?;
+        self.check_new_entry(credentials, &directory, name, operation)?;
+        let inherited = self.inherit(credentials, &directory, new, operation)?;
+        let (owner, group) = (inherited.owner.word(), inherited.group.word());
+        self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
+        let tx = self.begin(ENTRY_BYTES, operation)?;
+        let node = self.make_in(&directory, name, new, inherited, &tx, operation)?;
+        let txg = tx.txg();
+        drop(tx);
+        drop(_change);
+        self.after_change(txg, operation)?;
+        Ok(self.node_attributes(&node))
+    }
+
+    /// Refuses a name that is taken or cannot be, and a user who may not add it. A taken name is said first, as Linux does.
+    pub(crate) fn check_new_entry(
+        &self,
+        credentials: &Credentials,
+        directory: &Node,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if !directory.facts().is_directory() {
+            return Err(PosixError::NotDirectory);
+        }
+        self.check_access(credentials, directory, EXECUTE, operation)?;
+        let is_control =
+            name == control_directory::NAME && self.shows_control_directory(directory.id);
+        if is_control || name == b"." || name == b".." {
+            return Err(PosixError::Exists);
+        }
+        if self.find_entry(directory, name, operation)?.is_some() {
+            return Err(PosixError::Exists);
+        }
+        self.naming
+            .check_new(name, self.properties().name_bytes_max())?;
+        self.check_may_add(credentials, directory, operation)
+    }
+
+    /// What a new file gets from its maker and its directory.
+    #[doc(alias = "zfs_acl_ids_create")]
+    fn inherit(
+        &self,
+        credentials: &Credentials,
+        directory: &Node,
+        new: &NewFile<'_>,
+        operation: &Operation,
+    ) -> Result<Inherited, PosixError> {
+        let parent = directory.facts();
+        let is_directory = new.kind == FileKind::Directory;
+        let default_acl = match new.kind {
+            FileKind::SymbolicLink => None,
+            _ => self.posix_acl(directory, &parent, DEFAULT_NAME, operation)?,
+        };
+        let mut access_acl = None;
+        let mut permissions = new.permissions & 0o7777;
+        match &default_acl {
+            None if new.kind != FileKind::SymbolicLink => permissions &= !(new.umask & 0o777),
+            None => {}
+            Some(acl) => {
+                let acl = acl.inherited(permissions);
+                let (bits, says_more) = acl.mode_bits();
+                permissions = (permissions & 0o7000) | bits;
+                access_acl = says_more.then_some(acl);
+            }
+        }
+        let mut group = Fuid::posix(credentials.gid);
+        if parent.mode & SET_GID != 0 {
+            group = parent.group;
+            if is_directory {
+                permissions |= SET_GID;
+            }
+        }
+        let is_member = group
+            .as_posix()
+            .is_some_and(|gid| credentials.is_member(gid));
+        if !is_directory && !credentials.privileged && !is_member {
+            permissions &= !SET_GID;
+        }
+        let can_have_project =
+            matches!(new.kind, FileKind::Regular | FileKind::Directory) && self.counts_projects();
+        let inherits_project = parent.flags.has(ZnodeFlags::INHERIT_PROJECT);
+        let mut flags = ZnodeFlags::NONE;
+        if can_have_project && inherits_project {
+            flags = ZnodeFlags::INHERIT_PROJECT;
+        }
+        Ok(Inherited {
+            permissions,
+            owner: Fuid::posix(credentials.uid),
+            group,
+            project: can_have_project.then_some(if inherits_project { parent.project } else { 0 }),
+            flags,
+            access_acl,
+            default_acl: default_acl.filter(|_| is_directory),
+        })
+    }
+
+    /// Whether files have the attribute of a project.
+    pub(crate) fn counts_projects(&self) -> bool {
+        self.tables.current().style == Style::Attributes && self.set.policy().counts_projects
+    }
+
+    /// Makes the object and its entry. What was begun is taken back if it fails.
+    fn make_in(
+        &self,
+        directory: &Arc<Node>,
+        name: &[u8],
+        new: &NewFile<'_>,
+        inherited: Inherited,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Arc<Node>, PosixError> {
+        let is_directory = new.kind == FileKind::Directory;
+        let now = self.now();
+        let facts = NewFacts {
+            mode: new.kind.mode_bits() | inherited.permissions,
+            size: if is_directory { 2 } else { 0 },
+            generation: tx.txg().get(),
+            parent: directory.id,
+            links: if is_directory { 2 } else { 1 },
+            device: match new.kind {
+                FileKind::CharacterDevice | FileKind::BlockDevice => device_word(new.device),
+                _ => 0,
+            },
+            flags: inherited.flags,
+            owner: inherited.owner,
+            group: inherited.group,
+            project: inherited.project,
+            now,
+        };
+        let object = self.allocate_file(new.kind, tx, operation)?;
+        let made = (|| {
+            let mut facts = facts.build(&self.tables, tx, operation)?;
+            if let Some(target) = new.target {
+                self.put_target(&object, &mut facts, target, tx, operation)?;
+            }
+            for (name, acl) in [
+                (ACCESS_NAME, &inherited.access_acl),
+                (DEFAULT_NAME, &inherited.default_acl),
+            ] {
+                if let Some(acl) = acl {
+                    self.put_xattr(&object, &mut facts, name, &acl.encode(), tx, operation)?;
+                }
+            }
+            if is_directory {
+                Directory::create(&object, &self.naming, tx, operation)?;
+            }
+            store_facts(&self.tables, &object, &mut facts, tx, operation)?;
+            self.directory(directory, operation)?
+                .insert(tx, name, object.id(), new.kind)?;
+            self.count_entries(directory, 1, i64::from(is_directory), now, tx, operation)?;
+            Ok(facts)
+        })();
+        let facts = match made {
+            Ok(facts) => facts,
+            Err(error) => {
+                // Neither can fail: the entry is in memory if it is there, and the object is.
+                let _ = self.directory(directory, operation)?.remove(tx, name);
+                let _ = self.set.free_object(tx, object.id(), operation);
+                return Err(error);
+            }
+        };
+        let node = Node::new(object, facts);
+        node.note_change(tx.txg());
+        Ok(self.nodes.add_new(node))
+    }
+
+    /// A new object for a file.
+    pub(crate) fn allocate_file(
+        &self,
+        kind: FileKind,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Arc<Object>, PosixError> {
+        let style = self.tables.current().style;
+        let object_type = match kind {
+            FileKind::Directory => ObjectType::Directory,
+            _ => ObjectType::PlainFile,
+        };
+        let mut new = object_of_file(object_type, style);
+        if style == Style::Attributes {
+            new.slots = self.properties().dnode_slots;
+        }
+        Ok(self.set.allocate(tx, new, operation)?)
+    }
+
+    /// Stores where a symbolic link leads: in an attribute, or for old files behind the structure, or as contents.
+    fn put_target(
+        &self,
+        object: &Arc<Object>,
+        facts: &mut Facts,
+        target: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        facts.size = widen(target.len());
+        let Form::OldFile { tail } = &mut facts.form else {
+            let value = target.to_vec();
+            return facts.set_value(
+                FileAttribute::LinkTarget,
+                value,
+                &self.tables,
+                tx,
+                operation,
+            );
+        };
+        if ZNODE_SIZE + target.len() <= OLD_BONUS_BYTES_MAX {
+            *tail = target.to_vec();
+            return Ok(());
+        }
+        object.set_block_size(tx, LogicalSize::from(facts.size), operation)?;
+        Ok(object.write(tx, 0, target, operation)?)
+    }
+
+    /// Counts entries, and subdirectories, that a directory got or lost. The caller holds `change`.
+    pub(crate) fn count_entries(
+        &self,
+        directory: &Node,
+        entries: i64,
+        subdirectories: i64,
+        now: Timestamp,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let mut facts = (*directory.facts()).clone();
+        facts.size = facts.size.saturating_add_signed(entries);
+        facts.links = facts.links.saturating_add_signed(subdirectories);
+        facts.contents_changed(now);
+        self.store(directory, facts, tx, operation)
+    }
+}
+
+/// What a new file gets from its maker and its directory.
+struct Inherited {
+    permissions: u32,
+    owner: Fuid,
+    group: Fuid,
+    project: Option<u64>,
+    flags: ZnodeFlags,
+    access_acl: Option<PosixAcl>,
+    default_acl: Option<PosixAcl>,
+}
+
+/// Refuses what this user cannot make, or nobody.
+fn check_new_file(credentials: &Credentials, new: &NewFile<'_>) -> Result<(), PosixError> {
+    let is_device = matches!(new.kind, FileKind::CharacterDevice | FileKind::BlockDevice);
+    if is_device && !credentials.privileged {
+        return Err(PosixError::NotPermitted);
+    }
+    match (new.kind, new.target) {
+        (FileKind::SymbolicLink, None) => Err(PosixError::Invalid("a link leads somewhere")),
+        (FileKind::SymbolicLink, Some([])) => Err(PosixError::NotFound),
+        (FileKind::SymbolicLink, Some(target)) if target.len() > TARGET_BYTES_MAX => {
+            Err(PosixError::NameTooLong)
+        }
+        (FileKind::SymbolicLink, Some(target)) if target.contains(&0) => {
+            Err(PosixError::Invalid("a zero in the target of a link"))
+        }
+        (FileKind::SymbolicLink, Some(_)) | (_, None) => Ok(()),
+        (_, Some(_)) => Err(PosixError::Invalid("only links have a target")),
+    }
+}

@@ -1,0 +1,392 @@
+//! Giving a file another name, in the same directory or another one.
+//!
+//! # Mechanism
+//! Up to four files are involved: two directories, the file, and what has the name already. The names are looked up to know them,
+//! all are locked, and the names are looked up again. Then everything changes in one transaction: the new name
+//! first, so that what fails half-way can be taken back.
+//!
+//! A directory must not come into itself. So its new ancestors are looked at, and nobody else moves directories
+//! between parents meanwhile (`renaming`).
+
+use std::sync::Arc;
+
+use tarn_object::Tx;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::directory::Entry;
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_all};
+use crate::ops::access::{EXECUTE, WRITE};
+use crate::ops::create::ENTRY_BYTES;
+use crate::ops::link::check_project;
+use crate::ops::unlink::ATTEMPTS_MAX;
+use crate::types::{Credentials, RenameMode, Timestamp};
+
+/// How deep directories can be below each other. Damage could make circles of them; nobody makes so many.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// A name in a directory, and what it leads to.
+struct Named {
+    entry: Entry,
+    node: Arc<Node>,
+}
+
+/// What a rename is about, as it was found.
+struct Renaming<'a> {
+    credentials: &'a Credentials,
+    from_parent: Arc<Node>,
+    from: &'a [u8],
+    to_parent: Arc<Node>,
+    to: &'a [u8],
+    mode: RenameMode,
+    source: Named,
+    target: Option<Named>,
+}
+
+impl FileSystem {
+    /// Renames a file. What has the new name is replaced, refused or swapped, as the mode says.
+    #[doc(alias = "zfs_rename")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two places, each a directory and a name"
+    )]
+    pub fn rename(
+        &self,
+        credentials: &Credentials,
+        from_parent: ObjectId,
+        from: &[u8],
+        to_parent: ObjectId,
+        to: &[u8],
+        mode: RenameMode,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let from_parent = self.directory_of_entry(from_parent, from, operation)?;
+        let to_parent = self.directory_of_entry(to_parent, to, operation)?;
+        if [from, to]
+            .iter()
+            .any(|name| *name == b"." || *name == b"..")
+        {
+            return Err(PosixError::Invalid("'.' and '..' cannot be renamed"));
+        }
+        self.naming
+            .check_new(to, self.properties().name_bytes_max())?;
+        self.check_access(credentials, &from_parent, EXECUTE, operation)?;
+        self.check_access(credentials, &to_parent, EXECUTE, operation)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let renaming = Renaming {
+                credentials,
+                source: self
+                    .named(&from_parent, from, operation)?
+                    .ok_or(PosixError::NotFound)?,
+                target: self.named(&to_parent, to, operation)?,
+                from_parent: from_parent.clone(),
+                from,
+                to_parent: to_parent.clone(),
+                to,
+                mode,
+            };
+            if let Some((txg, replaced)) = self.try_rename(&renaming, operation)? {
+                if let Some(replaced) = replaced {
+                    // What cannot be freed now stays in the unlinked set, and is freed at the next mount.
+                    let _ = self.free_if_unused(&replaced, operation);
+                }
+                return self.after_change(txg, operation);
+            }
+        }
+        Err(PosixError::Contended)
+    }
+
+    /// What a name leads to, if it is there.
+    fn named(
+        &self,
+        directory: &Node,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<Option<Named>, PosixError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(entry) = self.find_entry(directory, name, operation)? else {
+                return Ok(None);
+            };
+            let node = self.child(directory, name, operation)?;
+            if node.id == entry.id {
+                return Ok(Some(Named { entry, node }));
+            }
+        }
+        Err(PosixError::Contended)
+    }
+
+    /// Renames, unless the names have changed since they were looked up. Gives back the group and what was replaced.
+    #[expect(clippy::type_complexity, reason = "said in words above")]
+    fn try_rename(
+        &self,
+        renaming: &Renaming<'_>,
+        operation: &Operation,
+    ) -> Result<Option<(Txg, Option<Arc<Node>>)>, PosixError> {
+        let Renaming {
+            from_parent,
+            to_parent,
+            source,
+            target,
+            ..
+        } = renaming;
+        let moves_directory = renaming.crosses()
+            && (source.is_directory() || target.as_ref().is_some_and(Named::is_directory));
+        let _one_at_a_time = moves_directory.then(|| self.renaming.lock());
+        let mut nodes = vec![from_parent, to_parent, &source.node];
+        nodes.extend(target.as_ref().map(|target| &target.node));
+        let _change = lock_all(&nodes);
+        let is_same = |directory: &Arc<Node>, name, before: Option<&Named>| {
+            let now = self
+                .find_entry(directory, name, operation)?
+                .map(|entry| entry.id);
+            let is_gone = before.is_some_and(|named| named.node.is_gone());
+            Ok::<bool, PosixError>(!is_gone && now == before.map(|named| named.entry.id))
+        };
+        if !is_same(from_parent, renaming.from, Some(source))?
+            || !is_same(to_parent, renaming.to, target.as_ref())?
+        {
+            return Ok(None);
+        }
+        if from_parent.is_gone() || to_parent.is_gone() {
+            return Err(PosixError::NotFound);
+        }
+        self.check_rename(renaming, operation)?;
+        let is_same_entry = target
+            .as_ref()
+            .is_some_and(|target| !renaming.crosses() && target.entry.name == source.entry.name);
+        let is_same_file = target
+            .as_ref()
+            .is_some_and(|target| target.node.id == source.node.id);
+        let changes_spelling = is_same_entry && renaming.to != source.entry.name;
+        if is_same_file && !changes_spelling {
+            // Two names of one file: POSIX wants nothing to happen.
+            return Ok(Some((source.node.changed_in(), None)));
+        }
+        let tx = self.begin(2 * ENTRY_BYTES, operation)?;
+        let now = self.now();
+        let mut replaced = None;
+        if changes_spelling {
+            self.respell(renaming, now, &tx, operation)?;
+        } else if renaming.mode == RenameMode::Exchange {
+            self.exchange(renaming, now, &tx, operation)?;
+        } else {
+            self.move_entry(renaming, now, &tx, operation)?;
+            replaced = target.as_ref().map(|target| target.node.clone());
+        }
+        Ok(Some((tx.txg(), replaced)))
+    }
+
+    /// Refuses what this user may not do, and what nobody may.
+    fn check_rename(
+        &self,
+        renaming: &Renaming<'_>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let Renaming {
+            credentials,
+            from_parent,
+            to_parent,
+            source,
+            target,
+            mode,
+            ..
+        } = renaming;
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(PosixError::Exists),
+            (RenameMode::Exchange, None) => return Err(PosixError::NotFound),
+            _ => {}
+        }
+        self.check_may_remove(credentials, from_parent, &source.node, operation)?;
+        match target {
+            Some(target) => {
+                self.check_may_remove(credentials, to_parent, &target.node, operation)?;
+            }
+            None => self.check_may_add(credentials, to_parent, operation)?,
+        }
+        check_project(&to_parent.facts(), &source.node.facts())?;
+        if renaming.crosses() {
+            self.check_move(credentials, to_parent, source, operation)?;
+        }
+        let Some(target) = target else { return Ok(()) };
+        if *mode == RenameMode::Exchange {
+            check_project(&from_parent.facts(), &target.node.facts())?;
+            if renaming.crosses() {
+                self.check_move(credentials, from_parent, target, operation)?;
+            }
+            return Ok(());
+        }
+        if source.node.id == target.node.id {
+            return Ok(());
+        }
+        match (source.is_directory(), target.is_directory()) {
+            (true, false) => Err(PosixError::NotDirectory),
+            (false, true) => Err(PosixError::IsDirectory),
+            (true, true) if self.directory(&target.node, operation)?.count()? != 0 => {
+                Err(PosixError::NotEmpty)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to move a directory into itself, and one whose `..` this user may not change.
+    fn check_move(
+        &self,
+        credentials: &Credentials,
+        to_parent: &Arc<Node>,
+        moved: &Named,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if !moved.is_directory() {
+            return Ok(());
+        }
+        let mut at = to_parent.clone();
+        for _ in 0..DEPTH_MAX {
+            if at.id == moved.node.id {
+                return Err(PosixError::Invalid(
+                    "a directory cannot be moved into itself",
+                ));
+            }
+            if at.id == self.root() {
+                return self.check_access(credentials, &moved.node, WRITE, operation);
+            }
+            at = self.node(at.facts().parent, operation)?;
+        }
+        Err(PosixError::Damaged {
+            object: to_parent.id,
+            why: "its parents do not lead to the root",
+        })
+    }
+
+    /// The source gets the new name and loses the old one; what had the new one loses it.
+    fn move_entry(
+        &self,
+        renaming: &Renaming<'_>,
+        now: Timestamp,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let Renaming {
+            from_parent,
+            to_parent,
+            source,
+            target,
+            ..
+        } = renaming;
+        let (old, new) = (
+            self.directory(from_parent, operation)?,
+            self.directory(to_parent, operation)?,
+        );
+        let mut facts = (*source.node.facts()).clone();
+        let (id, kind) = (source.node.id, facts.kind());
+        match target {
+            Some(target) => new.replace(tx, &target.entry.name, id, kind)?,
+            None => new.insert(tx, renaming.to, id, kind)?,
+        }
+        old.remove(tx, &source.entry.name)?;
+        facts.parent = to_parent.id;
+        facts.attributes_changed(now);
+        self.store(&source.node, facts, tx, operation)?;
+        let moved_directories = i64::from(source.is_directory());
+        let lost = target.as_ref();
+        let lost_entries = i64::from(lost.is_some());
+        let lost_directories = i64::from(lost.is_some_and(Named::is_directory));
+        if renaming.crosses() {
+            let gained = (1 - lost_entries, moved_directories - lost_directories);
+            self.count_entries(to_parent, gained.0, gained.1, now, tx, operation)?;
+            self.count_entries(from_parent, -1, -moved_directories, now, tx, operation)?;
+        } else {
+            self.count_entries(
+                from_parent,
+                -lost_entries,
+                -lost_directories,
+                now,
+                tx,
+                operation,
+            )?;
+        }
+        let Some(target) = target else { return Ok(()) };
+        let mut facts = (*target.node.facts()).clone();
+        facts.attributes_changed(now);
+        if facts.is_directory() || facts.links <= 1 {
+            return self.lose_last_name(&target.node, facts, tx, operation);
+        }
+        facts.links -= 1;
+        self.store(&target.node, facts, tx, operation)
+    }
+
+    /// Each gets the other's name.
+    fn exchange(
+        &self,
+        renaming: &Renaming<'_>,
+        now: Timestamp,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let Renaming {
+            from_parent,
+            to_parent,
+            source,
+            ..
+        } = renaming;
+        let target = renaming
+            .target
+            .as_ref()
+            .expect("there is something to exchange with");
+        let places = [(from_parent, source, target), (to_parent, target, source)];
+        for (directory, was, becomes) in places {
+            let kind = becomes.node.facts().kind();
+            let table = self.directory(directory, operation)?;
+            table.replace(tx, &was.entry.name, becomes.node.id, kind)?;
+        }
+        for (directory, _, becomes) in places {
+            let mut facts = (*becomes.node.facts()).clone();
+            facts.parent = directory.id;
+            facts.attributes_changed(now);
+            self.store(&becomes.node, facts, tx, operation)?;
+        }
+        let gained = i64::from(source.is_directory()) - i64::from(target.is_directory());
+        if renaming.crosses() {
+            self.count_entries(to_parent, 0, gained, now, tx, operation)?;
+            self.count_entries(from_parent, 0, -gained, now, tx, operation)
+        } else {
+            self.count_entries(from_parent, 0, 0, now, tx, operation)
+        }
+    }
+
+    /// The name stays the same to the directory, and is written otherwise.
+    fn respell(
+        &self,
+        renaming: &Renaming<'_>,
+        now: Timestamp,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let Renaming {
+            from_parent,
+            source,
+            ..
+        } = renaming;
+        let table = self.directory(from_parent, operation)?;
+        let mut facts = (*source.node.facts()).clone();
+        table.remove(tx, &source.entry.name)?;
+        table.insert(tx, renaming.to, source.node.id, facts.kind())?;
+        facts.attributes_changed(now);
+        self.store(&source.node, facts, tx, operation)?;
+        self.count_entries(from_parent, 0, 0, now, tx, operation)
+    }
+}
+
+impl Renaming<'_> {
+    /// Whether it leads from one directory to another.
+    fn crosses(&self) -> bool {
+        self.from_parent.id != self.to_parent.id
+    }
+}
+
+impl Named {
+    fn is_directory(&self) -> bool {
+        self.node.facts().is_directory()
+    }
+}

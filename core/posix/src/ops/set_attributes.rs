@@ -1,0 +1,265 @@
+//! Changing permissions, owners, times, sizes and flags: `chmod`, `chown`, `utimensat`, `truncate`, `chattr`.
+//!
+//! # Mechanism
+//! All that one request changes is checked first and then changed in one transaction. Only a truncated file may have
+//! more than can be freed in one: then its end goes first, piece by piece.
+
+use std::sync::Arc;
+
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_probe::Operation;
+
+use crate::acl::ACCESS_NAME;
+use crate::error::PosixError;
+use crate::facts::{Facts, Form};
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::ops::access::WRITE;
+use crate::ops::write::SIZE_MAX;
+use crate::permissions::{SET_GID, is_owner, without_set_ids};
+use crate::types::{Attributes, Credentials, FileKind, SetAttributes, SetTime, Timestamp};
+
+/// About what a change of attributes writes.
+pub(crate) const ATTRIBUTE_BYTES: u64 = 16 << 10;
+
+/// The flags that can be set from outside. The others say how the file is stored.
+const SETTABLE: ZnodeFlags = ZnodeFlags::READ_ONLY
+    .and(ZnodeFlags::HIDDEN)
+    .and(ZnodeFlags::SYSTEM)
+    .and(ZnodeFlags::ARCHIVE)
+    .and(ZnodeFlags::IMMUTABLE)
+    .and(ZnodeFlags::NO_UNLINK)
+    .and(ZnodeFlags::APPEND_ONLY)
+    .and(ZnodeFlags::NO_DUMP)
+    .and(ZnodeFlags::OPAQUE)
+    .and(ZnodeFlags::REPARSE)
+    .and(ZnodeFlags::OFFLINE)
+    .and(ZnodeFlags::SPARSE)
+    .and(ZnodeFlags::INHERIT_PROJECT);
+/// Of those, the ones that only privileged users may change.
+const PRIVILEGED: ZnodeFlags = ZnodeFlags::IMMUTABLE
+    .and(ZnodeFlags::APPEND_ONLY)
+    .and(ZnodeFlags::NO_UNLINK);
+
+impl FileSystem {
+    /// Changes attributes of a file, and gives back all of them.
+    #[doc(alias = "zfs_setattr")]
+    pub fn set_attributes(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        changes: &SetAttributes,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        if self.control_entry(id).is_some() {
+            return Err(PosixError::NotPermitted);
+        }
+        let node = self.node(id, operation)?;
+        if *changes == SetAttributes::default() {
+            return Ok(self.node_attributes(&node));
+        }
+        self.check_writable()?;
+        let change = lock_existing(&[&node])?;
+        self.check_changes(credentials, &node, changes, operation)?;
+        let facts = node.facts();
+        if let Some(size) = changes.size.filter(|size| *size < facts.size) {
+            self.free_contents(&node, size, operation)?;
+        }
+        let grows = changes.size.is_some_and(|size| size > facts.size);
+        let tx = if grows {
+            self.check_space_quota(&facts, operation)?;
+            self.begin(ATTRIBUTE_BYTES, operation)?
+        } else {
+            self.begin_freeing(
+                facts
+                    .size
+                    .saturating_sub(changes.size.unwrap_or(facts.size)),
+                operation,
+            )?
+        };
+        let content = changes.size.map(|_| node.content.write());
+        let mut new = (*facts).clone();
+        if let Some(size) = changes.size {
+            self.set_size(&node, &mut new, size, &tx, operation)?;
+        }
+        let now = self.now();
+        self.change_facts(credentials, &node, &mut new, changes, now);
+        if new.permissions() != facts.permissions() {
+            self.follow_permissions(&node, &facts, &mut new, &tx, operation)?;
+        }
+        self.store(&node, new, &tx, operation)?;
+        let txg = tx.txg();
+        drop((content, tx, change));
+        self.after_change(txg, operation)?;
+        Ok(self.node_attributes(&node))
+    }
+
+    /// Refuses what this user may not change, or nobody.
+    fn check_changes(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        changes: &SetAttributes,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let facts = node.facts();
+        let is_owner = is_owner(credentials, &facts);
+        check_flags(credentials, &facts, changes)?;
+        if changes.permissions.is_some() && !is_owner {
+            return Err(PosixError::NotPermitted);
+        }
+        check_new_owner(credentials, &facts, changes)?;
+        match (changes.accessed, changes.modified) {
+            (None, None) => {}
+            _ if is_owner => {}
+            (Some(SetTime::Now), Some(SetTime::Now)) => {
+                self.check_access(credentials, node, WRITE, operation)?;
+            }
+            // The kernel says so with a new size.
+            (None, Some(SetTime::Now)) if changes.size.is_some() => {}
+            _ => return Err(PosixError::NotPermitted),
+        }
+        let Some(size) = changes.size else {
+            return Ok(());
+        };
+        match facts.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(PosixError::IsDirectory),
+            _ => return Err(PosixError::Invalid("only regular files have a size to set")),
+        }
+        if size > SIZE_MAX {
+            return Err(PosixError::FileTooLarge);
+        }
+        match changes.is_open {
+            true => Ok(()),
+            false => self.check_access(credentials, node, WRITE, operation),
+        }
+    }
+
+    /// Makes the changes that were checked, but for the size.
+    fn change_facts(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        facts: &mut Facts,
+        changes: &SetAttributes,
+        now: Timestamp,
+    ) {
+        let mut permissions = match changes.permissions {
+            Some(permissions) => permissions & 0o7777,
+            None => facts.permissions(),
+        };
+        let changes_owner = changes.uid.is_some() || changes.gid.is_some();
+        let changes_size = changes.size.is_some() && !credentials.privileged;
+        if changes.permissions.is_none() && (changes_owner || changes_size) {
+            permissions = without_set_ids(credentials, facts);
+        }
+        if let Some(uid) = changes.uid {
+            facts.owner = Fuid::posix(uid);
+        }
+        if let Some(gid) = changes.gid {
+            facts.group = Fuid::posix(gid);
+        }
+        if changes.permissions.is_some()
+            && !credentials.privileged
+            && !credentials.is_member(facts.gid())
+        {
+            permissions &= !SET_GID;
+        }
+        self.change_permissions(facts, permissions);
+        if let Some(flags) = changes.flags {
+            let set = ZnodeFlags::from_word(flags & SETTABLE.word());
+            facts.flags = facts.flags.without(SETTABLE).and(set);
+        }
+        facts.attributes_changed(now);
+        let time = |time| match time {
+            SetTime::Now => now,
+            SetTime::To(time) => time,
+        };
+        if let Some(modified) = changes.modified {
+            facts.modified = time(modified);
+        }
+        if let Some(accessed) = changes.accessed {
+            // What reading set before does not count any more.
+            *node.accessed.lock() = None;
+            facts.accessed = time(accessed);
+        }
+        if let Some(flags) = changes.flags
+            && !ZnodeFlags::from_word(flags).has(ZnodeFlags::ARCHIVE)
+        {
+            facts.flags = facts.flags.without(ZnodeFlags::ARCHIVE);
+        }
+    }
+
+    /// The permission bits have changed, and access control lists that say the same, or more, follow.
+    pub(crate) fn follow_permissions(
+        &self,
+        node: &Arc<Node>,
+        old: &Facts,
+        new: &mut Facts,
+        tx: &tarn_object::Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if let Form::OldFile { .. } = old.form
+            && let Some(Ok(acl)) = old.old_acl()
+            && !acl.external.is_zero()
+        {
+            self.set.free_object(tx, acl.external, operation)?;
+        }
+        if let Some(acl) = self.access_acl(node, old, operation)? {
+            let value = acl.with_mode(new.permissions()).encode();
+            self.put_xattr(&node.object, new, ACCESS_NAME, &value, tx, operation)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses changes that the file's flags forbid, and changes of flags.
+fn check_flags(
+    credentials: &Credentials,
+    facts: &Facts,
+    changes: &SetAttributes,
+) -> Result<(), PosixError> {
+    if let Some(flags) = changes.flags {
+        let changed = (flags ^ facts.flags.word()) & SETTABLE.word();
+        let needs_privilege = ZnodeFlags::from_word(changed).has_any(PRIVILEGED);
+        if !is_owner(credentials, facts) || (needs_privilege && !credentials.privileged) {
+            return Err(PosixError::NotPermitted);
+        }
+    }
+    let is_immutable = facts.flags.has(ZnodeFlags::IMMUTABLE);
+    let is_append_only = facts.flags.has(ZnodeFlags::APPEND_ONLY);
+    let sets_time = |time| matches!(time, Some(SetTime::To(_)));
+    let changes_more = changes.permissions.is_some()
+        || changes.uid.is_some()
+        || changes.gid.is_some()
+        || changes.size.is_some()
+        || sets_time(changes.accessed)
+        || sets_time(changes.modified);
+    let touches = changes.accessed.is_some() || changes.modified.is_some();
+    if (is_immutable && (changes_more || touches)) || (is_append_only && changes_more) {
+        return Err(PosixError::NotPermitted);
+    }
+    Ok(())
+}
+
+/// Refuses to give a file away, or to a group that the owner is not in.
+fn check_new_owner(
+    credentials: &Credentials,
+    facts: &Facts,
+    changes: &SetAttributes,
+) -> Result<(), PosixError> {
+    if credentials.privileged {
+        return Ok(());
+    }
+    let is_owner = credentials.uid == facts.uid();
+    let keeps_user = changes.uid.is_none_or(|uid| is_owner && uid == facts.uid());
+    let may_group = |gid| is_owner && (gid == facts.gid() || credentials.is_member(gid));
+    if keeps_user && changes.gid.is_none_or(may_group) {
+        Ok(())
+    } else {
+        Err(PosixError::NotPermitted)
+    }
+}

@@ -1,0 +1,204 @@
+//! Setting and removing extended attributes; POSIX access control lists are some of them.
+
+use std::sync::Arc;
+
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_probe::Operation;
+
+use crate::acl::{ACCESS_NAME, DEFAULT_NAME, PosixAcl};
+use crate::error::PosixError;
+use crate::facts::Facts;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::ops::access::WRITE;
+use crate::permissions::{SET_GID, STICKY, is_owner};
+use crate::types::{Credentials, FileKind, XattrMode};
+use crate::xattrs::{Namespace, VALUE_BYTES_MAX};
+
+/// About what setting an attribute writes beside its value.
+const XATTR_BYTES: u64 = 64 << 10;
+
+impl FileSystem {
+    /// Sets an extended attribute.
+    #[doc(alias = "zpl_xattr_set")]
+    pub fn set_xattr(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(PosixError::AttributeTooLarge);
+        }
+        let namespace = self.check_xattr_change(credentials, id, name)?;
+        let node = self.node(id, operation)?;
+        let change = lock_existing(&[&node])?;
+        self.check_may_set(credentials, &node, namespace, operation)?;
+        let mut facts = (*node.facts()).clone();
+        let existing = self.stored_name(&node, &facts, name, operation)?;
+        match (mode, &existing) {
+            (XattrMode::Create, Some(_)) => return Err(PosixError::Exists),
+            (XattrMode::Replace, None) => return Err(PosixError::NoAttribute),
+            _ => {}
+        }
+        let list = self.parse_list(&node, name, value)?;
+        let tx = self.begin(
+            XATTR_BYTES + tarn_ondisk::declare::widen(value.len()),
+            operation,
+        )?;
+        let mut is_stored = true;
+        if let Some(list) = list {
+            is_stored = self.apply_list(credentials, &mut facts, name, list.as_ref());
+        }
+        if let Some(other) = existing
+            .as_deref()
+            .filter(|stored| !is_stored || *stored != name)
+        {
+            self.take_xattr(&node.object, &mut facts, other, &tx, operation)?;
+        }
+        if is_stored {
+            self.put_xattr(&node.object, &mut facts, name, value, &tx, operation)?;
+        }
+        facts.attributes_changed(self.now());
+        self.store(&node, facts, &tx, operation)?;
+        let txg = tx.txg();
+        drop((tx, change));
+        self.after_change(txg, operation)
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let namespace = self.check_xattr_change(credentials, id, name)?;
+        let node = self.node(id, operation)?;
+        let change = lock_existing(&[&node])?;
+        self.check_may_set(credentials, &node, namespace, operation)?;
+        let mut facts = (*node.facts()).clone();
+        let existing = self.stored_name(&node, &facts, name, operation)?;
+        let existing = existing.ok_or(PosixError::NoAttribute)?;
+        let tx = self.begin_freeing(0, operation)?;
+        self.take_xattr(&node.object, &mut facts, &existing, &tx, operation)?;
+        facts.attributes_changed(self.now());
+        self.store(&node, facts, &tx, operation)?;
+        let txg = tx.txg();
+        drop((tx, change));
+        self.after_change(txg, operation)
+    }
+
+    /// What can be refused before the file is looked at.
+    fn check_xattr_change(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        name: &[u8],
+    ) -> Result<Namespace, PosixError> {
+        if self.control_entry(id).is_some() {
+            return Err(PosixError::NotSupported("extended attributes in .zfs"));
+        }
+        let namespace = match self.check_xattr_name(credentials, name) {
+            // Hidden from those who only look; who wants to change it is told that he may not.
+            Err(PosixError::NoAttribute) => return Err(PosixError::NotPermitted),
+            other => other?,
+        };
+        self.check_writable()?;
+        Ok(namespace)
+    }
+
+    /// Refuses users who may not change attributes of this namespace.
+    fn check_may_set(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        namespace: Namespace,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let facts = node.facts();
+        let pinned = ZnodeFlags::IMMUTABLE.and(ZnodeFlags::APPEND_ONLY);
+        if facts.flags.has_any(pinned) {
+            return Err(PosixError::NotPermitted);
+        }
+        match namespace {
+            Namespace::User => {
+                let is_sticky = facts.is_directory() && facts.mode & STICKY != 0;
+                let can_have = matches!(facts.kind(), FileKind::Regular | FileKind::Directory);
+                if !can_have || (is_sticky && !is_owner(credentials, &facts)) {
+                    return Err(PosixError::NotPermitted);
+                }
+                self.check_access(credentials, node, WRITE, operation)
+            }
+            Namespace::System if is_owner(credentials, &facts) => Ok(()),
+            Namespace::Trusted | Namespace::Security if credentials.privileged => Ok(()),
+            _ => Err(PosixError::NotPermitted),
+        }
+    }
+
+    /// Under which name an attribute is stored, if it is.
+    fn stored_name(
+        &self,
+        node: &Arc<Node>,
+        facts: &Facts,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<Option<Vec<u8>>, PosixError> {
+        let bare = Namespace::bare_user_name(name);
+        for name in [Some(name), bare].into_iter().flatten() {
+            if self.stored_xattr(node, facts, name, operation)?.is_some() {
+                return Ok(Some(name.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What an access control list says that is to be set: none for other attributes, and within none for an empty list.
+    fn parse_list(
+        &self,
+        node: &Node,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Option<PosixAcl>>, PosixError> {
+        if name != ACCESS_NAME && name != DEFAULT_NAME {
+            return Ok(None);
+        }
+        let facts = node.facts();
+        if facts.kind() == FileKind::SymbolicLink {
+            return Err(PosixError::NotSupported(
+                "access control lists of symbolic links",
+            ));
+        }
+        let list = PosixAcl::decode_or_empty(value)?;
+        if name == DEFAULT_NAME && !facts.is_directory() && list.is_some() {
+            return Err(PosixError::PermissionDenied);
+        }
+        Ok(Some(list))
+    }
+
+    /// Makes the permission bits follow a new list. False when the list says no more than they, and need not be stored.
+    fn apply_list(
+        &self,
+        credentials: &Credentials,
+        facts: &mut Facts,
+        name: &[u8],
+        list: Option<&PosixAcl>,
+    ) -> bool {
+        let Some(list) = list else { return false };
+        if name == DEFAULT_NAME {
+            return true;
+        }
+        let (bits, says_more) = list.mode_bits();
+        let mut permissions = (facts.permissions() & 0o7000) | bits;
+        if !credentials.privileged && !credentials.is_member(facts.gid()) {
+            permissions &= !SET_GID;
+        }
+        self.change_permissions(facts, permissions);
+        says_more
+    }
+}

@@ -1,0 +1,141 @@
+//! Removing names: of files, and of directories that are empty.
+//!
+//! # Mechanism
+//! With its last name a file is freed, in the same transaction if it is small and nobody has it open, else later
+//! (`unlinked`).
+
+use std::sync::Arc;
+
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::control_directory;
+use crate::directory::Entry;
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_all};
+use crate::ops::access::EXECUTE;
+use crate::types::Credentials;
+
+/// How often an operation looks again when the names it is about change under it. A guess: each time somebody else got on.
+pub(crate) const ATTEMPTS_MAX: usize = 1000;
+
+impl FileSystem {
+    /// Removes a name of a file that is no directory.
+    #[doc(alias = "zfs_remove")]
+    pub fn unlink(
+        &self,
+        credentials: &Credentials,
+        parent: ObjectId,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let directory = self.directory_of_entry(parent, name, operation)?;
+        let remove = |file: &Arc<Node>, entry: &Entry| -> Result<Txg, PosixError> {
+            self.check_may_remove(credentials, &directory, file, operation)?;
+            let mut facts = (*file.facts()).clone();
+            if facts.is_directory() {
+                return Err(PosixError::IsDirectory);
+            }
+            let is_last = facts.links <= 1;
+            let freed_bytes = if is_last {
+                file.object.info().used.get()
+            } else {
+                0
+            };
+            let tx = self.begin_freeing(freed_bytes, operation)?;
+            let now = self.now();
+            self.directory(&directory, operation)?
+                .remove(&tx, &entry.name)?;
+            self.count_entries(&directory, -1, 0, now, &tx, operation)?;
+            facts.attributes_changed(now);
+            if is_last {
+                self.lose_last_name(file, facts, &tx, operation)?;
+            } else {
+                facts.links -= 1;
+                self.store(file, facts, &tx, operation)?;
+            }
+            Ok(tx.txg())
+        };
+        self.remove_entry(credentials, &directory, name, remove, operation)
+    }
+
+    /// Removes a directory that is empty.
+    #[doc(alias = "zfs_rmdir")]
+    pub fn remove_directory(
+        &self,
+        credentials: &Credentials,
+        parent: ObjectId,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        match name {
+            b"." => return Err(PosixError::Invalid("a directory cannot be removed as '.'")),
+            b".." => return Err(PosixError::NotEmpty),
+            _ => {}
+        }
+        let directory = self.directory_of_entry(parent, name, operation)?;
+        let remove = |child: &Arc<Node>, entry: &Entry| -> Result<Txg, PosixError> {
+            self.check_may_remove(credentials, &directory, child, operation)?;
+            let mut facts = (*child.facts()).clone();
+            if self.directory(child, operation)?.count()? != 0 {
+                return Err(PosixError::NotEmpty);
+            }
+            let tx = self.begin_freeing(0, operation)?;
+            let now = self.now();
+            self.directory(&directory, operation)?
+                .remove(&tx, &entry.name)?;
+            self.count_entries(&directory, -1, -1, now, &tx, operation)?;
+            facts.attributes_changed(now);
+            self.lose_last_name(child, facts, &tx, operation)?;
+            Ok(tx.txg())
+        };
+        self.remove_entry(credentials, &directory, name, remove, operation)
+    }
+
+    /// The directory of an entry that is to change. What is not stored does not change.
+    pub(crate) fn directory_of_entry(
+        &self,
+        parent: ObjectId,
+        name: &[u8],
+        operation: &Operation,
+    ) -> Result<Arc<Node>, PosixError> {
+        let is_control = name == control_directory::NAME && self.shows_control_directory(parent);
+        if is_control || self.control_entry(parent).is_some() {
+            return Err(PosixError::NotPermitted);
+        }
+        let directory = self.node(parent, operation)?;
+        match directory.facts().is_directory() {
+            true => Ok(directory),
+            false => Err(PosixError::NotDirectory),
+        }
+    }
+
+    /// Runs `remove` with the right to change a directory and the file that a name in it leads to, and then frees what has no
+    /// name any more.
+    fn remove_entry(
+        &self,
+        credentials: &Credentials,
+        directory: &Arc<Node>,
+        name: &[u8],
+        remove: impl Fn(&Arc<Node>, &Entry) -> Result<Txg, PosixError>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.check_access(credentials, directory, EXECUTE, operation)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let file = self.child(directory, name, operation)?;
+            let locks = lock_all(&[directory, &file]);
+            let entry = self.find_entry(directory, name, operation)?;
+            let entry = entry.ok_or(PosixError::NotFound)?;
+            if entry.id != file.id || file.is_gone() {
+                continue;
+            }
+            let txg = remove(&file, &entry)?;
+            drop(locks);
+            // What cannot be freed now stays in the unlinked set, and is freed when the file system is mounted again.
+            let _ = self.free_if_unused(&file, operation);
+            return self.after_change(txg, operation);
+        }
+        Err(PosixError::Contended)
+    }
+}

@@ -1,0 +1,184 @@
+//! Writing contents.
+//!
+//! # Mechanism
+//! A file begins with one block, which grows with it up to the dataset's record size, or to the next power of two if it is
+//! larger already. What is longer has blocks of that size, which then stays. Each part of a write is one transaction:
+//! bytes, size, times and permission bits.
+//!
+//! # Invariants
+//! - A file of more than one block has blocks of a power of two bytes.
+//! - What is beyond the size reads as zeros, should the size grow.
+
+use tarn_object::Tx;
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::facts::Facts;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::permissions::without_set_ids;
+use crate::types::{Credentials, FileKind};
+
+/// The largest size of a file.
+pub(crate) const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
+/// How much is written in one transaction. A guess: small beside what may be dirty.
+const PART_BYTES: usize = 4 << 20;
+/// About what is written beside the contents.
+const OVERHEAD_BYTES: u64 = 16 << 10;
+
+/// Where to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAt {
+    /// From this offset on.
+    Offset(u64),
+    /// At the end, wherever that is by then (`O_APPEND`).
+    End,
+}
+
+impl FileSystem {
+    /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the largest size is reached on the
+    /// way. Whether the caller may write was decided when he opened the file.
+    #[doc(alias = "zfs_write")]
+    pub fn write(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        at: WriteAt,
+        bytes: &[u8],
+        operation: &Operation,
+    ) -> Result<usize, PosixError> {
+        self.check_writable()?;
+        let node = self.regular_file(id, operation)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let change = lock_existing(&[&node])?;
+        let size = node.facts().size;
+        let offset = match at {
+            WriteAt::Offset(offset) => offset,
+            WriteAt::End => size,
+        };
+        FileSystem::check_contents_flags(&node.facts(), at == WriteAt::End || offset >= size)?;
+        let room = SIZE_MAX.saturating_sub(offset);
+        let wanted = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Err(PosixError::FileTooLarge);
+        }
+        let (mut written, mut txg) = (0, Txg::ZERO);
+        for part in bytes[..wanted].chunks(PART_BYTES) {
+            match self.write_part(credentials, &node, offset + widen(written), part, operation) {
+                Ok(group) => txg = group,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+            written += part.len();
+        }
+        drop(change);
+        self.after_change(txg, operation)?;
+        Ok(written)
+    }
+
+    /// A regular file.
+    pub(crate) fn regular_file(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<std::sync::Arc<Node>, PosixError> {
+        if self.control_entry(id).is_some() {
+            return Err(PosixError::IsDirectory);
+        }
+        let node = self.node(id, operation)?;
+        match node.facts().kind() {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(PosixError::IsDirectory),
+            _ => Err(PosixError::Invalid("only regular files have contents")),
+        }
+    }
+
+    /// Writes one part, in a transaction of its own. The caller holds `change`.
+    fn write_part(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        offset: u64,
+        bytes: &[u8],
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let mut facts = (*node.facts()).clone();
+        self.check_space_quota(&facts, operation)?;
+        let tx = self.begin(widen(bytes.len()) + OVERHEAD_BYTES, operation)?;
+        let _content = node.content.write();
+        let end = offset + widen(bytes.len());
+        self.grow_block(node, &facts, end, &tx, operation)?;
+        node.object.write(&tx, offset, bytes, operation)?;
+        facts.size = facts.size.max(end);
+        facts.contents_changed(self.now());
+        if !credentials.privileged {
+            self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
+        }
+        self.store(node, facts, &tx, operation)?;
+        Ok(tx.txg())
+    }
+
+    /// Sets permission bits, if they are others.
+    pub(crate) fn change_permissions(&self, facts: &mut Facts, permissions: u32) {
+        if facts.permissions() != permissions {
+            facts.set_permissions(permissions, &self.tables.current());
+        }
+    }
+
+    /// Before a file reaches `end`: makes its only block large enough, as long as there is only one.
+    #[doc(alias = "zfs_grow_blocksize")]
+    pub(crate) fn grow_block(
+        &self,
+        node: &Node,
+        facts: &Facts,
+        end: u64,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let now = node.object.block_size().get();
+        if end <= now || facts.size > now || !node.object.max_block().is_zero() {
+            return Ok(());
+        }
+        let record = self.properties().record_size.get();
+        let limit = if now > record {
+            now.next_power_of_two()
+        } else {
+            record
+        };
+        let wanted = LogicalSize::from(end)
+            .round_up(512)
+            .get()
+            .min(limit)
+            .max(now);
+        if wanted != now {
+            node.object
+                .set_block_size(tx, LogicalSize::from(wanted), operation)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is freed: the
+    /// others were, by [`FileSystem::free_contents`]. The caller holds `change` and `content`, and stores the facts.
+    pub(crate) fn set_size(
+        &self,
+        node: &Node,
+        facts: &mut Facts,
+        size: u64,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if size > facts.size {
+            self.grow_block(node, facts, size, tx, operation)?;
+        } else {
+            node.object
+                .free_range(tx, size, tarn_object::TO_END, operation)?;
+        }
+        facts.size = size;
+        facts.contents_changed(self.now());
+        Ok(())
+    }
+}
