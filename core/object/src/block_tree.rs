@@ -5,7 +5,7 @@
 //! ([`traverse`](crate::traverse)) that gives each block to the caller after what is below it. When the caller has had enough for
 //! this group, the walk's mark is stored with the entry, and the next group goes on there.
 //!
-//! What is below a block that cannot be read is given up: it stays allocated and belongs to nobody.
+//! What is below a block that cannot be read is waited for or given up, as the caller says ([`Unreadable`]).
 //!
 //! # Invariants
 //! - The caller stops on level 0 only; see the traversal.
@@ -48,6 +48,15 @@ pub enum Freeing {
     Completed,
     /// The caller stopped it.
     Stopped,
+}
+
+/// What becomes of what is below a block that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is tried again: freeing stops there. What was read and makes no sense will not become better, and leaks.
+    Wait,
+    /// It is given up: it stays allocated and belongs to nobody.
+    Leak,
 }
 
 impl BlockTrees {
@@ -128,6 +137,7 @@ impl BlockTrees {
         &self,
         tx: &SyncTx,
         operation: &Operation,
+        unreadable: Unreadable,
         mut free: impl FnMut(&BlockPointer) -> Step,
     ) -> Result<Freeing, ObjectError> {
         let mut head = self.head()?;
@@ -143,6 +153,7 @@ impl BlockTrees {
                 set: &self.set,
                 head: &mut head,
                 free: &mut free,
+                unreadable,
             };
             let cache = &self.set.env().cache;
             let walked = walk_objset(
@@ -226,6 +237,7 @@ struct Freer<'a> {
     set: &'a ObjectSet,
     head: &'a mut BlockTreeHead,
     free: &'a mut dyn FnMut(&BlockPointer) -> Step,
+    unreadable: Unreadable,
 }
 
 impl Visitor for Freer<'_> {
@@ -245,7 +257,11 @@ impl Visitor for Freer<'_> {
         Step::Continue
     }
 
-    fn unreadable(&mut self, _visit: &Visit<'_>, _why: &ObjectError) -> Step {
-        Step::Continue
+    fn unreadable(&mut self, _visit: &Visit<'_>, why: &ObjectError) -> Step {
+        let may_come_back = matches!(why, ObjectError::Read { .. });
+        match self.unreadable {
+            Unreadable::Wait if may_come_back => Step::Stop,
+            Unreadable::Wait | Unreadable::Leak => Step::Continue,
+        }
     }
 }

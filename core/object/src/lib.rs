@@ -41,7 +41,7 @@ mod txg;
 mod walk;
 pub mod zap;
 
-pub use block_tree::{BlockTrees, Freeing};
+pub use block_tree::{BlockTrees, Freeing, Unreadable};
 pub use buffer::TO_END;
 pub use error::{AssignError, ObjectError, SyncError};
 pub use object::{Object, ObjectInfo};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use support::{Pool, SET};
 use tarn_object::{
     BlockTrees, Entry, Freeing, NewObject, NewObjectSet, ObjectError, ObjectSet, PointerList, Step,
-    Visit, Visitor, WalkOptions, Walked, walk_objset,
+    Unreadable, Visit, Visitor, WalkOptions, Walked, walk_objset,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bookmark::TraversalMark;
@@ -314,7 +314,7 @@ fn a_destroyed_tree_is_freed_over_several_groups() {
         let mut tx = pool.begin();
         let trees = BlockTrees::open(&set, trees.id(), &pool.operation).unwrap();
         let mut budget = 50;
-        let outcome = trees.free_each(&tx, &pool.operation, |pointer| {
+        let outcome = trees.free_each(&tx, &pool.operation, Unreadable::Wait, |pointer| {
             if budget == 0
                 && pointer.level().is_data()
                 && pointer.object_type() != ObjectType::Objset
