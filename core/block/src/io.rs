@@ -174,6 +174,12 @@ impl BlockIo {
         sizes.fold(AllocatedSize::ZERO, AllocatedSize::saturating_add)
     }
 
+    /// What was freed in the normal class, and may not be used again before more groups are stored.
+    #[doc(alias = "metaslab_class_get_deferred")]
+    pub fn deferred_size(&self) -> AllocatedSize {
+        self.space.class_totals(tarn_space::Class::Normal).deferred
+    }
+
     /// The vdevs below.
     pub fn vdevs(&self) -> &Arc<VdevTree> {
         &self.vdevs
