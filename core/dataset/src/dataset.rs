@@ -148,6 +148,14 @@ impl<'a> Dataset<'a> {
             .collect())
     }
 
+    /// How many bytes the longest name of a snapshot of this head has.
+    pub(crate) fn longest_snapshot_name(&self) -> Result<Option<usize>, DatasetError> {
+        let names = self
+            .mos()
+            .names_and_objects(self.stored()?.snapshot_names)?;
+        Ok(names.iter().map(|(name, _)| name.len()).max())
+    }
+
     /// The bookmarks of this head, sorted by name.
     pub fn bookmarks(&self) -> Result<Vec<NamedBookmark>, DatasetError> {
         let mos = self.mos();

@@ -48,4 +48,10 @@ pub enum DatasetError {
         /// The rule that is broken.
         why: &'static str,
     },
+    /// A block could not be given back.
+    #[error("cannot free a block: {cause}")]
+    Free {
+        /// Why.
+        cause: tarn_block::BlockFreeError,
+    },
 }

@@ -17,6 +17,7 @@
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
+use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
 use crate::stored::Reading;
 use std::sync::Arc;
@@ -41,6 +42,10 @@ pub struct Namespace {
     version: AtomicU64,
     /// What all datasets together may use: the pool's size less slop, in deflated bytes.
     adjusted_bytes: AtomicU64,
+    /// What writers were admitted for.
+    in_flight: InFlight,
+    /// Counts changes of properties.
+    property_generation: AtomicU64,
 }
 
 impl Namespace {
@@ -52,6 +57,8 @@ impl Namespace {
             root,
             version: AtomicU64::new(0),
             adjusted_bytes: AtomicU64::new(0),
+            in_flight: InFlight::new(),
+            property_generation: AtomicU64::new(0),
         }
     }
 
@@ -76,6 +83,30 @@ impl Namespace {
     /// Tells what all datasets together may use; `pool` does so at import and after each txg.
     pub fn set_adjusted_bytes(&self, bytes: u64) {
         self.adjusted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Changes whenever a property of some dataset may have: who keeps values of properties reads them again.
+    pub fn property_generation(&self) -> u64 {
+        self.property_generation.load(Ordering::Acquire)
+    }
+
+    /// Properties of this directory, and so of what is below it, may have changed.
+    pub(crate) fn properties_changed(
+        &self,
+        _directory: &Directory<'_>,
+    ) -> Result<(), DatasetError> {
+        self.property_generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// There is no such head any more.
+    pub(crate) fn head_destroyed(&self, _head: ObjectId) {
+        self.property_generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What writers were admitted for.
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     /// What all datasets together may use.
@@ -109,13 +140,12 @@ impl Namespace {
         read()
     }
 
-    /// Runs a structural change. Only the sync thread may.
+    /// Runs a structural change. Only the sync thread may, so that one inside another is a part of it.
     pub fn change<T>(&self, apply: impl FnOnce() -> T) -> T {
-        let before = self.version.fetch_add(1, Ordering::AcqRel);
-        assert!(
-            before.is_multiple_of(2),
-            "structural changes do not overlap"
-        );
+        if !self.version.load(Ordering::Acquire).is_multiple_of(2) {
+            return apply();
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
         let outcome = apply();
         self.version.fetch_add(1, Ordering::AcqRel);
         outcome

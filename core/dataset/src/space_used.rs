@@ -16,6 +16,7 @@ use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::properties::inherit;
+use tarn_ondisk::units::ObjectId;
 
 /// The space columns of a head, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,11 +29,20 @@ pub struct HeadSpace {
 
 /// What is left to a directory, counting only what is stored.
 pub fn directory_available(directory: &Directory<'_>) -> Result<u64, DatasetError> {
+    available_after(directory, None)
+}
+
+/// What would be left to a directory if one of its ancestors used so much less: the change is not positive.
+#[doc(alias = "dsl_dir_space_available")]
+pub(crate) fn available_after(
+    directory: &Directory<'_>,
+    relieved: Option<(ObjectId, i128)>,
+) -> Result<u64, DatasetError> {
     // From the root down: each step narrows what the one above leaves.
     let mut left = None;
     for step in directory.lineage()?.iter().rev() {
         let stored = step.stored()?;
-        let used = stored.used.get();
+        let mut used = stored.used.get();
         let own_limit = match stored.quota.get() {
             0 => u64::MAX,
             quota => quota,
@@ -50,6 +60,14 @@ pub fn directory_available(directory: &Directory<'_>) -> Result<u64, DatasetErro
                 )
             }
         };
+        let mut parent_left: u64 = parent_left;
+        if let Some((ancestor, change)) = relieved
+            && ancestor == step.id()
+        {
+            let less = u64::try_from(-change).unwrap_or(0);
+            used = used.saturating_sub(less);
+            parent_left = parent_left.saturating_add(less);
+        }
         left = Some(limit.saturating_sub(used).min(parent_left));
     }
     Ok(left.unwrap_or(0))

@@ -2,10 +2,11 @@
 //!
 //! # Mechanism
 //! A directory's property ZAP has a number or a text under the property's name when it was set there. A name with a
-//! suffix says more: `$recvd` is the value that came with a stream, and `$inherit` says that the received
-//! value shall not count. A value is looked for in the directory, then, if the property is inherited, in its
+//! suffix says more: `$recvd` is the value that came with a stream, `$inherit` says that the received
+//! value shall not count, and `$iuv` is the real value of a word that older programs do not know. A value is looked for in the directory, then, if the property is inherited, in its
 //! ancestors. A snapshot has a ZAP of its own, which comes first.
 
+use super::table;
 use super::value::{Form, Property};
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -19,6 +20,10 @@ pub const INHERIT_SUFFIX: &str = "$inherit";
 
 /// The value that came with a stream.
 pub const RECEIVED_SUFFIX: &str = "$recvd";
+
+/// The value itself, where older programs would not understand it, and the name without a suffix has one that they do.
+#[doc(alias = "ZPROP_IUV_SUFFIX")]
+pub const REAL_VALUE_SUFFIX: &str = "$iuv";
 
 /// A value found in a property ZAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +64,7 @@ pub fn find(
 }
 
 /// The value of a property by name.
-fn find_by_name(
+pub(crate) fn find_by_name(
     dataset: &Dataset<'_>,
     name: &str,
     is_text: bool,
@@ -105,6 +110,11 @@ fn here(
         return Ok(Here::Nothing);
     }
     let get = |name: &str| value(mos, properties, name, is_text);
+    if let Some(Found::Number(real)) = get(&format!("{name}{REAL_VALUE_SUFFIX}"))?
+        && table::find(name).is_some_and(|property| property.word_of(real).is_some())
+    {
+        return Ok(Here::Set(Found::Number(real)));
+    }
     if let Some(found) = get(name)? {
         return Ok(Here::Set(found));
     }

@@ -7,6 +7,7 @@ pub mod inherit;
 pub mod native;
 pub mod parse;
 pub mod pool_table;
+pub(crate) mod set;
 pub mod size;
 pub mod table;
 pub mod value;

@@ -16,7 +16,7 @@ const BLOCK_BYTES_MAX: u64 = 16 << 20;
 const BLOCK_BYTES_MIN: u64 = 512;
 
 /// Longest text of a property, in bytes.
-const TEXT_BYTES_MAX: usize = 8191;
+pub(crate) const TEXT_BYTES_MAX: usize = 8191;
 
 /// Longest name of a user property, in bytes.
 const USER_NAME_BYTES_MAX: usize = 255;
@@ -72,6 +72,9 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
     if property.change == Change::ReadOnly || (is_fixed && moment == Moment::Later) {
         return Err(format!("'{name}' is readonly"));
     }
+    if name == "refreservation" && value == "auto" && !kinds.meets(Kinds::VOLUME) {
+        return Err(format!("'{name}=auto' only allowed on volumes"));
+    }
     let setting = parse(property, value)?;
     check_range(property, &setting)?;
     Ok(Checked {
@@ -121,6 +124,7 @@ fn parse_number(property: &Property, value: &str) -> Result<u64, String> {
         ("none", _) => return Ok(0),
         // OpenZFS resolves `auto` to the volume's size; the operation does that.
         ("auto", "refreservation") => return Ok(u64::MAX),
+        ("auto", name) => return Err(format!("'auto' is invalid value for '{name}'")),
         _ => size::size(value).map_err(|bad| bad.reason)?,
     };
     if number == 0 && is_quota {

@@ -1,0 +1,456 @@
+//! Destroying a file system or volume that has no snapshots and no children.
+//!
+//! # Problem
+//! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one group.
+//!
+//! # Mechanism
+//! The name goes at once, with everything in the MOS that is the dataset's: its record, its deadlist, its directory with
+//! properties and counts. Its tree of blocks is handed to the list of trees that are freed in the
+//! background ([`free_in_background`](crate::free_in_background)), and what it uses is charged to the pool's directory `$FREE`
+//! from then on. In a pool without that feature the tree is freed in the same group.
+//!
+//! Every dataset is a clone: of the snapshot it was made of, or of the pool's empty one. So the snapshot before it forgets
+//! it, and only what was born after that snapshot is freed.
+//!
+//! # After a crash
+//! All of it is in one group, and so has happened or not. Older programs destroyed in two steps, and receiving
+//! can be interrupted: what they leave is marked inconsistent, and destroyed at the next import ([`inconsistent`]).
+//!
+//! # Invariants
+//! - Whoever asks has seen to it that nobody has the dataset open for writing.
+
+use super::set::{find, set_reservation, store_with_limits};
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::filesystem_counts::{self, Counted};
+use crate::intent_log;
+use crate::names::{DatasetName, NameKind};
+use crate::namespace::View;
+use crate::properties::inherit::local_number;
+use crate::properties::set::Entry;
+use crate::space_charge::{Part, SpaceChange, charge};
+use crate::stored::is_zap;
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::writing::{Writing, in_object};
+use tarn_block::WritePhase;
+use tarn_object::zap::ZapValue;
+use tarn_object::{
+    BlockTrees, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions, walk_objset,
+};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset_dir::DatasetDirectory;
+use tarn_ondisk::deadlist::DeadlistForm;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
+use tarn_ondisk::units::ObjectId;
+
+/// The directory of what is being freed.
+#[doc(alias = "FREE_DIR_NAME")]
+pub(crate) const FREE_DIRECTORY: &str = "$FREE";
+
+/// The property of the pool that names the dataset it boots from.
+const BOOT_FILESYSTEM: &str = "bootfs";
+
+/// Destroys a file system or volume.
+#[derive(Debug, Clone)]
+pub struct Destroy {
+    /// The full name.
+    pub name: String,
+}
+
+impl SyncTask for Destroy {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let is_head =
+            DatasetName::parse(&self.name).is_ok_and(|name| name.kind() == NameKind::Head);
+        if !is_head {
+            return Err(TaskRefusal::NotSupported {
+                what: "destroying snapshots and bookmarks".to_string(),
+            });
+        }
+        let head = find(view, &self.name)?;
+        let directory = head.directory();
+        let busy = |why: &str| TaskRefusal::Busy {
+            why: why.to_string(),
+        };
+        let not_supported = |what: &str| TaskRefusal::NotSupported {
+            what: what.to_string(),
+        };
+        if directory.parent()?.is_none() {
+            return Err(busy("operation does not apply to pools"));
+        }
+        if let Some(previous) = head.previous()?
+            && previous.next_snapshot == head.id()
+        {
+            return Err(busy("dataset is busy"));
+        }
+        if !directory.child_ids()?.is_empty() {
+            return Err(TaskRefusal::Exists {
+                name: self.name.clone(),
+            });
+        }
+        if directory
+            .extension(ondisk::dataset_dir::LIVELIST)?
+            .is_some()
+        {
+            return Err(not_supported("destroying a clone that has a livelist"));
+        }
+        if directory
+            .extension(ondisk::dataset_dir::CRYPTO_KEY)?
+            .is_some()
+        {
+            return Err(not_supported("destroying an encrypted dataset"));
+        }
+        if takes_its_origin_along(&head)? {
+            return Err(not_supported(
+                "destroying the last clone of a snapshot that was destroyed with '-d'",
+            ));
+        }
+        Ok(())
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            let head = context
+                .view()
+                .directory(&self.name)?
+                .head()?
+                .ok_or_else(|| DatasetError::NotFound {
+                    name: self.name.clone(),
+                })?;
+            destroy(context, &head)
+        })
+    }
+}
+
+/// Full names of heads that were half received or half destroyed, and of which nobody can make anything.
+#[doc(alias = "dsl_destroy_inconsistent")]
+pub fn inconsistent(view: View<'_>) -> Result<Vec<String>, DatasetError> {
+    let mut found = Vec::new();
+    let mut waiting = vec![view.root()?];
+    while let Some(directory) = waiting.pop() {
+        if let Some(head) = directory.head()? {
+            let flags = head.stored()?.flags;
+            let is_inconsistent = flags.contains(ondisk::dataset::DatasetFlags::INCONSISTENT);
+            // A receive that can be resumed is waited for.
+            let resumes = head.extension(ondisk::dataset::RESUME_TO_GUID)?.is_some();
+            if is_inconsistent && !resumes {
+                found.push(head.name());
+            }
+        }
+        for (component, id) in directory.child_ids()? {
+            if !component.starts_with('$') {
+                let name = format!("{}/{component}", directory.name());
+                waiting.push(Directory::open(view, id, name)?);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// True for the last clone of a snapshot that was only waiting for it.
+fn takes_its_origin_along(head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let Some(previous) = head.previous()? else {
+        return Ok(false);
+    };
+    let is_waiting = previous
+        .flags
+        .contains(ondisk::dataset::DatasetFlags::DEFER_DESTROY);
+    Ok(is_waiting && previous.child_count == 2)
+}
+
+#[doc(alias = "dsl_destroy_head_sync_impl")]
+fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let directory = head.directory();
+    if local_number(directory, "refreservation")?.unwrap_or(0) != 0 {
+        store_with_limits(context, head, "refreservation", &Entry::Cleared)?;
+    }
+    feature_use::deactivate_all(context, head.id())?;
+    let stored = head.stored()?;
+    forget_in_origin(writing, head.id(), &stored)?;
+    free_deadlist(context, stored.deadlist)?;
+    release_blocks(context, head, &stored)?;
+    free_bookmarks(context, head)?;
+    writing.change(directory.id(), |stored: &mut DatasetDirectory| {
+        stored.head_dataset = ObjectId::ZERO;
+    })?;
+    writing.free(stored.snapshot_names)?;
+    clear_boot_filesystem(writing, head.id())?;
+    writing.free_extended(head.id(), context.features)?;
+    destroy_directory(context, directory)?;
+    free_error_logs(writing, head.id())?;
+    context.namespace.head_destroyed(head.id());
+    Ok(())
+}
+
+/// The snapshot that the dataset was made of has one clone less.
+fn forget_in_origin(
+    writing: Writing<'_>,
+    head: ObjectId,
+    stored: &ondisk::dataset::Dataset,
+) -> Result<(), DatasetError> {
+    if stored.previous_snapshot.is_zero() {
+        return Ok(());
+    }
+    let origin: ondisk::dataset::Dataset = writing.change(
+        stored.previous_snapshot,
+        |origin: &mut ondisk::dataset::Dataset| {
+            origin.child_count = origin.child_count.saturating_sub(1);
+        },
+    )?;
+    if !origin.next_clones.is_zero() {
+        writing.remove_number(origin.next_clones, head)?;
+    }
+    let directory: DatasetDirectory = writing.reading().bonus_of(origin.directory)?;
+    if !directory.clones.is_zero() {
+        writing.remove_number(directory.clones, head)?;
+    }
+    Ok(())
+}
+
+/// Frees a deadlist, but not the blocks in it: the origin has them.
+#[doc(alias = "dsl_deadlist_free")]
+fn free_deadlist(context: &TaskContext<'_>, deadlist: ObjectId) -> Result<(), DatasetError> {
+    if deadlist.is_zero() {
+        return Ok(());
+    }
+    let writing = context.writing();
+    let form = DeadlistForm::of(writing.reading().object(deadlist)?.object_type());
+    match form {
+        Some(DeadlistForm::Map) => {
+            for (_, list) in writing.reading().entries(deadlist)? {
+                if let Some(list) = list.as_word() {
+                    free_list(context, ObjectId::new(list))?;
+                }
+            }
+            writing.free(deadlist)
+        }
+        Some(DeadlistForm::List) => free_list(context, deadlist),
+        None => Err(DatasetError::Inconsistent {
+            object: deadlist,
+            why: "it is no deadlist",
+        }),
+    }
+}
+
+/// Frees a list of block pointers; of the empty one that many share, only a use.
+fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let name = pool_directory::EMPTY_POINTER_LIST;
+    let empty = writing.reading().number(POOL_DIRECTORY, name)?;
+    if empty != Some(list.get()) {
+        return PointerList::free(writing.set, writing.tx, list, writing.operation)
+            .map_err(in_object(list));
+    }
+    context.features.decrement(Feature::EmptyBpobj)?;
+    if !context.features.is_active(Feature::EmptyBpobj) {
+        writing.remove(POOL_DIRECTORY, name)?;
+        writing.free(list)?;
+    }
+    Ok(())
+}
+
+/// Gives the blocks of the dataset away, to be freed in the background, or frees them at once.
+fn release_blocks(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    stored: &ondisk::dataset::Dataset,
+) -> Result<(), DatasetError> {
+    let free = context.view().root()?.child(FREE_DIRECTORY)?;
+    let free = free.filter(|_| context.features.is_enabled(Feature::AsyncDestroy));
+    let born_after = stored.previous_snapshot_txg;
+    let way = match free {
+        Some(_) => "bptree",
+        None => "synchronous",
+    };
+    context.record(InternalEvent {
+        name: "destroy",
+        dataset: Some((head.name(), head.id())),
+        text: format!("({way}, mintxg={born_after})"),
+    });
+    intent_log::free(context, head.id(), &stored.root)?;
+    let directory = head.directory();
+    let uses = directory.stored()?;
+    let all = SpaceChange::all_of(&uses);
+    match free {
+        Some(free) => {
+            let trees = block_trees(context)?;
+            let sizes = (uses.used, uses.compressed, uses.uncompressed);
+            trees
+                .append(
+                    context.tx,
+                    &stored.root,
+                    born_after,
+                    sizes,
+                    context.operation,
+                )
+                .map_err(in_object(trees.id()))?;
+            charge(context.writing(), free.id(), Part::Head, all)?;
+        }
+        None => free_now(context, head.id(), stored)?,
+    }
+    charge(context.writing(), directory.id(), Part::Head, all.negated())
+}
+
+/// The pool's list of trees to free, which is made when it is first needed.
+fn block_trees(context: &TaskContext<'_>) -> Result<BlockTrees, DatasetError> {
+    let writing = context.writing();
+    let name = pool_directory::BLOCK_TREE;
+    if let Some(id) = writing.reading().number(POOL_DIRECTORY, name)? {
+        let id = ObjectId::new(id);
+        return BlockTrees::open(writing.set, id, writing.operation).map_err(in_object(id));
+    }
+    let trees = BlockTrees::create(writing.set, writing.tx, writing.operation)
+        .map_err(in_object(ObjectId::ZERO))?;
+    context.features.increment(Feature::AsyncDestroy)?;
+    writing.put(POOL_DIRECTORY, name, &ZapValue::word(trees.id().get()))?;
+    Ok(trees)
+}
+
+/// Frees all blocks of a tree in this group.
+#[doc(alias = "old_synchronous_dataset_destroy")]
+fn free_now(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    stored: &ondisk::dataset::Dataset,
+) -> Result<(), DatasetError> {
+    let options = WalkOptions {
+        born_after: stored.previous_snapshot_txg,
+        ..WalkOptions::default()
+    };
+    let mut freer = Freer {
+        context,
+        failure: None,
+    };
+    let cache = &context.mos().env().cache;
+    walk_objset(
+        cache,
+        head,
+        &stored.root,
+        options,
+        &mut freer,
+        context.operation,
+    );
+    freer.failure.map_or(Ok(()), Err)
+}
+
+/// Frees what it visits. What is below an unreadable block is given up: it stays allocated and belongs to nobody.
+struct Freer<'a, 'b> {
+    context: &'a TaskContext<'b>,
+    failure: Option<DatasetError>,
+}
+
+impl Visitor for Freer<'_, '_> {
+    fn leave(&mut self, visit: &Visit<'_>) -> Step {
+        let phase = WritePhase {
+            txg: self.context.tx.txg(),
+            pass: self.context.tx.pass(),
+        };
+        let freed = self
+            .context
+            .io
+            .free(visit.pointer, phase, self.context.operation);
+        match freed {
+            Ok(()) => Step::Continue,
+            Err(cause) => {
+                self.failure = Some(DatasetError::Free { cause });
+                Step::Stop
+            }
+        }
+    }
+
+    fn unreadable(&mut self, _visit: &Visit<'_>, _why: &ObjectError) -> Step {
+        Step::Continue
+    }
+}
+
+/// Bookmarks go with their head.
+fn free_bookmarks(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
+    let Some(zap) = head.extension(ondisk::dataset::BOOKMARK_NAMES)? else {
+        return Ok(());
+    };
+    for bookmark in head.bookmarks()? {
+        if bookmark.stored.flags & ondisk::bookmark::Bookmark::HAS_FREED_BEFORE_NEXT != 0 {
+            context.features.decrement(Feature::BookmarkWritten)?;
+        }
+    }
+    context.writing().free(ObjectId::new(zap))?;
+    context.features.decrement(Feature::Bookmarks)
+}
+
+/// A pool does not boot from what is not there.
+#[doc(alias = "spa_prop_clear_bootfs")]
+fn clear_boot_filesystem(writing: Writing<'_>, head: ObjectId) -> Result<(), DatasetError> {
+    let properties = writing
+        .reading()
+        .number(POOL_DIRECTORY, pool_directory::PROPERTIES)?;
+    let Some(properties) = properties.map(ObjectId::new) else {
+        return Ok(());
+    };
+    if writing.reading().number(properties, BOOT_FILESYSTEM)? == Some(head.get()) {
+        writing.remove(properties, BOOT_FILESYSTEM)?;
+    }
+    Ok(())
+}
+
+/// Errors known of the dataset are of no interest any more (feature `head_errlog`).
+#[doc(alias = "spa_delete_dataset_errlog")]
+fn free_error_logs(writing: Writing<'_>, head: ObjectId) -> Result<(), DatasetError> {
+    for log in [
+        pool_directory::ERROR_LOG_LAST,
+        pool_directory::ERROR_LOG_SCRUB,
+    ] {
+        let zap = writing.reading().number(POOL_DIRECTORY, log)?.unwrap_or(0);
+        let zap = ObjectId::new(zap);
+        let name = format!("{:x}", head.get());
+        if let Some(errors) = writing.reading().number(zap, &name)? {
+            writing.remove(zap, &name)?;
+            writing.free(ObjectId::new(errors))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes an empty directory from the tree.
+#[doc(alias = "dsl_dir_destroy_sync")]
+fn destroy_directory(
+    context: &TaskContext<'_>,
+    directory: &Directory<'_>,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let parent = directory.stored()?.parent;
+    filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
+    set_reservation(context, directory, 0)?;
+    let stored = directory.stored()?;
+    assert!(
+        stored.used.is_zero(),
+        "a directory that goes uses nothing any more"
+    );
+    writing.free(stored.children)?;
+    writing.free(stored.properties)?;
+    writing.free(stored.clones)?;
+    free_permissions(writing, stored.permissions)?;
+    let (_, component) = directory.name().rsplit_once('/').unwrap_or_default();
+    let above: DatasetDirectory = writing.reading().bonus_of(parent)?;
+    writing.remove(above.children, component)?;
+    writing.free_extended(directory.id(), context.features)
+}
+
+/// Frees delegated permissions: a ZAP of ZAPs.
+#[doc(alias = "dsl_deleg_destroy")]
+fn free_permissions(writing: Writing<'_>, permissions: ObjectId) -> Result<(), DatasetError> {
+    for (_, inner) in writing.reading().entries(permissions)? {
+        if let Some(inner) = inner.as_word() {
+            let inner = ObjectId::new(inner);
+            if is_zap(&*writing.reading().object(inner)?) {
+                writing.free(inner)?;
+            }
+        }
+    }
+    writing.free(permissions)
+}

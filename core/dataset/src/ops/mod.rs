@@ -1,0 +1,8 @@
+//! Changes of the tree of datasets: one file each.
+
+pub mod destroy;
+pub mod inherit;
+pub mod rename;
+pub mod set;
+pub mod upgrade;
+pub mod volume_size;
