@@ -92,17 +92,9 @@ pub struct Property {
 }
 
 impl Property {
-    /// True for columns that are aligned to the right: quantities, but no identities or dates.
+    /// True for columns that are aligned to the right: numbers, but for dates.
     pub fn aligns_right(&self) -> bool {
-        const IDENTITIES: [&str; 6] = [
-            "guid",
-            "createtxg",
-            "objsetid",
-            "pbkdf2iters",
-            "load_guid",
-            "creation",
-        ];
-        matches!(self.form, Form::Number) && !IDENTITIES.contains(&self.name)
+        matches!(self.form, Form::Number) && !matches!(self.name, "creation" | "snapshots_changed")
     }
 
     /// The stored number of a word, or `None` when it is none of the property's words.
