@@ -27,8 +27,11 @@ pub struct Describe {
     /// Levels below the named ones: `None` for all (`-r`), 0 for none.
     #[serde(default)]
     pub depth: Option<u64>,
-    /// Kinds wanted. A dataset that was named is always given.
+    /// Kinds wanted. A dataset that was named is always given. A snapshot or bookmark is one level below its dataset.
     pub kinds: Vec<DatasetKind>,
+    /// Snapshots too, in pools whose property `listsnapshots` is on: what `zfs list` without `-t` shows.
+    #[serde(default)]
+    pub listed_snapshots: bool,
     /// Properties wanted; all when empty. Asking for few is faster.
     #[serde(default)]
     pub properties: Vec<String>,
@@ -76,7 +79,7 @@ pub struct Create {
     /// `-u`: leave it unmounted.
     #[serde(default)]
     pub no_mount: bool,
-    /// `-V`: a volume of this size in bytes.
+    /// `-V`: a volume of this size in bytes, to be rounded up to whole blocks.
     #[serde(default)]
     pub volume_bytes: Option<u64>,
     /// `-s`: without reserving its size.
@@ -248,6 +251,9 @@ pub struct Upgrade {
 /// Reply to [`Upgrade`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgraded {
-    /// Name, version before, version now.
+    /// Name, version before, version now. Those that are newer than asked, and stay, are here too.
     pub datasets: Vec<(String, u64, u64)>,
+    /// Those that could not be opened or upgraded.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
 }
