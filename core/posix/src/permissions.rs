@@ -89,7 +89,7 @@ pub(crate) fn is_owner(credentials: &Credentials, facts: &Facts) -> bool {
 #[doc(alias("zfs_clear_setid_bits_if_necessary", "setattr_should_drop_suidgid"))]
 pub(crate) fn without_set_ids(credentials: &Credentials, facts: &Facts) -> u32 {
     let mut permissions = facts.permissions();
-    if facts.kind() != FileKind::Regular {
+    if facts.kind() == FileKind::Directory {
         return permissions;
     }
     permissions &= !SET_UID;

@@ -97,7 +97,13 @@ impl FileSystem {
             return Ok(None);
         }
         match self.stored_xattr(node, facts, name, operation)? {
-            Some(bytes) => PosixAcl::decode(&bytes).map(Some),
+            Some(bytes) => {
+                let list = PosixAcl::decode(&bytes).map_err(|_| PosixError::Damaged {
+                    object: node.id,
+                    why: "its access control list is none",
+                });
+                list.map(Some)
+            }
             None => Ok(None),
         }
     }

@@ -284,7 +284,16 @@ impl FileSystem {
             Some(target) => new.replace(tx, &target.entry.name, id, kind)?,
             None => new.insert(tx, renaming.to, id, kind)?,
         }
-        old.remove(tx, &source.entry.name)?;
+        if let Err(error) = old.remove(tx, &source.entry.name) {
+            let _ = match target {
+                Some(target) => {
+                    let kind = target.node.facts().kind();
+                    new.replace(tx, &target.entry.name, target.node.id, kind)
+                }
+                None => new.remove(tx, renaming.to),
+            };
+            return Err(error);
+        }
         facts.parent = to_parent.id;
         facts.attributes_changed(now);
         self.store(&source.node, facts, tx, operation)?;
