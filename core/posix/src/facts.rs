@@ -244,6 +244,41 @@ impl Facts {
         };
     }
 
+    /// Moves a file to a project. Its attribute has a fixed place behind those that every file has, so that whoever counts finds
+    /// it; a file that had none gets its attributes in the order of new files.
+    #[doc(alias = "sa_add_projid")]
+    pub fn set_project(
+        &mut self,
+        project: u64,
+        tables: &AttributeTables,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let id = tables.id_or_register(tx, FileAttribute::Project, operation)?;
+        self.project = project;
+        self.flags = self.flags.and(ZnodeFlags::HAS_PROJECT);
+        if self.values.get(id).is_some() {
+            return Ok(());
+        }
+        let current = tables.current();
+        let mut ordered = Attributes::new();
+        for attribute in new_file_order(self.kind(), true) {
+            let known = current.id(attribute);
+            if let Some((id, value)) = known.and_then(|id| Some((id, self.values.get(id)?))) {
+                ordered.set(id, value);
+            } else if attribute == FileAttribute::Project {
+                ordered.set_word(id, project);
+            }
+        }
+        for (id, value) in self.values.iter() {
+            if ordered.get(id).is_none() {
+                ordered.set(id, value);
+            }
+        }
+        self.values = ordered;
+        Ok(())
+    }
+
     /// Turns an old file into one with attributes. `entries` are those of its access control list.
     pub fn modernize(
         &mut self,

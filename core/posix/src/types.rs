@@ -168,6 +168,8 @@ pub struct SetAttributes {
     pub modified: Option<SetTime>,
     /// ZFS flags.
     pub flags: Option<u64>,
+    /// Project.
+    pub project: Option<u64>,
 }
 
 /// What to make.

@@ -331,6 +331,63 @@ fn a_user_who_has_used_up_his_quota_gets_no_more() {
     assert_eq!(files.quotas(QuotaKind::User, operation).unwrap(), []);
 }
 
+#[test]
+fn a_project_is_counted_and_inherited_and_keeps_others_out() {
+    let mounted = Mounted::new();
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let directory = mounted
+        .make(&root(), mounted.root(), "d", FileKind::Directory, 0o755)
+        .unwrap();
+    let outside = file(&mounted, "outside");
+    write(&mounted, outside, 0, &[1; 500_000]);
+    let inherit_project = 0x4000_0000_0000;
+    let changes = SetAttributes {
+        project: Some(42),
+        flags: Some(directory.flags | inherit_project),
+        ..SetAttributes::default()
+    };
+    files
+        .set_attributes(&root(), directory.id, &changes, operation)
+        .unwrap();
+    let inside = mounted
+        .make(&root(), directory.id, "f", FileKind::Regular, 0o644)
+        .unwrap();
+    assert_eq!(inside.project, 42);
+    let rename = || {
+        let (top, mode) = (mounted.root(), RenameMode::Replace);
+        files.rename(
+            &root(),
+            top,
+            b"outside",
+            directory.id,
+            b"g",
+            mode,
+            operation,
+        )
+    };
+    assert_eq!(rename().unwrap_err().errno(), 18);
+    let changes = SetAttributes {
+        project: Some(42),
+        ..SetAttributes::default()
+    };
+    files
+        .set_attributes(&root(), outside, &changes, operation)
+        .unwrap();
+    rename().unwrap();
+    mounted.sync();
+    assert_eq!(
+        files
+            .used_by(QuotaKind::ProjectObjects, 42, operation)
+            .unwrap(),
+        3
+    );
+    files
+        .set_quota(QuotaKind::ProjectObjects, 42, 3, operation)
+        .unwrap();
+    let made = mounted.make(&root(), directory.id, "h", FileKind::Regular, 0o644);
+    assert_eq!(made.unwrap_err().errno(), 122);
+}
+
 /// Checks that every directory counts what it has, and gives back all files with how many names they have.
 fn check_tree(mounted: &Mounted, directory: ObjectId, found: &mut Vec<(ObjectId, u64)>) {
     let mut subdirectories = 0;

@@ -86,6 +86,9 @@ impl FileSystem {
         }
         let now = self.now();
         self.change_facts(credentials, &node, &mut new, changes, now);
+        if let Some(project) = changes.project {
+            new.set_project(project, &self.tables, &tx, operation)?;
+        }
         if new.permissions() != facts.permissions() {
             self.follow_permissions(&node, &facts, &mut new, &tx, operation)?;
         }
@@ -107,8 +110,11 @@ impl FileSystem {
         let facts = node.facts();
         let is_owner = is_owner(credentials, &facts);
         check_flags(credentials, &facts, changes)?;
-        if changes.permissions.is_some() && !is_owner {
+        if (changes.permissions.is_some() || changes.project.is_some()) && !is_owner {
             return Err(PosixError::NotPermitted);
+        }
+        if changes.project.is_some() {
+            self.check_project_change(&facts)?;
         }
         check_new_owner(credentials, &facts, changes)?;
         match (changes.accessed, changes.modified) {
@@ -138,7 +144,18 @@ impl FileSystem {
         }
     }
 
-    /// Makes the changes that were checked, but for the size.
+    /// Refuses a project where files cannot have one.
+    fn check_project_change(&self, facts: &Facts) -> Result<(), PosixError> {
+        if !self.counts_projects() || facts.form != Form::Attributes {
+            return Err(PosixError::NotSupported("projects (feature project_quota)"));
+        }
+        match facts.kind() {
+            FileKind::Regular | FileKind::Directory => Ok(()),
+            _ => Err(PosixError::NotSupported("projects of what has no contents")),
+        }
+    }
+
+    /// Makes the changes that were checked, but for size and project.
     fn change_facts(
         &self,
         credentials: &Credentials,
@@ -235,6 +252,7 @@ fn check_flags(
     let changes_more = changes.permissions.is_some()
         || changes.uid.is_some()
         || changes.gid.is_some()
+        || changes.project.is_some()
         || changes.size.is_some()
         || sets_time(changes.accessed)
         || sets_time(changes.modified);
