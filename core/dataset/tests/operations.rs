@@ -12,6 +12,7 @@ use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::inherit::{BackTo, InheritProperty};
 use tarn_dataset::ops::rename::Rename;
 use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::ops::volume_size;
 use tarn_dataset::properties::native::{Shown, of_dataset};
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
@@ -502,6 +503,15 @@ fn a_volume_has_what_it_needs_set_aside() {
         panic!("it is a volume");
     };
     assert_eq!((facts.size_bytes, facts.block_bytes), (16 * MIB, 16 << 10));
+    let grown = volume_size::matching_reservation(view, "tank/v", 32 * MIB).unwrap();
+    assert!(grown.is_some_and(|bytes| bytes > 32 * MIB));
+    let sparse = volume_size::matching_reservation(view, "tank/s", 32 * MIB).unwrap();
+    assert_eq!(sparse, None);
+    let refused = volume_size::check(view, "tank/v", 20_000).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "'volsize' must be a multiple of volume block size (16K)"
+    );
     let below = pool.run(create_with("tank/v/x", &[])).unwrap_err();
     assert!(matches!(below, TaskRefusal::ParentNotFilesystem { .. }));
     pool.run(destroy("tank/v")).unwrap();
