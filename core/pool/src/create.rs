@@ -361,7 +361,7 @@ fn assemble(
 
 fn store_first_group(pool: &Pool, tx: &mut SyncTx) -> Result<(), PoolError> {
     let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
-    let mut jobs = pool.jobs.take();
+    let mut jobs = pool.jobs.take(tx.txg());
     pool.sync_group(tx, &mut jobs, &operation)
 }
 

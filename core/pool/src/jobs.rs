@@ -5,6 +5,9 @@
 //! waits. The sync thread runs all jobs of the queue in the first pass of a txg, and answers each when the
 //! txg is stored: what a caller hears has happened for good. A job that refuses is answered then as well.
 //!
+//! A job belongs to the txg that was open when it was asked for, or to a later one, never to an earlier: what its caller wrote
+//! before is stored before it runs. A file system that is destroyed right after it was written to has nothing left to store.
+//!
 //! A [`SyncTask`] of the tree of datasets is such a job. The pool's own changes are closures that get more to work
 //! with ([`SyncScope`]).
 
@@ -16,6 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tarn_dataset::task::{SyncTask, TaskContext, TaskRefusal};
 use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_ondisk::units::Txg;
 use tarn_probe::{Operation, Stage};
 
 /// The queue.
@@ -106,7 +110,8 @@ pub(crate) struct Jobs {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Box<dyn Job>>,
+    /// In the order in which they were asked for, each with the txg that was open then.
+    jobs: VecDeque<(Txg, Box<dyn Job>)>,
     /// Nobody will run jobs any more, and why.
     closed: Option<Closed>,
 }
@@ -137,9 +142,15 @@ impl Jobs {
         }
     }
 
-    /// Takes all jobs, to be run in this txg.
-    pub(crate) fn take(&self) -> Taken {
-        Taken(self.queue.lock().jobs.drain(..).collect())
+    /// Takes all jobs that may run in this txg.
+    pub(crate) fn take(&self, txg: Txg) -> Taken {
+        let mut queue = self.queue.lock();
+        let (due, later) = queue
+            .jobs
+            .drain(..)
+            .partition::<VecDeque<_>, _>(|(asked, _)| *asked <= txg);
+        queue.jobs = later;
+        Taken(due.into_iter().map(|(_, job)| job).collect())
     }
 
     /// From now on jobs are refused; those that wait, too.
@@ -151,15 +162,15 @@ impl Jobs {
         };
         waiting
             .into_iter()
-            .for_each(|job| job.answer(Err(why.error())));
+            .for_each(|(_, job)| job.answer(Err(why.error())));
     }
 
-    fn push(&self, job: Box<dyn Job>) -> Result<(), TaskError> {
+    fn push(&self, open: Txg, job: Box<dyn Job>) -> Result<(), TaskError> {
         let mut queue = self.queue.lock();
         if let Some(closed) = &queue.closed {
             return Err(closed.error());
         }
-        queue.jobs.push_back(job);
+        queue.jobs.push_back((open, job));
         Ok(())
     }
 }
@@ -219,11 +230,12 @@ impl Pool {
             place: Mutex::new(ANSWER, None),
             given: Condvar::new(),
         });
-        self.jobs.push(Box::new(Waiting {
+        let job = Box::new(Waiting {
             work: Some(Box::new(work)),
             outcome: None,
             answer: answer.clone(),
-        }))?;
+        });
+        self.jobs.push(self.txgs().open_txg(), job)?;
         self.txgs().kick();
         let _stage = operation.stage(Stage::TxWait);
         let mut place = answer.place.lock();

@@ -78,7 +78,7 @@ impl Pool {
             }
             let mut tx = self.txgs().begin_sync(txg);
             let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
-            let mut jobs = self.jobs.take();
+            let mut jobs = self.jobs.take(txg);
             match self.sync_group(&mut tx, &mut jobs, &operation) {
                 Ok(()) => {
                     self.txgs().finish_sync(tx);
