@@ -17,7 +17,6 @@
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
-use crate::heads::Heads;
 use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
 use crate::stored::Reading;
@@ -47,8 +46,8 @@ pub struct Namespace {
     in_flight: InFlight,
     /// Counts changes of properties.
     property_generation: AtomicU64,
-    /// Object sets that are open for writing.
-    heads: Heads,
+    /// What of it is kept for a checkpoint, and for frees that are not done yet.
+    kept_bytes: AtomicU64,
 }
 
 impl Namespace {
@@ -62,7 +61,7 @@ impl Namespace {
             adjusted_bytes: AtomicU64::new(0),
             in_flight: InFlight::new(),
             property_generation: AtomicU64::new(0),
-            heads: Heads::new(),
+            kept_bytes: AtomicU64::new(0),
         }
     }
 
@@ -104,8 +103,7 @@ impl Namespace {
     }
 
     /// There is no such head any more.
-    pub(crate) fn head_destroyed(&self, head: ObjectId) {
-        self.forget_head(head);
+    pub(crate) fn head_destroyed(&self, _head: ObjectId) {
         self.property_generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -114,14 +112,18 @@ impl Namespace {
         &self.in_flight
     }
 
-    /// Object sets that are open for writing.
-    pub(crate) fn heads(&self) -> &Heads {
-        &self.heads
+    /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes: datasets cannot use
+    /// it.
+    pub fn set_kept_bytes(&self, bytes: u64) {
+        self.kept_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// What all datasets together may use.
     pub(crate) fn adjusted_bytes(&self) -> u64 {
-        self.adjusted_bytes.load(Ordering::Relaxed)
+        let kept = self.kept_bytes.load(Ordering::Relaxed);
+        self.adjusted_bytes
+            .load(Ordering::Relaxed)
+            .saturating_sub(kept)
     }
 
     /// The object set of a dataset as it is stored under this root, to read.

@@ -74,7 +74,7 @@ pub use range_tree::{Range, RangeTree};
 pub use slop::slop_size;
 pub use space::{Allocation, Space, SpaceOptions};
 pub use state::{Admission, Geometry};
-pub use totals::{GroupTotals, Totals};
+pub use totals::{GroupTotals, Totals, fragmentation_of};
 
 /// How many txgs must be stored after the one that freed a range before the range is used again.
 /// From the format's habits: OpenZFS keeps two, and promises a rewind that far.

@@ -21,7 +21,6 @@
 
 use super::set::{find, set_reservation, store_with_limits};
 use crate::dataset::Dataset;
-use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -216,24 +215,24 @@ fn forget_in_origin(
 
 /// Frees a deadlist, but not the blocks in it: the origin has them.
 #[doc(alias = "dsl_deadlist_free")]
-fn free_deadlist(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetError> {
-    if id.is_zero() {
+fn free_deadlist(context: &TaskContext<'_>, deadlist: ObjectId) -> Result<(), DatasetError> {
+    if deadlist.is_zero() {
         return Ok(());
     }
     let writing = context.writing();
-    let form = DeadlistForm::of(writing.reading().object(id)?.object_type());
+    let form = DeadlistForm::of(writing.reading().object(deadlist)?.object_type());
     match form {
         Some(DeadlistForm::Map) => {
-            for (_, list) in writing.reading().entries(id)? {
+            for (_, list) in writing.reading().entries(deadlist)? {
                 if let Some(list) = list.as_word() {
                     free_list(context, ObjectId::new(list))?;
                 }
             }
-            writing.free(id)
+            writing.free(deadlist)
         }
-        Some(DeadlistForm::List) => free_list(context, id),
+        Some(DeadlistForm::List) => free_list(context, deadlist),
         None => Err(DatasetError::Inconsistent {
-            object: id,
+            object: deadlist,
             why: "it is no deadlist",
         }),
     }
@@ -242,11 +241,18 @@ fn free_deadlist(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetE
 /// Frees a list of block pointers; of the empty one that many share, only a use.
 fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
     let writing = context.writing();
-    if deadlist::shared_empty_list(context)? != Some(list) {
+    let name = pool_directory::EMPTY_POINTER_LIST;
+    let empty = writing.reading().number(POOL_DIRECTORY, name)?;
+    if empty != Some(list.get()) {
         return PointerList::free(writing.set, writing.tx, list, writing.operation)
             .map_err(in_object(list));
     }
-    deadlist::release_empty_list(context, list)
+    context.features.decrement(Feature::EmptyBpobj)?;
+    if !context.features.is_active(Feature::EmptyBpobj) {
+        writing.remove(POOL_DIRECTORY, name)?;
+        writing.free(list)?;
+    }
+    Ok(())
 }
 
 /// Gives the blocks of the dataset away, to be freed in the background, or frees them at once.

@@ -1,0 +1,70 @@
+//! The checkpoint: a state of the pool that is kept, and what keeping it costs.
+//!
+//! # Mechanism
+//! What is freed while there is a checkpoint and belongs to it is not given back; each top-level vdev has a
+//! space map with these ranges, in its ZAP. Their sum is what the checkpoint consumes, and what datasets cannot use.
+//! Neither can they use what the last txg left to be freed by the next one.
+
+use crate::error::PoolError;
+use crate::pool::Pool;
+use crate::size::deflated;
+use tarn_ondisk::bpobj::PointerListHead;
+use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::pool_directory as name;
+use tarn_ondisk::space_map::SpaceMapHead;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+use tarn_vdev::TopLevel;
+
+/// The ZAP of a top-level vdev, in its configuration.
+const VDEV_ZAP: &str = "com.delphix:vdev_zap_top";
+
+/// What the checkpoint consumes, in deflated bytes; none where there is no checkpoint. The tree of datasets is told.
+pub fn load(pool: &Pool, operation: &Operation) -> Result<Option<u64>, PoolError> {
+    let directory = pool.directory(operation);
+    let mut bytes = 0_u64;
+    let mut has_maps = false;
+    let root = pool.vdevs().config();
+    for (config, top) in root.children.iter().zip(pool.vdevs().top_levels()) {
+        let Some(zap) = config.other_object(VDEV_ZAP).filter(|zap| !zap.is_zero()) else {
+            continue;
+        };
+        let map = directory.value_in(zap, name::VDEV_CHECKPOINT_SPACE_MAP)?;
+        if let Some(map) = map.and_then(|value| value.as_word()) {
+            has_maps = true;
+            bytes = bytes.saturating_add(kept_bytes(pool, &top, ObjectId::new(map), operation)?);
+        }
+    }
+    let exists = directory.value(name::CHECKPOINT)?.is_some();
+    let kept = bytes.saturating_add(deferred_bytes(pool, operation)?);
+    pool.namespace().set_kept_bytes(kept);
+    Ok((exists || has_maps).then_some(bytes))
+}
+
+/// What is kept on one vdev. Its map only has what was freed, so its sum is negative.
+fn kept_bytes(
+    pool: &Pool,
+    top: &TopLevel,
+    map: ObjectId,
+    operation: &Operation,
+) -> Result<u64, PoolError> {
+    let object = pool.directory(operation).object(map)?;
+    let (head, _) = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little)
+        .map_err(|cause| PoolError::Corrupt { object: map, cause })?;
+    Ok(deflated(top, head.allocated.unsigned_abs()))
+}
+
+/// What is left to be freed by the next txg.
+fn deferred_bytes(pool: &Pool, operation: &Operation) -> Result<u64, PoolError> {
+    let directory = pool.directory(operation);
+    let Some(list) = directory.find(name::SYNC_POINTER_LIST)? else {
+        return Ok(0);
+    };
+    let object = directory.object(list)?;
+    let head = PointerListHead::from_bonus(&object.bonus(), ByteOrder::Little);
+    let (head, _) = head.map_err(|cause| PoolError::Corrupt {
+        object: list,
+        cause,
+    })?;
+    Ok(head.allocated.get())
+}
