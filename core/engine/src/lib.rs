@@ -2,7 +2,7 @@
 //!
 //! Front ends and commands use this crate and nothing below it. It has two faces:
 //!
-//! - `files` (and later volumes): handles for front ends that serve data, called in the thread that took
+//! - [`files`] (and later volumes): handles for front ends that serve data, called in the thread that took
 //!   the request. No message, no copy, no text.
 //! - [`administration`]: one request and one reply per administrative command, as plain serialisable
 //!   values ([`messages`]). The control interface carries them as JSON, and the commands print the replies. What
@@ -12,8 +12,20 @@
 //! who asked.
 
 pub mod administration;
+mod datasets;
+pub mod engine;
+pub mod files;
 pub mod instance;
+mod kstat;
 pub mod messages;
+pub mod mounts;
+mod pools;
+mod service;
+mod start;
+mod tree;
+
+pub use engine::{Engine, EngineOptions};
+pub use tarn_host::{Host, RealOptions};
 
 pub use tarn_dataset::{names, properties};
 pub use tarn_ondisk::features;

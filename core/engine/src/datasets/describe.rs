@@ -1,0 +1,221 @@
+//! `zfs list` and `zfs get`: datasets, and what is below them.
+
+use super::cannot_open;
+use super::properties::{self, Wanted};
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{DatasetDescription, DatasetKind, Describe, Described};
+use crate::messages::{Refusal, RefusalKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::{BadName, DatasetName, NameKind};
+use tarn_probe::Operation;
+
+/// What to describe of the tree.
+struct Scope<'a> {
+    open: &'a OpenPool,
+    kinds: &'a [DatasetKind],
+    wanted: &'a Wanted,
+    operation: &'a Operation,
+}
+
+impl Engine {
+    pub(crate) fn describe_datasets(
+        &self,
+        request: &Describe,
+        operation: &Operation,
+    ) -> Result<Described, Refusal> {
+        let wanted = Wanted::new(&request.properties);
+        let mut described = Described::default();
+        if request.names.is_empty() {
+            for open in self.pools() {
+                let name = open.pool.name().to_string();
+                let scope = Scope {
+                    open: &open,
+                    kinds: &request.kinds,
+                    wanted: &wanted,
+                    operation,
+                };
+                match scope.whole_pool(request.depth) {
+                    Ok(found) => described.datasets.extend(found),
+                    Err(error) => described.refused.push(cannot_open(&name, &error)),
+                }
+            }
+            return Ok(described);
+        }
+        for name in &request.names {
+            match self.describe_named(name, request, &wanted, operation) {
+                Ok(found) => described.datasets.extend(found),
+                Err(refusal) => described.refused.push(refusal),
+            }
+        }
+        Ok(described)
+    }
+
+    fn describe_named(
+        &self,
+        name: &str,
+        request: &Describe,
+        wanted: &Wanted,
+        operation: &Operation,
+    ) -> Result<Vec<DatasetDescription>, Refusal> {
+        let name = match name.starts_with('/') || name.starts_with("./") {
+            true => self.dataset_at(Path::new(name))?,
+            false => name.to_string(),
+        };
+        let parsed = DatasetName::parse(&name).map_err(|bad| bad_name(&name, bad))?;
+        let open = self.require_pool_of(&name)?;
+        let scope = Scope {
+            open: &open,
+            kinds: &request.kinds,
+            wanted,
+            operation,
+        };
+        let found = open
+            .pool
+            .namespace()
+            .consistently(|| scope.named(&parsed, request.depth));
+        found.map_err(|error| cannot_open(&name, &error))
+    }
+
+    /// The dataset that is mounted where a path leads to.
+    pub(super) fn dataset_at(&self, path: &Path) -> Result<String, Refusal> {
+        let found = self.mount_above(path);
+        found.map(|(_, dataset, _)| dataset).ok_or_else(|| {
+            let action = format!("cannot open '{}'", path.display());
+            Refusal::new(RefusalKind::NotFound, action, "not a ZFS filesystem")
+        })
+    }
+
+    /// The mount that a path is on: its pool, its dataset, where it is mounted.
+    pub(super) fn mount_above(&self, path: &Path) -> Option<(Arc<OpenPool>, String, PathBuf)> {
+        let path = self.host.resolve(path);
+        let mut best: Option<(Arc<OpenPool>, String, PathBuf)> = None;
+        for open in self.pools() {
+            let mounts = open.mounts.lock();
+            for (dataset, mounted) in mounts.iter() {
+                let is_longer = best.as_ref().is_none_or(|(_, _, other)| {
+                    mounted.path.as_os_str().len() > other.as_os_str().len()
+                });
+                if path.starts_with(&mounted.path) && is_longer {
+                    best = Some((open.clone(), dataset.clone(), mounted.path.clone()));
+                }
+            }
+        }
+        best
+    }
+}
+
+/// The refusal of a name that no dataset can have.
+pub(super) fn bad_name(name: &str, bad: BadName) -> Refusal {
+    let action = format!("cannot open '{name}'");
+    Refusal::new(RefusalKind::Invalid, action, bad.to_string())
+}
+
+impl Scope<'_> {
+    fn whole_pool(&self, depth: Option<u64>) -> Result<Vec<DatasetDescription>, DatasetError> {
+        let namespace = self.open.pool.namespace();
+        namespace.consistently(|| {
+            let mut found = Vec::new();
+            let root = namespace.view(self.operation).root()?;
+            self.directory(&root, depth, false, &mut found)?;
+            Ok(found)
+        })
+    }
+
+    /// A dataset that was named, whatever kind it is, and what is below it.
+    fn named(
+        &self,
+        name: &DatasetName,
+        depth: Option<u64>,
+    ) -> Result<Vec<DatasetDescription>, DatasetError> {
+        let view = self.open.pool.namespace().view(self.operation);
+        let mut found = Vec::new();
+        match name.kind() {
+            NameKind::Head => {
+                let directory = view.directory(name.head())?;
+                self.directory(&directory, depth, true, &mut found)?;
+            }
+            NameKind::Snapshot => {
+                let snapshot = view.dataset(name)?;
+                let kind = DatasetKind::Snapshot;
+                let described = properties::describe(self.open, &snapshot, kind, self.wanted)?;
+                found.push(described);
+            }
+            NameKind::Bookmark => found.push(self.bookmark(name)?),
+        }
+        Ok(found)
+    }
+
+    fn bookmark(&self, name: &DatasetName) -> Result<DatasetDescription, DatasetError> {
+        let not_found = || DatasetError::NotFound {
+            name: name.to_string(),
+        };
+        let view = self.open.pool.namespace().view(self.operation);
+        let head = view.directory(name.head())?.head()?;
+        let head = head.ok_or_else(not_found)?;
+        let bookmarks = head.bookmarks()?;
+        let wanted = |bookmark: &&tarn_dataset::dataset::NamedBookmark| {
+            name.tail() == Some(bookmark.name.as_str())
+        };
+        let bookmark = bookmarks.iter().find(wanted).ok_or_else(not_found)?;
+        Ok(properties::describe_bookmark(
+            self.open,
+            &head,
+            bookmark,
+            self.wanted,
+        ))
+    }
+
+    /// A directory's head, its snapshots and bookmarks, and what is below it.
+    fn directory(
+        &self,
+        directory: &Directory<'_>,
+        depth: Option<u64>,
+        is_named: bool,
+        found: &mut Vec<DatasetDescription>,
+    ) -> Result<(), DatasetError> {
+        if let Some(head) = directory.head()? {
+            let kind = properties::kind_of(&head)?;
+            if is_named || self.kinds.contains(&kind) {
+                found.push(properties::describe(self.open, &head, kind, self.wanted)?);
+            }
+            // Snapshots count as a level below their dataset.
+            if depth != Some(0) {
+                self.snapshots_and_bookmarks(&head, found)?;
+            }
+        }
+        if depth == Some(0) {
+            return Ok(());
+        }
+        let depth = depth.map(|depth| depth - 1);
+        for child in directory.children()? {
+            self.directory(&child, depth, false, found)?;
+        }
+        Ok(())
+    }
+
+    fn snapshots_and_bookmarks(
+        &self,
+        head: &Dataset<'_>,
+        found: &mut Vec<DatasetDescription>,
+    ) -> Result<(), DatasetError> {
+        if self.kinds.contains(&DatasetKind::Snapshot) {
+            let kind = DatasetKind::Snapshot;
+            for snapshot in head.snapshots()? {
+                let described = properties::describe(self.open, &snapshot, kind, self.wanted)?;
+                found.push(described);
+            }
+        }
+        if self.kinds.contains(&DatasetKind::Bookmark) {
+            let bookmarks = head.bookmarks()?;
+            let described = bookmarks.iter().map(|bookmark| {
+                properties::describe_bookmark(self.open, head, bookmark, self.wanted)
+            });
+            found.extend(described);
+        }
+        Ok(())
+    }
+}

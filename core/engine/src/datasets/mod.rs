@@ -1,0 +1,22 @@
+//! Commands on datasets, one file each.
+
+mod describe;
+mod list_mounts;
+mod mount;
+mod mountpoint;
+mod properties;
+mod unmount;
+
+use crate::messages::{Refusal, RefusalKind};
+use tarn_dataset::error::DatasetError;
+
+/// The refusal of a dataset that could not be opened.
+pub(crate) fn cannot_open(name: &str, error: &DatasetError) -> Refusal {
+    let action = format!("cannot open '{name}'");
+    match error {
+        DatasetError::NotFound { .. } => {
+            Refusal::new(RefusalKind::NotFound, action, "dataset does not exist")
+        }
+        other => Refusal::new(RefusalKind::Corrupt, action, other.to_string()),
+    }
+}

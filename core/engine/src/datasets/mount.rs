@@ -1,0 +1,487 @@
+//! `zfs mount`: one file system, or all of them, in the order of their mount points.
+
+use super::cannot_open;
+use super::mountpoint::{self, MountPoint};
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
+use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::{
+    MountKey, MountOptions, MountRefusal, MountRequest, Mounted, TemporaryOptions,
+};
+use crate::tree::MountedTree;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::properties::native::{self, NativeValue, Shown};
+use tarn_dataset::properties::size;
+use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::units::LogicalSize;
+use tarn_pool::Mode;
+use tarn_posix::{
+    AccessTimes, AclType, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
+};
+use tarn_probe::Operation;
+
+/// A file system to mount.
+#[derive(Debug, Clone)]
+struct Candidate {
+    name: String,
+    point: MountPoint,
+    values: Values,
+    is_received_half: bool,
+}
+
+/// The properties that matter to a mount, as words.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Values(Vec<(&'static str, String)>);
+
+impl Values {
+    const NAMES: [&'static str; 15] = [
+        "atime",
+        "relatime",
+        "devices",
+        "exec",
+        "setuid",
+        "readonly",
+        "canmount",
+        "zoned",
+        "overlay",
+        "snapdir",
+        "xattr",
+        "acltype",
+        "recordsize",
+        "dnodesize",
+        "sync",
+    ];
+
+    /// Reads them.
+    pub(super) fn read(dataset: &Dataset<'_>) -> Result<Values, DatasetError> {
+        let wanted = |name: &str| Values::NAMES.contains(&name) || name == "longname";
+        let natives = native::of_dataset(dataset, |row| wanted(row.name))?;
+        let pair = |native: NativeValue| {
+            let text = match native.value {
+                Shown::Number(number) => number.to_string(),
+                Shown::Text(text) => text,
+            };
+            (native.property.name, text)
+        };
+        Ok(Values(natives.into_iter().map(pair).collect()))
+    }
+
+    fn word(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(key, _)| *key == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.word(name) == "on"
+    }
+
+    /// What posix needs to know, with what a mount overrides.
+    pub(super) fn mount_properties(&self, temporary: &TemporaryOptions) -> MountProperties {
+        let atime = temporary.atime.unwrap_or(self.is_on("atime"));
+        let relatime = temporary.relatime.unwrap_or(self.is_on("relatime"));
+        let record_size = size::size(self.word("recordsize")).unwrap_or(128 << 10);
+        MountProperties {
+            is_read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
+            access_times: match (atime, relatime) {
+                (false, _) => AccessTimes::Never,
+                (true, true) => AccessTimes::Relative,
+                (true, false) => AccessTimes::Always,
+            },
+            xattrs: match (temporary.xattr, self.word("xattr")) {
+                (Some(false), _) | (_, "off") => XattrStore::Off,
+                (_, "dir") => XattrStore::Directory,
+                _ => XattrStore::Attributes,
+            },
+            acl_type: match self.word("acltype") {
+                "posix" | "posixacl" => AclType::Posix,
+                "nfsv4" => AclType::Nfs4,
+                _ => AclType::Off,
+            },
+            record_size: LogicalSize::from(record_size),
+            snapshot_directory: match self.word("snapdir") {
+                "visible" => SnapshotDirectory::Visible,
+                "disabled" => SnapshotDirectory::Disabled,
+                _ => SnapshotDirectory::Hidden,
+            },
+            dnode_slots: match self.word("dnodesize") {
+                "auto" | "1k" => 2,
+                "2k" => 4,
+                "4k" => 8,
+                "8k" => 16,
+                "16k" => 32,
+                _ => 1,
+            },
+            has_long_names: self.is_on("longname"),
+            sync: match self.word("sync") {
+                "always" => SyncPolicy::Always,
+                "disabled" => SyncPolicy::Disabled,
+                _ => SyncPolicy::Standard,
+            },
+        }
+    }
+
+    /// What the system enforces.
+    fn mount_options(&self, temporary: &TemporaryOptions) -> MountOptions {
+        MountOptions {
+            read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
+            devices: temporary.devices.unwrap_or(self.is_on("devices")),
+            exec: temporary.exec.unwrap_or(self.is_on("exec")),
+            setuid: temporary.setuid.unwrap_or(self.is_on("setuid")),
+            atime: temporary.atime.unwrap_or(self.is_on("atime")),
+        }
+    }
+}
+
+/// How a mount was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// By its name: what stands against it is told.
+    ByName,
+    /// With others: what is not meant to be mounted is passed over.
+    WithAll,
+}
+
+/// A folder over which it is mounted.
+#[derive(Debug, Clone, Copy)]
+struct Over {
+    /// Something may be in it.
+    not_empty: bool,
+}
+
+impl Engine {
+    pub(crate) fn mount(
+        &self,
+        request: &Mount,
+        operation: &Operation,
+    ) -> Result<MountedReply, Refusal> {
+        let _changes = self.changes.lock();
+        let Some(name) = &request.name else {
+            let mut all = MountedReply::default();
+            for open in self.pools() {
+                let mounted = self.mount_pool(&open, &request.options, operation);
+                all.mounts.extend(mounted.mounts);
+                all.refused.extend(mounted.refused);
+            }
+            return Ok(all);
+        };
+        let open = self.require_pool_of(name)?;
+        let over = Over {
+            not_empty: request.overlay,
+        };
+        let mut reply = MountedReply::default();
+        if request.recursive {
+            let candidates = candidates_below(&open, Some(name), operation);
+            let candidates = candidates.map_err(|error| cannot_open(name, &error))?;
+            let options = &request.options;
+            self.mount_candidates(&open, candidates, options, over, operation, &mut reply);
+            return Ok(reply);
+        }
+        let candidate = candidate_of(&open, name, operation)?;
+        let path = self.mount_one(
+            &open,
+            &candidate,
+            Asked::ByName,
+            &request.options,
+            over,
+            operation,
+        )?;
+        let entry = path.map(|path| entry_of(name, &path));
+        reply.mounts.extend(entry);
+        Ok(reply)
+    }
+
+    /// Mounts all file systems of a pool that are meant to be.
+    pub(crate) fn mount_pool(
+        &self,
+        open: &Arc<OpenPool>,
+        options: &[String],
+        operation: &Operation,
+    ) -> MountedReply {
+        let mut reply = MountedReply::default();
+        let over = Over { not_empty: false };
+        match candidates_below(open, None, operation) {
+            Ok(candidates) => {
+                self.mount_candidates(open, candidates, options, over, operation, &mut reply);
+            }
+            Err(error) => reply.refused.push(cannot_open(open.pool.name(), &error)),
+        }
+        reply
+    }
+
+    /// Mounts what is meant to be, parents first: a path is mounted before those below it.
+    fn mount_candidates(
+        &self,
+        open: &Arc<OpenPool>,
+        mut candidates: Vec<Candidate>,
+        options: &[String],
+        over: Over,
+        operation: &Operation,
+        reply: &mut MountedReply,
+    ) {
+        let key = |candidate: &Candidate| match &candidate.point {
+            MountPoint::Path(path) => path.clone(),
+            MountPoint::Legacy | MountPoint::None => PathBuf::new(),
+        };
+        candidates.sort_by_cached_key(key);
+        for candidate in candidates {
+            match self.mount_one(open, &candidate, Asked::WithAll, options, over, operation) {
+                Ok(Some(path)) => reply.mounts.push(entry_of(&candidate.name, &path)),
+                Ok(None) => {}
+                Err(refusal) => reply.refused.push(refusal),
+            }
+        }
+    }
+
+    /// Mounts one file system. None when it is not meant to be mounted.
+    #[doc(alias = "share_mount_one")]
+    fn mount_one(
+        &self,
+        open: &Arc<OpenPool>,
+        candidate: &Candidate,
+        asked: Asked,
+        options: &[String],
+        over: Over,
+        operation: &Operation,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let name = &candidate.name;
+        if let Some(refusal) = standing_against(open, candidate, asked) {
+            return match asked {
+                Asked::ByName => Err(refusal),
+                Asked::WithAll => Ok(None),
+            };
+        }
+        let MountPoint::Path(path) = &candidate.point else {
+            return Ok(None);
+        };
+        let mut temporary = TemporaryOptions::parse(options);
+        if open.pool.mode() == Mode::ReadOnly {
+            temporary.read_only = Some(true);
+        }
+        let may_overlay = over.not_empty || candidate.values.is_on("overlay");
+        self.prepare_folder(path, may_overlay)?;
+        let tree = self.open_tree(open, candidate, &temporary, operation)?;
+        let mount_options = candidate.values.mount_options(&temporary);
+        let mounted = Mounted {
+            path: path.clone(),
+            key: MountKey(0),
+            options: mount_options,
+            temporary,
+            tree,
+        };
+        self.hand_to_mounter(open, name, mounted)?;
+        Ok(Some(path.clone()))
+    }
+
+    /// Mounts a file system that was just made, or got another mount point. What is not meant to be mounted is passed
+    /// over.
+    pub(crate) fn mount_new(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let candidate = candidate_of(open, name, operation)?;
+        let over = Over { not_empty: false };
+        self.mount_one(open, &candidate, Asked::WithAll, &[], over, operation)
+    }
+
+    fn open_tree(
+        &self,
+        open: &Arc<OpenPool>,
+        candidate: &Candidate,
+        temporary: &TemporaryOptions,
+        operation: &Operation,
+    ) -> Result<Arc<MountedTree>, Refusal> {
+        let name = &candidate.name;
+        let view = open.pool.namespace().view(operation);
+        let head = view.directory(name).and_then(|directory| directory.head());
+        let head = head.map_err(|error| cannot_open(name, &error))?;
+        let head = head.ok_or_else(|| {
+            let error = DatasetError::NotFound { name: name.clone() };
+            cannot_open(name, &error)
+        })?;
+        let properties = candidate.values.mount_properties(temporary);
+        MountedTree::open(&open.pool, &head, properties, operation)
+            .map_err(|why| Refusal::new(RefusalKind::Corrupt, cannot_mount(name), why))
+    }
+
+    /// Has it mounted, and notes it. The system may end a mount without asking us, before it is even noted.
+    fn hand_to_mounter(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        mounted: Mounted,
+    ) -> Result<(), Refusal> {
+        let (path, options, tree) = (mounted.path.clone(), mounted.options, mounted.tree.clone());
+        let head = tree.head();
+        open.mounts.lock().insert(name.to_string(), mounted);
+        let (weak, own): (Weak<OpenPool>, _) = (Arc::downgrade(open), path.clone());
+        let ended = Box::new(move || {
+            if let Some(open) = weak.upgrade() {
+                let mut mounts = open.mounts.lock();
+                mounts.retain(|_, mounted| mounted.tree.head() != head || mounted.path != own);
+            }
+        });
+        let request = MountRequest {
+            source: name,
+            path: &path,
+            options,
+            tree,
+            ended,
+        };
+        match self.mounter.mount(request) {
+            Ok(key) => {
+                if let Some(mounted) = open.mounts.lock().get_mut(name) {
+                    mounted.key = key;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                open.mounts.lock().remove(name);
+                Err(mount_refusal(name, &refusal))
+            }
+        }
+    }
+
+    /// Makes the folder if it is not there, and refuses one that is not empty where that matters.
+    fn prepare_folder(&self, path: &Path, may_overlay: bool) -> Result<(), Refusal> {
+        let failed = |reason: String| {
+            Refusal::new(
+                RefusalKind::Busy,
+                cannot_mount(&path.display().to_string()),
+                reason,
+            )
+        };
+        self.mounter.clear_remains(path);
+        if self.host.file_kind(path) != tarn_host::FileKind::Directory {
+            self.host
+                .create_directories(path)
+                .map_err(|error| failed(format!("failed to create mountpoint: {}", error.errno)))?;
+        }
+        if may_overlay {
+            return Ok(());
+        }
+        match self.host.list_directory(path) {
+            Ok(entries) if !entries.is_empty() => Err(failed("directory is not empty".to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What stands against mounting, in OpenZFS's words.
+fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Option<Refusal> {
+    let name = &candidate.name;
+    let refuse = |kind, reason: &str| Some(Refusal::new(kind, cannot_mount(name), reason));
+    if candidate.values.is_on("zoned") {
+        return refuse(RefusalKind::Busy, "dataset is exported to a local zone");
+    }
+    match candidate.point {
+        MountPoint::Legacy => {
+            let refusal = refuse(RefusalKind::Invalid, "legacy mountpoint");
+            let hint = "use mount(8) to mount this filesystem";
+            return refusal.map(|refusal| refusal.with_hint(hint));
+        }
+        MountPoint::None => return refuse(RefusalKind::Invalid, "no mountpoint set"),
+        MountPoint::Path(_) => {}
+    }
+    match (candidate.values.word("canmount"), asked) {
+        ("off", _) => {
+            return refuse(RefusalKind::Invalid, "'canmount' property is set to 'off'");
+        }
+        ("noauto", Asked::WithAll) => return refuse(RefusalKind::Invalid, "it is not automatic"),
+        _ => {}
+    }
+    if candidate.is_received_half {
+        let reason = "Contains partially-completed state from \"zfs receive -s\", which can be \
+                      resumed with \"zfs send -t\"";
+        return refuse(RefusalKind::Busy, reason);
+    }
+    match open.mount_of(name) {
+        Some(_) => refuse(RefusalKind::Busy, "filesystem already mounted"),
+        None => None,
+    }
+}
+
+fn cannot_mount(name: &str) -> String {
+    format!("cannot mount '{name}'")
+}
+
+fn mount_refusal(name: &str, refusal: &MountRefusal) -> Refusal {
+    match refusal {
+        MountRefusal::Busy => {
+            let reason = "mountpoint or dataset is busy";
+            Refusal::new(RefusalKind::Busy, cannot_mount(name), reason)
+        }
+        MountRefusal::Failed(why) => {
+            Refusal::new(RefusalKind::Device, cannot_mount(name), why.clone())
+        }
+    }
+}
+
+fn entry_of(name: &str, path: &Path) -> MountEntry {
+    MountEntry {
+        dataset: name.to_string(),
+        path: path.display().to_string(),
+    }
+}
+
+/// One file system by name.
+fn candidate_of(open: &OpenPool, name: &str, operation: &Operation) -> Result<Candidate, Refusal> {
+    let view = open.pool.namespace().view(operation);
+    let head = view.directory(name).and_then(|directory| directory.head());
+    let head = head.map_err(|error| cannot_open(name, &error))?;
+    let found = match &head {
+        Some(head) => candidate(open, head).map_err(|error| cannot_open(name, &error))?,
+        None => None,
+    };
+    found.ok_or_else(|| {
+        let reason = "operation not applicable to datasets of this type";
+        Refusal::new(
+            RefusalKind::Invalid,
+            format!("cannot open '{name}'"),
+            reason,
+        )
+    })
+}
+
+/// All file systems of a pool, or of one dataset and below.
+fn candidates_below(
+    open: &OpenPool,
+    name: Option<&str>,
+    operation: &Operation,
+) -> Result<Vec<Candidate>, DatasetError> {
+    let namespace = open.pool.namespace();
+    namespace.consistently(|| {
+        let view = namespace.view(operation);
+        let first = match name {
+            Some(name) => view.directory(name)?,
+            None => view.root()?,
+        };
+        let (mut waiting, mut candidates) = (vec![first], Vec::new());
+        while let Some(directory) = waiting.pop() {
+            if let Some(head) = directory.head()? {
+                candidates.extend(candidate(open, &head)?);
+            }
+            waiting.extend(directory.children()?);
+        }
+        Ok(candidates)
+    })
+}
+
+/// What is needed to mount a dataset; none when it is no file system.
+fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, DatasetError> {
+    if !matches!(contents::read(head)?, Contents::Filesystem(_)) {
+        return Ok(None);
+    }
+    let (point, _) = mountpoint::of_dataset(head, open.altroot.as_deref())?;
+    Ok(Some(Candidate {
+        name: head.name(),
+        point,
+        values: Values::read(head)?,
+        is_received_half: head.stored()?.flags.contains(DatasetFlags::INCONSISTENT),
+    }))
+}

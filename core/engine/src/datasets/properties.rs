@@ -1,0 +1,179 @@
+//! The properties of one dataset: what the tree of datasets knows, and what only mounts know.
+
+use super::mountpoint;
+use crate::engine::OpenPool;
+use crate::messages::dataset::{DatasetDescription, DatasetKind};
+use crate::messages::{Properties, PropertyValue, Source, Value};
+use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::dataset::{Dataset, NamedBookmark};
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::is_user_property;
+use tarn_dataset::properties::inherit::{self, Place};
+use tarn_dataset::properties::native::{self, NativeValue, Shown, ShownSource};
+use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::Property;
+
+/// Which properties are asked for. Names may be short forms of `zfs list` (`avail`).
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    native: Vec<&'static str>,
+    user: Vec<String>,
+    all: bool,
+}
+
+impl Wanted {
+    /// These; all when empty.
+    pub(super) fn new(names: &[String]) -> Wanted {
+        let native = names.iter().filter_map(|name| table::find(name));
+        let user = names.iter().filter(|name| is_user_property(name));
+        Wanted {
+            native: native.map(|row| row.name).collect(),
+            user: user.cloned().collect(),
+            all: names.is_empty(),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.all || self.native.contains(&name)
+    }
+
+    /// All that are shown, or those that were named.
+    fn wants_row(&self, row: &Property) -> bool {
+        (self.all && row.visible) || self.native.contains(&row.name)
+    }
+
+    fn wants_user(&self, name: &str) -> bool {
+        self.all || self.user.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// What a dataset is.
+pub(super) fn kind_of(dataset: &Dataset<'_>) -> Result<DatasetKind, DatasetError> {
+    if dataset.is_snapshot() {
+        return Ok(DatasetKind::Snapshot);
+    }
+    Ok(match contents::read(dataset)? {
+        Contents::Volume(_) => DatasetKind::Volume,
+        Contents::Filesystem(_) | Contents::Other => DatasetKind::Filesystem,
+    })
+}
+
+/// Describes a head or a snapshot.
+pub(super) fn describe(
+    open: &OpenPool,
+    dataset: &Dataset<'_>,
+    kind: DatasetKind,
+    wanted: &Wanted,
+) -> Result<DatasetDescription, DatasetError> {
+    let mut properties = Properties::new();
+    let natives = native::of_dataset(dataset, |row| wanted.wants_row(row))?;
+    for native in natives {
+        insert(&mut properties, native);
+    }
+    if kind == DatasetKind::Filesystem {
+        add_mount_facts(open, dataset, wanted, &mut properties)?;
+    }
+    if wanted.all || !wanted.user.is_empty() {
+        for (name, (text, place)) in inherit::user_properties(dataset)? {
+            if wanted.wants_user(&name) {
+                properties.insert(name, value_of_text(text, source_of_place(place)));
+            }
+        }
+    }
+    Ok(DatasetDescription {
+        name: dataset.name(),
+        kind,
+        pool: open.pool.name().to_string(),
+        created_txg: dataset.stored()?.creation_txg.get(),
+        properties,
+    })
+}
+
+/// Describes a bookmark.
+pub(super) fn describe_bookmark(
+    open: &OpenPool,
+    head: &Dataset<'_>,
+    bookmark: &NamedBookmark,
+    wanted: &Wanted,
+) -> DatasetDescription {
+    let mut properties = Properties::new();
+    for native in native::of_bookmark(bookmark) {
+        if wanted.wants(native.property.name) {
+            insert(&mut properties, native);
+        }
+    }
+    DatasetDescription {
+        name: format!("{}#{}", head.name(), bookmark.name),
+        kind: DatasetKind::Bookmark,
+        pool: open.pool.name().to_string(),
+        created_txg: bookmark.stored.creation_txg.get(),
+        properties,
+    }
+}
+
+/// Adds what depends on mounts: whether it is mounted, where, and which options override properties meanwhile.
+fn add_mount_facts(
+    open: &OpenPool,
+    dataset: &Dataset<'_>,
+    wanted: &Wanted,
+    properties: &mut Properties,
+) -> Result<(), DatasetError> {
+    let mounted = open.mount_of(dataset.directory().name());
+    if wanted.wants("mounted") {
+        let word = if mounted.is_some() { "yes" } else { "no" };
+        let value = value_of_text(word.to_string(), Source::None);
+        properties.insert("mounted".to_string(), value);
+    }
+    if wanted.wants("mountpoint") {
+        let (point, source) = mountpoint::of_dataset(dataset, open.altroot.as_deref())?;
+        let value = value_of_text(point.text(), source);
+        properties.insert("mountpoint".to_string(), value);
+    }
+    let Some(mounted) = mounted else {
+        return Ok(());
+    };
+    for (name, is_on) in mounted.temporary.overridden() {
+        let word = if is_on { "on" } else { "off" };
+        let Some(shown) = properties.get_mut(name) else {
+            continue;
+        };
+        if shown.value != Value::Text(word.to_string()) {
+            *shown = value_of_text(word.to_string(), Source::Temporary);
+        }
+    }
+    Ok(())
+}
+
+fn insert(properties: &mut Properties, native: NativeValue) {
+    let source = match native.source {
+        ShownSource::None => Source::None,
+        ShownSource::Default => Source::Default,
+        ShownSource::Set(place) => source_of_place(place),
+    };
+    let value = match native.value {
+        Shown::Number(number) => Value::Number(number),
+        Shown::Text(text) => Value::Text(text),
+    };
+    let value = PropertyValue {
+        value,
+        source,
+        received: None,
+    };
+    properties.insert(native.property.name.to_string(), value);
+}
+
+fn source_of_place(place: Place) -> Source {
+    match place {
+        Place::Local => Source::Local,
+        Place::Received => Source::Received,
+        Place::Inherited(from) => Source::Inherited(from),
+    }
+}
+
+fn value_of_text(text: String, source: Source) -> PropertyValue {
+    PropertyValue {
+        value: Value::Text(text),
+        source,
+        received: None,
+    }
+}

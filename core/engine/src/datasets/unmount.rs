@@ -1,0 +1,145 @@
+//! `zfs unmount`: file systems with all that is mounted below them, the deepest first.
+
+use super::mountpoint::{self, MountPoint};
+use super::{cannot_open, describe::bad_name};
+use crate::engine::{Engine, OpenPool};
+use crate::files::Tree;
+use crate::messages::dataset::Unmount;
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::mounts::{MountRefusal, Mounted};
+use std::path::Path;
+use std::sync::Arc;
+use tarn_dataset::names::DatasetName;
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn unmount(
+        &self,
+        request: &Unmount,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let _changes = self.changes.lock();
+        match request.name.as_deref() {
+            None => {
+                for open in self.pools() {
+                    self.unmount_pool(&open, request.force)?;
+                }
+            }
+            Some(path) if path.starts_with('/') => self.unmount_path(path, request.force)?,
+            Some(name) => self.unmount_named(name, request.force, operation)?,
+        }
+        Ok(Done {})
+    }
+
+    fn unmount_path(&self, path: &str, force: bool) -> Result<(), Refusal> {
+        let action = || format!("cannot unmount '{path}'");
+        let resolved = self.host.resolve(Path::new(path));
+        match self.mount_above(Path::new(path)) {
+            Some((open, dataset, point)) if point == resolved => {
+                self.unmount_tree(&open, &dataset, force)
+            }
+            Some(_) => Err(Refusal::new(
+                RefusalKind::Invalid,
+                action(),
+                "not a mountpoint",
+            )),
+            None => {
+                let reason = "not a ZFS filesystem";
+                Err(Refusal::new(RefusalKind::NotFound, action(), reason))
+            }
+        }
+    }
+
+    fn unmount_named(&self, name: &str, force: bool, operation: &Operation) -> Result<(), Refusal> {
+        DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
+        let open = self.require_pool_of(name)?;
+        let view = open.pool.namespace().view(operation);
+        let head = view.directory(name).and_then(|directory| directory.head());
+        let head = head.map_err(|error| cannot_open(name, &error))?;
+        let action = format!("cannot unmount '{name}'");
+        if let Some(head) = &head {
+            let point = mountpoint::of_dataset(head, open.altroot.as_deref());
+            let (point, _) = point.map_err(|error| cannot_open(name, &error))?;
+            if point == MountPoint::Legacy {
+                let refusal = Refusal::new(RefusalKind::Invalid, action, "legacy mountpoint");
+                return Err(refusal.with_hint("use umount(8) to unmount this filesystem"));
+            }
+        }
+        if open.mount_of(name).is_none() {
+            let reason = "not currently mounted";
+            return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+        }
+        self.unmount_tree(&open, name, force)
+    }
+
+    /// Unmounts everything of a pool.
+    pub(crate) fn unmount_pool(&self, open: &Arc<OpenPool>, force: bool) -> Result<(), Refusal> {
+        let all: Vec<(String, Mounted)> = open
+            .mounts
+            .lock()
+            .iter()
+            .map(|(name, mounted)| (name.clone(), mounted.clone()))
+            .collect();
+        self.unmount_these(open, all, force)
+    }
+
+    /// Unmounts a dataset and everything that is below it in the tree of names.
+    pub(crate) fn unmount_tree(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        let prefix = format!("{name}/");
+        let below: Vec<(String, Mounted)> = open
+            .mounts
+            .lock()
+            .iter()
+            .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&prefix))
+            .map(|(name, mounted)| (name.clone(), mounted.clone()))
+            .collect();
+        self.unmount_these(open, below, force)
+    }
+
+    /// Unmounts these, the deepest paths first. The first that is in use ends it.
+    fn unmount_these(
+        &self,
+        open: &Arc<OpenPool>,
+        mut mounts: Vec<(String, Mounted)>,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        mounts.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+        for (name, mounted) in mounts {
+            self.unmount_one(open, &name, &mounted, force)?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts one. What was written is stored before it is gone.
+    fn unmount_one(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        mounted: &Mounted,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        let action = || format!("cannot unmount '{}'", mounted.path.display());
+        let undone = self.mounter.unmount(mounted.key, &mounted.path, force);
+        undone.map_err(|refusal| match refusal {
+            MountRefusal::Busy => {
+                let reason = "pool or dataset is busy";
+                Refusal::new(RefusalKind::Busy, action(), reason)
+            }
+            MountRefusal::Failed(why) => Refusal::new(RefusalKind::Busy, action(), why),
+        })?;
+        open.mounts.lock().remove(name);
+        let files = mounted.tree.files();
+        if files.properties().is_read_only {
+            return Ok(());
+        }
+        let operation = self.operation(0);
+        files
+            .sync_all(&operation)
+            .map_err(|error| Refusal::new(RefusalKind::Device, action(), error.to_string()))
+    }
+}

@@ -1,0 +1,194 @@
+//! The engine itself: the pools that are open, and who serves them.
+//!
+//! # Mechanism
+//! Pools are in a table by name. A command that changes what is imported or mounted holds `changes` for its whole
+//! length, so that two of them never see each other half-way; commands that only read look into the tables and go on
+//! with what they found.
+//!
+//! # Locks
+//! `changes`, then the table of pools, then the mounts of one pool. Only `changes` is held while a device is waited for.
+
+use crate::instance::Instance;
+use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::{Mounted, Mounter};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tarn_cache::{Cache, CacheOptions};
+use tarn_host::Host;
+use tarn_host::lock::{Mutex, Rank, RwLock};
+use tarn_pool::Pool;
+use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
+use tarn_vdev::VdevConfig;
+
+/// One change of what is imported or mounted at a time.
+const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").across_waits();
+/// The table of pools.
+const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
+/// The mounts of one pool.
+const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
+
+/// A pool that is open, and what belongs to it here.
+pub(crate) struct OpenPool {
+    pub(crate) pool: Arc<Pool>,
+    /// `-R`.
+    pub(crate) altroot: Option<String>,
+    /// Where it is remembered for the next start.
+    pub(crate) remembered: Mutex<Remembered>,
+    /// Tells this import from others of the same pool.
+    pub(crate) load_guid: u64,
+    /// What the checkpoint keeps, in deflated bytes.
+    pub(crate) checkpoint_bytes: Option<u64>,
+    /// When it was opened, for counters that begin then.
+    pub(crate) opened_ns: u64,
+    /// Hot spares and cache devices, which belong to no tree of vdevs.
+    pub(crate) auxiliary: Mutex<Auxiliary>,
+    /// What is mounted, by dataset.
+    pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
+}
+
+/// Devices of a pool that belong to no tree of vdevs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Auxiliary {
+    pub(crate) spares: Vec<VdevConfig>,
+    pub(crate) caches: Vec<VdevConfig>,
+}
+
+/// Where a pool is remembered for the next start: the property `cachefile`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    /// In the instance's own file.
+    ByInstance,
+    /// Nowhere: `none`.
+    Nowhere,
+    /// In this file.
+    In(String),
+}
+
+impl OpenPool {
+    /// A pool that was just opened.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        altroot: Option<String>,
+        remembered: Remembered,
+        checkpoint_bytes: Option<u64>,
+    ) -> Arc<OpenPool> {
+        let host = pool.host();
+        let (load_guid, opened_ns) = (host.random_u64(), host.monotonic_ns());
+        Arc::new(OpenPool {
+            pool,
+            altroot,
+            remembered: Mutex::new(MOUNTS, remembered),
+            load_guid,
+            checkpoint_bytes,
+            opened_ns,
+            auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
+            mounts: Mutex::new(MOUNTS, BTreeMap::new()),
+        })
+    }
+
+    /// What is mounted of a dataset.
+    pub(crate) fn mount_of(&self, dataset: &str) -> Option<Mounted> {
+        self.mounts.lock().get(dataset).cloned()
+    }
+}
+
+/// How to start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EngineOptions {
+    /// `--cache-size`; a quarter of memory when none.
+    pub cache_bytes: Option<u64>,
+}
+
+/// The engine of one instance.
+pub struct Engine {
+    pub(crate) host: Host,
+    pub(crate) instance: Instance,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) mounter: Arc<dyn Mounter>,
+    pub(crate) changes: Mutex<()>,
+    pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
+}
+
+impl Engine {
+    /// An engine without pools.
+    pub fn new(
+        host: Host,
+        instance: Instance,
+        mounter: Arc<dyn Mounter>,
+        options: EngineOptions,
+    ) -> Arc<Engine> {
+        let defaults = CacheOptions::default();
+        let budget_bytes = options.cache_bytes.unwrap_or(host.memory_total_bytes() / 4);
+        let cache_options = CacheOptions {
+            budget_bytes,
+            ..defaults
+        };
+        let cache = Cache::new(&host, cache_options, registry());
+        Arc::new(Engine {
+            host,
+            instance,
+            cache,
+            mounter,
+            changes: Mutex::new(CHANGES, ()),
+            pools: RwLock::new(POOLS, BTreeMap::new()),
+        })
+    }
+
+    /// All open pools, by name.
+    pub(crate) fn pools(&self) -> Vec<Arc<OpenPool>> {
+        self.pools.read().values().cloned().collect()
+    }
+
+    /// The open pools of these names, or all when there are none.
+    pub(crate) fn named_pools(&self, names: &[String]) -> Result<Vec<Arc<OpenPool>>, Refusal> {
+        match names {
+            [] => Ok(self.pools()),
+            names => names.iter().map(|name| self.require_pool(name)).collect(),
+        }
+    }
+
+    /// An open pool.
+    pub(crate) fn find_pool(&self, name: &str) -> Option<Arc<OpenPool>> {
+        self.pools.read().get(name).cloned()
+    }
+
+    /// An open pool, or the refusal that says there is none: `cannot open 'tank': no such pool`.
+    pub(crate) fn require_pool(&self, name: &str) -> Result<Arc<OpenPool>, Refusal> {
+        self.find_pool(name).ok_or_else(|| {
+            let action = format!("cannot open '{name}'");
+            Refusal::new(RefusalKind::NotFound, action, "no such pool")
+        })
+    }
+
+    /// The open pool that a dataset is in.
+    pub(crate) fn require_pool_of(&self, dataset: &str) -> Result<Arc<OpenPool>, Refusal> {
+        let pool = dataset.split(['/', '@', '#']).next().unwrap_or_default();
+        self.find_pool(pool).ok_or_else(|| {
+            let action = format!("cannot open '{dataset}'");
+            Refusal::new(RefusalKind::NotFound, action, "dataset does not exist")
+        })
+    }
+
+    /// Adds a pool to the table.
+    pub(crate) fn add_pool(&self, open: Arc<OpenPool>) {
+        self.pools
+            .write()
+            .insert(open.pool.name().to_string(), open);
+    }
+
+    /// Takes a pool out of the table.
+    pub(crate) fn remove_pool(&self, name: &str) {
+        self.pools.write().remove(name);
+    }
+
+    /// The operation of a command.
+    pub(crate) fn operation(&self, uid: u32) -> Operation {
+        let who = Who {
+            client: tarn_probe::ClientId::ADMINISTRATION,
+            protocol: tarn_probe::Protocol::Control,
+            user: uid,
+        };
+        let what = What::plain(OperationKind::Administration, DatasetId::NONE, 0);
+        Operation::begin(tarn_host::monotonic_ns, who, what)
+    }
+}

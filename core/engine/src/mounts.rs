@@ -1,0 +1,156 @@
+//! Mounting, as the engine sees it: somebody who can, and what is mounted.
+//!
+//! The engine decides what is mounted where; how a mount is made is a front end's business ([`Mounter`]).
+
+use crate::files::Tree;
+use crate::tree::MountedTree;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Options of a mount that the system enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `ro`.
+    pub read_only: bool,
+    /// `nodev` when false.
+    pub devices: bool,
+    /// `noexec` when false.
+    pub exec: bool,
+    /// `nosuid` when false.
+    pub setuid: bool,
+    /// `noatime` when false.
+    pub atime: bool,
+}
+
+/// Names one mount towards its [`Mounter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MountKey(pub u64);
+
+/// What is told of a mount's end, when the system ended it.
+pub type Ended = Box<dyn Fn() + Send + Sync>;
+
+/// What to mount where.
+pub struct MountRequest<'a> {
+    /// The dataset's name, which the system shows as the source.
+    pub source: &'a str,
+    /// A folder that exists.
+    pub path: &'a Path,
+    /// How.
+    pub options: MountOptions,
+    /// The files.
+    pub tree: Arc<dyn Tree>,
+    /// Told when the system ends the mount without being asked by us.
+    pub ended: Ended,
+}
+
+/// Why a mount could not be made or undone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountRefusal {
+    /// Somebody uses it.
+    #[error("pool or dataset is busy")]
+    Busy,
+    /// Something else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Makes mounts. A front end is one.
+pub trait Mounter: Send + Sync {
+    /// Mounts a tree.
+    ///
+    /// # Errors
+    /// Why not.
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal>;
+
+    /// Undoes a mount. With `force` also one that is in use.
+    ///
+    /// # Errors
+    /// Why not; it is still mounted then.
+    fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal>;
+
+    /// Removes what a daemon that died left mounted on this folder. Nothing is no error.
+    fn clear_remains(&self, path: &Path);
+}
+
+/// A mounted dataset.
+#[derive(Clone)]
+pub(crate) struct Mounted {
+    /// Where.
+    pub(crate) path: PathBuf,
+    /// Its name towards the mounter; none until the mounter has given one.
+    pub(crate) key: MountKey,
+    /// How.
+    pub(crate) options: MountOptions,
+    /// Options given with `-o`, which override properties as long as it is mounted.
+    pub(crate) temporary: TemporaryOptions,
+    /// The files.
+    pub(crate) tree: Arc<MountedTree>,
+}
+
+/// Options of one mount that stand above the properties; none where the property counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TemporaryOptions {
+    pub(crate) read_only: Option<bool>,
+    pub(crate) devices: Option<bool>,
+    pub(crate) exec: Option<bool>,
+    pub(crate) setuid: Option<bool>,
+    pub(crate) atime: Option<bool>,
+    pub(crate) relatime: Option<bool>,
+    pub(crate) xattr: Option<bool>,
+}
+
+impl TemporaryOptions {
+    /// As the words of `-o` say; unknown words are passed over, as `mount` does with those that concern others.
+    pub(crate) fn parse(words: &[String]) -> TemporaryOptions {
+        let mut options = TemporaryOptions::default();
+        for word in words.iter().flat_map(|words| words.split(',')) {
+            match word {
+                "ro" => options.read_only = Some(true),
+                "rw" => options.read_only = Some(false),
+                "dev" => options.devices = Some(true),
+                "nodev" => options.devices = Some(false),
+                "exec" => options.exec = Some(true),
+                "noexec" => options.exec = Some(false),
+                "suid" | "setuid" => options.setuid = Some(true),
+                "nosuid" | "nosetuid" => options.setuid = Some(false),
+                "atime" => options.atime = Some(true),
+                "noatime" => options.atime = Some(false),
+                "relatime" => options.relatime = Some(true),
+                "norelatime" => options.relatime = Some(false),
+                "xattr" => options.xattr = Some(true),
+                "noxattr" => options.xattr = Some(false),
+                _ => {}
+            }
+        }
+        options
+    }
+
+    /// The properties that they override, each with its word.
+    pub(crate) fn overridden(&self) -> Vec<(&'static str, bool)> {
+        [
+            ("readonly", self.read_only),
+            ("devices", self.devices),
+            ("exec", self.exec),
+            ("setuid", self.setuid),
+            ("atime", self.atime),
+            ("relatime", self.relatime),
+            ("xattr", self.xattr),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_mount_override_properties() {
+        let options = TemporaryOptions::parse(&["ro,noexec".to_string(), "atime".to_string()]);
+        let expected = [("readonly", true), ("exec", false), ("atime", true)];
+        assert_eq!(options.overridden(), expected);
+    }
+}

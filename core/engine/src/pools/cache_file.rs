@@ -1,0 +1,119 @@
+//! The cache file: which pools to import at the next start.
+//!
+//! # Mechanism
+//! A packed list with the configuration of each pool under its name, as OpenZFS's `zpool.cache` has it. It is replaced as
+//! a whole after each import, export, creation, destruction and change of devices.
+//!
+//! # After a crash
+//! There is the old file or the new one. What it says is a hint: labels decide.
+
+use crate::engine::{Engine, OpenPool, Remembered};
+use crate::messages::{Refusal, RefusalKind};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
+use tarn_vdev::{PoolFacts, VdevConfig};
+
+/// A pool as the cache file has it.
+pub(crate) struct CachedPool {
+    /// What was known of it.
+    pub(crate) facts: PoolFacts,
+    /// Its devices, by path.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Reads a cache file. One that is not there has no pools.
+pub(crate) fn cached_pools(engine: &Engine, path: &Path) -> Result<Vec<CachedPool>, Refusal> {
+    let action = || format!("cannot read cache file '{}'", path.display());
+    let bytes = match engine.host.read_file(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.errno.0 == NOT_THERE => return Ok(Vec::new()),
+        Err(error) => {
+            let reason = error.errno.to_string();
+            return Err(Refusal::new(RefusalKind::NotFound, action(), reason));
+        }
+    };
+    let damaged = |why: String| Refusal::new(RefusalKind::Corrupt, action(), why);
+    let list = NvList::decode(&bytes).map_err(|cause| damaged(cause.to_string()))?;
+    let mut pools = Vec::new();
+    for (_, value) in list.iter() {
+        let NvValue::List(configuration) = value else {
+            continue;
+        };
+        pools.push(parse(configuration).map_err(damaged)?);
+    }
+    Ok(pools)
+}
+
+/// `ENOENT`.
+const NOT_THERE: i32 = 2;
+
+fn parse(configuration: &NvList) -> Result<CachedPool, String> {
+    let facts = PoolFacts::parse(configuration).map_err(|error| error.to_string())?;
+    let tree = configuration
+        .list("vdev_tree")
+        .map_err(|error| error.to_string())?;
+    let root = VdevConfig::parse(tree).map_err(|error| error.to_string())?;
+    let devices = root.walk().into_iter().filter(|vdev| vdev.kind.is_leaf());
+    let devices = devices.chain(&root.spares);
+    let paths = devices
+        .filter_map(|vdev| Some(PathBuf::from(vdev.path.as_ref()?.as_str()?)))
+        .collect();
+    Ok(CachedPool { facts, paths })
+}
+
+impl Engine {
+    /// Writes the cache files anew: which pools are open, and where their devices are. `left` has files from which
+    /// pools were taken out, that may have none left.
+    pub(crate) fn remember_pools(&self, left: &[PathBuf]) -> Result<(), Refusal> {
+        let mut files: BTreeMap<PathBuf, NvList> = BTreeMap::new();
+        files.insert(self.instance.cache_file(), NvList::new());
+        for path in left {
+            files.insert(path.clone(), NvList::new());
+        }
+        for open in self.pools() {
+            if let Some(path) = self.cache_file_of(&open) {
+                let list = files.entry(path).or_default();
+                list.set(open.pool.name(), configuration_of(&open));
+            }
+        }
+        for (path, list) in files {
+            self.replace_cache_file(&path, &list)?;
+        }
+        Ok(())
+    }
+
+    /// The file in which a pool is remembered.
+    pub(crate) fn cache_file_of(&self, open: &OpenPool) -> Option<PathBuf> {
+        match &*open.remembered.lock() {
+            Remembered::ByInstance => Some(self.instance.cache_file()),
+            Remembered::Nowhere => None,
+            Remembered::In(path) => Some(PathBuf::from(path)),
+        }
+    }
+
+    fn replace_cache_file(&self, path: &Path, list: &NvList) -> Result<(), Refusal> {
+        let done = match list.is_empty() {
+            true => self.host.remove_file(path),
+            false => {
+                let bytes = list.encode(Encoding::Xdr);
+                self.host.write_file_atomically(path, &bytes)
+            }
+        };
+        done.map_err(|error| {
+            let action = format!("cannot write cache file '{}'", path.display());
+            Refusal::new(RefusalKind::Device, action, error.errno.to_string())
+        })
+    }
+}
+
+/// The configuration of an open pool, as of now.
+fn configuration_of(open: &Arc<OpenPool>) -> NvList {
+    let facts = PoolFacts {
+        name: open.pool.name().into(),
+        txg: open.pool.uberblock().txg,
+        ..open.pool.facts()
+    };
+    facts.mos_list(&open.pool.vdevs().config())
+}

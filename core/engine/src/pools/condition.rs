@@ -1,0 +1,185 @@
+//! What is the matter with a pool: the first thing that is, in OpenZFS's order of seriousness.
+
+use crate::messages::condition::Condition;
+use tarn_ondisk::features::Feature;
+use tarn_pool::features::PoolFeatures;
+use tarn_vdev::{PoolFacts, PoolState, Reason, VdevHealth, VdevKind, VdevState};
+
+/// The version of pools with feature flags.
+const VERSION_FEATURES: u64 = 5000;
+
+/// What a condition is found from.
+pub(crate) struct Evidence<'a> {
+    /// How the vdevs are.
+    pub(crate) health: &'a VdevHealth,
+    /// What labels say.
+    pub(crate) facts: &'a PoolFacts,
+    /// Its features, where they could be read.
+    pub(crate) features: Option<&'a PoolFeatures>,
+    /// For a pool that is not open: this host's id, and what stands against opening it.
+    pub(crate) import: Option<ImportEvidence>,
+    /// Data errors that are known.
+    pub(crate) error_count: u64,
+    /// Nothing can be written any more, and writers get errors (`failmode=continue`) or wait.
+    pub(crate) suspended: Option<Suspended>,
+}
+
+/// What stands against an import.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ImportEvidence {
+    /// This host's id.
+    pub(crate) host_id: u64,
+    /// The pool's own structures cannot be read.
+    pub(crate) is_corrupt: bool,
+    /// It is of a version that is not known.
+    pub(crate) is_newer: bool,
+    /// It has features that are not known, and what is needed of them.
+    pub(crate) unsupported: Option<Unsupported>,
+}
+
+/// What unknown features are needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsupported {
+    /// Even for reading.
+    ToRead,
+    /// Only for writing.
+    ToWrite,
+}
+
+/// What becomes of writers while a pool is suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suspended {
+    /// They wait.
+    Wait,
+    /// They get errors.
+    Continue,
+}
+
+/// The most serious thing that is the matter.
+#[doc(alias = "check_status")]
+pub(crate) fn find(evidence: &Evidence<'_>) -> Option<Condition> {
+    of_import(evidence)
+        .or_else(|| of_suspension(evidence))
+        .or_else(|| of_unavailable(evidence.health))
+        .or_else(|| (evidence.error_count > 0).then_some(Condition::CorruptData))
+        .or_else(|| of_devices(evidence.health, evidence.import.is_some()))
+        .or_else(|| of_version(evidence))
+}
+
+fn of_import(evidence: &Evidence<'_>) -> Option<Condition> {
+    let import = evidence.import?;
+    let facts = evidence.facts;
+    let is_others = facts.host_id != 0 && facts.host_id != import.host_id;
+    if is_others && facts.state == PoolState::Active {
+        return Some(Condition::HostIdMismatch);
+    }
+    if import.is_newer {
+        return Some(Condition::VersionNewer);
+    }
+    match import.unsupported {
+        Some(Unsupported::ToRead) => return Some(Condition::UnsupportedFeatureRead),
+        Some(Unsupported::ToWrite) => return Some(Condition::UnsupportedFeatureWrite),
+        None => {}
+    }
+    let misses_top = |top: &VdevHealth| top.kind == VdevKind::Missing;
+    if evidence.health.children.iter().any(misses_top) {
+        return Some(Condition::BadGuidSum);
+    }
+    let is_whole = evidence.health.standing.state.is_usable();
+    (import.is_corrupt && is_whole).then_some(Condition::CorruptPool)
+}
+
+fn of_suspension(evidence: &Evidence<'_>) -> Option<Condition> {
+    evidence.suspended.map(|suspended| match suspended {
+        Suspended::Wait => Condition::IoFailureWait,
+        Suspended::Continue => Condition::IoFailureContinue,
+    })
+}
+
+/// What makes a pool unavailable.
+fn of_unavailable(root: &VdevHealth) -> Option<Condition> {
+    if root.standing.state != VdevState::Unavailable {
+        return None;
+    }
+    if any_leaf(root, &is_faulted) {
+        return Some(Condition::FaultedUnreplicated);
+    }
+    if any_leaf(root, &is_missing) {
+        return Some(Condition::MissingUnreplicated);
+    }
+    if any_leaf(root, &is_unusable) {
+        return Some(Condition::CorruptLabelUnreplicated);
+    }
+    Some(Condition::CorruptPool)
+}
+
+/// What is the matter with devices of a pool that works.
+fn of_devices(root: &VdevHealth, is_import: bool) -> Option<Condition> {
+    type Test = fn(&VdevHealth) -> bool;
+    let tests: [(Test, Condition); 6] = [
+        (is_faulted, Condition::FaultedReplicated),
+        (is_missing, Condition::MissingReplicated),
+        (is_unusable, Condition::CorruptLabelReplicated),
+        (is_failing, Condition::FailingDevice),
+        (is_offline, Condition::OfflineDevice),
+        (is_removed, Condition::RemovedDevice),
+    ];
+    let found = tests.into_iter().find(|(test, condition)| {
+        let counts = !is_import || *condition != Condition::FailingDevice;
+        counts && any_leaf(root, test)
+    });
+    found.map(|(_, condition)| condition)
+}
+
+fn of_version(evidence: &Evidence<'_>) -> Option<Condition> {
+    let facts = evidence.facts;
+    let compatibility = facts.compatibility.as_ref().map(ToString::to_string);
+    let is_legacy = compatibility.as_deref() == Some("legacy");
+    if facts.version < VERSION_FEATURES {
+        return (!is_legacy).then_some(Condition::VersionOlder);
+    }
+    let is_off = compatibility.is_none() || compatibility.as_deref() == Some("off");
+    let features = evidence.features?;
+    let is_lacking = |feature: &Feature| {
+        feature.is_enabled_by_default() && features.count(feature.guid()).is_none()
+    };
+    // A set of features beyond these two words is a choice, and what it leaves out is not missed.
+    let lacks = is_off && Feature::ALL.iter().any(is_lacking);
+    lacks.then_some(Condition::FeaturesDisabled)
+}
+
+/// Whether any leaf is so. What is being replaced does not count.
+#[doc(alias = "find_vdev_problem")]
+fn any_leaf(vdev: &VdevHealth, is_so: &dyn Fn(&VdevHealth) -> bool) -> bool {
+    match vdev.kind {
+        VdevKind::Replacing => false,
+        _ if vdev.children.is_empty() => is_so(vdev),
+        _ => vdev.children.iter().any(|child| any_leaf(child, is_so)),
+    }
+}
+
+fn is_faulted(leaf: &VdevHealth) -> bool {
+    leaf.standing.state == VdevState::Faulted
+}
+
+fn is_missing(leaf: &VdevHealth) -> bool {
+    is_unusable(leaf) && leaf.standing.reason == Some(Reason::OpenFailed)
+}
+
+fn is_unusable(leaf: &VdevHealth) -> bool {
+    leaf.standing.state == VdevState::Unavailable
+}
+
+fn is_failing(leaf: &VdevHealth) -> bool {
+    let errors = leaf.errors;
+    let has_errors = errors.read + errors.write + errors.checksum > 0;
+    leaf.standing.state == VdevState::Degraded || has_errors
+}
+
+fn is_offline(leaf: &VdevHealth) -> bool {
+    leaf.standing.state == VdevState::Offline
+}
+
+fn is_removed(leaf: &VdevHealth) -> bool {
+    leaf.standing.state == VdevState::Removed
+}

@@ -1,0 +1,173 @@
+//! `zpool import` without a name: what could be imported, and what stands against it.
+//!
+//! Each pool that is found is opened read-only for a moment, as far as it goes: only its own directory knows which
+//! features it uses.
+
+use super::condition::{Evidence, ImportEvidence, Unsupported, find};
+use super::vdev_status::{layout_of_candidate, state_word};
+use crate::engine::Engine;
+use crate::messages::Refusal;
+use crate::messages::condition::Condition;
+use crate::messages::pool::{FindImportable, Importable, ImportablePool};
+use tarn_ondisk::features::{Access, access_of_guid};
+use tarn_ondisk::pool_directory as name;
+use tarn_pool::features::PoolFeatures;
+use tarn_pool::{ImportError, Pool};
+use tarn_probe::Operation;
+use tarn_vdev::import_search::CandidatePool;
+use tarn_vdev::{PoolState, VdevHealth, VdevKind};
+
+use super::search::Found;
+
+/// What opening a pool for a moment tells.
+#[derive(Default)]
+struct Trial {
+    health: Option<VdevHealth>,
+    features: Option<PoolFeatures>,
+    evidence: ImportEvidence,
+    unsupported: Vec<String>,
+}
+
+impl Engine {
+    pub(crate) fn find_importable(
+        &self,
+        request: &FindImportable,
+        operation: &Operation,
+    ) -> Result<Importable, Refusal> {
+        let found = self.look_for_pools(&request.search)?;
+        let pools = found.candidates.iter();
+        let pools = pools.map(|candidate| self.importable(candidate, &found, operation));
+        Ok(Importable {
+            pools: pools.flatten().collect(),
+        })
+    }
+
+    fn importable(
+        &self,
+        candidate: &CandidatePool,
+        found: &Found,
+        operation: &Operation,
+    ) -> Option<ImportablePool> {
+        let health = candidate.health(&self.host)?;
+        let mut trial = self.try_import(candidate, found, &health, operation);
+        trial.evidence.host_id = u64::from(self.host.identity().hostid);
+        // The configuration of the pool's directory is complete; that of labels may lack a whole vdev.
+        let health = trial.health.take().unwrap_or(health);
+        let facts = &candidate.facts;
+        let condition = find(&Evidence {
+            health: &health,
+            facts,
+            features: trial.features.as_ref(),
+            import: Some(trial.evidence),
+            error_count: 0,
+            suspended: None,
+        });
+        let (state, remark) = state_of(&health, condition);
+        Some(ImportablePool {
+            name: facts.name.to_string(),
+            guid: facts.guid.get(),
+            state,
+            condition,
+            unsupported_features: trial.unsupported,
+            destroyed: facts.state == PoolState::Destroyed,
+            remark,
+            comment: facts.comment.as_ref().map(ToString::to_string),
+            layout: layout_of_candidate(&self.host, &health, &candidate.root),
+            remarks: remarks_of(&health),
+            ..ImportablePool::default()
+        })
+    }
+
+    /// Opens a pool for a moment.
+    fn try_import(
+        &self,
+        candidate: &CandidatePool,
+        found: &Found,
+        health: &VdevHealth,
+        operation: &Operation,
+    ) -> Trial {
+        let mut trial = Trial::default();
+        if !health.standing.state.is_usable() {
+            return trial;
+        }
+        let request = self.trial_request(candidate, &found.paths);
+        match Pool::import(&self.host, &self.cache, &request, operation) {
+            Ok(pool) => {
+                let features = pool.features();
+                if features.check(Access::ReadWrite).is_err() {
+                    trial.evidence.unsupported = Some(Unsupported::ToWrite);
+                    trial.unsupported = described(&pool, &features, operation);
+                }
+                trial.health = Some(pool.vdevs().health());
+                trial.features = Some(features);
+                close(&pool);
+            }
+            Err(ImportError::UnsupportedFeatures { features }) => {
+                trial.evidence.unsupported = Some(Unsupported::ToRead);
+                trial.unsupported = features;
+            }
+            Err(ImportError::Version { .. }) => trial.evidence.is_newer = true,
+            Err(_) => trial.evidence.is_corrupt = true,
+        }
+        trial
+    }
+}
+
+/// Lets go of a pool that was open read-only.
+pub(crate) fn close(pool: &Pool) {
+    pool.cache().forget_all();
+    pool.vdevs().close();
+}
+
+/// Active features that are only to be read, as `guid (description)`.
+fn described(pool: &Pool, features: &PoolFeatures, operation: &Operation) -> Vec<String> {
+    let directory = pool.directory(operation);
+    let descriptions = directory.find(name::FEATURE_DESCRIPTIONS).ok().flatten();
+    let active = features
+        .iter()
+        .filter(|(guid, count)| *count > 0 && access_of_guid(guid, false) < Access::ReadWrite);
+    active
+        .map(|(guid, _)| {
+            let stored = descriptions.and_then(|zap| directory.value_in(zap, guid).ok().flatten());
+            let text = stored.as_ref().and_then(|value| value.as_text());
+            match text {
+                Some(text) => format!("{guid} ({})", String::from_utf8_lossy(text)),
+                None => guid.to_string(),
+            }
+        })
+        .collect()
+}
+
+/// The pool's state, and what is behind a bad one.
+fn state_of(health: &VdevHealth, condition: Option<Condition>) -> (String, Option<String>) {
+    let of_vdevs = || {
+        let reason = health.standing.reason;
+        let remark = reason.map(|reason| reason.text().to_string());
+        (state_word(health.standing).to_string(), remark)
+    };
+    let because = |state: &str, remark: &str| (state.to_string(), Some(remark.to_string()));
+    match condition {
+        Some(Condition::UnsupportedFeatureRead | Condition::UnsupportedFeatureWrite) => {
+            because("UNAVAIL", "unsupported feature(s)")
+        }
+        Some(Condition::VersionNewer) => because("UNAVAIL", "newer version"),
+        Some(Condition::CorruptPool) => because("FAULTED", "corrupted data"),
+        Some(Condition::BadGuidSum) => because("UNAVAIL", "missing device"),
+        _ => of_vdevs(),
+    }
+}
+
+/// What is said below the configuration.
+fn remarks_of(health: &VdevHealth) -> Vec<String> {
+    let misses = health
+        .children
+        .iter()
+        .any(|top| top.kind == VdevKind::Missing);
+    match misses {
+        true => vec![
+            "Additional devices are known to be part of this pool, though their".to_string(),
+            "exact configuration cannot be determined.".to_string(),
+        ],
+        false => Vec::new(),
+    }
+}

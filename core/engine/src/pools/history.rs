@@ -1,0 +1,46 @@
+//! `zpool history`: who did what, since the pool was made.
+
+use crate::engine::Engine;
+use crate::messages::pool::{History, HistoryRecord, HistoryRecords};
+use crate::messages::{Refusal, RefusalKind};
+use tarn_ondisk::history::name;
+use tarn_ondisk::nvlist::NvList;
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn history(
+        &self,
+        request: &History,
+        operation: &Operation,
+    ) -> Result<HistoryRecords, Refusal> {
+        let open = self.require_pool(&request.name)?;
+        let records = tarn_pool::history::read(open.pool.directory(operation), operation);
+        let records = records.map_err(|cause| {
+            let action = format!("cannot get history for '{}'", request.name);
+            Refusal::new(RefusalKind::Device, action, cause.to_string())
+        })?;
+        Ok(HistoryRecords {
+            records: records.iter().map(record).collect(),
+        })
+    }
+}
+
+fn record(list: &NvList) -> HistoryRecord {
+    let text = |name: &str| Some(list.text(name).ok()?.to_string());
+    let number = |name: &str| list.u64(name).ok();
+    HistoryRecord {
+        time_s: number(name::TIME).map_or(0, |time| i64::try_from(time).unwrap_or(i64::MAX)),
+        command: text(name::COMMAND),
+        internal_name: text(name::EVENT_NAME),
+        internal_text: text(name::EVENT_TEXT),
+        internal_event: number(name::EVENT_NUMBER),
+        txg: number(name::TXG),
+        dataset: text(name::DATASET),
+        dataset_id: number(name::DATASET_OBJECT),
+        ioctl: text(name::CALL),
+        user_id: number(name::WHO),
+        user: None,
+        host: text(name::HOST),
+        zone: text(name::ZONE),
+    }
+}

@@ -1,0 +1,371 @@
+//! `zpool import NAME`: finds a pool, asks whether it may be used here, opens it, mounts it, remembers it.
+//!
+//! # Which host
+//! Labels say who used the pool last. One that was not exported, and whose last host is another, may be in use there at
+//! this moment: it is refused, unless an administrator insists.
+
+use super::auxiliary;
+use super::dates::date;
+use super::search::Found;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool, Remembered};
+use crate::messages::pool::{Import, Imported};
+use crate::messages::{Refusal, RefusalKind};
+use std::sync::Arc;
+use tarn_dataset::names::{check_pool_name, pool_reason};
+use tarn_host::OpenMode;
+use tarn_pool::{ImportError, ImportRequest, Mode, Pool, PoolError};
+use tarn_probe::Operation;
+use tarn_vdev::import_search::{CandidatePool, DevicePaths};
+use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTree};
+
+/// Said when a pool was imported and some of its file systems could not be mounted.
+const NOT_ALL_MOUNTED: &str = "Import was successful, but unable to mount some datasets";
+
+/// How to open a pool, from the options of a command.
+#[derive(Debug, Clone)]
+struct Options {
+    mode: Mode,
+    need: Need,
+    altroot: Option<String>,
+    remembered: Remembered,
+    mount_options: Vec<String>,
+    is_forced: bool,
+    mounts: bool,
+}
+
+impl Engine {
+    pub(crate) fn import(
+        &self,
+        call: &Call,
+        request: &Import,
+        operation: &Operation,
+    ) -> Result<Imported, Refusal> {
+        let _changes = self.changes.lock();
+        refuse_unbuilt(request)?;
+        let options = self.import_options(request)?;
+        let found = self.look_for_pools(&request.search)?;
+        let mut imported = match &request.pool {
+            Some(wanted) => self.import_one(wanted, request, &found, &options, operation)?,
+            None => self.import_all(&found, &options, operation),
+        };
+        if let Err(refusal) = self.remember_pools(&[]) {
+            imported.warnings.push(refusal.to_string());
+        }
+        for name in &imported.pools {
+            self.record_command(call, name, operation);
+        }
+        Ok(imported)
+    }
+
+    /// Imports the pool of this name or guid.
+    fn import_one(
+        &self,
+        wanted: &str,
+        request: &Import,
+        found: &Found,
+        options: &Options,
+        operation: &Operation,
+    ) -> Result<Imported, Refusal> {
+        let candidate = self.choose(wanted, request.rename.as_deref(), found)?;
+        let name = request.rename.as_deref();
+        let mut imported = Imported::default();
+        let open = self.open_candidate(candidate, &found.paths, name, options, operation)?;
+        imported.pools.push(open.pool.name().to_string());
+        self.mount_imported(&open, options, &mut imported, operation);
+        Ok(imported)
+    }
+
+    /// Imports all that were found. One that cannot be is no reason to leave the others.
+    fn import_all(&self, found: &Found, options: &Options, operation: &Operation) -> Imported {
+        let mut imported = Imported::default();
+        for candidate in &found.candidates {
+            match self.open_candidate(candidate, &found.paths, None, options, operation) {
+                Ok(open) => {
+                    imported.pools.push(open.pool.name().to_string());
+                    self.mount_imported(&open, options, &mut imported, operation);
+                }
+                Err(refusal) => imported.refused.push(refusal),
+            }
+        }
+        imported
+    }
+
+    /// The one pool of this name or guid.
+    fn choose<'a>(
+        &self,
+        wanted: &str,
+        rename: Option<&str>,
+        found: &'a Found,
+    ) -> Result<&'a CandidatePool, Refusal> {
+        let action = || format!("cannot import '{wanted}'");
+        let guid = wanted.parse::<u64>().ok();
+        let is_wanted = |candidate: &&CandidatePool| match guid {
+            Some(guid) => candidate.facts.guid.get() == guid,
+            None => candidate.facts.name.as_bytes() == wanted.as_bytes(),
+        };
+        let is_open = match guid {
+            Some(guid) => self
+                .pools()
+                .iter()
+                .any(|open| open.pool.facts().guid.get() == guid),
+            None => self.find_pool(wanted).is_some(),
+        };
+        let matching: Vec<&CandidatePool> = found.candidates.iter().filter(is_wanted).collect();
+        match matching.as_slice() {
+            [] if is_open => {
+                let reason = "a pool with that name is already created/imported,";
+                let hint = "and no additional pools with that name were found";
+                Err(Refusal::new(RefusalKind::Exists, action(), reason).with_hint(hint))
+            }
+            [] => {
+                let reason = "no such pool available";
+                Err(Refusal::new(RefusalKind::NotFound, action(), reason))
+            }
+            _ if is_open && rename.is_none_or(|rename| rename == wanted) => {
+                Err(name_is_taken(action()))
+            }
+            [one] => Ok(one),
+            _ => {
+                let reason = "more than one matching pool";
+                let refusal = Refusal::new(RefusalKind::Invalid, action(), reason);
+                Err(refusal.with_hint("import by numeric ID instead"))
+            }
+        }
+    }
+
+    /// Opens a pool that was found, if it may be used here.
+    fn open_candidate(
+        &self,
+        candidate: &CandidatePool,
+        paths: &DevicePaths,
+        rename: Option<&str>,
+        options: &Options,
+        operation: &Operation,
+    ) -> Result<Arc<OpenPool>, Refusal> {
+        let own_name = candidate.facts.name.to_string();
+        let name = rename.unwrap_or(&own_name);
+        check_pool_name(name, false).map_err(|bad| {
+            let action = format!("cannot import '{name}'");
+            Refusal::new(RefusalKind::Invalid, action, pool_reason(bad))
+        })?;
+        if self.find_pool(name).is_some() {
+            return Err(name_is_taken(format!("cannot import '{own_name}'")));
+        }
+        if !options.is_forced {
+            self.refuse_other_host(candidate)?;
+        }
+        let request = ImportRequest {
+            candidate,
+            paths,
+            name: Some(name),
+            mode: options.mode,
+            need: options.need,
+        };
+        let action = match rename {
+            None => format!("cannot import '{name}'"),
+            Some(_) => format!("cannot import '{own_name}' as '{name}'"),
+        };
+        let pool = Pool::import(&self.host, &self.cache, &request, operation)
+            .map_err(|error| import_refusal(&error, action.clone()))?;
+        let damaged = |error: PoolError| {
+            Refusal::new(RefusalKind::Corrupt, action.clone(), error.to_string())
+        };
+        let checkpoint = tarn_pool::checkpoint::load(&pool, operation).map_err(damaged)?;
+        let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
+        let open = OpenPool::new(pool, altroot, remembered, checkpoint);
+        auxiliary::load(&open, paths, operation).map_err(damaged)?;
+        self.add_pool(open.clone());
+        Ok(open)
+    }
+
+    /// Refuses a pool that another host may be using.
+    #[doc(alias = "zfs_force_import_required")]
+    pub(super) fn refuse_other_host(&self, candidate: &CandidatePool) -> Result<(), Refusal> {
+        let facts = &candidate.facts;
+        let own_id = u64::from(self.host.identity().hostid);
+        if facts.state == PoolState::Exported || facts.host_id == own_id {
+            return Ok(());
+        }
+        let last = format!(
+            "Last accessed by {} (hostid={:x}) at {}",
+            match facts.host_name.is_empty() {
+                true => "<unknown>".to_string(),
+                false => facts.host_name.to_string(),
+            },
+            facts.host_id,
+            date(self.last_written_s(candidate)),
+        );
+        let action = format!("cannot import '{}'", facts.name);
+        let reason = "pool was previously in use from another system.";
+        let cure = "The pool can be imported, use 'zpool import -f' to import the pool.";
+        Err(Refusal::new(RefusalKind::OtherHost, action, reason)
+            .with_hint(last)
+            .with_hint(cure))
+    }
+
+    /// When the pool was last written.
+    fn last_written_s(&self, candidate: &CandidatePool) -> u64 {
+        let options = OpenOptions {
+            mode: OpenMode::ReadOnly,
+            need: Need::Nothing,
+            labels: ExpectedLabels::OfPool(candidate.facts.guid),
+        };
+        let Ok(tree) = VdevTree::open(&self.host, &candidate.root, &options) else {
+            return 0;
+        };
+        let newest = tree.newest_uberblock();
+        tree.close();
+        newest.map_or(0, |uberblock| uberblock.timestamp_s)
+    }
+
+    /// Mounts the file systems of a pool that was just imported.
+    fn mount_imported(
+        &self,
+        open: &Arc<OpenPool>,
+        options: &Options,
+        imported: &mut Imported,
+        operation: &Operation,
+    ) {
+        if !options.mounts {
+            return;
+        }
+        let mounted = self.mount_pool(open, &options.mount_options, operation);
+        if mounted.refused.is_empty() {
+            return;
+        }
+        let refused = mounted.refused.iter().map(ToString::to_string);
+        imported.warnings.extend(refused);
+        imported.warnings.push(NOT_ALL_MOUNTED.to_string());
+    }
+
+    /// A request to open a pool for a moment.
+    pub(super) fn trial_request<'a>(
+        &self,
+        candidate: &'a CandidatePool,
+        paths: &'a DevicePaths,
+    ) -> ImportRequest<'a> {
+        ImportRequest {
+            candidate,
+            paths,
+            name: None,
+            mode: Mode::ReadOnly,
+            need: Need::AllButLogs,
+        }
+    }
+
+    fn import_options(&self, request: &Import) -> Result<Options, Refusal> {
+        let mut options = Options {
+            mode: Mode::ReadWrite,
+            need: match request.missing_log {
+                true => Need::AllButLogs,
+                false => Need::All,
+            },
+            altroot: request.altroot.clone(),
+            remembered: match request.altroot {
+                Some(_) => Remembered::Nowhere,
+                None => Remembered::ByInstance,
+            },
+            mount_options: Vec::new(),
+            is_forced: request.force,
+            mounts: !request.no_mount,
+        };
+        for (property, value) in &request.properties {
+            self.import_property(property, value, &mut options)?;
+        }
+        Ok(options)
+    }
+
+    /// Takes one `-o`: a property of the pool, or options of mounts.
+    fn import_property(
+        &self,
+        property: &str,
+        value: &str,
+        options: &mut Options,
+    ) -> Result<(), Refusal> {
+        let bad = |reason: String| {
+            let action = format!("cannot import pool with property '{property}'");
+            Err(Refusal::new(RefusalKind::Invalid, action, reason))
+        };
+        match (property, value) {
+            (words, "") => options.mount_options.push(words.to_string()),
+            ("readonly", "on") => options.mode = Mode::ReadOnly,
+            ("readonly", "off") => options.mode = Mode::ReadWrite,
+            ("readonly", _) => return bad("must be one of 'on | off'".to_string()),
+            ("altroot", path) => {
+                options.altroot = Some(path.to_string());
+                options.remembered = Remembered::Nowhere;
+            }
+            ("cachefile", "none") => options.remembered = Remembered::Nowhere,
+            ("cachefile", path) => options.remembered = Remembered::In(path.to_string()),
+            _ => {
+                return bad(format!(
+                    "property '{property}' cannot be set at import time"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what is not built, by name.
+fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
+    let unbuilt = [
+        (request.rewind, "-F (rewinding to an older txg)"),
+        (request.txg.is_some(), "-T (importing an older txg)"),
+        (request.temporary, "-t (a temporary name)"),
+    ];
+    for (is_asked, what) in unbuilt {
+        if is_asked {
+            let name = request.pool.as_deref().unwrap_or("pools");
+            let action = format!("cannot import '{name}'");
+            let reason = format!("zpool import {what} is not supported by this version");
+            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+        }
+    }
+    Ok(())
+}
+
+fn name_is_taken(action: String) -> Refusal {
+    let reason = "a pool with that name already exists";
+    let hint = "use the form 'zpool import <pool | id> <newpool>' to give it a new name";
+    Refusal::new(RefusalKind::Exists, action, reason).with_hint(hint)
+}
+
+/// Why a pool could not be opened, in OpenZFS's words.
+fn import_refusal(error: &ImportError, action: String) -> Refusal {
+    let features = |features: &[String], cure: Option<&str>| {
+        let reason = "unsupported version or feature";
+        let mut refusal = Refusal::new(RefusalKind::Unsupported, action.clone(), reason);
+        let head = "This pool uses the following feature(s) not supported by this system:";
+        refusal = refusal.with_hint(head);
+        for feature in features {
+            refusal = refusal.with_hint(format!("\t{feature}"));
+        }
+        match cure {
+            Some(cure) => refusal.with_hint(cure),
+            None => refusal,
+        }
+    };
+    match error {
+        ImportError::Devices(OpenError::Unavailable { .. }) => {
+            let reason = "one or more devices is currently unavailable";
+            Refusal::new(RefusalKind::Device, action, reason)
+        }
+        ImportError::Version { .. } => {
+            let reason = "pool is formatted using an unsupported ZFS version";
+            Refusal::new(RefusalKind::Unsupported, action, reason)
+        }
+        ImportError::UnsupportedFeatures { features: named } => features(named, None),
+        ImportError::OnlyReadable { features: named } => {
+            let cure = "All unsupported features are only required for writing to the pool.\n\
+                        The pool can be imported using '-o readonly=on'.";
+            features(named, Some(cure))
+        }
+        other => {
+            let refusal = Refusal::new(RefusalKind::Corrupt, action, "I/O error");
+            let cure = "\tDestroy and re-create the pool from\n\ta backup source.";
+            refusal.with_hint(cure).with_hint(format!("\t({other})"))
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Looking for pools: in folders, under device names, or where a cache file says.
+
+use super::cached_pools;
+use crate::engine::Engine;
+use crate::messages::pool::Search;
+use crate::messages::{Refusal, RefusalKind};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use tarn_vdev::PoolState;
+use tarn_vdev::import_search::{CandidatePool, DEFAULT_PLACES, DevicePaths, pools, search};
+
+/// What a search found.
+pub(crate) struct Found {
+    /// Pools, by name and guid.
+    pub(crate) candidates: Vec<CandidatePool>,
+    /// Where their devices are.
+    pub(crate) paths: DevicePaths,
+}
+
+impl Engine {
+    /// Looks for pools that are not open here.
+    pub(crate) fn look_for_pools(&self, wanted: &Search) -> Result<Found, Refusal> {
+        let mut found = match &wanted.cache_file {
+            Some(path) => self.look_where_cached(Path::new(path), &wanted.places)?,
+            None => self.look_in(places(&wanted.places)),
+        };
+        let open: BTreeSet<_> = self
+            .pools()
+            .iter()
+            .map(|open| open.pool.facts().guid)
+            .collect();
+        found.candidates.retain(|candidate| {
+            let is_destroyed = candidate.facts.state == PoolState::Destroyed;
+            is_destroyed == wanted.destroyed && !open.contains(&candidate.facts.guid)
+        });
+        Ok(found)
+    }
+
+    /// Looks for pools in these places.
+    pub(crate) fn look_in(&self, places: Vec<PathBuf>) -> Found {
+        let result = search(&self.host, &places);
+        let (candidates, _) = pools(&result);
+        Found {
+            candidates,
+            paths: DevicePaths::of(&result),
+        }
+    }
+
+    /// Looks for the pools of a cache file, where it says their devices are and in `more` places.
+    fn look_where_cached(&self, file: &Path, more: &[String]) -> Result<Found, Refusal> {
+        let cached = cached_pools(self, file)?;
+        if cached.is_empty() && self.host.read_file(file).is_err() {
+            let action = format!("failed to open cache file '{}'", file.display());
+            let reason = "No such file or directory";
+            return Err(Refusal::new(RefusalKind::NotFound, action, reason));
+        }
+        let mut places: Vec<PathBuf> = more.iter().map(PathBuf::from).collect();
+        places.extend(cached.iter().flat_map(|pool| pool.paths.clone()));
+        let guids: BTreeSet<_> = cached.iter().map(|pool| pool.facts.guid).collect();
+        let mut found = self.look_in(places);
+        found
+            .candidates
+            .retain(|candidate| guids.contains(&candidate.facts.guid));
+        Ok(found)
+    }
+}
+
+/// The places that were named, or the usual ones.
+fn places(named: &[String]) -> Vec<PathBuf> {
+    match named {
+        [] => DEFAULT_PLACES.iter().map(PathBuf::from).collect(),
+        named => named.iter().map(PathBuf::from).collect(),
+    }
+}

@@ -1,0 +1,173 @@
+//! The engine as commands see it: each operation with its own record, and those that are not built refused by name.
+
+use crate::administration::{Administration, Call};
+use crate::engine::Engine;
+use crate::messages::{Done, Refusal, RefusalKind, dataset, pool, statistics};
+use tarn_probe::{Operation, Outcome};
+
+impl Engine {
+    /// Runs one command with an operation of its own.
+    fn command<T>(
+        &self,
+        call: &Call,
+        run: impl FnOnce(&Operation) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let operation = self.operation(call.caller.uid);
+        let outcome = run(&operation);
+        if outcome.is_err() {
+            operation.mark(Outcome::Error);
+        }
+        operation.finish();
+        outcome
+    }
+
+    /// Notes a command in the history of a pool that it changed.
+    pub(crate) fn record_command(&self, _call: &Call, _pool: &str, _operation: &Operation) {}
+}
+
+/// Refuses an operation that is not built.
+fn not_built<T>(what: &str) -> Result<T, Refusal> {
+    let reason = format!("{what} is not supported by this version");
+    Err(Refusal::new(RefusalKind::Unsupported, "", reason))
+}
+
+impl Administration for Engine {
+    fn pool_create(&self, _: &Call, _: pool::Create) -> Result<pool::Created, Refusal> {
+        not_built("zpool create")
+    }
+
+    fn pool_add(&self, _: &Call, _: pool::Add) -> Result<pool::Created, Refusal> {
+        not_built("zpool add")
+    }
+
+    fn pool_destroy(&self, _: &Call, _: pool::Destroy) -> Result<Done, Refusal> {
+        not_built("zpool destroy")
+    }
+
+    fn pool_export(&self, call: &Call, request: pool::Export) -> Result<Done, Refusal> {
+        self.command(call, |_| self.export(call, &request))
+    }
+
+    fn pool_find_importable(
+        &self,
+        call: &Call,
+        request: pool::FindImportable,
+    ) -> Result<pool::Importable, Refusal> {
+        self.command(call, |operation| self.find_importable(&request, operation))
+    }
+
+    fn pool_import(&self, call: &Call, request: pool::Import) -> Result<pool::Imported, Refusal> {
+        self.command(call, |operation| self.import(call, &request, operation))
+    }
+
+    fn pool_label_clear(&self, _: &Call, _: pool::LabelClear) -> Result<Done, Refusal> {
+        not_built("zpool labelclear")
+    }
+
+    fn pool_describe(
+        &self,
+        call: &Call,
+        request: pool::Describe,
+    ) -> Result<pool::Described, Refusal> {
+        self.command(call, |operation| self.describe_pools(&request, operation))
+    }
+
+    fn pool_set(&self, _: &Call, _: pool::Set) -> Result<Done, Refusal> {
+        not_built("zpool set")
+    }
+
+    fn pool_upgrade(&self, _: &Call, _: pool::Upgrade) -> Result<pool::Upgraded, Refusal> {
+        not_built("zpool upgrade")
+    }
+
+    fn pool_history(
+        &self,
+        call: &Call,
+        request: pool::History,
+    ) -> Result<pool::HistoryRecords, Refusal> {
+        self.command(call, |operation| self.history(&request, operation))
+    }
+
+    fn pool_sync(&self, _: &Call, request: pool::Sync) -> Result<Done, Refusal> {
+        self.named_pools(&request.names)?;
+        Ok(Done {})
+    }
+
+    fn pool_clear(&self, call: &Call, request: pool::Clear) -> Result<Done, Refusal> {
+        self.command(call, |_| self.clear(&request))
+    }
+
+    fn pool_iostat(
+        &self,
+        call: &Call,
+        request: statistics::IoSample,
+    ) -> Result<statistics::IoSamples, Refusal> {
+        self.command(call, |_| self.iostat(&request))
+    }
+
+    fn dataset_describe(
+        &self,
+        call: &Call,
+        request: dataset::Describe,
+    ) -> Result<dataset::Described, Refusal> {
+        self.command(call, |operation| {
+            self.describe_datasets(&request, operation)
+        })
+    }
+
+    fn dataset_create(&self, _: &Call, _: dataset::Create) -> Result<dataset::Created, Refusal> {
+        not_built("zfs create")
+    }
+
+    fn dataset_destroy(
+        &self,
+        _: &Call,
+        _: dataset::Destroy,
+    ) -> Result<dataset::Destroyed, Refusal> {
+        not_built("zfs destroy")
+    }
+
+    fn dataset_rename(&self, _: &Call, _: dataset::Rename) -> Result<Done, Refusal> {
+        not_built("zfs rename")
+    }
+
+    fn dataset_set(&self, _: &Call, _: dataset::Set) -> Result<Done, Refusal> {
+        not_built("zfs set")
+    }
+
+    fn dataset_inherit(&self, _: &Call, _: dataset::Inherit) -> Result<Done, Refusal> {
+        not_built("zfs inherit")
+    }
+
+    fn dataset_mount(
+        &self,
+        call: &Call,
+        request: dataset::Mount,
+    ) -> Result<dataset::Mounted, Refusal> {
+        self.command(call, |operation| self.mount(&request, operation))
+    }
+
+    fn dataset_list_mounts(
+        &self,
+        _: &Call,
+        _: dataset::ListMounts,
+    ) -> Result<dataset::Mounted, Refusal> {
+        Ok(self.list_mounts())
+    }
+
+    fn dataset_unmount(&self, call: &Call, request: dataset::Unmount) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.unmount(&request, operation))
+    }
+
+    fn dataset_upgrade(&self, _: &Call, _: dataset::Upgrade) -> Result<dataset::Upgraded, Refusal> {
+        not_built("zfs upgrade")
+    }
+
+    fn statistics_kstat(
+        &self,
+        _: &Call,
+        request: statistics::Kstat,
+    ) -> Result<statistics::Kstats, Refusal> {
+        Ok(self.kstat(&request))
+    }
+}

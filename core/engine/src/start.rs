@@ -1,0 +1,65 @@
+//! Starting and stopping: pools come back as the cache file says, and go without being given up.
+
+use crate::administration::Call;
+use crate::engine::Engine;
+use crate::messages::pool::{Import, Search};
+use crate::messages::{Refusal, RefusalKind};
+use crate::pools::cached_pools;
+
+impl Engine {
+    /// Imports what was imported when the last daemon of this instance ended, and mounts it. A pool that cannot be
+    /// is left out, with a warning; it stays in the cache file only if another start could find it.
+    pub fn start(&self) -> Vec<Refusal> {
+        let path = self.instance.cache_file();
+        let cached = match cached_pools(self, &path) {
+            Ok(cached) => cached,
+            Err(refusal) => return vec![refusal],
+        };
+        let mut warnings = Vec::new();
+        for pool in cached {
+            let name = pool.facts.name.to_string();
+            let search = Search {
+                places: pool
+                    .paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect(),
+                ..Search::default()
+            };
+            let request = Import {
+                search,
+                pool: Some(pool.facts.guid.get().to_string()),
+                rename: Some(name.clone()),
+                ..Import::default()
+            };
+            let operation = self.operation(0);
+            match self.import(&Call::default(), &request, &operation) {
+                Ok(imported) => {
+                    let warning = |text| {
+                        let action = format!("pool '{name}'");
+                        Refusal::new(RefusalKind::Busy, action, text)
+                    };
+                    warnings.extend(imported.warnings.into_iter().map(warning));
+                }
+                Err(refusal) => warnings.push(refusal),
+            }
+            operation.finish();
+        }
+        warnings
+    }
+
+    /// Unmounts everything and closes all pools, as they are: the next start imports them again.
+    pub fn stop(&self) -> Vec<Refusal> {
+        let _changes = self.changes.lock();
+        let mut warnings = Vec::new();
+        for open in self.pools() {
+            // Whoever still uses a mount gets errors from here on; the next start mounts again.
+            if let Err(refusal) = self.unmount_pool(&open, true) {
+                warnings.push(refusal);
+            }
+            crate::pools::close(&open.pool);
+            self.remove_pool(open.pool.name());
+        }
+        warnings
+    }
+}

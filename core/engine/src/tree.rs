@@ -1,0 +1,191 @@
+//! A mounted dataset as front ends get it.
+//!
+//! A file system asks its pool for two things: how much room its dataset has, and which snapshots. Both are looked up
+//! when they are asked for, since they change while it is mounted; so does its name.
+
+use crate::files::{FileSystem, ObjectId, PosixError, Tree};
+use std::sync::Arc;
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::error::DatasetError;
+use tarn_pool::Pool;
+use tarn_posix::FileSystemParts;
+use tarn_posix::MountProperties;
+use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
+use tarn_posix::space::SpaceDoor;
+use tarn_posix::types::{SpaceFacts, Timestamp};
+use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
+
+/// One mounted dataset.
+pub(crate) struct MountedTree {
+    pool: Arc<Pool>,
+    head: ObjectId,
+    files: Arc<FileSystem>,
+    statistics: Arc<DatasetStatistics>,
+}
+
+impl MountedTree {
+    /// Opens a dataset's files.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted, for people.
+    pub(crate) fn open(
+        pool: &Arc<Pool>,
+        dataset: &Dataset<'_>,
+        properties: MountProperties,
+        operation: &Operation,
+    ) -> Result<Arc<MountedTree>, String> {
+        let head = dataset.id();
+        let set = tarn_dataset::contents::objset(dataset).map_err(|error| error.to_string())?;
+        let parts = FileSystemParts {
+            set,
+            txgs: None,
+            properties,
+            host: pool.host().clone(),
+            space: space_of(pool, head),
+            snapshots: Some(snapshots_of(pool, head)),
+        };
+        let files = FileSystem::open(parts, operation).map_err(|error| error.to_string())?;
+        let registry = tarn_probe::registry();
+        let name = dataset.name();
+        let statistics =
+            DatasetStatistics::register(registry, pool.name(), head.get(), name.as_str());
+        Ok(Arc::new(MountedTree {
+            pool: pool.clone(),
+            head,
+            files,
+            statistics,
+        }))
+    }
+
+    /// The dataset has another name now.
+    pub(crate) fn rename(&self, name: &str) {
+        self.statistics.rename(name);
+    }
+
+    /// The object of the dataset.
+    pub(crate) fn head(&self) -> ObjectId {
+        self.head
+    }
+
+    fn find_snapshot(
+        &self,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<Option<Arc<tarn_object::ObjectSet>>, DatasetError> {
+        let view = self.pool.namespace().view(operation);
+        let Some(snapshot) = view.dataset_by_id(self.head)?.snapshot(name)? else {
+            return Ok(None);
+        };
+        tarn_dataset::contents::objset(&snapshot).map(Some)
+    }
+}
+
+/// The dataset's snapshots, for `.zfs`.
+fn snapshots_of(pool: &Arc<Pool>, head: ObjectId) -> SnapshotList {
+    let pool = pool.clone();
+    Arc::new(move || list_snapshots(&pool, head, &internal()).unwrap_or_default())
+}
+
+fn list_snapshots(
+    pool: &Pool,
+    head: ObjectId,
+    operation: &Operation,
+) -> Result<Vec<SnapshotFacts>, DatasetError> {
+    let head = pool.namespace().view(operation).dataset_by_id(head)?;
+    let facts = |snapshot: Dataset<'_>| {
+        let stored = snapshot.stored()?;
+        let seconds = i64::try_from(stored.creation_time_s).unwrap_or(i64::MAX);
+        Ok(SnapshotFacts {
+            name: snapshot
+                .snapshot_name()
+                .unwrap_or_default()
+                .as_bytes()
+                .to_vec(),
+            dataset: snapshot.id(),
+            created: Timestamp {
+                seconds,
+                nanoseconds: 0,
+            },
+        })
+    };
+    head.snapshots()?.into_iter().map(facts).collect()
+}
+
+/// How much room the dataset has.
+fn space_of(pool: &Arc<Pool>, head: ObjectId) -> SpaceDoor {
+    let facts = {
+        let pool = pool.clone();
+        move || {
+            let space = space_facts(&pool, head, &internal()).unwrap_or_default();
+            SpaceFacts {
+                total_bytes: space.referenced.saturating_add(space.available),
+                available_bytes: space.available,
+                id: head.get(),
+                ..SpaceFacts::default()
+            }
+        }
+    };
+    SpaceDoor {
+        facts: Arc::new(facts),
+        may_write: Arc::new(|_| Ok(())),
+    }
+}
+
+fn space_facts(
+    pool: &Pool,
+    head: ObjectId,
+    operation: &Operation,
+) -> Result<tarn_dataset::space_used::HeadSpace, DatasetError> {
+    let head = pool.namespace().view(operation).dataset_by_id(head)?;
+    tarn_dataset::space_used::head_space(&head)
+}
+
+/// An operation of our own.
+fn internal() -> Operation {
+    Operation::internal(tarn_host::monotonic_ns, OperationKind::Assembly)
+}
+
+impl Tree for MountedTree {
+    fn files(&self) -> &Arc<FileSystem> {
+        &self.files
+    }
+
+    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError> {
+        let name = std::str::from_utf8(name).map_err(|_| PosixError::NotFound)?;
+        let found = self.find_snapshot(name, operation);
+        let set = found.map_err(|_| PosixError::NotFound)?;
+        let parts = FileSystemParts {
+            set: set.ok_or(PosixError::NotFound)?,
+            txgs: None,
+            properties: MountProperties {
+                is_read_only: true,
+                ..*self.files.properties()
+            },
+            host: self.pool.host().clone(),
+            space: SpaceDoor::unlimited(),
+            snapshots: None,
+        };
+        FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)
+    }
+
+    fn begin(
+        &self,
+        who: Who,
+        kind: OperationKind,
+        object: ObjectId,
+        range: (u64, u64),
+    ) -> Operation {
+        let what = What {
+            kind,
+            dataset: self.statistics.id(),
+            object: object.get(),
+            offset: range.0,
+            size: range.1,
+        };
+        Operation::begin(tarn_host::monotonic_ns, who, what)
+    }
+
+    fn finish(&self, operation: Operation) {
+        operation.finish_with(self.statistics.operations());
+    }
+}
