@@ -7,7 +7,7 @@
 //! # Mechanism
 //! One [`server::Server`] waits for all devices. A thread that finds a request reads it, lets another thread wait in its
 //! place, and serves the request from beginning to end ([`server`]). [`protocol`] takes requests apart and puts
-//! replies together; [`operations`] maps each request to one call of the file system; [`session`] keeps what one mount
+//! replies together; `operations` and `changes` map each request to one call of the file system; [`session`] keeps what one mount
 //! needs: which snapshots are open below `.zfs`, and which files are.
 //!
 //! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it), which knows the
@@ -17,6 +17,14 @@
 //! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start unmounts the remains
 //! and mounts again.
 
+mod changes;
+mod clients;
 pub mod mount;
+pub mod mounter;
+mod nodes;
+mod operations;
 pub mod protocol;
 pub mod server;
+pub mod session;
+
+pub use mounter::FuseMounter;

@@ -12,6 +12,7 @@ use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tarn_engine::mounts::MountOptions;
 use thiserror::Error;
 
 /// Why a mount failed.
@@ -39,43 +40,31 @@ pub enum MountError {
     Helper(String),
 }
 
-/// Options of a mount that the kernel enforces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MountOptions {
-    /// `ro`.
-    pub read_only: bool,
-    /// `nodev` when false.
-    pub devices: bool,
-    /// `noexec` when false.
-    pub exec: bool,
-    /// `nosuid` when false.
-    pub setuid: bool,
-    /// `noatime` when false.
-    pub atime: bool,
+/// The options as the system's flags.
+fn flags_of(options: MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NODEV, !options.devices);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NOSUID, !options.setuid);
+    flags.set(MountFlags::NOATIME, !options.atime);
+    flags
 }
 
-impl MountOptions {
-    fn flags(self) -> MountFlags {
-        let mut flags = MountFlags::empty();
-        flags.set(MountFlags::RDONLY, self.read_only);
-        flags.set(MountFlags::NODEV, !self.devices);
-        flags.set(MountFlags::NOEXEC, !self.exec);
-        flags.set(MountFlags::NOSUID, !self.setuid);
-        flags.set(MountFlags::NOATIME, !self.atime);
-        flags
+/// The options as `fusermount3 -o` takes them.
+fn words_of(options: MountOptions) -> Vec<&'static str> {
+    let mut words = vec![
+        if options.read_only { "ro" } else { "rw" },
+        "nodev",
+        "nosuid",
+    ];
+    if !options.exec {
+        words.push("noexec");
     }
-
-    /// As `fusermount3 -o` takes them.
-    fn words(self) -> Vec<&'static str> {
-        let mut words = vec![if self.read_only { "ro" } else { "rw" }, "nodev", "nosuid"];
-        if !self.exec {
-            words.push("noexec");
-        }
-        if !self.atime {
-            words.push("noatime");
-        }
-        words
+    if !options.atime {
+        words.push("noatime");
     }
+    words
 }
 
 /// Mounts a device on a folder, and gives the device.
@@ -131,8 +120,14 @@ fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<Own
         cause,
     };
     let data = CString::new(data).map_err(|_| refused(Errno::INVAL))?;
-    rustix::mount::mount(source, path, "fuse", options.flags(), Some(data.as_c_str()))
-        .map_err(refused)?;
+    rustix::mount::mount(
+        source,
+        path,
+        "fuse",
+        flags_of(options),
+        Some(data.as_c_str()),
+    )
+    .map_err(refused)?;
     Ok(device)
 }
 
@@ -151,7 +146,7 @@ fn mount_with_helper(
     let (ours, theirs) = pair.map_err(MountError::Device)?;
     // User names in sources may hold commas, which would end the option.
     let name = source.replace('\\', "\\\\").replace(',', "\\,");
-    let words = options.words().join(",");
+    let words = words_of(options).join(",");
     let text = format!("{words},default_permissions,fsname={name}");
     let output = Command::new("fusermount3")
         .args(["-o", &text, "--"])

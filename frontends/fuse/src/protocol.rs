@@ -68,8 +68,6 @@ pub mod init_flags {
     pub const MAX_PAGES: u32 = 1 << 22;
     /// Targets of symbolic links may be cached.
     pub const CACHE_SYMLINKS: u32 = 1 << 23;
-    /// Directories need no open.
-    pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
 }
 
 /// Bits of `setattr`: what is set.
@@ -86,6 +84,8 @@ pub mod setattr_bits {
     pub const ATIME: u32 = 1 << 4;
     /// Modification time.
     pub const MTIME: u32 = 1 << 5;
+    /// The file is open, and changed through that.
+    pub const HANDLE: u32 = 1 << 6;
     /// The access time is the present.
     pub const ATIME_NOW: u32 = 1 << 7;
     /// The modification time is the present.

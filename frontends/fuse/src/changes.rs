@@ -1,0 +1,285 @@
+//! Requests that change files: one call of the file system each.
+
+use crate::operations::{
+    Call, Reply, attributes_answer, device_of, done, parse_changes, put_entry, put_open, refused,
+};
+use crate::protocol::{Answer, Arguments, opcode};
+use crate::session::Place;
+use rustix::io::Errno;
+use tarn_engine::files::{
+    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, RenameMode, WriteAt, XattrMode,
+};
+
+impl Call<'_> {
+    pub(crate) fn set_attributes(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let changes = parse_changes(&mut arguments)?;
+        let changed =
+            file.files
+                .set_attributes(self.credentials, file.id, &changes, self.operation);
+        Ok(Reply::Parts(attributes_answer(&changed.map_err(refused)?)))
+    }
+
+    pub(crate) fn make_symlink(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (name, target) = (arguments.name()?, arguments.name()?);
+        let new = NewFile {
+            kind: FileKind::SymbolicLink,
+            permissions: 0o777,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: Some(target),
+        };
+        self.make(parent, name, &new)
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (mode, device, umask) = (arguments.u32()?, arguments.u32()?, arguments.u32()?);
+        arguments.skip(4)?;
+        let new = NewFile {
+            kind: FileKind::from_mode(mode).ok_or(Errno::INVAL)?,
+            permissions: mode & 0o7777,
+            umask,
+            device: device_of(device),
+            target: None,
+        };
+        self.make(parent, arguments.name()?, &new)
+    }
+
+    pub(crate) fn make_directory(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (mode, umask) = (arguments.u32()?, arguments.u32()?);
+        let new = NewFile {
+            kind: FileKind::Directory,
+            permissions: mode & 0o7777,
+            umask,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        self.make(parent, arguments.name()?, &new)
+    }
+
+    pub(crate) fn make(
+        &self,
+        parent: &Place,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<Reply, Errno> {
+        let made = parent
+            .files
+            .create(self.credentials, parent.id, name, new, self.operation);
+        self.entry(parent, &made.map_err(refused)?)
+    }
+
+    pub(crate) fn create(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (_flags, mode, umask) = (arguments.u32()?, arguments.u32()?, arguments.u32()?);
+        arguments.skip(4)?;
+        let new = NewFile {
+            kind: FileKind::Regular,
+            permissions: mode & 0o7777,
+            umask,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let name = arguments.name()?;
+        let made = parent
+            .files
+            .create(self.credentials, parent.id, name, &new, self.operation);
+        let made = made.map_err(refused)?;
+        let opened = parent.files.opened(made.id, self.operation);
+        opened.map_err(refused)?;
+        let mut answer = Answer::new();
+        let node = self.session.node_of(parent.which, &parent.files, made.id);
+        put_entry(&mut answer, node, &made);
+        put_open(&mut answer);
+        Ok(Reply::Parts(answer))
+    }
+
+    pub(crate) fn unlink(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let name = arguments.name()?;
+        done(
+            parent
+                .files
+                .unlink(self.credentials, parent.id, name, self.operation),
+        )
+    }
+
+    pub(crate) fn remove_directory(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let name = arguments.name()?;
+        done(
+            parent
+                .files
+                .remove_directory(self.credentials, parent.id, name, self.operation),
+        )
+    }
+
+    pub(crate) fn rename(
+        &self,
+        parent: &Place,
+        code: u32,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let to_node = arguments.u64()?;
+        let mode = if code == opcode::RENAME2 {
+            let flags = arguments.u32()?;
+            arguments.skip(4)?;
+            match flags {
+                0 => RenameMode::Replace,
+                libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+                libc::RENAME_EXCHANGE => RenameMode::Exchange,
+                _ => return Err(Errno::INVAL),
+            }
+        } else {
+            RenameMode::Replace
+        };
+        let (from, to) = (arguments.name()?, arguments.name()?);
+        let to_parent = self.same_files(parent, to_node)?;
+        let credentials = self.credentials;
+        let renamed = parent.files.rename(
+            credentials,
+            parent.id,
+            from,
+            to_parent,
+            to,
+            mode,
+            self.operation,
+        );
+        done(renamed)
+    }
+
+    pub(crate) fn link(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let node = arguments.u64()?;
+        let name = arguments.name()?;
+        let id = self.same_files(parent, node)?;
+        let linked = parent
+            .files
+            .link(self.credentials, id, parent.id, name, self.operation);
+        self.entry(parent, &linked.map_err(refused)?)
+    }
+
+    /// The object of a second node, which must be of the same file system.
+    pub(crate) fn same_files(&self, file: &Place, node: u64) -> Result<ObjectId, Errno> {
+        let place = self.session.place(node)?;
+        if place.which == file.which {
+            Ok(place.id)
+        } else {
+            Err(Errno::XDEV)
+        }
+    }
+
+    pub(crate) fn write(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let (offset, size) = (arguments.u64()?, arguments.u32()?);
+        arguments.skip(4 + 8)?;
+        let flags = arguments.u32()?;
+        arguments.skip(4)?;
+        let bytes = arguments.bytes(size)?;
+        let at = WriteAt::Offset(offset);
+        let written = file
+            .files
+            .write(self.credentials, file.id, at, bytes, self.operation);
+        let written = written.map_err(refused)?;
+        self.sync_if_asked(file, flags)?;
+        let mut answer = Answer::new();
+        answer
+            .u32(u32::try_from(written).map_err(|_| Errno::IO)?)
+            .u32(0);
+        Ok(Reply::Parts(answer))
+    }
+
+    /// A file opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is stored.
+    pub(crate) fn sync_if_asked(&self, file: &Place, flags: u32) -> Result<(), Errno> {
+        let flags = i32::from_ne_bytes(flags.to_ne_bytes());
+        if flags & libc::O_DSYNC == 0 {
+            return Ok(());
+        }
+        let data_only = flags & libc::O_SYNC != libc::O_SYNC;
+        file.files
+            .sync(file.id, data_only, self.operation)
+            .map_err(refused)
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (size, flags) = (arguments.u32()?, arguments.u32()?);
+        let name = arguments.name()?;
+        let value = arguments.bytes(size)?;
+        let mode = match i32::try_from(flags) {
+            Ok(0) => XattrMode::Any,
+            Ok(libc::XATTR_CREATE) => XattrMode::Create,
+            Ok(libc::XATTR_REPLACE) => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        done(
+            file.files
+                .set_xattr(self.credentials, file.id, name, value, mode, self.operation),
+        )
+    }
+
+    pub(crate) fn remove_xattr(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let name = arguments.name()?;
+        done(
+            file.files
+                .remove_xattr(self.credentials, file.id, name, self.operation),
+        )
+    }
+
+    pub(crate) fn allocate(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let (offset, length, mode) = (arguments.u64()?, arguments.u64()?, arguments.u32()?);
+        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        let kind = match i32::try_from(mode).map_err(|_| Errno::OPNOTSUPP)? {
+            0 => Allocate::Extend,
+            mode if mode == keep => Allocate::KeepSize,
+            mode if mode == keep | libc::FALLOC_FL_PUNCH_HOLE => Allocate::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => Allocate::ZeroRange,
+            mode if mode == keep | libc::FALLOC_FL_ZERO_RANGE => Allocate::ZeroRangeKeepSize,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let operation = self.operation;
+        done(
+            file.files
+                .allocate(self.credentials, file.id, kind, offset, length, operation),
+        )
+    }
+}

@@ -1,0 +1,68 @@
+//! The engine's way to mounts: one session for each, all served by the same threads.
+
+use crate::mount::{self, MountError};
+use crate::server::Server;
+use crate::session::Session;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use tarn_engine::mounts::{MountKey, MountRefusal, MountRequest, Mounter};
+
+/// Makes FUSE mounts.
+pub struct FuseMounter {
+    server: Arc<Server>,
+}
+
+impl FuseMounter {
+    /// A mounter without mounts.
+    ///
+    /// # Errors
+    /// When the system has no more descriptors.
+    pub fn new() -> Result<FuseMounter, Errno> {
+        Ok(FuseMounter {
+            server: Server::new()?,
+        })
+    }
+}
+
+impl Mounter for FuseMounter {
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        let device = mount::mount(request.source, request.path, request.options);
+        let device = device.map_err(|error| match error {
+            MountError::Mount {
+                cause: Errno::BUSY, ..
+            } => MountRefusal::Busy,
+            other => MountRefusal::Failed(other.to_string()),
+        })?;
+        let session = Session::new(request.tree, request.ended);
+        let added = self.server.add(device, session);
+        added.map(MountKey).map_err(|errno| {
+            let _ = mount::unmount(request.path, true);
+            MountRefusal::Failed(errno.to_string())
+        })
+    }
+
+    fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
+        match mount::unmount(path, force) {
+            Ok(()) => {}
+            Err(Errno::BUSY) => return Err(MountRefusal::Busy),
+            // Somebody was faster.
+            Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
+        }
+        // With `force` the mount may live on for those who use it; without its server their calls fail.
+        self.server.remove(key.0);
+        Ok(())
+    }
+
+    fn clear_remains(&self, path: &Path) {
+        // A mount whose server died answers everything with this.
+        while std::fs::symlink_metadata(path)
+            .is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
+        {
+            if mount::unmount(path, true).is_err() {
+                return;
+            }
+        }
+    }
+}

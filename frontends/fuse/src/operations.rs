@@ -1,0 +1,520 @@
+//! One request, one call: what each opcode asks of the file system.
+
+use crate::protocol::{
+    Answer, Arguments, FSYNC_DATA_ONLY, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode,
+    setattr_bits,
+};
+use crate::session::{OTHER, Place, Session, errno_of};
+use rustix::io::Errno;
+use tarn_engine::files::{
+    Attributes, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId, Operation,
+    OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts, Timestamp,
+};
+
+/// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
+/// the mount; snapshots below `.zfs` never change.
+const CACHED_S: u64 = 10;
+
+/// Size of the structure of a directory entry with attributes, before the entry itself.
+const ENTRY_BYTES: usize = 128;
+
+/// What goes back.
+pub(crate) enum Reply {
+    /// Nothing at all: the kernel does not wait.
+    Nothing,
+    /// Structures.
+    Parts(Answer),
+    /// Bytes of a file, uncopied.
+    Read(ReadData),
+}
+
+/// What statistics call a request.
+pub(crate) fn kind(code: u32) -> OperationKind {
+    match code {
+        opcode::LOOKUP => OperationKind::Lookup,
+        opcode::GETATTR => OperationKind::GetAttributes,
+        opcode::SETATTR => OperationKind::SetAttributes,
+        opcode::READLINK => OperationKind::ReadLink,
+        opcode::SYMLINK => OperationKind::MakeSymlink,
+        opcode::MKNOD => OperationKind::MakeNode,
+        opcode::MKDIR => OperationKind::MakeDirectory,
+        opcode::UNLINK => OperationKind::Remove,
+        opcode::RMDIR => OperationKind::RemoveDirectory,
+        opcode::RENAME | opcode::RENAME2 => OperationKind::Rename,
+        opcode::LINK => OperationKind::Link,
+        opcode::OPEN | opcode::OPENDIR => OperationKind::Open,
+        opcode::READ => OperationKind::Read,
+        opcode::WRITE => OperationKind::Write,
+        opcode::STATFS => OperationKind::FileSystemStatus,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH => OperationKind::Close,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => OperationKind::Sync,
+        opcode::SETXATTR | opcode::REMOVEXATTR => OperationKind::SetExtendedAttribute,
+        opcode::GETXATTR | opcode::LISTXATTR => OperationKind::GetExtendedAttribute,
+        opcode::ACCESS => OperationKind::Access,
+        opcode::CREATE => OperationKind::Create,
+        opcode::FALLOCATE => OperationKind::Allocate,
+        opcode::READDIR | opcode::READDIRPLUS => OperationKind::ReadDirectory,
+        opcode::LSEEK => OperationKind::Seek,
+        _ => OTHER,
+    }
+}
+
+/// The range of a file that a request is about, for its record.
+pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u64) {
+    let mut of_io = || -> Result<(u64, u64), Errno> {
+        arguments.u64()?;
+        Ok((arguments.u64()?, u64::from(arguments.u32()?)))
+    };
+    match head.opcode {
+        opcode::READ | opcode::WRITE => of_io().unwrap_or_default(),
+        _ => (0, 0),
+    }
+}
+
+/// What an operation needs beside its arguments.
+pub(crate) struct Call<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) credentials: &'a Credentials,
+    pub(crate) operation: &'a Operation,
+}
+
+/// Runs one request.
+pub(crate) fn run(
+    session: &Session,
+    head: &RequestHead,
+    arguments: Arguments<'_>,
+    file: &Place,
+    credentials: &Credentials,
+    operation: &Operation,
+) -> Result<Reply, Errno> {
+    let call = Call {
+        session,
+        credentials,
+        operation,
+    };
+    match head.opcode {
+        opcode::LOOKUP => call.lookup(file, arguments),
+        opcode::GETATTR => call.attributes(file),
+        opcode::SETATTR => call.set_attributes(file, arguments),
+        opcode::READLINK => call.read_link(file),
+        opcode::SYMLINK => call.make_symlink(file, arguments),
+        opcode::MKNOD => call.make_node(file, arguments),
+        opcode::MKDIR => call.make_directory(file, arguments),
+        opcode::CREATE => call.create(file, arguments),
+        opcode::UNLINK => call.unlink(file, arguments),
+        opcode::RMDIR => call.remove_directory(file, arguments),
+        opcode::RENAME | opcode::RENAME2 => call.rename(file, head.opcode, arguments),
+        opcode::LINK => call.link(file, arguments),
+        opcode::OPEN => call.open(file),
+        opcode::OPENDIR => Ok(opened_directory()),
+        opcode::RELEASE => call.release(file),
+        opcode::READ => call.read(file, arguments),
+        opcode::WRITE => call.write(file, arguments),
+        opcode::STATFS => call.space(file),
+        opcode::FSYNC | opcode::FSYNCDIR => call.sync(file, arguments),
+        opcode::SYNCFS => call.sync_all(file),
+        opcode::FLUSH | opcode::RELEASEDIR => Ok(Reply::Parts(Answer::new())),
+        opcode::GETXATTR => call.get_xattr(file, arguments),
+        opcode::LISTXATTR => call.list_xattr(file, arguments),
+        opcode::SETXATTR => call.set_xattr(file, arguments),
+        opcode::REMOVEXATTR => call.remove_xattr(file, arguments),
+        opcode::FALLOCATE => call.allocate(file, arguments),
+        opcode::LSEEK => call.seek(file, arguments),
+        opcode::READDIR => call.read_directory(file, arguments),
+        opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
+        opcode::DESTROY => Ok(Reply::Nothing),
+        // The kernel then does what can be done without us: locks are local, copies go through it.
+        _ => Err(Errno::NOSYS),
+    }
+}
+
+impl Call<'_> {
+    fn lookup(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let name = arguments.name()?;
+        let found = file
+            .files
+            .lookup(self.credentials, file.id, name, self.operation);
+        let found = found.map_err(refused)?;
+        if !is_snapshot(found.id) {
+            return self.entry(file, &found);
+        }
+        // The way into a snapshot: from here on its own file system answers.
+        let entered = self.session.enter(name, found.id, self.operation);
+        let entered = entered.map_err(refused)?;
+        let root = entered
+            .files
+            .attributes(entered.id, self.operation)
+            .map_err(refused)?;
+        self.entry(&entered, &root)
+    }
+
+    fn attributes(&self, file: &Place) -> Result<Reply, Errno> {
+        let attributes = file
+            .files
+            .attributes(file.id, self.operation)
+            .map_err(refused)?;
+        let shown = self.session.shown(file, attributes);
+        Ok(Reply::Parts(attributes_answer(&shown)))
+    }
+
+    fn read_link(&self, file: &Place) -> Result<Reply, Errno> {
+        let target = file
+            .files
+            .read_link(self.credentials, file.id, self.operation);
+        let mut answer = Answer::new();
+        answer.bytes(&target.map_err(refused)?);
+        Ok(Reply::Parts(answer))
+    }
+
+    fn open(&self, file: &Place) -> Result<Reply, Errno> {
+        let opened = file.files.opened(file.id, self.operation);
+        opened.map_err(refused)?;
+        let mut answer = Answer::new();
+        put_open(&mut answer);
+        Ok(Reply::Parts(answer))
+    }
+
+    fn release(&self, file: &Place) -> Result<Reply, Errno> {
+        done(file.files.closed(file.id, self.operation))
+    }
+
+    fn read(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let (offset, size) = (arguments.u64()?, arguments.u32()?);
+        let size = usize::try_from(size).map_or(WRITE_BYTES_MAX, |size| size.min(WRITE_BYTES_MAX));
+        let data = file
+            .files
+            .read(self.credentials, file.id, offset, size, self.operation);
+        Ok(Reply::Read(data.map_err(refused)?))
+    }
+
+    fn space(&self, file: &Place) -> Result<Reply, Errno> {
+        Ok(Reply::Parts(space_answer(&file.files.space())))
+    }
+
+    fn sync(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let data_only = arguments.u32()? & FSYNC_DATA_ONLY != 0;
+        done(file.files.sync(file.id, data_only, self.operation))
+    }
+
+    fn sync_all(&self, file: &Place) -> Result<Reply, Errno> {
+        done(file.files.sync_all(self.operation))
+    }
+
+    fn get_xattr(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let room = arguments.u32()?;
+        arguments.skip(4)?;
+        let name = arguments.name()?;
+        let value = file
+            .files
+            .get_xattr(self.credentials, file.id, name, self.operation);
+        sized(&value.map_err(|error| no_acl(name, &error))?, room)
+    }
+
+    fn list_xattr(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let room = arguments.u32()?;
+        let names = file
+            .files
+            .list_xattr(self.credentials, file.id, self.operation);
+        let mut list = Vec::new();
+        for name in names.map_err(refused)? {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        sized(&list, room)
+    }
+
+    fn seek(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let (offset, whence) = (arguments.u64()?, arguments.u32()?);
+        let seek = match i32::try_from(whence) {
+            Ok(libc::SEEK_DATA) => Seek::Data,
+            Ok(libc::SEEK_HOLE) => Seek::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        let found = file
+            .files
+            .seek(file.id, offset, seek, self.operation)
+            .map_err(refused)?;
+        let mut answer = Answer::new();
+        answer.u64(found);
+        Ok(Reply::Parts(answer))
+    }
+
+    fn read_directory(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let (cookie, room) = directory_arguments(&mut arguments)?;
+        let mut answer = Answer::with_room(room);
+        let read = file.files.read_directory(
+            self.credentials,
+            file.id,
+            cookie,
+            &mut |entry| put_directory_entry(&mut answer, &entry, room),
+            self.operation,
+        );
+        read.map_err(refused)?;
+        Ok(Reply::Parts(answer))
+    }
+
+    /// Entries with their attributes. What cannot be looked up is listed without them.
+    fn read_directory_plus(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (cookie, room) = directory_arguments(&mut arguments)?;
+        let mut entries = Vec::new();
+        let mut used = 0;
+        let read = file.files.read_directory(
+            self.credentials,
+            file.id,
+            cookie,
+            &mut |entry| {
+                used += ENTRY_BYTES + entry_size(&entry);
+                let fits = used <= room;
+                if fits {
+                    entries.push(entry);
+                }
+                fits
+            },
+            self.operation,
+        );
+        read.map_err(refused)?;
+        let mut answer = Answer::with_room(room);
+        for entry in entries {
+            let is_itself = entry.name == b"." || entry.name == b"..";
+            let has_attributes = !is_itself && !is_snapshot(entry.id);
+            let attributes =
+                has_attributes.then(|| file.files.attributes(entry.id, self.operation).ok());
+            match attributes.flatten() {
+                Some(attributes) => {
+                    let node = self.session.node_of(file.which, &file.files, entry.id);
+                    put_entry(&mut answer, node, &attributes);
+                }
+                None => {
+                    answer.zeros(ENTRY_BYTES);
+                }
+            }
+            put_directory_entry(&mut answer, &entry, usize::MAX);
+        }
+        Ok(Reply::Parts(answer))
+    }
+
+    pub(crate) fn entry(&self, file: &Place, attributes: &Attributes) -> Result<Reply, Errno> {
+        let mut answer = Answer::new();
+        let node = self.session.node_of(file.which, &file.files, attributes.id);
+        let shown = self.session.shown(file, attributes.clone());
+        put_entry(&mut answer, node, &shown);
+        Ok(Reply::Parts(answer))
+    }
+}
+
+/// True for an entry of `.zfs/snapshot`.
+fn is_snapshot(id: ObjectId) -> bool {
+    matches!(ControlEntry::of(id), Some(ControlEntry::Snapshot(_)))
+}
+
+/// Names under which the kernel asks for access control lists before it decides by the mode.
+const ACL_NAMES: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Why an attribute could not be read. The kernel takes "there is no list" as leave to go by the mode, but not "there are no
+/// lists here".
+fn no_acl(name: &[u8], error: &PosixError) -> Errno {
+    match errno_of(error) {
+        Errno::OPNOTSUPP if ACL_NAMES.contains(&name) => Errno::NODATA,
+        errno => errno,
+    }
+}
+
+/// An operation's refusal.
+pub(crate) fn refused(error: PosixError) -> Errno {
+    errno_of(&error)
+}
+
+/// An operation that has nothing to say.
+pub(crate) fn done(outcome: Result<(), PosixError>) -> Result<Reply, Errno> {
+    outcome.map_err(refused)?;
+    Ok(Reply::Parts(Answer::new()))
+}
+
+/// Bytes for a caller with this much room: no room asks for the size.
+fn sized(bytes: &[u8], room: u32) -> Result<Reply, Errno> {
+    let size = u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG)?;
+    let mut answer = Answer::new();
+    if room == 0 {
+        answer.u32(size).u32(0);
+    } else if size > room {
+        return Err(Errno::RANGE);
+    } else {
+        answer.bytes(bytes);
+    }
+    Ok(Reply::Parts(answer))
+}
+
+/// Where to go on in a directory, and the room for entries.
+fn directory_arguments(arguments: &mut Arguments<'_>) -> Result<(u64, usize), Errno> {
+    arguments.u64()?;
+    let (cookie, room) = (arguments.u64()?, arguments.u32()?);
+    Ok((
+        cookie,
+        usize::try_from(room).map_or(WRITE_BYTES_MAX, |room| room.min(WRITE_BYTES_MAX)),
+    ))
+}
+
+/// The changes of a `setattr` request.
+pub(crate) fn parse_changes(arguments: &mut Arguments<'_>) -> Result<SetAttributes, Errno> {
+    let valid = arguments.u32()?;
+    arguments.skip(4 + 8)?;
+    let size = arguments.u64()?;
+    arguments.skip(8)?;
+    let (accessed_s, modified_s) = (arguments.u64()?, arguments.u64()?);
+    arguments.skip(8)?;
+    let (accessed_ns, modified_ns) = (arguments.u32()?, arguments.u32()?);
+    arguments.skip(4)?;
+    let mode = arguments.u32()?;
+    arguments.skip(4)?;
+    let (uid, gid) = (arguments.u32()?, arguments.u32()?);
+    let has = |bit: u32| valid & bit != 0;
+    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(now), has(set)) {
+        (true, _) => Some(SetTime::Now),
+        (false, true) => Some(SetTime::To(Timestamp {
+            seconds: i64::from_ne_bytes(seconds.to_ne_bytes()),
+            nanoseconds,
+        })),
+        (false, false) => None,
+    };
+    Ok(SetAttributes {
+        permissions: has(setattr_bits::MODE).then_some(mode & 0o7777),
+        uid: has(setattr_bits::UID).then_some(uid),
+        gid: has(setattr_bits::GID).then_some(gid),
+        size: has(setattr_bits::SIZE).then_some(size),
+        accessed: time(
+            setattr_bits::ATIME,
+            setattr_bits::ATIME_NOW,
+            accessed_s,
+            accessed_ns,
+        ),
+        modified: time(
+            setattr_bits::MTIME,
+            setattr_bits::MTIME_NOW,
+            modified_s,
+            modified_ns,
+        ),
+        is_open: has(setattr_bits::HANDLE),
+        flags: None,
+        project: None,
+    })
+}
+
+/// A device number as the kernel sends it.
+pub(crate) fn device_of(number: u32) -> DeviceNumber {
+    DeviceNumber {
+        major: (number >> 8) & 0xfff,
+        minor: (number & 0xff) | ((number >> 12) & 0xf_ff00),
+    }
+}
+
+/// A device number as the kernel takes it.
+fn device_number(device: DeviceNumber) -> u32 {
+    ((device.major & 0xfff) << 8) | (device.minor & 0xff) | ((device.minor & 0xf_ff00) << 12)
+}
+
+/// Adds attributes as `stat` shows them.
+fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
+    let seconds = |time: Timestamp| u64::from_ne_bytes(time.seconds.to_ne_bytes());
+    let times = [attributes.accessed, attributes.modified, attributes.changed];
+    answer
+        .u64(attributes.id.get())
+        .u64(attributes.size)
+        .u64(attributes.blocks_512);
+    for time in times {
+        answer.u64(seconds(time));
+    }
+    for time in times {
+        answer.u32(time.nanoseconds);
+    }
+    answer
+        .u32(attributes.kind.mode_bits() | attributes.permissions)
+        .u32(u32::try_from(attributes.links).unwrap_or(u32::MAX))
+        .u32(attributes.uid)
+        .u32(attributes.gid)
+        .u32(device_number(attributes.device))
+        .u32(attributes.block_size)
+        .u32(0);
+}
+
+/// Attributes as an answer of their own.
+pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
+    let mut answer = Answer::new();
+    answer.u64(CACHED_S).u32(0).u32(0);
+    put_attributes(&mut answer, attributes);
+    answer
+}
+
+/// Adds what a lookup finds.
+pub(crate) fn put_entry(answer: &mut Answer, node: u64, attributes: &Attributes) {
+    answer
+        .u64(node)
+        .u64(attributes.generation)
+        .u64(CACHED_S)
+        .u64(CACHED_S)
+        .u32(0)
+        .u32(0);
+    put_attributes(answer, attributes);
+}
+
+/// Adds what an open gives: no handle, since the object is all there is to it.
+pub(crate) fn put_open(answer: &mut Answer) {
+    answer.u64(0).u32(OPEN_KEEP_CACHE).u32(0);
+}
+
+/// What opening a directory gives: nothing to hold, and nothing to be cached across opens.
+fn opened_directory() -> Reply {
+    let mut answer = Answer::new();
+    answer.zeros(16);
+    Reply::Parts(answer)
+}
+
+/// Bytes of a directory entry, padded to eight.
+fn entry_size(entry: &DirectoryEntry) -> usize {
+    (24 + entry.name.len()).next_multiple_of(8)
+}
+
+/// Adds a directory entry if it fits.
+fn put_directory_entry(answer: &mut Answer, entry: &DirectoryEntry, room: usize) -> bool {
+    let size = entry_size(entry);
+    if answer.len() + size > room {
+        return false;
+    }
+    let name_bytes = u32::try_from(entry.name.len()).expect("a name is short");
+    let padding = size - 24 - entry.name.len();
+    answer
+        .u64(entry.id.get())
+        .u64(entry.cookie)
+        .u32(name_bytes)
+        .u32(entry.kind.mode_bits() >> 12)
+        .bytes(&entry.name)
+        .zeros(padding);
+    true
+}
+
+/// What `statvfs` shows, in blocks.
+fn space_answer(facts: &SpaceFacts) -> Answer {
+    /// Counts are in these, whatever the record size: sums stay exact.
+    const UNIT: u64 = 512;
+    let block = u64::from(facts.block_size.max(512));
+    let available = facts.available_bytes / UNIT;
+    let mut answer = Answer::new();
+    answer
+        .u64(facts.total_bytes / UNIT)
+        .u64(available)
+        .u64(available)
+        .u64(facts.total_objects)
+        .u64(facts.available_objects)
+        .u32(u32::try_from(block).unwrap_or(u32::MAX))
+        .u32(facts.name_bytes_max)
+        .u32(512)
+        .u32(0)
+        .zeros(24);
+    answer
+}

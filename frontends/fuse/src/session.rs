@@ -1,0 +1,271 @@
+//! One mount: its file system, and the snapshots that were entered below `.zfs`.
+
+use crate::clients;
+use crate::nodes::Node;
+use crate::operations::{self, Reply};
+use crate::protocol::{
+    Answer, Arguments, MAJOR, MINOR, RequestHead, WRITE_BYTES_MAX, init_flags, opcode,
+};
+use crate::server::{Device, Handler};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tarn_engine::files::{
+    Attributes, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome, PosixError,
+    Protocol, Tree, Who,
+};
+use tarn_engine::mounts::Ended;
+
+/// What we ask of the kernel.
+const WANTED: u32 = init_flags::ASYNC_READ
+    | init_flags::EXPORT_SUPPORT
+    | init_flags::BIG_WRITES
+    | init_flags::DONT_MASK
+    | init_flags::AUTO_INVAL_DATA
+    | init_flags::DO_READDIRPLUS
+    | init_flags::READDIRPLUS_AUTO
+    | init_flags::ASYNC_DIO
+    | init_flags::PARALLEL_DIROPS
+    | init_flags::POSIX_ACL
+    | init_flags::MAX_PAGES
+    | init_flags::CACHE_SYMLINKS;
+
+/// Requests the kernel may have under way in the background (reading ahead, asynchronous I/O). Linux has 12 unless told.
+const BACKGROUND_MAX: u16 = 64;
+
+/// Pages of the kernel in a request of the largest size.
+const PAGES_MAX: u16 = 256;
+
+/// One mount.
+pub struct Session {
+    tree: Arc<dyn Tree>,
+    entered: Mutex<Entered>,
+    ended: Ended,
+}
+
+/// Snapshots that were entered, by number and by their entry below `.zfs`.
+#[derive(Default)]
+struct Entered {
+    by_number: Vec<Snapshot>,
+    by_entry: BTreeMap<ObjectId, u16>,
+}
+
+/// A snapshot that was entered.
+struct Snapshot {
+    files: Arc<FileSystem>,
+    /// The number that its root shows: that of its entry below `.zfs`.
+    shown_root: ObjectId,
+}
+
+/// A file of the dataset or of a snapshot.
+pub(crate) struct Place {
+    /// Its file system.
+    pub(crate) files: Arc<FileSystem>,
+    /// Which one that is: see [`Node`].
+    pub(crate) which: u16,
+    /// Its object.
+    pub(crate) id: ObjectId,
+}
+
+impl Session {
+    /// A session for a tree. `ended` is called when the kernel ends the mount.
+    pub fn new(tree: Arc<dyn Tree>, ended: Ended) -> Arc<Session> {
+        Arc::new(Session {
+            tree,
+            entered: Mutex::new(Entered::default()),
+            ended,
+        })
+    }
+
+    /// What a node number of the kernel's is.
+    pub(crate) fn place(&self, number: u64) -> Result<Place, Errno> {
+        let (which, id) = match Node::from_number(number) {
+            Node::Root => (0, self.tree.files().root()),
+            Node::Object { which, id } => (which, id),
+        };
+        let files = match which.checked_sub(1) {
+            None => self.tree.files().clone(),
+            Some(place) => {
+                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+                let snapshot = entered.by_number.get(usize::from(place));
+                snapshot.ok_or(Errno::STALE)?.files.clone()
+            }
+        };
+        Ok(Place { files, which, id })
+    }
+
+    /// The node of an object, which for the dataset's root is the kernel's own.
+    pub(crate) fn node_of(&self, which: u16, files: &FileSystem, id: ObjectId) -> u64 {
+        if which == 0 && id == files.root() {
+            return Node::Root.number();
+        }
+        Node::Object { which, id }.number()
+    }
+
+    /// The attributes of a file as they are shown: the root of a snapshot has the number of its entry below `.zfs`, as
+    /// it would have if it were a mount of its own.
+    pub(crate) fn shown(&self, file: &Place, attributes: Attributes) -> Attributes {
+        let root = match file.which.checked_sub(1) {
+            Some(place) if attributes.id == file.files.root() => {
+                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+                let snapshot = entered.by_number.get(usize::from(place));
+                snapshot.map(|snapshot| snapshot.shown_root)
+            }
+            _ => None,
+        };
+        Attributes {
+            id: root.unwrap_or(attributes.id),
+            ..attributes
+        }
+    }
+
+    /// Enters a snapshot, at its root.
+    pub(crate) fn enter(
+        &self,
+        name: &[u8],
+        shown_root: ObjectId,
+        operation: &Operation,
+    ) -> Result<Place, PosixError> {
+        let known = |entered: &Entered| {
+            let which = *entered.by_entry.get(&shown_root)?;
+            let files = entered.by_number[usize::from(which) - 1].files.clone();
+            Some(Place {
+                id: files.root(),
+                files,
+                which,
+            })
+        };
+        if let Some(found) = known(&self.entered.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(found);
+        }
+        // Opened without the lock, since it reads from devices; another thread may be faster.
+        let files = self.tree.snapshot(name, operation)?;
+        let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known(&entered) {
+            return Ok(found);
+        }
+        let which = u16::try_from(entered.by_number.len() + 1);
+        let which = which.map_err(|_| PosixError::NotFound)?;
+        entered.by_number.push(Snapshot {
+            files: files.clone(),
+            shown_root,
+        });
+        entered.by_entry.insert(shown_root, which);
+        Ok(Place {
+            id: files.root(),
+            files,
+            which,
+        })
+    }
+
+    /// Answers the kernel's first request: which version, which capabilities.
+    fn initialise(&self, mut arguments: Arguments<'_>) -> Result<Answer, Errno> {
+        let (major, minor) = (arguments.u32()?, arguments.u32()?);
+        let mut answer = Answer::new();
+        if major > MAJOR {
+            // The kernel asks again with our version.
+            answer.u32(MAJOR).u32(MINOR).zeros(56);
+            return Ok(answer);
+        }
+        if major < MAJOR || minor < 28 {
+            return Err(Errno::PROTO);
+        }
+        let (readahead, offered) = (arguments.u32()?, arguments.u32()?);
+        answer
+            .u32(MAJOR)
+            .u32(MINOR)
+            .u32(readahead)
+            .u32(offered & WANTED);
+        answer.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3);
+        let write_bytes_max = u32::try_from(WRITE_BYTES_MAX).expect("a constant of one mebibyte");
+        answer
+            .u32(write_bytes_max)
+            .u32(1)
+            .u16(PAGES_MAX)
+            .u16(0)
+            .zeros(32);
+        Ok(answer)
+    }
+}
+
+impl Handler for Session {
+    fn serve(&self, request: &[u8], device: &Device) {
+        let Ok((head, arguments)) = Arguments::of_request(request) else {
+            return;
+        };
+        match head.opcode {
+            opcode::INIT => {
+                return match self.initialise(arguments) {
+                    Ok(answer) => device.reply(head.unique, &[answer.as_slice()]),
+                    Err(errno) => device.refuse(head.unique, errno),
+                };
+            }
+            // Node numbers are computed, not counted: there is nothing to forget. An operation is not stopped
+            // half-way, so an interruption changes nothing.
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
+            _ => {}
+        }
+        let place = match self.place(head.node) {
+            Ok(place) => place,
+            Err(errno) => return device.refuse(head.unique, errno),
+        };
+        let who = Who {
+            client: clients::of(head.uid),
+            protocol: Protocol::Fuse,
+            user: head.uid,
+        };
+        let kind = operations::kind(head.opcode);
+        let range = operations::range(&head, arguments.clone());
+        let operation = self.tree.begin(who, kind, place.id, range);
+        let credentials = credentials_of(&head);
+        match operations::run(self, &head, arguments, &place, &credentials, &operation) {
+            Ok(Reply::Nothing) => {}
+            Ok(Reply::Parts(answer)) => device.reply(head.unique, &[answer.as_slice()]),
+            Ok(Reply::Read(data)) => {
+                let parts: Vec<&[u8]> = data.parts().collect();
+                device.reply(head.unique, &parts);
+            }
+            Err(errno) => {
+                if !is_an_answer(errno) {
+                    operation.mark(Outcome::Error);
+                }
+                device.refuse(head.unique, errno);
+            }
+        }
+        self.tree.finish(operation);
+    }
+
+    fn ended(&self) {
+        (self.ended)();
+    }
+}
+
+/// The caller. The kernel has checked permissions, with groups that we are not told; so what reaches us is allowed.
+fn credentials_of(head: &RequestHead) -> Credentials {
+    Credentials {
+        uid: head.uid,
+        gid: head.gid,
+        groups: Vec::new(),
+        privileged: true,
+    }
+}
+
+/// Errors that say something about a name or a file, as asked for every day: no failures.
+fn is_an_answer(errno: Errno) -> bool {
+    [
+        Errno::NOENT,
+        Errno::NODATA,
+        Errno::NOSYS,
+        Errno::NXIO,
+        Errno::RANGE,
+    ]
+    .contains(&errno)
+}
+
+/// An operation's error for the kernel.
+pub(crate) fn errno_of(error: &PosixError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
+
+/// The kind that statistics count requests under which have none of their own.
+pub(crate) const OTHER: OperationKind = OperationKind::Other;
