@@ -1,3 +1,59 @@
-//! The `tarnd` command.
+//! `tarnd`: one process for all pools of one instance.
+//!
+//! # Mechanism
+//! The daemon holds the lock of its instance's lock file as long as it lives; the file has its process id. It
+//! imports what the cache file says, mounts it, and only then opens the control socket: who is answered finds
+//! everything in place. Without `--foreground` a first process starts the real one, waits until that
+//! answers or ends, and says how it went.
+//!
+//! # When it ends
+//! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the pools; they stay in the cache
+//! file. When it is killed, the next start does the same imports.
 
-fn main() {}
+mod background;
+mod host;
+mod lock;
+mod serve;
+
+use clap::Parser;
+use std::process::ExitCode;
+use tarn_engine::instance::Instance;
+
+/// Serves the pools of one TARN_DIR.
+#[derive(Debug, Parser)]
+#[command(name = "tarnd", version)]
+struct Arguments {
+    /// Stay in the foreground and log to standard error
+    #[arg(long)]
+    foreground: bool,
+    /// Memory for cached blocks, in bytes or with a suffix (512M); a quarter of all memory unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    cache_size: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let instance = match Instance::from_environment() {
+        Ok(instance) => instance,
+        Err(error) => return failed(&error.to_string()),
+    };
+    let outcome = if arguments.foreground {
+        serve::run(&instance, arguments.cache_size).map_err(|error| error.to_string())
+    } else {
+        background::start(&instance).map_err(|error| error.to_string())
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("tarnd: {why}");
+    ExitCode::FAILURE
+}
+
+/// A size as users type it.
+fn parse_size(text: &str) -> Result<u64, String> {
+    tarn_engine::properties::size::size(text).map_err(|_| format!("'{text}' is not a size"))
+}

@@ -1,0 +1,94 @@
+//! The daemon's life: lock, import, answer, stop.
+
+use crate::host::{self, IdentityError};
+use crate::lock::{self, LockError};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use tarn_api::server::{Control, serve};
+use tarn_engine::instance::Instance;
+use tarn_engine::{Engine, EngineOptions};
+use tarn_fuse::FuseMounter;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Anybody may connect: who may do what is decided by the peer's credentials.
+const SOCKET_MODE: u32 = 0o666;
+
+/// Why the daemon cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another daemon does.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// It is not known which host this is.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Mounts cannot be served.
+    #[error("cannot serve mounts: {0}")]
+    Mounts(rustix::io::Errno),
+    /// The control socket cannot be served.
+    #[error("cannot serve {path}: {cause}", path = .path.display())]
+    Socket {
+        /// The socket.
+        path: std::path::PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+}
+
+/// Serves until a signal says stop.
+pub fn run(instance: &Instance, cache_bytes: Option<u64>) -> Result<(), ServeError> {
+    // A session of its own: what ends the terminal's does not end this one. It fails for a leader of a group, who has
+    // what is wanted.
+    let _ = rustix::process::setsid();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let _lock = lock::take(instance)?;
+    let host = host::of_instance(instance)?;
+    let mounter = Arc::new(FuseMounter::new().map_err(ServeError::Mounts)?);
+    let options = EngineOptions { cache_bytes };
+    let engine = Engine::new(host, instance.clone(), mounter, options);
+    for warning in engine.start() {
+        log(&warning.to_string());
+    }
+    let path = instance.socket();
+    let served = answer(instance, engine.clone());
+    // Nobody can call any more; whoever tries finds no socket, and not one that does not answer.
+    let _ = std::fs::remove_file(&path);
+    for warning in engine.stop() {
+        log(&warning.to_string());
+    }
+    served.map_err(|cause| ServeError::Socket { path, cause })
+}
+
+/// Answers calls until a signal comes.
+fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let path = instance.socket();
+        // The lock is ours, so a socket that is there was left behind.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let _hangup = signal(SignalKind::hangup())?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let owner_uid = rustix::process::geteuid().as_raw();
+        serve(listener, Control { engine, owner_uid }, stop).await
+    })
+}
+
+/// Writes a line to the log.
+fn log(line: &str) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = now.map_or(0, |since| since.as_secs());
+    eprintln!("{seconds} {line}");
+}
