@@ -54,4 +54,22 @@ pub enum DatasetError {
         /// Why.
         cause: tarn_block::BlockFreeError,
     },
+    /// The counts of features could not be changed.
+    #[error("feature counts: {cause}")]
+    Features {
+        /// Why.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A dataset could not be stored.
+    #[error(transparent)]
+    Sync {
+        /// Why.
+        cause: tarn_object::SyncError,
+    },
+    /// A new file system could not be filled.
+    #[error("a new file system could not be made: {cause}")]
+    Fill {
+        /// Why.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
 }

@@ -14,13 +14,18 @@
 //! Files, devices, mounts.
 
 pub mod contents;
+mod creation;
 pub mod dataset;
+mod deadlist;
 pub mod directory;
 pub mod error;
 mod feature_use;
 mod filesystem_counts;
 pub mod free_in_background;
+mod heads;
+pub mod initialize;
 mod intent_log;
+pub mod ledger;
 pub mod limits;
 pub mod names;
 pub mod namespace;
@@ -30,6 +35,7 @@ mod ranks;
 mod space_charge;
 pub mod space_used;
 mod stored;
+mod sync_datasets;
 pub mod task;
 pub mod volume_reservation;
 mod writing;

@@ -6,7 +6,8 @@
 //!
 //! # Mechanism
 //! An estimate is the worst case: what is written, times what copies, parity, pointers and gang blocks may make of it
-//! ([`INFLATION`]). Each directory keeps the sum of its estimates for groups not yet stored, in memory. A
+//! (`inflation`). Each directory keeps the sum of its estimates for groups not yet stored, in memory. At the root,
+//! where a wrong estimate would cost the pool and not a quota, the dirty blocks in memory are a second estimate. A
 //! writer asks for leave on the way from its dataset's directory up to the root, as far as no reservation pays for it:
 //!
 //! - what is *stored* is over a quota: refused;
@@ -28,6 +29,7 @@ use crate::error::DatasetError;
 use crate::namespace::{DEPTH_MAX, Namespace};
 use crate::stored::Reading;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_host::lock::Mutex;
 use tarn_object::AssignError;
 use tarn_ondisk as ondisk;
@@ -35,10 +37,18 @@ use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-/// What a byte may take on the devices, at worst: raidz with single sectors and its parity (4), three copies, twice
-/// over for blocks of pointers and dnodes.
-#[doc(alias = "spa_asize_inflation")]
-const INFLATION: u64 = 24;
+/// What a byte may take on devices without parity, at worst: three copies, twice over for blocks of pointers and
+/// dnodes.
+const INFLATION: u64 = 6;
+
+/// What parity may add to that: a raidz that stores single sectors with three of parity.
+const PARITY_INFLATION: u64 = 4;
+
+/// What a byte of a dirty block may take, at worst. A guess: most blocks shrink.
+const DIRTY_INFLATION: u64 = 2;
+
+/// The deflate ratio of a vdev all of whose room is data.
+const WITHOUT_PARITY: u64 = 512;
 
 /// Estimates may exceed a quota by this part of it, as a power of two.
 const MARGIN_SHIFT: u32 = 5;
@@ -65,17 +75,26 @@ pub enum AdmitRefusal {
 }
 
 /// What may be about to be written, by directory and group.
-pub(crate) struct InFlight(Mutex<BTreeMap<ObjectId, BTreeMap<Txg, u64>>>);
+pub(crate) struct InFlight {
+    estimates: Mutex<BTreeMap<ObjectId, BTreeMap<Txg, u64>>>,
+    /// What a byte may take, and how often the devices had changed when that was found out, plus one.
+    inflation: AtomicU64,
+    inflation_known_at: AtomicU64,
+}
 
 impl InFlight {
     /// Nothing.
     pub(crate) fn new() -> InFlight {
-        InFlight(Mutex::new(crate::ranks::IN_FLIGHT, BTreeMap::new()))
+        InFlight {
+            estimates: Mutex::new(crate::ranks::IN_FLIGHT, BTreeMap::new()),
+            inflation: AtomicU64::new(0),
+            inflation_known_at: AtomicU64::new(0),
+        }
     }
 
     /// What is estimated for a directory in groups after the one that is stored.
     fn of(&self, directory: ObjectId, stored: Txg) -> u64 {
-        let mut table = self.0.lock();
+        let mut table = self.estimates.lock();
         let Some(groups) = table.get_mut(&directory) else {
             return 0;
         };
@@ -90,7 +109,7 @@ impl InFlight {
     }
 
     fn add(&self, directory: ObjectId, txg: Txg, bytes: u64) {
-        let mut table = self.0.lock();
+        let mut table = self.estimates.lock();
         let estimate = table.entry(directory).or_default().entry(txg).or_default();
         *estimate = estimate.saturating_add(bytes);
     }
@@ -120,11 +139,12 @@ impl Namespace {
             return Ok(());
         }
         let txgs = &self.mos().env().txgs;
+        let inflation = self.inflation();
         for _ in 0..WAITS_MAX {
             let open = txgs.open_txg();
-            match self.ask(head, bytes.saturating_mul(INFLATION), open, operation)? {
+            match self.ask(head, bytes.saturating_mul(inflation), open, operation)? {
                 Answer::Yes => return Ok(()),
-                Answer::Later => txgs.wait_stored(open, operation)?,
+                Answer::Later => txgs.wait_stored(txgs.stored_txg().next(), operation)?,
             }
         }
         Err(AdmitRefusal::NoSpace)
@@ -195,8 +215,12 @@ impl Namespace {
             quota => quota,
         };
         let mut deferred = None;
+        let mut in_flight = in_flight;
         if directory.parent.is_zero() {
-            let freed = self.deferred_bytes();
+            let dirty = self.mos().env().txgs.dirty_bytes();
+            in_flight = in_flight.max(dirty.saturating_mul(DIRTY_INFLATION));
+            let is_near = used.saturating_add(in_flight) >= self.adjusted_bytes() / 2;
+            let freed = if is_near { self.deferred_bytes() } else { 0 };
             let available = self.adjusted_bytes().saturating_sub(freed);
             if available < limit {
                 limit = available;
@@ -216,6 +240,24 @@ impl Namespace {
         let margin = limit >> MARGIN_SHIFT;
         let is_tight = used.saturating_add(in_flight) >= limit.saturating_add(margin);
         is_tight.then_some(Ok(Answer::Later))
+    }
+
+    /// What a byte may take on the devices, at worst.
+    #[doc(alias = "spa_asize_inflation")]
+    fn inflation(&self) -> u64 {
+        let vdevs = self.mos().env().cache.io().vdevs();
+        let (known, changes) = (self.in_flight(), vdevs.change_count() + 1);
+        if known.inflation_known_at.load(Ordering::Acquire) == changes {
+            return known.inflation.load(Ordering::Relaxed);
+        }
+        let mut tops = vdevs.top_levels().into_iter();
+        let inflation = match tops.any(|top| top.deflate_ratio < WITHOUT_PARITY) {
+            true => INFLATION * PARITY_INFLATION,
+            false => INFLATION,
+        };
+        known.inflation.store(inflation, Ordering::Relaxed);
+        known.inflation_known_at.store(changes, Ordering::Release);
+        inflation
     }
 
     /// What was freed, and cannot be used before more groups are stored.

@@ -17,6 +17,7 @@
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
+use crate::heads::Heads;
 use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
 use crate::stored::Reading;
@@ -46,6 +47,8 @@ pub struct Namespace {
     in_flight: InFlight,
     /// Counts changes of properties.
     property_generation: AtomicU64,
+    /// Object sets that are open for writing.
+    heads: Heads,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
     kept_bytes: AtomicU64,
 }
@@ -61,6 +64,7 @@ impl Namespace {
             adjusted_bytes: AtomicU64::new(0),
             in_flight: InFlight::new(),
             property_generation: AtomicU64::new(0),
+            heads: Heads::new(),
             kept_bytes: AtomicU64::new(0),
         }
     }
@@ -103,13 +107,19 @@ impl Namespace {
     }
 
     /// There is no such head any more.
-    pub(crate) fn head_destroyed(&self, _head: ObjectId) {
+    pub(crate) fn head_destroyed(&self, head: ObjectId) {
+        self.forget_head(head);
         self.property_generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What writers were admitted for.
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.in_flight
+    }
+
+    /// Object sets that are open for writing.
+    pub(crate) fn heads(&self) -> &Heads {
+        &self.heads
     }
 
     /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes: datasets cannot use

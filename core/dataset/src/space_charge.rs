@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - The five parts of a directory add up to its `used`.
-//! - Nothing goes below zero: if it would, we have counted wrong, and the pool stops.
+//! - Nothing goes below zero, unless the pool came with wrong sums.
 
 use crate::error::DatasetError;
 use crate::namespace::DEPTH_MAX;
@@ -170,11 +170,15 @@ fn add_to_parts(stored: &mut DatasetDirectory, parts: &[(Part, i128)]) {
         *size = AllocatedSize::from(sum(size.get(), *change));
     }
     let parts = stored.used_by;
-    let total = parts.head
-        + parts.snapshots
-        + parts.children
-        + parts.child_reservations
-        + parts.ref_reservation;
+    let total = [
+        parts.snapshots,
+        parts.children,
+        parts.child_reservations,
+        parts.ref_reservation,
+    ];
+    let total = total
+        .into_iter()
+        .fold(parts.head, AllocatedSize::saturating_add);
     debug_assert_eq!(total, stored.used, "the parts add up");
 }
 
@@ -188,8 +192,12 @@ fn part_of(used_by: &mut UsedBy, part: Part) -> &mut AllocatedSize {
     }
 }
 
+/// A sum of space. A pool may come with wrong sums, of another program or a damaged disk: they stay wrong, and nothing
+/// stops for them.
 fn sum(size: u64, change: i128) -> u64 {
-    u64::try_from(i128::from(size) + change).expect("space is never counted below zero")
+    let sum = i128::from(size) + change;
+    debug_assert!(sum >= 0, "space is never counted below zero");
+    u64::try_from(sum.max(0)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

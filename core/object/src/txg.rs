@@ -397,25 +397,29 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// There will be no more transactions: who waits gets an error, and what is dirty is dropped.
+    /// There will be no more transactions: who waits gets an error. A group that is being stored goes on being stored.
     pub fn stop(&self) {
-        let dropped = {
-            let mut state = self.state.lock();
-            state.is_stopped = true;
-            std::mem::take(&mut state.dirty_sets)
-        };
+        self.state.lock().is_stopped = true;
         self.changed.notify_all();
         self.work.notify_all();
+    }
+
+    /// Drops what is dirty, after the last group: nothing is stored any more.
+    pub fn forget_dirty(&self) {
+        let dropped = std::mem::take(&mut self.state.lock().dirty_sets);
         drop(dropped);
+    }
+
+    /// Whether there are no more transactions.
+    pub fn is_stopped(&self) -> bool {
+        self.state.lock().is_stopped
     }
 
     /// The object set has changes in this group.
     pub(crate) fn add_dirty_set(&self, txg: Txg, set: &Arc<ObjectSet>) {
         let mut state = self.state.lock();
-        if !state.is_stopped {
-            let sets = state.dirty_sets.entry(txg).or_default();
-            sets.entry(set.id()).or_insert_with(|| set.clone());
-        }
+        let sets = state.dirty_sets.entry(txg).or_default();
+        sets.entry(set.id()).or_insert_with(|| set.clone());
     }
 
     /// The object sets with changes in this group that are not stored yet, by their numbers. Object sets stay in the list

@@ -7,7 +7,7 @@ use tarn_cache::{Cache, CacheOptions};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::properties::native::{self, Shown, ShownSource};
 use tarn_host::{Host, RealOptions};
-use tarn_pool::{ImportRequest, Mode, Pool};
+use tarn_pool::{ImportRequest, Mode, Pool, PoolOwner};
 use tarn_probe::{Operation, OperationKind, registry};
 use tarn_vdev::Need;
 use tarn_vdev::import_search::{DevicePaths, pools, search};
@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         name: None,
         mode: Mode::ReadOnly,
         need: Need::All,
+        owner: PoolOwner::default(),
     };
     let pool = Pool::import(&host, &cache, &request, &operation)?;
     let view = pool.namespace().view(&operation);

@@ -27,6 +27,11 @@ impl<'a> Directory<'a> {
         Directory { mos, operation }
     }
 
+    /// On whose behalf it is read.
+    pub fn operation(self) -> &'a Operation {
+        self.operation
+    }
+
     /// An object of the MOS.
     pub fn object(self, id: ObjectId) -> Result<Arc<Object>, PoolError> {
         let found = self.mos.object(id, self.operation);

@@ -1,11 +1,13 @@
 //! Why a pool could not be opened or changed.
 
+use tarn_block::BlockFreeError;
 use tarn_dataset::error::DatasetError;
-use tarn_object::ObjectError;
 use tarn_object::zap::ZapError;
+use tarn_object::{ObjectError, SyncError};
 use tarn_ondisk::declare::Corrupt;
-use tarn_ondisk::units::ObjectId;
-use tarn_vdev::{ConfigError, LabelError, OpenError};
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_vdev::{ConfigError, LabelError, OpenError, VdevWriteError};
 use thiserror::Error;
 
 /// Why something of the pool could not be read.
@@ -50,6 +52,38 @@ pub enum PoolError {
         /// Its name there.
         name: &'static str,
     },
+    /// A feature that is not enabled was to be used. Who asks must have checked.
+    #[error("feature {} is not enabled", .feature.guid())]
+    FeatureDisabled {
+        /// The feature.
+        feature: Feature,
+    },
+    /// A feature was given up more often than it was used.
+    #[error("feature {} is not in use", .feature.guid())]
+    FeatureUnused {
+        /// The feature.
+        feature: Feature,
+    },
+    /// Features are counted while a txg is stored only.
+    #[error("features are counted only while a transaction group is stored")]
+    NotSyncing,
+    /// Objects could not be stored.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// A block that the pool gave up could not be freed.
+    #[error(transparent)]
+    Free(#[from] BlockFreeError),
+    /// Devices could not be written.
+    #[error(transparent)]
+    Write(#[from] VdevWriteError),
+    /// Storing does not come to an end: this is a mistake of ours, and nothing of the group counts.
+    #[error("transaction group {txg} is still changing in pass {pass}")]
+    Endless {
+        /// The group.
+        txg: Txg,
+        /// How often it went round.
+        pass: u32,
+    },
     /// The tree of datasets could not be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
@@ -62,6 +96,9 @@ pub enum ImportError {
     /// Devices are missing, or cannot be used.
     #[error("{0}")]
     Devices(#[from] OpenError),
+    /// A device cannot be opened.
+    #[error("{0}")]
+    Open(#[from] tarn_host::OpenError),
     /// What labels or the MOS say about the devices makes no sense.
     #[error("the pool's configuration is damaged: {0}")]
     Configuration(#[from] ConfigError),
@@ -89,6 +126,18 @@ pub enum ImportError {
         /// Their guids.
         features: Vec<String>,
     },
+    /// An earlier run left intent logs that have to be replayed, which this version cannot.
+    #[error("intent logs have to be replayed first, which this version of tarn cannot do; import the pool read-only, or import and export it with OpenZFS: {}", .datasets.join(", "))]
+    IntentLogs {
+        /// Their datasets.
+        datasets: Vec<String>,
+    },
+    /// Devices have sectors that are larger than the format knows.
+    #[error("a device has sectors that are too large")]
+    SectorsTooLarge,
+    /// The first transaction group could not be stored.
+    #[error("{0}")]
+    Sync(#[from] crate::jobs::TaskError),
     /// The pool's own structures could not be read.
     #[error("{0}")]
     Pool(#[from] PoolError),

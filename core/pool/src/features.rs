@@ -2,8 +2,15 @@
 
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
+use crate::mos_writer::MosWriter;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use tarn_ondisk::features::{Access, access_of_guid};
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::task::FeatureCounts;
+use tarn_object::zap::ZapValue;
+use tarn_ondisk::features::{Access, Feature, access_of_guid};
+use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory as name;
 
 /// The features of a pool, by guid.
@@ -79,5 +86,157 @@ impl PoolFeatures {
             });
         }
         Ok(())
+    }
+}
+
+impl PoolFeatures {
+    /// The features that one must know to read the MOS, as labels name them.
+    pub fn label_list(&self) -> NvList {
+        let mut list = NvList::new();
+        for feature in Feature::ALL {
+            if feature.is_needed_for_mos() && self.is_active(feature.guid()) {
+                list.set_flag(feature.guid());
+            }
+        }
+        list
+    }
+
+    fn set(&mut self, feature: Feature, count: u64) {
+        let guid = feature.guid().to_string();
+        self.needed_to_read
+            .insert(guid.clone(), feature.is_needed_to_read());
+        self.counts.insert(guid, count);
+    }
+}
+
+/// The counts while a txg is stored: what is changed here is changed in the MOS, and becomes the pool's when the txg
+/// is stored.
+pub(crate) struct SyncingFeatures<'a> {
+    writer: MosWriter<'a>,
+    counts: RefCell<PoolFeatures>,
+    is_changed: Cell<bool>,
+}
+
+impl<'a> SyncingFeatures<'a> {
+    /// Begins with what is stored.
+    pub(crate) fn new(writer: MosWriter<'a>, stored: PoolFeatures) -> Self {
+        SyncingFeatures {
+            writer,
+            counts: RefCell::new(stored),
+            is_changed: Cell::new(false),
+        }
+    }
+
+    /// The counts as they are now, and whether anything has changed.
+    pub(crate) fn finish(self) -> (PoolFeatures, bool) {
+        (self.counts.into_inner(), self.is_changed.get())
+    }
+
+    /// As they are now.
+    pub(crate) fn now(&self) -> PoolFeatures {
+        self.counts.borrow().clone()
+    }
+
+    /// Makes the ZAPs of features in a new pool.
+    #[doc(alias = "spa_feature_create_zap_objects")]
+    pub(crate) fn create_zaps(&self) -> Result<(), PoolError> {
+        for zap in [
+            name::FEATURES_FOR_READ,
+            name::FEATURES_FOR_WRITE,
+            name::FEATURE_DESCRIPTIONS,
+        ] {
+            self.writer.zap_at(zap, ObjectType::ZapMetadata)?;
+        }
+        Ok(())
+    }
+
+    /// Enables a feature and what it depends on.
+    #[doc(alias = "spa_feature_enable")]
+    pub(crate) fn enable(&self, feature: Feature) -> Result<(), PoolError> {
+        if self.counts.borrow().count(feature.guid()).is_some() {
+            return Ok(());
+        }
+        for needed in feature.facts().depends_on {
+            self.enable(*needed)?;
+        }
+        let writer = self.writer;
+        let descriptions = writer.zap_at(name::FEATURE_DESCRIPTIONS, ObjectType::ZapMetadata)?;
+        let description = ZapValue::text(feature.description());
+        writer.put(descriptions, feature.guid(), &description)?;
+        self.store(feature, u64::from(feature.is_activated_on_enable()))?;
+        let enabled = self.counts.borrow().count(Feature::EnabledTxg.guid());
+        if let Some(uses) = enabled {
+            let zap = writer.zap_at(name::FEATURE_ENABLED_TXG, ObjectType::ZapMetadata)?;
+            self.store(Feature::EnabledTxg, uses + 1)?;
+            let txg = ZapValue::word(writer.tx.txg().get());
+            writer.put(zap, feature.guid(), &txg)?;
+        }
+        Ok(())
+    }
+
+    /// Changes how often a feature is in use, without any rule.
+    pub(crate) fn store(&self, feature: Feature, count: u64) -> Result<(), PoolError> {
+        let zap = match feature.is_needed_to_read() {
+            true => name::FEATURES_FOR_READ,
+            false => name::FEATURES_FOR_WRITE,
+        };
+        let zap = self.writer.directory().require(zap)?;
+        self.writer
+            .put(zap, feature.guid(), &ZapValue::word(count))?;
+        self.counts.borrow_mut().set(feature, count);
+        self.is_changed.set(true);
+        Ok(())
+    }
+
+    fn change(&self, feature: Feature, by: i64) -> Result<(), PoolError> {
+        let count = self.counts.borrow().count(feature.guid());
+        let count = count.ok_or(PoolError::FeatureDisabled { feature })?;
+        let new = count
+            .checked_add_signed(by)
+            .ok_or(PoolError::FeatureUnused { feature })?;
+        self.store(feature, new)
+    }
+}
+
+impl FeatureCounts for SyncingFeatures<'_> {
+    fn is_enabled(&self, feature: Feature) -> bool {
+        self.counts.borrow().count(feature.guid()).is_some()
+    }
+
+    fn is_active(&self, feature: Feature) -> bool {
+        self.counts.borrow().is_active(feature.guid())
+    }
+
+    fn increment(&self, feature: Feature) -> Result<(), DatasetError> {
+        self.change(feature, 1).map_err(in_counts)
+    }
+
+    fn decrement(&self, feature: Feature) -> Result<(), DatasetError> {
+        self.change(feature, -1).map_err(in_counts)
+    }
+}
+
+/// The counts as a refusal needs them, outside of a sync.
+impl FeatureCounts for PoolFeatures {
+    fn is_enabled(&self, feature: Feature) -> bool {
+        self.count(feature.guid()).is_some()
+    }
+
+    fn is_active(&self, feature: Feature) -> bool {
+        PoolFeatures::is_active(self, feature.guid())
+    }
+
+    fn increment(&self, _: Feature) -> Result<(), DatasetError> {
+        Err(in_counts(PoolError::NotSyncing))
+    }
+
+    fn decrement(&self, _: Feature) -> Result<(), DatasetError> {
+        Err(in_counts(PoolError::NotSyncing))
+    }
+}
+
+fn in_counts(cause: PoolError) -> DatasetError {
+    DatasetError::Features {
+        cause: Box::new(cause),
     }
 }

@@ -13,10 +13,15 @@
 //! # Knows nothing about
 //! Which host used the pool last, and whether that matters: who imports decides before.
 
+use crate::config;
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
 use crate::features::PoolFeatures;
-use crate::pool::{Mode, Parts, Pool, StoredState};
+use crate::intent_log_check::refuse_left_logs;
+use crate::log_space_maps;
+use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
+use crate::space_maps::{self, Arrays};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_block::{BlockIo, BlockIoOptions, DatasetPolicy, Embedding, Repair};
 use tarn_cache::{Cache, PoolCache};
@@ -30,7 +35,7 @@ use tarn_probe::Operation;
 use tarn_space::{Space, SpaceOptions};
 use tarn_transform::{CompressionAlgorithm, Salt};
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
-use tarn_vdev::{ExpectedLabels, Need, OpenOptions, PoolFacts, VdevConfig, VdevTree};
+use tarn_vdev::{ExpectedLabels, Need, OpenOptions, PoolFacts, PoolState, VdevConfig, VdevTree};
 
 /// The newest version before feature flags.
 const VERSION_LEGACY_MAX: u64 = 28;
@@ -50,6 +55,8 @@ pub struct ImportRequest<'a> {
     pub mode: Mode,
     /// Whether it may do without its log devices (`-m`).
     pub need: Need,
+    /// Who uses it from now on.
+    pub owner: PoolOwner,
 }
 
 /// What an uberblock leads to, before it is decided whether that is to be used.
@@ -86,7 +93,13 @@ impl Pool {
             close(first);
             open(host, cache, request, &trusted, request.need, operation)?
         };
-        finish(host, request, opened, &configuration, operation)
+        let pool = finish(host, request, opened, &configuration, operation)?;
+        if request.mode == Mode::ReadWrite {
+            pool.start_sync();
+            // From here on labels say who uses it.
+            pool.sync_all(operation)?;
+        }
+        Ok(pool)
     }
 }
 
@@ -126,8 +139,7 @@ fn open(
     let limits = TxgLimits::for_memory(host.memory_total_bytes());
     let txgs = Txgs::new(uberblock.txg, limits);
     let env = ObjectEnv::new(host.clone(), cache.clone(), txgs);
-    let policy = DatasetPolicy::of_mos(CompressionAlgorithm::Lz4, Embedding::Allowed);
-    let policy = SetPolicy::new(policy);
+    let policy = mos_policy(uberblock.version);
     let mos = ObjectSet::open(
         env.clone(),
         MOS_ID,
@@ -149,6 +161,15 @@ fn open(
         mos,
         uberblock,
     })
+}
+
+/// How the MOS is written: as any reader of a pool of this version can read it.
+pub(crate) fn mos_policy(version: u64) -> SetPolicy {
+    let (compression, embedding) = match version {
+        VERSION_FEATURES => (CompressionAlgorithm::Lz4, Embedding::Allowed),
+        _ => (CompressionAlgorithm::Lzjb, Embedding::Forbidden),
+    };
+    SetPolicy::new(DatasetPolicy::of_mos(compression, embedding))
 }
 
 /// Lets go of devices that will be opened again.
@@ -175,7 +196,7 @@ fn finish(
     configuration: &tarn_ondisk::nvlist::NvList,
     operation: &Operation,
 ) -> Result<Arc<Pool>, ImportError> {
-    let directory = Directory::new(&opened.mos, operation);
+    let directory = directory_of(&opened.mos, operation);
     let features = PoolFeatures::read(directory)?;
     features.check(match request.mode {
         Mode::ReadOnly => Access::ReadOnly,
@@ -206,12 +227,36 @@ fn finish(
         mos,
         uberblock,
     } = opened;
+    let arrays = Arrays::of(&vdevs.top_levels());
+    let mut unflushed = BTreeMap::new();
+    config::read_biases(directory_of(&mos, operation), &vdevs)?;
+    let facts = match request.mode {
+        Mode::ReadOnly => facts,
+        Mode::ReadWrite => {
+            refuse_left_logs(&namespace, &mos, operation)?;
+            let directory = directory_of(&mos, operation);
+            let (root, tops) = (vdevs.config(), vdevs.top_levels());
+            unflushed = log_space_maps::read(directory, &root, &tops, &arrays)?;
+            let table = space_maps::unflushed(unflushed.clone());
+            for vdev in &tops {
+                space_maps::add_stored_vdev(&space, vdev, &arrays, &table, directory)?;
+            }
+            io.vdevs_changed();
+            PoolFacts {
+                name: name.as_str().into(),
+                state: PoolState::Active,
+                host_id: request.owner.host_id,
+                host_name: request.owner.host_name.as_str().into(),
+                ..facts
+            }
+        }
+    };
     let state = StoredState {
         uberblock,
         features,
         facts,
     };
-    Ok(Pool::assemble(Parts {
+    let pool = Pool::assemble(Parts {
         host: host.clone(),
         name,
         mode: request.mode,
@@ -223,5 +268,13 @@ fn finish(
         mos,
         namespace,
         state,
-    }))
+        owner: request.owner.clone(),
+        arrays,
+        unflushed,
+    });
+    Ok(pool)
+}
+
+fn directory_of<'a>(mos: &'a Arc<ObjectSet>, operation: &'a Operation) -> Directory<'a> {
+    Directory::new(mos, operation)
 }

@@ -8,15 +8,33 @@
 //! # Knows nothing about
 //! Files, mounts, commands.
 
+pub mod add;
 pub mod checkpoint;
+pub mod close;
+mod config;
+pub mod create;
+mod deferred;
 pub mod directory;
 pub mod error;
 pub mod features;
 pub mod history;
+mod history_write;
 pub mod import;
+mod intent_log_check;
+mod jobs;
+mod log_space_maps;
+mod mos_writer;
 pub mod pool;
+pub mod properties;
 pub mod size;
+mod space_maps;
+mod sync;
 
+pub use close::Leaving;
+pub use create::{CreateRequest, NewVdev};
 pub use error::{ImportError, PoolError};
+pub use history_write::CommandRecord;
 pub use import::ImportRequest;
-pub use pool::{Mode, Pool};
+pub use jobs::TaskError;
+pub use pool::{Mode, Pool, PoolOwner};
+pub use properties::PoolPropertyChange;

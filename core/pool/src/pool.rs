@@ -1,19 +1,31 @@
 //! An open pool: what all its users share.
 
+use crate::config::Written;
 use crate::directory::Directory;
 use crate::features::PoolFeatures;
+use crate::jobs::{Jobs, TaskError};
 use crate::size;
+use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_block::BlockIo;
 use tarn_cache::PoolCache;
 use tarn_dataset::namespace::Namespace;
-use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank};
-use tarn_object::{ObjectEnv, ObjectSet, Txgs};
+use tarn_host::{Host, JoinHandle};
+use tarn_object::{FailMode, ObjectEnv, ObjectSet, Txgs};
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_probe::Operation;
 use tarn_space::Space;
 use tarn_vdev::{PoolFacts, VdevTree};
+
+/// Labels, and what they shall say.
+const CONFIGURATION: Rank = Rank::new(tarn_host::ranks::POOL + 11, "pool configuration");
+/// The handles of the sync threads.
+const THREADS: Rank = Rank::new(tarn_host::ranks::POOL + 12, "sync threads");
+/// Why the pool is suspended.
+const FAILURE: Rank = Rank::new(tarn_host::ranks::POOL + 13, "pool failure");
 
 /// What the pool is as of the newest stored txg.
 const STORED: Rank = Rank::new(tarn_host::ranks::POOL + 10, "pool state");
@@ -35,6 +47,18 @@ pub(crate) struct StoredState {
     pub(crate) facts: PoolFacts,
 }
 
+/// Who uses a pool, as its labels say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolOwner {
+    /// The host's number; zero for none.
+    pub host_id: u64,
+    /// The host's name.
+    pub host_name: String,
+}
+
+/// A change of what labels say, to be made in the next group.
+pub(crate) type FactsChange = Box<dyn FnOnce(&mut PoolFacts) + Send>;
+
 /// An open pool.
 pub struct Pool {
     pub(crate) host: Host,
@@ -48,6 +72,15 @@ pub struct Pool {
     pub(crate) mos: Arc<ObjectSet>,
     pub(crate) namespace: Namespace,
     pub(crate) stored: Mutex<StoredState>,
+    pub(crate) owner: PoolOwner,
+    pub(crate) arrays: Arc<Arrays>,
+    pub(crate) unflushed: Arc<Unflushed>,
+    pub(crate) jobs: Jobs,
+    pub(crate) configuration: Mutex<Written>,
+    pub(crate) changed_facts: Mutex<Option<FactsChange>>,
+    pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) failure: Mutex<Option<String>>,
+    pub(crate) fails_writers: AtomicBool,
 }
 
 /// The parts of a pool, when it was put together.
@@ -63,37 +96,40 @@ pub(crate) struct Parts {
     pub(crate) mos: Arc<ObjectSet>,
     pub(crate) namespace: Namespace,
     pub(crate) state: StoredState,
+    pub(crate) owner: PoolOwner,
+    pub(crate) arrays: Arrays,
+    pub(crate) unflushed: BTreeMap<MetaslabId, Changes>,
 }
 
 impl Pool {
     pub(crate) fn assemble(parts: Parts) -> Arc<Pool> {
-        let Parts {
-            host,
-            name,
-            mode,
-            vdevs,
-            space,
-            io,
-            cache,
-            env,
-            mos,
-            namespace,
-            state,
-        } = parts;
-        let stored = Mutex::new(STORED, state);
         let pool = Pool {
-            host,
-            name,
-            mode,
-            vdevs,
-            space,
-            io,
-            cache,
-            env,
-            mos,
-            namespace,
-            stored,
+            host: parts.host,
+            name: parts.name,
+            mode: parts.mode,
+            vdevs: parts.vdevs,
+            space: parts.space,
+            io: parts.io,
+            cache: parts.cache,
+            env: parts.env,
+            mos: parts.mos,
+            namespace: parts.namespace,
+            stored: Mutex::new(STORED, parts.state),
+            owner: parts.owner,
+            arrays: Arc::new(parts.arrays),
+            unflushed: Arc::new(space_maps::unflushed(parts.unflushed)),
+            jobs: Jobs::new(),
+            configuration: Mutex::new(CONFIGURATION, Written::NEVER),
+            changed_facts: Mutex::new(CONFIGURATION, None),
+            sync_threads: Mutex::new(THREADS, Vec::new()),
+            failure: Mutex::new(FAILURE, None),
+            fails_writers: AtomicBool::new(false),
         };
+        pool.space.set_door(Arc::new(Loader {
+            mos: pool.mos.clone(),
+            arrays: pool.arrays.clone(),
+            unflushed: pool.unflushed.clone(),
+        }));
         pool.publish_size();
         Arc::new(pool)
     }
@@ -171,6 +207,32 @@ impl Pool {
     /// What labels say about it.
     pub fn facts(&self) -> PoolFacts {
         self.stored.lock().facts.clone()
+    }
+
+    /// Refuses when nothing can be changed.
+    pub(crate) fn require_writable(&self) -> Result<(), TaskError> {
+        match self.mode {
+            Mode::ReadOnly => Err(TaskError::ReadOnly),
+            Mode::ReadWrite => Ok(()),
+        }
+    }
+
+    /// What becomes of writers when the pool cannot be written: the property `failmode`.
+    pub(crate) fn fail_mode(&self) -> FailMode {
+        match self.fails_writers.load(Ordering::Relaxed) {
+            true => FailMode::Continue,
+            false => FailMode::Wait,
+        }
+    }
+
+    /// Says what becomes of writers when the pool cannot be written: an error when `fails`, otherwise they wait.
+    pub fn set_fails_writers(&self, fails: bool) {
+        self.fails_writers.store(fails, Ordering::Relaxed);
+    }
+
+    /// Who uses it, as its labels say.
+    pub fn owner(&self) -> &PoolOwner {
+        &self.owner
     }
 
     /// Tells the tree of datasets what there is for all of them.

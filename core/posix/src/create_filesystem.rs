@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{NewObject, ObjectSet, Tx};
 use tarn_ondisk::fuid::Fuid;
@@ -50,6 +51,32 @@ impl Default for NewFileSystem {
             uid: 0,
             gid: 0,
         }
+    }
+}
+
+/// Fills new file systems for those who create datasets, and know nothing of files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EmptyFilesystem;
+
+impl FillFilesystem for EmptyFilesystem {
+    fn fill(
+        &self,
+        tx: &Tx,
+        set: &Arc<ObjectSet>,
+        facts: &NewFilesystem,
+        operation: &Operation,
+    ) -> Result<(), FillError> {
+        let case = CaseSensitivity::from_number(facts.case)
+            .ok_or(PosixError::Invalid("no way in which case matters"))?;
+        let new = NewFileSystem {
+            version: facts.version,
+            normalization: facts.normalization,
+            is_utf8_only: facts.utf8_only,
+            case,
+            uid: facts.user,
+            gid: facts.group,
+        };
+        Ok(create_filesystem(tx, set, &new, operation)?)
     }
 }
 

@@ -62,7 +62,7 @@ pub mod types;
 mod unlinked;
 mod xattrs;
 
-pub use create_filesystem::{NewFileSystem, create_filesystem};
+pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
 pub use filesystem::{FileSystem, FileSystemParts, ReadData, WriteAt};
 pub use names::{CaseSensitivity, Naming};

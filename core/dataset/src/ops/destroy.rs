@@ -21,6 +21,7 @@
 
 use super::set::{find, set_reservation, store_with_limits};
 use crate::dataset::Dataset;
+use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -215,24 +216,24 @@ fn forget_in_origin(
 
 /// Frees a deadlist, but not the blocks in it: the origin has them.
 #[doc(alias = "dsl_deadlist_free")]
-fn free_deadlist(context: &TaskContext<'_>, deadlist: ObjectId) -> Result<(), DatasetError> {
-    if deadlist.is_zero() {
+fn free_deadlist(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetError> {
+    if id.is_zero() {
         return Ok(());
     }
     let writing = context.writing();
-    let form = DeadlistForm::of(writing.reading().object(deadlist)?.object_type());
+    let form = DeadlistForm::of(writing.reading().object(id)?.object_type());
     match form {
         Some(DeadlistForm::Map) => {
-            for (_, list) in writing.reading().entries(deadlist)? {
+            for (_, list) in writing.reading().entries(id)? {
                 if let Some(list) = list.as_word() {
                     free_list(context, ObjectId::new(list))?;
                 }
             }
-            writing.free(deadlist)
+            writing.free(id)
         }
-        Some(DeadlistForm::List) => free_list(context, deadlist),
+        Some(DeadlistForm::List) => free_list(context, id),
         None => Err(DatasetError::Inconsistent {
-            object: deadlist,
+            object: id,
             why: "it is no deadlist",
         }),
     }
@@ -241,18 +242,11 @@ fn free_deadlist(context: &TaskContext<'_>, deadlist: ObjectId) -> Result<(), Da
 /// Frees a list of block pointers; of the empty one that many share, only a use.
 fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
     let writing = context.writing();
-    let name = pool_directory::EMPTY_POINTER_LIST;
-    let empty = writing.reading().number(POOL_DIRECTORY, name)?;
-    if empty != Some(list.get()) {
+    if deadlist::shared_empty_list(context)? != Some(list) {
         return PointerList::free(writing.set, writing.tx, list, writing.operation)
             .map_err(in_object(list));
     }
-    context.features.decrement(Feature::EmptyBpobj)?;
-    if !context.features.is_active(Feature::EmptyBpobj) {
-        writing.remove(POOL_DIRECTORY, name)?;
-        writing.free(list)?;
-    }
-    Ok(())
+    deadlist::release_empty_list(context, list)
 }
 
 /// Gives the blocks of the dataset away, to be freed in the background, or frees them at once.

@@ -1,5 +1,6 @@
 //! Changes of the tree of datasets: one file each.
 
+pub mod create;
 pub mod destroy;
 pub mod inherit;
 pub mod rename;

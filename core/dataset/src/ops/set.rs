@@ -26,6 +26,7 @@ use crate::properties::inherit::local_number;
 use crate::properties::native::kind;
 use crate::properties::parse::{Checked, Setting, TEXT_BYTES_MAX};
 use crate::properties::set::{Entry, store};
+use crate::properties::value::Kinds;
 use crate::properties::{set, table};
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::space_used::directory_available;
@@ -36,7 +37,7 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::AllocatedSize;
 
 /// Stands for "as much as the volume needs" in a parsed `refreservation`.
-const AUTO: u64 = u64::MAX;
+pub(super) const AUTO: u64 = u64::MAX;
 
 /// The stored number of `dedup=off`.
 const DEDUP_OFF: u64 = 2;
@@ -66,10 +67,10 @@ impl SyncTask for SetProperties {
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let dataset = find(view, &self.name)?;
-        for checked in &self.settings {
-            check_one(&dataset, checked, features)?;
-        }
-        check_limits(&dataset, &self.settings)
+        let kinds = kind(&contents::read(&dataset)?, &dataset);
+        check_settings(Some(&dataset), &self.settings, kinds, features)?;
+        let resolved = resolve_all(&dataset, &self.settings)?;
+        check_limits(Limits::read(&dataset)?, resolved)
     }
 
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
@@ -78,11 +79,13 @@ impl SyncTask for SetProperties {
         })?;
         let dataset = context.view().dataset(&name)?;
         for checked in &self.settings {
-            let setting = match limit_of(checked) {
-                Some(Limit::RefReservation) => resolve_auto(&dataset, &checked.setting)?,
-                _ => checked.setting.clone(),
-            };
-            apply_one(context, &dataset, &checked.name, &setting, self.source)?;
+            apply_one(
+                context,
+                &dataset,
+                &checked.name,
+                &checked.setting,
+                self.source,
+            )?;
         }
         if !dataset.is_snapshot() {
             context.namespace.properties_changed(dataset.directory())?;
@@ -126,10 +129,23 @@ fn limit_of(checked: &Checked) -> Option<Limit> {
     limit_named(&checked.name)
 }
 
-/// What can be said of one setting alone.
+/// What can be said of settings alone, each by itself. There is no dataset yet when one is made.
+pub(super) fn check_settings(
+    dataset: Option<&Dataset<'_>>,
+    settings: &[Checked],
+    kinds: Kinds,
+    features: &dyn FeatureCounts,
+) -> Result<(), TaskRefusal> {
+    let is_new = dataset.is_none();
+    settings
+        .iter()
+        .try_for_each(|checked| check_one(checked, kinds, is_new, features))
+}
+
 fn check_one(
-    dataset: &Dataset<'_>,
     checked: &Checked,
+    kinds: Kinds,
+    is_new: bool,
     features: &dyn FeatureCounts,
 ) -> Result<(), TaskRefusal> {
     let bad = |why: String| TaskRefusal::BadValue {
@@ -145,11 +161,10 @@ fn check_one(
     let Some(property) = checked.property else {
         return Ok(());
     };
-    if dataset.is_snapshot() {
+    if kinds == Kinds::SNAPSHOT {
         let why = "this property can not be modified for snapshots";
         return Err(bad(why.to_string()));
     }
-    let kinds = kind(&contents::read(dataset)?, dataset);
     if !property.kinds.meets(kinds) {
         let name = property.name;
         let why = format!("'{name}' does not apply to datasets of this type");
@@ -163,7 +178,7 @@ fn check_one(
         "dedup" if number != DEDUP_OFF => Err(TaskRefusal::NotSupported {
             what: "writing deduplicated blocks".to_string(),
         }),
-        "volsize" | "version" => Err(TaskRefusal::NotSupported {
+        "volsize" | "version" if !is_new => Err(TaskRefusal::NotSupported {
             what: format!("setting '{}' together with other properties", property.name),
         }),
         _ => Ok(()),
@@ -212,6 +227,22 @@ impl Limits {
         })
     }
 
+    /// Of something new below this directory.
+    fn below(parent: &Directory<'_>) -> Result<Limits, DatasetError> {
+        let available = directory_available(parent)?;
+        Ok(Limits {
+            used: 0,
+            referenced: 0,
+            unique: 0,
+            parent_available: available,
+            available,
+            quota: 0,
+            reservation: 0,
+            ref_quota: 0,
+            ref_reservation: 0,
+        })
+    }
+
     /// Takes a new value, or says why not.
     fn take(&mut self, limit: Limit, value: u64) -> Result<(), TaskRefusal> {
         let is_accepted = match limit {
@@ -257,23 +288,44 @@ impl Limits {
     }
 }
 
-/// Checks limits that are set together. One that is refused is tried again after the others.
-fn check_limits(dataset: &Dataset<'_>, settings: &[Checked]) -> Result<(), TaskRefusal> {
-    let mut waiting = Vec::new();
+/// Checks the limits of something new below this directory.
+pub(super) fn check_limits_below(
+    parent: &Directory<'_>,
+    settings: &[Checked],
+) -> Result<(), TaskRefusal> {
+    let limits = settings.iter().filter_map(|checked| {
+        let Setting::Number(value) = checked.setting else {
+            return None;
+        };
+        // What a new volume needs is set aside, and checked, by whoever makes it.
+        Some((limit_of(checked)?, value)).filter(|(_, value)| *value != AUTO)
+    });
+    check_limits(Limits::below(parent)?, limits.collect())
+}
+
+/// The limits among settings, with their numbers.
+fn resolve_all(
+    dataset: &Dataset<'_>,
+    settings: &[Checked],
+) -> Result<Vec<(Limit, u64)>, DatasetError> {
+    let mut resolved = Vec::new();
     for checked in settings {
-        if let Some(limit) = limit_of(checked)
-            && let Setting::Number(value) = match limit {
-                Limit::RefReservation => resolve_auto(dataset, &checked.setting)?,
-                _ => checked.setting.clone(),
-            }
-        {
-            waiting.push((limit, value));
+        let Some(limit) = limit_of(checked) else {
+            continue;
+        };
+        let setting = match limit {
+            Limit::RefReservation => resolve_auto(dataset, &checked.setting)?,
+            _ => checked.setting.clone(),
+        };
+        if let Setting::Number(value) = setting {
+            resolved.push((limit, value));
         }
     }
-    if waiting.is_empty() {
-        return Ok(());
-    }
-    let mut limits = Limits::read(dataset)?;
+    Ok(resolved)
+}
+
+/// Checks limits that are set together. One that is refused is tried again after the others.
+fn check_limits(mut limits: Limits, mut waiting: Vec<(Limit, u64)>) -> Result<(), TaskRefusal> {
     loop {
         let mut refused = Vec::new();
         let mut why = None;
@@ -326,7 +378,7 @@ fn resolve_auto(dataset: &Dataset<'_>, setting: &Setting) -> Result<Setting, Dat
 }
 
 /// Stores one setting, and does what belongs to it.
-fn apply_one(
+pub(super) fn apply_one(
     context: &TaskContext<'_>,
     dataset: &Dataset<'_>,
     name: &str,
@@ -334,6 +386,10 @@ fn apply_one(
     source: Source,
 ) -> Result<(), DatasetError> {
     let directory = dataset.directory();
+    let setting = &match limit_named(name) {
+        Some(Limit::RefReservation) => resolve_auto(dataset, setting)?,
+        _ => setting.clone(),
+    };
     match (name, setting) {
         ("filesystem_limit" | "snapshot_limit", Setting::Number(limit)) if *limit != u64::MAX => {
             filesystem_counts::begin_counting(context, directory)?;

@@ -7,8 +7,10 @@
 use super::set::find;
 use crate::contents::{self, Contents};
 use crate::namespace::View;
+use crate::properties::inherit::local_number;
 use crate::properties::{set, table};
 use crate::task::TaskRefusal;
+use crate::volume_reservation::volume_reservation;
 use std::sync::Arc;
 use tarn_object::zap::{ObjectZap, ZapValue};
 use tarn_object::{AssignError, ObjectError, ObjectSet, TxEstimate};
@@ -107,6 +109,25 @@ pub fn check(view: View<'_>, name: &str, bytes: u64) -> Result<(), TaskRefusal> 
         )));
     }
     Ok(())
+}
+
+/// The refreservation that goes with a new size of a volume: where the old one was as large as the old size asks for. Whoever
+/// set another one, or none, is not overruled.
+#[doc(alias = "zfs_add_synthetic_resv")]
+pub fn matching_reservation(
+    view: View<'_>,
+    name: &str,
+    bytes: u64,
+) -> Result<Option<u64>, TaskRefusal> {
+    let dataset = find(view, name)?;
+    let Contents::Volume(facts) = contents::read(&dataset)? else {
+        return Ok(None);
+    };
+    let io = view.namespace().mos().env().cache.io();
+    // As OpenZFS, which does not count copies here.
+    let needed = |size| volume_reservation(io, size, facts.block_bytes, 1);
+    let now = local_number(dataset.directory(), "refreservation")?.unwrap_or(0);
+    Ok((now == needed(facts.size_bytes)).then(|| needed(bytes)))
 }
 
 /// The size of a block, which is a power of two, as people read it.

@@ -34,7 +34,7 @@ const STATE_KEPT_BYTES: usize = 16 << 20;
 
 const LEVEL_MAX: u8 = 19;
 /// The number stored for `zstd-fast-1`; those after it follow in the order of [`FAST_LEVELS`].
-const FAST_CODE: u8 = 102;
+const FAST_CODE: u8 = 103;
 const FAST_LEVELS: [u16; 21] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 500, 1000,
 ];
@@ -238,11 +238,11 @@ mod tests {
         let named = |code| ZstdLevel::from_code(code).map(|level| level.to_string());
         assert_eq!(named(1).unwrap(), "zstd-1");
         assert_eq!(named(19).unwrap(), "zstd-19");
-        assert_eq!(named(102).unwrap(), "zstd-fast-1");
-        assert_eq!(named(111).unwrap(), "zstd-fast-10");
-        assert_eq!(named(112).unwrap(), "zstd-fast-20");
-        assert_eq!(named(122).unwrap(), "zstd-fast-1000");
-        for code in [0, 20, 101, 123, 255] {
+        assert_eq!(named(103).unwrap(), "zstd-fast-1");
+        assert_eq!(named(112).unwrap(), "zstd-fast-10");
+        assert_eq!(named(113).unwrap(), "zstd-fast-20");
+        assert_eq!(named(123).unwrap(), "zstd-fast-1000");
+        for code in [0, 20, 101, 102, 124, 255] {
             assert_eq!(named(code), Err(DecompressError::UnknownLevel { code }));
         }
     }

@@ -1,0 +1,227 @@
+//! The object sets of heads, open for writing: one for each dataset, shared by all who use it.
+//!
+//! # Mechanism
+//! Who mounts a dataset, who serves it and the sync thread must change the same object set. The table knows which are
+//! open, and keeps none of them: an object set lives as long as somebody uses it, and while it has changes that are not
+//! stored. What is opened anew is opened as the MOS says it is stored; that is right because the sync thread holds a set
+//! until its new root is in the MOS.
+//!
+//! How blocks are written follows from properties ([`policy_of`]); when properties change, open sets are told.
+
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::namespace::Namespace;
+use crate::properties::inherit::{self, Found};
+use crate::properties::table;
+use crate::properties::value::{Default as DefaultValue, Property};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use tarn_block::{DatasetPolicy, Embedding, HoleBirth, RedundantMetadata};
+use tarn_host::lock::{Mutex, Rank};
+use tarn_object::{ObjectSet, Ownership, SetPolicy, read_head};
+use tarn_ondisk::objset::{Objset, ObjsetFlags, ObjsetType};
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, ZstdLevel};
+
+/// The table. Objects of the MOS are read while it is held, so that a set is opened once.
+const HEADS: Rank = Rank::new(tarn_host::ranks::DATASET + 10, "open datasets").across_waits();
+
+/// The open heads of a pool.
+pub(crate) struct Heads {
+    open: Mutex<BTreeMap<ObjectId, Weak<ObjectSet>>>,
+    ownership: Mutex<Option<Arc<dyn Ownership>>>,
+}
+
+/// Who tells owners apart; taken for a moment.
+const OWNERSHIP: Rank = Rank::new(tarn_host::ranks::DATASET + 11, "ownership");
+
+impl Heads {
+    /// None.
+    pub(crate) fn new() -> Heads {
+        Heads {
+            open: Mutex::new(HEADS, BTreeMap::new()),
+            ownership: Mutex::new(OWNERSHIP, None),
+        }
+    }
+
+    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        self.ownership.lock().clone()
+    }
+}
+
+impl Namespace {
+    /// Says who tells owners of files apart. Once, before datasets are opened for writing.
+    pub fn set_ownership(&self, ownership: Arc<dyn Ownership>) {
+        *self.heads().ownership.lock() = Some(ownership);
+    }
+
+    /// The object set of a head, to change: the one that everybody has.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn head_set(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<ObjectSet>, DatasetError> {
+        let mut open = self.heads().open.lock();
+        if let Some(set) = open.get(&id).and_then(Weak::upgrade) {
+            return Ok(set);
+        }
+        let dataset = Dataset::open_by_id(self.view(operation), id)?;
+        let root = dataset.stored()?.root;
+        let in_set = |cause| DatasetError::Object { object: id, cause };
+        let env = self.mos().env();
+        let head = read_head(&env.cache, id, &root, operation).map_err(in_set)?;
+        let policy = policy_of(&dataset, Some(&head))?;
+        let owner = match head.objset_type {
+            ObjsetType::Zfs => self.heads().ownership(),
+            _ => None,
+        };
+        let set = ObjectSet::open(env.clone(), id, &root, policy, owner, operation);
+        let set = set.map_err(in_set)?;
+        open.retain(|_, set| set.strong_count() > 0);
+        open.insert(id, Arc::downgrade(&set));
+        Ok(set)
+    }
+
+    /// An object set that was just made is open.
+    pub(crate) fn add_head(&self, set: &Arc<ObjectSet>) {
+        let mut open = self.heads().open.lock();
+        open.insert(set.id(), Arc::downgrade(set));
+    }
+
+    /// A dataset is gone: its number can come back as another.
+    pub(crate) fn forget_head(&self, id: ObjectId) {
+        self.heads().open.lock().remove(&id);
+    }
+
+    /// Who tells owners of a new file system's objects apart.
+    pub(crate) fn ownership(&self) -> Option<Arc<dyn Ownership>> {
+        self.heads().ownership()
+    }
+
+    /// Tells open heads how blocks are to be written now.
+    ///
+    /// # Errors
+    /// When properties cannot be read.
+    pub fn refresh_policies(&self, operation: &Operation) -> Result<(), DatasetError> {
+        let open: Vec<Arc<ObjectSet>> = {
+            let open = self.heads().open.lock();
+            open.values().filter_map(Weak::upgrade).collect()
+        };
+        for set in open {
+            let dataset = Dataset::open_by_id(self.view(operation), set.id())?;
+            let before = set.policy();
+            let policy = policy_of(&dataset, None)?;
+            set.set_policy(SetPolicy {
+                counts_objects: before.counts_objects,
+                counts_projects: before.counts_projects,
+                ..policy
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A property's number: as set or inherited, or the default.
+fn number(dataset: &Dataset<'_>, property: &Property) -> Result<u64, DatasetError> {
+    Ok(
+        match (inherit::find(dataset, property)?, property.default) {
+            (Some((Found::Number(number), _)), _) => number,
+            (_, DefaultValue::Number(number)) => number,
+            _ => 0,
+        },
+    )
+}
+
+/// How the blocks of a head are written, by its properties. Objects are counted for owners where its head says
+/// that they always were.
+pub(crate) fn policy_of(
+    dataset: &Dataset<'_>,
+    head: Option<&Objset>,
+) -> Result<SetPolicy, DatasetError> {
+    let get = |name: &str| {
+        let property = table::find(name).expect("the property is in the table");
+        number(dataset, property)
+    };
+    let has_flag = |flag| head.is_some_and(|head| head.flags.contains(flag));
+    let mos = dataset.directory().view().namespace().mos().policy();
+    let metadata_compression = mos.blocks.metadata_compression;
+    let blocks = DatasetPolicy {
+        checksum: checksum_of(get("checksum")?),
+        compression: compression_of(get("compression")?, metadata_compression),
+        metadata_compression,
+        copies: usize::try_from(get("copies")?.clamp(1, 3)).unwrap_or(1),
+        redundant_metadata: match get("redundant_metadata")? {
+            1 => RedundantMetadata::Most,
+            2 => RedundantMetadata::Some,
+            3 => RedundantMetadata::None,
+            _ => RedundantMetadata::All,
+        },
+        special_small_blocks: get("special_small_blocks")?,
+        embedding: match mos.blocks.embedding {
+            Embedding::Allowed => Embedding::Allowed,
+            Embedding::Forbidden => Embedding::Forbidden,
+        },
+    };
+    Ok(SetPolicy {
+        blocks,
+        holes: match mos.holes {
+            HoleBirth::Recorded => HoleBirth::Recorded,
+            HoleBirth::Unrecorded => HoleBirth::Unrecorded,
+        },
+        counts_objects: has_flag(ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE),
+        counts_projects: has_flag(ObjsetFlags::PROJECT_QUOTA_COMPLETE),
+    })
+}
+
+/// A stored `checksum`. What cannot be meant, and `on`, is the default.
+fn checksum_of(stored: u64) -> ChecksumAlgorithm {
+    let code = u8::try_from(stored & 0xff).unwrap_or(1);
+    match ChecksumAlgorithm::from_code(code) {
+        Ok(algorithm) if !algorithm.is_embedded() => algorithm,
+        _ => ChecksumAlgorithm::Fletcher4,
+    }
+}
+
+/// A stored `compression`: the algorithm in the low seven bits, its level above. `on` is what metadata have.
+fn compression_of(stored: u64, on: CompressionAlgorithm) -> CompressionAlgorithm {
+    let code = u8::try_from(stored & 0x7f).unwrap_or(1);
+    let level = u8::try_from(stored >> 7).unwrap_or(0);
+    match CompressionAlgorithm::from_code(code) {
+        Ok(CompressionAlgorithm::Zstd(_)) => {
+            let level = ZstdLevel::from_code(level).unwrap_or(ZstdLevel::DEFAULT);
+            CompressionAlgorithm::Zstd(level)
+        }
+        Ok(CompressionAlgorithm::Empty) | Err(_) => on,
+        Ok(algorithm) => algorithm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_compressions_name_an_algorithm_and_its_level() {
+        let on = CompressionAlgorithm::Lz4;
+        assert_eq!(compression_of(1, on), CompressionAlgorithm::Lz4);
+        assert_eq!(compression_of(2, on), CompressionAlgorithm::Off);
+        let zstd = |number| CompressionAlgorithm::Zstd(ZstdLevel::new(number).unwrap());
+        assert_eq!(compression_of(16, on), zstd(3));
+        assert_eq!(compression_of(400, on), zstd(3));
+        assert_eq!(compression_of(2448, on), zstd(19));
+        let fast = CompressionAlgorithm::Zstd(ZstdLevel::fast(1).unwrap());
+        assert_eq!(compression_of(13200, on), fast);
+    }
+
+    #[test]
+    fn stored_checksums_name_an_algorithm() {
+        assert_eq!(checksum_of(1), ChecksumAlgorithm::Fletcher4);
+        assert_eq!(checksum_of(2), ChecksumAlgorithm::Off);
+        assert_eq!(checksum_of(14), ChecksumAlgorithm::Blake3);
+        assert_eq!(checksum_of(3), ChecksumAlgorithm::Fletcher4);
+    }
+}

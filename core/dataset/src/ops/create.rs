@@ -1,0 +1,373 @@
+//! Making a file system or a volume.
+//!
+//! # Mechanism
+//! A directory below the parent's, a head that descends from the pool's empty snapshot, and an object set that the group stores. What a
+//! file system begins with is put in by whoever knows files; what a volume begins with is two objects, and is put in here.
+//!
+//! Some properties are facts of the object set, and are stored there only: how names are treated, the size of a volume and
+//! of its blocks. What was not given of how names are treated comes from the parent file system.
+//!
+//! # Knows nothing about
+//! Mounting, and making parents that are missing.
+
+use super::set::{AUTO, apply_one, check_settings, find};
+use crate::contents::{self, Contents};
+use crate::creation;
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::filesystem_counts;
+use crate::initialize::{FillFilesystem, NewFilesystem};
+use crate::names::{BadName, DatasetName};
+use crate::namespace::View;
+use crate::ops::set::Source;
+use crate::properties::parse::{Checked, Setting};
+use crate::properties::value::{Change, Kinds};
+use crate::space_used::directory_available;
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::volume_reservation::volume_reservation;
+use crate::writing::in_object;
+use std::sync::Arc;
+use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
+use tarn_object::{NewObject, ObjectSet};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::units::ObjectId;
+
+/// The data of a volume.
+const VOLUME_DATA: ObjectId = ObjectId::new(1);
+
+/// The ZAP of a volume.
+const VOLUME_FACTS: ObjectId = ObjectId::new(2);
+
+/// Properties that can change later and are in the object set all the same.
+const FACTS: [&str; 2] = ["volsize", "version"];
+
+/// How names are treated, as far as it was said; the parent decides the rest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NameRules {
+    /// ZPL version.
+    pub version: Option<u64>,
+    /// The stored number of the property `normalization`.
+    pub normalization: Option<u64>,
+    /// Names must be UTF-8.
+    pub utf8_only: Option<bool>,
+    /// The stored number of the property `casesensitivity`.
+    pub case: Option<u64>,
+}
+
+impl NameRules {
+    /// What settings say; the others are left for [`CreateFilesystem::settings`].
+    pub fn take_from(settings: &mut Vec<Checked>) -> NameRules {
+        let mut rules = NameRules::default();
+        settings.retain(|checked| {
+            let Setting::Number(number) = checked.setting else {
+                return true;
+            };
+            match checked.name.as_str() {
+                "version" => rules.version = Some(number),
+                "normalization" => rules.normalization = Some(number),
+                "utf8only" => rules.utf8_only = Some(number != 0),
+                "casesensitivity" => rules.case = Some(number),
+                _ => return true,
+            }
+            false
+        });
+        rules
+    }
+}
+
+/// Makes a file system.
+#[derive(Clone)]
+pub struct CreateFilesystem {
+    /// The full name. The parent is there.
+    pub name: String,
+    /// Properties, parsed for file systems.
+    pub settings: Vec<Checked>,
+    /// How names are treated.
+    pub rules: NameRules,
+    /// Who owns the root directory.
+    pub user: u32,
+    /// The group of the root directory.
+    pub group: u32,
+    /// Puts in what every file system has.
+    pub fill: Arc<dyn FillFilesystem>,
+}
+
+/// Makes a volume.
+#[derive(Debug, Clone)]
+pub struct CreateVolume {
+    /// The full name. The parent is there.
+    pub name: String,
+    /// Its size, a multiple of the block size.
+    pub size_bytes: u64,
+    /// The size of its blocks.
+    pub block_bytes: u64,
+    /// Whether nothing is set aside for it.
+    pub sparse: bool,
+    /// Properties, parsed for volumes.
+    pub settings: Vec<Checked>,
+}
+
+impl SyncTask for CreateFilesystem {
+    type Output = ObjectId;
+
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let parent = check_name(view, &self.name)?;
+        check_new(&parent, &self.settings, Kinds::FILESYSTEM, features)
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
+        context.namespace.change(|| {
+            let facts = self.facts(context)?;
+            let made = Made::new(context, &self.name)?;
+            apply_settings(context, &self.name, &self.settings)?;
+            if facts.case != 0 {
+                context
+                    .writing()
+                    .change(made.head, |stored: &mut ondisk::dataset::Dataset| {
+                        stored.flags = stored.flags.with(DatasetFlags::CASE_INSENSITIVE);
+                    })?;
+            }
+            let set = creation::create_set(context, made.head, ObjsetType::Zfs)?;
+            self.fill
+                .fill(context.tx, &set, &facts, context.operation)
+                .map_err(|cause| DatasetError::Fill { cause })?;
+            Ok(made.head)
+        })
+    }
+}
+
+impl CreateFilesystem {
+    /// The facts of the new file system: what was asked for, or as the parent has it.
+    #[doc(alias = "zfs_fill_zplprops")]
+    fn facts(&self, context: &TaskContext<'_>) -> Result<NewFilesystem, DatasetError> {
+        let parent_name = self.name.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let parent = context.view().directory(parent_name)?;
+        let like = match parent.head()? {
+            Some(head) => contents::read(&head)?,
+            None => Contents::Other,
+        };
+        let defaults = NewFilesystem::default();
+        let (normalization, utf8_only, case) = match like {
+            Contents::Filesystem(facts) => (facts.normalization, facts.utf8_only, facts.case),
+            _ => (defaults.normalization, defaults.utf8_only, defaults.case),
+        };
+        Ok(NewFilesystem {
+            version: self.rules.version.unwrap_or(defaults.version),
+            normalization: self.rules.normalization.unwrap_or(normalization),
+            utf8_only: self.rules.utf8_only.unwrap_or(utf8_only),
+            case: self.rules.case.unwrap_or(case),
+            user: self.user,
+            group: self.group,
+        })
+    }
+}
+
+impl SyncTask for CreateVolume {
+    type Output = ObjectId;
+
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let parent = check_name(view, &self.name)?;
+        check_new(&parent, &self.settings, Kinds::VOLUME, features)?;
+        feature_use::check_enabled("volblocksize", self.block_bytes, features)?;
+        let bad = |why: String| TaskRefusal::BadValue {
+            property: "volsize".to_string(),
+            why,
+        };
+        if self.size_bytes == 0 {
+            return Err(bad("'volsize' cannot be zero".to_string()));
+        }
+        if self.block_bytes == 0 || !self.size_bytes.is_multiple_of(self.block_bytes) {
+            let why = "volume size must be a multiple of volume block size";
+            return Err(bad(why.to_string()));
+        }
+        if self.reservation(view, 1).is_some_and(|wanted| {
+            directory_available(&parent).is_ok_and(|available| wanted > available)
+        }) {
+            return Err(TaskRefusal::NoSpace {
+                why: "out of space".to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
+        context.namespace.change(|| {
+            let made = Made::new(context, &self.name)?;
+            apply_settings(context, &self.name, &self.settings)?;
+            let set = creation::create_set(context, made.head, ObjsetType::Zvol)?;
+            self.fill(context, &set)?;
+            let head = made.dataset(context)?;
+            let copies = crate::properties::table::find("copies").map_or(Ok(None), |property| {
+                crate::properties::set::effective_number(&head, property)
+            })?;
+            if let Some(wanted) = self.reservation(context.view(), copies.unwrap_or(1)) {
+                let setting = Setting::Number(wanted);
+                apply_one(context, &head, "refreservation", &setting, Source::Local)?;
+            }
+            Ok(made.head)
+        })
+    }
+}
+
+impl CreateVolume {
+    /// What is set aside for it, unless somebody said otherwise.
+    fn reservation(&self, view: View<'_>, copies: u64) -> Option<u64> {
+        let said = self
+            .settings
+            .iter()
+            .find(|checked| checked.name == "refreservation");
+        let is_wanted = match said {
+            Some(checked) => checked.setting == Setting::Number(AUTO),
+            None => !self.sparse,
+        };
+        if !is_wanted {
+            return None;
+        }
+        let io = view.namespace().mos().env().cache.io();
+        Some(volume_reservation(
+            io,
+            self.size_bytes,
+            self.block_bytes,
+            copies,
+        ))
+    }
+
+    /// Makes the objects of a volume.
+    #[doc(alias = "zvol_create_cb")]
+    fn fill(&self, context: &TaskContext<'_>, set: &Arc<ObjectSet>) -> Result<(), DatasetError> {
+        let in_set = in_object(set.id());
+        let data = NewObject::plain(ObjectType::Zvol, self.block_bytes);
+        set.claim(context.tx, VOLUME_DATA, data, context.operation)
+            .map_err(&in_set)?;
+        let facts = NewObject::plain(ObjectType::ZvolProperties, 0);
+        let facts = set
+            .claim(context.tx, VOLUME_FACTS, facts, context.operation)
+            .map_err(&in_set)?;
+        let zap = ObjectZap::make(&facts, context.tx, NewZap::micro(set), context.operation)
+            .map_err(&in_set)?;
+        zap.insert(context.tx, "size", &ZapValue::word(self.size_bytes))
+            .map_err(|cause| DatasetError::Zap {
+                object: VOLUME_FACTS,
+                cause,
+            })
+    }
+}
+
+/// A directory and its head that were just made.
+struct Made {
+    head: ObjectId,
+    name: String,
+}
+
+impl Made {
+    fn new(context: &TaskContext<'_>, name: &str) -> Result<Made, DatasetError> {
+        let (parent, component) = name
+            .rsplit_once('/')
+            .ok_or_else(|| DatasetError::NotFound {
+                name: name.to_string(),
+            })?;
+        let parent = context.view().directory(parent)?;
+        let directory = creation::create_directory(context, Some(parent.id()), component)?;
+        let origin = creation::origin_snapshot(context)?;
+        let head = creation::create_head(context, directory, origin)?;
+        if context.features.is_active(Feature::FilesystemLimits) {
+            filesystem_counts::count(context, &context.view().directory(name)?)?;
+        }
+        context.record(InternalEvent {
+            name: "create",
+            dataset: Some((name.to_string(), head)),
+            text: " ".to_string(),
+        });
+        Ok(Made {
+            head,
+            name: name.to_string(),
+        })
+    }
+
+    fn dataset<'a>(&self, context: &TaskContext<'a>) -> Result<Dataset<'a>, DatasetError> {
+        let head = context.view().directory(&self.name)?.head()?;
+        head.ok_or_else(|| DatasetError::NotFound {
+            name: self.name.clone(),
+        })
+    }
+}
+
+/// Says whether there can be something new of this name. Gives its parent.
+fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
+    let parsed = DatasetName::parse_new_head(name).map_err(|bad| match bad {
+        BadName::TooLong | BadName::TooDeep => TaskRefusal::NameTooLong {
+            why: bad.to_string(),
+        },
+        bad => TaskRefusal::BadValue {
+            property: "name".to_string(),
+            why: bad.to_string(),
+        },
+    })?;
+    let exists = || TaskRefusal::Exists {
+        name: name.to_string(),
+    };
+    let (parent_name, component) = parsed.parent().ok_or_else(exists)?;
+    let parent = find(view, parent_name).map_err(|refusal| match refusal {
+        TaskRefusal::NotFound { name } => TaskRefusal::NoParent { name },
+        refusal => refusal,
+    })?;
+    if !matches!(contents::read(&parent)?, Contents::Filesystem(_)) {
+        return Err(TaskRefusal::ParentNotFilesystem {
+            name: parent_name.to_string(),
+        });
+    }
+    match parent.directory().child(component)? {
+        Some(_) => Err(exists()),
+        None => Ok(parent.directory().clone()),
+    }
+}
+
+/// Says whether something new may have these settings.
+fn check_new(
+    parent: &Directory<'_>,
+    settings: &[Checked],
+    kinds: Kinds,
+    features: &dyn FeatureCounts,
+) -> Result<(), TaskRefusal> {
+    if directory_available(parent)? == 0 {
+        return Err(TaskRefusal::NoSpace {
+            why: "out of space".to_string(),
+        });
+    }
+    check_settings(None, settings, kinds, features)?;
+    super::set::check_limits_below(parent, settings)
+}
+
+/// Stores the settings of something new, but those that its object set has.
+fn apply_settings(
+    context: &TaskContext<'_>,
+    name: &str,
+    settings: &[Checked],
+) -> Result<(), DatasetError> {
+    let head = context.view().directory(name)?.head()?;
+    let head = head.ok_or_else(|| DatasetError::NotFound {
+        name: name.to_string(),
+    })?;
+    for checked in settings {
+        let is_fact = checked
+            .property
+            .is_some_and(|row| row.change == Change::Once || FACTS.contains(&row.name));
+        let is_auto = checked.name == "refreservation" && checked.setting == Setting::Number(AUTO);
+        if !is_fact && !is_auto {
+            apply_one(
+                context,
+                &head,
+                &checked.name,
+                &checked.setting,
+                Source::Local,
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! Jobs: what the sync thread does for others.
+//!
+//! # Mechanism
+//! Whoever wants to change the pool's structure puts a job into the queue, asks for the open txg to be stored, and
+//! waits. The sync thread runs all jobs of the queue in the first pass of a txg, and answers each when the
+//! txg is stored: what a caller hears has happened for good. A job that refuses is answered then as well.
+//!
+//! A job belongs to the txg that was open when it was asked for, or to a later one, never to an earlier: what its caller wrote
+//! before is stored before it runs. A file system that is destroyed right after it was written to has nothing left to store.
+//!
+//! A [`SyncTask`] of the tree of datasets is such a job. The pool's own changes are closures that get more to work
+//! with ([`SyncScope`]).
+
+use crate::error::PoolError;
+use crate::features::SyncingFeatures;
+use crate::mos_writer::MosWriter;
+use crate::pool::Pool;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tarn_dataset::task::{SyncTask, TaskContext, TaskRefusal};
+use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_ondisk::units::Txg;
+use tarn_probe::{Operation, Stage};
+
+/// The queue.
+const QUEUE: Rank = Rank::new(tarn_host::ranks::POOL + 20, "jobs of the sync thread");
+/// One answer.
+const ANSWER: Rank = Rank::new(tarn_host::ranks::POOL + 21, "answer of the sync thread");
+
+/// What a job of the pool works with.
+pub(crate) struct SyncScope<'a> {
+    /// The pool.
+    pub(crate) pool: &'a Pool,
+    /// The MOS, to change.
+    pub(crate) writer: MosWriter<'a>,
+    /// Counts of features.
+    pub(crate) features: &'a SyncingFeatures<'a>,
+    /// The same for tasks of datasets.
+    pub(crate) context: &'a TaskContext<'a>,
+}
+
+/// Why a change of the pool did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// It was refused.
+    #[error(transparent)]
+    Refused(#[from] TaskRefusal),
+    /// The pool is open read-only.
+    #[error("pool is read-only")]
+    ReadOnly,
+    /// The pool is being closed.
+    #[error("the pool is being closed")]
+    Stopped,
+    /// The pool is suspended: devices could not be written. What was asked for may or may not have
+    /// happened when the pool is imported again.
+    #[error("the pool is suspended: {why}")]
+    Suspended {
+        /// What failed.
+        why: String,
+    },
+}
+
+/// What the sync thread does with a job.
+trait Job: Send {
+    /// In the first pass.
+    fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError>;
+
+    /// The txg is stored, or will not be.
+    fn answer(self: Box<Self>, outcome: Result<(), TaskError>);
+}
+
+/// A function that runs in the sync thread.
+type Work<T> = Box<dyn FnOnce(&SyncScope<'_>) -> Result<Result<T, TaskRefusal>, PoolError> + Send>;
+
+struct Waiting<T> {
+    work: Option<Work<T>>,
+    outcome: Option<Result<T, TaskRefusal>>,
+    answer: Arc<Answer<T>>,
+}
+
+struct Answer<T> {
+    place: Mutex<Option<Result<T, TaskError>>>,
+    given: Condvar,
+}
+
+impl<T: Send> Job for Waiting<T> {
+    fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        if let Some(work) = self.work.take() {
+            self.outcome = Some(work(scope)?);
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), TaskError>) {
+        let answer = match (outcome, self.outcome) {
+            (Ok(()), Some(outcome)) => outcome.map_err(TaskError::Refused),
+            (Ok(()), None) => Err(TaskError::Stopped),
+            (Err(error), _) => Err(error),
+        };
+        *self.answer.place.lock() = Some(answer);
+        self.answer.given.notify_all();
+    }
+}
+
+/// Jobs that wait for the next txg.
+pub(crate) struct Jobs {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// In the order in which they were asked for, each with the txg that was open then.
+    jobs: VecDeque<(Txg, Box<dyn Job>)>,
+    /// Nobody will run jobs any more, and why.
+    closed: Option<Closed>,
+}
+
+/// Why nobody runs jobs any more.
+#[derive(Clone)]
+pub(crate) enum Closed {
+    /// The pool is being closed.
+    Stopped,
+    /// It cannot be written.
+    Suspended(String),
+}
+
+impl Closed {
+    fn error(&self) -> TaskError {
+        match self {
+            Closed::Stopped => TaskError::Stopped,
+            Closed::Suspended(why) => TaskError::Suspended { why: why.clone() },
+        }
+    }
+}
+
+impl Jobs {
+    /// None.
+    pub(crate) fn new() -> Jobs {
+        Jobs {
+            queue: Mutex::new(QUEUE, Queue::default()),
+        }
+    }
+
+    /// Takes all jobs that may run in this txg.
+    pub(crate) fn take(&self, txg: Txg) -> Taken {
+        let mut queue = self.queue.lock();
+        let (due, later) = queue
+            .jobs
+            .drain(..)
+            .partition::<VecDeque<_>, _>(|(asked, _)| *asked <= txg);
+        queue.jobs = later;
+        Taken(due.into_iter().map(|(_, job)| job).collect())
+    }
+
+    /// From now on jobs are refused; those that wait, too.
+    pub(crate) fn close(&self, why: &Closed) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.closed = Some(why.clone());
+            std::mem::take(&mut queue.jobs)
+        };
+        waiting
+            .into_iter()
+            .for_each(|(_, job)| job.answer(Err(why.error())));
+    }
+
+    fn push(&self, open: Txg, job: Box<dyn Job>) -> Result<(), TaskError> {
+        let mut queue = self.queue.lock();
+        if let Some(closed) = &queue.closed {
+            return Err(closed.error());
+        }
+        queue.jobs.push_back((open, job));
+        Ok(())
+    }
+}
+
+/// Jobs of one txg.
+pub(crate) struct Taken(Vec<Box<dyn Job>>);
+
+impl Taken {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Runs them in order.
+    pub(crate) fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        self.0.iter_mut().try_for_each(|job| job.run(scope))
+    }
+
+    /// The txg is stored.
+    pub(crate) fn stored(self) {
+        self.0.into_iter().for_each(|job| job.answer(Ok(())));
+    }
+
+    /// The txg will not be stored.
+    pub(crate) fn failed(self, why: &Closed) {
+        self.0
+            .into_iter()
+            .for_each(|job| job.answer(Err(why.error())));
+    }
+}
+
+impl Pool {
+    /// Changes the tree of datasets, and waits until that is stored.
+    ///
+    /// # Errors
+    /// The refusal of the task; or the pool is read-only, suspended or being closed.
+    pub fn run<T: SyncTask>(&self, task: T, operation: &Operation) -> Result<T::Output, TaskError> {
+        self.require_writable()?;
+        task.check(self.namespace().view(operation), &self.features())?;
+        self.run_in_sync(operation, move |scope| {
+            let context = scope.context;
+            if let Err(refusal) = task.check(context.view(), context.features) {
+                return Ok(Err(refusal));
+            }
+            Ok(Ok(task.apply(context)?))
+        })
+    }
+
+    /// Runs a function in the sync thread, and waits until what it did is stored.
+    pub(crate) fn run_in_sync<T: Send + 'static>(
+        &self,
+        operation: &Operation,
+        work: impl FnOnce(&SyncScope<'_>) -> Result<Result<T, TaskRefusal>, PoolError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        self.require_writable()?;
+        let answer = Arc::new(Answer {
+            place: Mutex::new(ANSWER, None),
+            given: Condvar::new(),
+        });
+        let job = Box::new(Waiting {
+            work: Some(Box::new(work)),
+            outcome: None,
+            answer: answer.clone(),
+        });
+        self.jobs.push(self.txgs().open_txg(), job)?;
+        self.txgs().kick();
+        let _stage = operation.stage(Stage::TxWait);
+        let mut place = answer.place.lock();
+        answer.given.wait_while(&mut place, |place| place.is_none());
+        place.take().expect("it was waited for")
+    }
+}

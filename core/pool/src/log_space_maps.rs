@@ -1,0 +1,169 @@
+//! Log space maps: changes of all metaslabs in one log for each txg, as OpenZFS writes them.
+//!
+//! # Mechanism
+//! OpenZFS spares itself the appending to hundreds of logs in every txg: it writes one log for all, and brings a few metaslabs up to
+//! date in each txg. Each vdev has an array that says, for each metaslab, from which txg on the common logs
+//! have its changes. A pool of which we become the writer has them read once ([`read`]) and put into the metaslabs' own logs in the
+//! first txg ([`clear`]), after which there are no common logs, the array is gone, and the feature is not active.
+//!
+//! # Invariants
+//! - No metaslab names a txg without a log: OpenZFS refuses such a pool. So arrays and logs go in one txg.
+
+use crate::directory::Directory;
+use crate::error::PoolError;
+use crate::space_maps::{Arrays, Changes, MetaslabId, Storing, Unflushed, flush, read_log};
+use std::collections::BTreeMap;
+use tarn_dataset::task::FeatureCounts;
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::pool_directory::{LOG_SPACE_MAPS, POOL_DIRECTORY, VDEV_UNFLUSHED_TXGS};
+use tarn_ondisk::space_map::SpaceMapDecoder;
+use tarn_ondisk::units::{ObjectId, Txg, VdevId};
+use tarn_space::Range;
+use tarn_vdev::{TopLevel, VdevConfig};
+
+const WORD_BYTES: usize = 8;
+
+/// Name of the ZAP of a top-level vdev in its configuration.
+pub(crate) const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
+
+/// What the logs say that the metaslabs' own logs do not.
+pub(crate) fn read(
+    directory: Directory<'_>,
+    root: &VdevConfig,
+    vdevs: &[TopLevel],
+    arrays: &Arrays,
+) -> Result<BTreeMap<MetaslabId, Changes>, PoolError> {
+    let mut changes = BTreeMap::new();
+    let logs = logs(directory)?;
+    if logs.is_empty() {
+        return Ok(changes);
+    }
+    let since = unflushed_txgs(directory, root, vdevs)?;
+    for (txg, log) in logs {
+        let object = directory.object(log)?;
+        read_log(
+            &object,
+            SpaceMapDecoder::of_log(),
+            directory.operation(),
+            |entry| {
+                let vdev = entry.vdev.unwrap_or(VdevId::new(0));
+                let Some(metaslab) = arrays.metaslab_of(vdev, entry.start) else {
+                    return;
+                };
+                // What is older is in the metaslab's own log.
+                if since.get(&metaslab).is_some_and(|since| txg < *since) {
+                    return;
+                }
+                let range = Range::new(entry.start, entry.size);
+                let changes: &mut Changes = changes.entry(metaslab).or_default();
+                changes.apply(entry.action, range);
+            },
+        )?;
+    }
+    Ok(changes)
+}
+
+/// The logs by txg, the oldest first.
+fn logs(directory: Directory<'_>) -> Result<BTreeMap<Txg, ObjectId>, PoolError> {
+    let Some(zap) = directory.find(LOG_SPACE_MAPS)? else {
+        return Ok(BTreeMap::new());
+    };
+    let entries = directory.entries(zap)?.into_iter();
+    let parsed = entries.filter_map(|(name, value)| {
+        let txg = u64::from_str_radix(&name, 16).ok()?;
+        Some((Txg::from(txg), ObjectId::new(value.as_word()?)))
+    });
+    Ok(parsed.collect())
+}
+
+/// For each metaslab, the txg from which on its changes are in the logs.
+fn unflushed_txgs(
+    directory: Directory<'_>,
+    root: &VdevConfig,
+    vdevs: &[TopLevel],
+) -> Result<BTreeMap<MetaslabId, Txg>, PoolError> {
+    let mut since = BTreeMap::new();
+    for vdev in vdevs {
+        let Some(array) = array_of(directory, root, vdev.id)? else {
+            continue;
+        };
+        let count = tarn_vdev::sizes::metaslab_count(vdev.asize, vdev.metaslab_shift);
+        let mut bytes = vec![0; narrow(count) * WORD_BYTES];
+        directory
+            .object(array)?
+            .read(0, &mut bytes, directory.operation())
+            .map_err(|cause| PoolError::Object {
+                object: array,
+                cause,
+            })?;
+        for (index, word) in (0..).zip(bytes.chunks_exact(WORD_BYTES)) {
+            let word = u64::from_le_bytes(word.try_into().expect("chunks are whole words"));
+            since.insert((vdev.id, index), Txg::from(word));
+        }
+    }
+    Ok(since)
+}
+
+/// The ZAP of a top-level vdev.
+pub(crate) fn top_zap(root: &VdevConfig, vdev: VdevId) -> Option<ObjectId> {
+    let config = root.children.get(vdev.index())?;
+    config.other_object(TOP_ZAP).filter(|zap| !zap.is_zero())
+}
+
+/// The array of a vdev that says which metaslabs are up to date.
+fn array_of(
+    directory: Directory<'_>,
+    root: &VdevConfig,
+    vdev: VdevId,
+) -> Result<Option<ObjectId>, PoolError> {
+    let Some(zap) = top_zap(root, vdev) else {
+        return Ok(None);
+    };
+    let value = directory.value_in(zap, VDEV_UNFLUSHED_TXGS)?;
+    Ok(value.and_then(|value| value.as_word()).map(ObjectId::new))
+}
+
+/// Whether the pool has log space maps.
+pub(crate) fn exist(directory: Directory<'_>) -> Result<bool, PoolError> {
+    Ok(directory.find(LOG_SPACE_MAPS)?.is_some())
+}
+
+/// Brings all metaslabs up to date, and removes the logs. In the first txg after an import.
+pub(crate) fn clear(
+    storing: &Storing<'_>,
+    unflushed: &Unflushed,
+    root: &VdevConfig,
+    vdevs: &[TopLevel],
+) -> Result<(), PoolError> {
+    let writer = storing.writer;
+    let mut table = unflushed.write();
+    for (metaslab, changes) in table.iter() {
+        flush(storing, *metaslab, changes)?;
+    }
+    table.clear();
+    drop(table);
+    remove_logs(storing)?;
+    for vdev in vdevs {
+        if let Some(array) = array_of(writer.directory(), root, vdev.id)? {
+            let zap = top_zap(root, vdev.id).expect("the array was found through it");
+            writer.remove(zap, VDEV_UNFLUSHED_TXGS)?;
+            writer.free(array)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_logs(storing: &Storing<'_>) -> Result<(), PoolError> {
+    let writer = storing.writer;
+    let Some(zap) = writer.directory().find(LOG_SPACE_MAPS)? else {
+        return Ok(());
+    };
+    for log in logs(writer.directory())?.into_values() {
+        // They have histograms, as every map has that was made where the feature was enabled.
+        storing.features.decrement(Feature::SpacemapHistogram)?;
+        writer.free(log)?;
+    }
+    writer.free(zap)?;
+    writer.remove(POOL_DIRECTORY, LOG_SPACE_MAPS)
+}

@@ -1,0 +1,99 @@
+//! Properties of the pool that are stored in the MOS: a ZAP of numbers and texts by name.
+//!
+//! What they mean, and which values make sense, is known where they are set.
+
+use crate::directory::Directory;
+use crate::error::PoolError;
+use crate::jobs::TaskError;
+use crate::mos_writer::MosWriter;
+use crate::pool::Pool;
+use tarn_dataset::task::InternalEvent;
+use tarn_object::zap::ZapValue;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::pool_directory::PROPERTIES;
+use tarn_probe::Operation;
+
+/// All that are stored.
+pub fn read(directory: Directory<'_>) -> Result<Vec<(String, ZapValue)>, PoolError> {
+    match directory.find(PROPERTIES)? {
+        None => Ok(Vec::new()),
+        Some(zap) => directory.entries(zap),
+    }
+}
+
+/// Stores some.
+pub(crate) fn store(
+    writer: MosWriter<'_>,
+    properties: &[(String, ZapValue)],
+) -> Result<(), PoolError> {
+    let zap = writer.zap_at(PROPERTIES, ObjectType::PoolProperties)?;
+    for (name, value) in properties {
+        writer.put(zap, name, value)?;
+    }
+    Ok(())
+}
+
+/// A change of one property of a pool.
+#[derive(Debug, Clone)]
+pub enum PoolPropertyChange {
+    /// One that is stored in the MOS, and its value as history shows it.
+    Stored(String, ZapValue, String),
+    /// `comment`, which labels have.
+    Comment(Option<String>),
+    /// `compatibility`, which labels have.
+    Compatibility(Option<String>),
+    /// `feature@…=enabled`.
+    Enable(tarn_ondisk::features::Feature),
+}
+
+impl Pool {
+    /// Changes properties, and waits until that is stored.
+    ///
+    /// # Errors
+    /// When the pool is read-only, suspended or being closed.
+    pub fn change_properties(
+        &self,
+        changes: Vec<PoolPropertyChange>,
+        operation: &Operation,
+    ) -> Result<(), TaskError> {
+        self.run_in_sync(operation, move |scope| {
+            for change in changes {
+                let text = apply(scope, change)?;
+                scope.context.record(InternalEvent {
+                    name: "set",
+                    dataset: None,
+                    text,
+                });
+            }
+            Ok(Ok(()))
+        })
+    }
+}
+
+/// Makes one change; gives back what the history says of it.
+fn apply(
+    scope: &crate::jobs::SyncScope<'_>,
+    change: PoolPropertyChange,
+) -> Result<String, PoolError> {
+    match change {
+        PoolPropertyChange::Stored(name, value, shown) => {
+            let text = format!("{name}={shown}");
+            store(scope.writer, &[(name, value)])?;
+            Ok(text)
+        }
+        PoolPropertyChange::Comment(comment) => {
+            let text = format!("comment={}", comment.as_deref().unwrap_or_default());
+            scope.change_facts(move |facts| facts.comment = comment.as_deref().map(Into::into));
+            Ok(text)
+        }
+        PoolPropertyChange::Compatibility(sets) => {
+            let text = format!("compatibility={}", sets.as_deref().unwrap_or_default());
+            scope.change_facts(move |facts| facts.compatibility = sets.as_deref().map(Into::into));
+            Ok(text)
+        }
+        PoolPropertyChange::Enable(feature) => {
+            scope.features.enable(feature)?;
+            Ok(format!("feature@{}=enabled", feature.name()))
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! Space maps: what is allocated, as the MOS remembers it.
+//!
+//! # Mechanism
+//! Each top-level vdev has an array of objects, one for each metaslab that was ever allocated from. Such an object is
+//! a log ([`tarn_ondisk::space_map`]); its bonus sums it up, so that importing reads no logs. Logs are read when
+//! `space` wants to allocate from a metaslab ([`LoadSpaceMap`]).
+//!
+//! Every pass of a sync appends what `space` did since the pass before ([`store`]). A log that has grown to much more
+//! than what it says is written anew instead. That is done in the first pass only: rewriting frees blocks.
+//!
+//! A pool that OpenZFS wrote can have newer changes in log space maps, which are common to all metaslabs
+//! ([`crate::log_space_maps`]). What they say is kept in [`Unflushed`], and put into each metaslab's own log in the first txg that is
+//! stored here. No log space maps are written.
+//!
+//! # Invariants
+//! - In the stored log of a metaslab, followed by its `Unflushed`, every place is allocated before it is freed.
+
+use crate::directory::Directory;
+use crate::error::PoolError;
+use crate::features::SyncingFeatures;
+use crate::mos_writer::MosWriter;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tarn_dataset::task::FeatureCounts;
+use tarn_host::lock::{Rank, RwLock};
+use tarn_object::{NewObject, Object, ObjectSet};
+use tarn_ondisk::declare::{ByteOrder, narrow, widen};
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::space_map::{
+    Action, Entry, HISTOGRAM_BUCKETS, Region, SpaceMapDecoder, SpaceMapEncoder, SpaceMapHead,
+    SpaceMapVersion,
+};
+use tarn_ondisk::units::{AllocatedSize, ObjectId, VdevId, VdevOffset};
+use tarn_probe::{Operation, OperationKind};
+use tarn_space::{
+    Class, Geometry, LoadError, LoadSpaceMap, MetaslabChanges, MetaslabSummary, Range, RangeTree,
+    Space, StoredMap,
+};
+use tarn_vdev::{AllocationBias, TopLevel};
+
+/// What is not in the metaslabs' own logs yet.
+const UNFLUSHED: Rank = Rank::new(tarn_host::ranks::POOL + 40, "unflushed space").across_waits();
+
+/// The block size of a metaslab's log. Appending rewrites the last block, so it is not large.
+#[doc(alias = "zfs_metaslab_sm_blksz_no_log")]
+const LOG_BLOCK_BYTES: u64 = 16 << 10;
+
+/// The block size of the array of logs.
+const ARRAY_BLOCK_BYTES: u64 = 512;
+
+/// How much of a log is read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// A log is written anew when it is this many times as long as it need be, and longer than some blocks. Like OpenZFS.
+#[doc(alias = "zfs_condense_pct")]
+const WORN_FACTOR: u64 = 2;
+
+/// Logs up to so many blocks are not worth writing anew.
+#[doc(alias = "zfs_metaslab_condense_block_threshold")]
+const WORN_BLOCKS_MIN: u64 = 4;
+
+const WORD_BYTES: u64 = 8;
+
+/// The metaslab of an index on a vdev.
+pub(crate) type MetaslabId = (VdevId, u64);
+
+/// What log space maps say of one metaslab beyond its own log.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Changes {
+    /// Allocated, and not freed since.
+    pub(crate) allocated: RangeTree,
+    /// Freed, and not allocated since.
+    pub(crate) freed: RangeTree,
+}
+
+impl Changes {
+    /// Adds the next entry of a log.
+    pub(crate) fn apply(&mut self, action: Action, range: Range) {
+        let (to, from) = match action {
+            Action::Allocate => (&mut self.allocated, &mut self.freed),
+            Action::Free => (&mut self.freed, &mut self.allocated),
+        };
+        // What was freed and is allocated again is, beside the metaslab's own log, nothing new.
+        let mut rest = RangeTree::new();
+        rest.add_missing(range);
+        rest.subtract(from);
+        from.remove_present(range);
+        for part in rest.iter() {
+            to.add_missing(part);
+        }
+    }
+
+    /// What is allocated when this has happened.
+    fn apply_to(&self, allocated: &mut RangeTree) {
+        allocated.subtract(&self.freed);
+        for range in self.allocated.iter() {
+            allocated.add_missing(range);
+        }
+    }
+}
+
+/// Changes that are in no metaslab's own log yet.
+pub(crate) type Unflushed = RwLock<BTreeMap<MetaslabId, Changes>>;
+
+/// An empty table of such changes.
+pub(crate) fn unflushed(changes: BTreeMap<MetaslabId, Changes>) -> Unflushed {
+    RwLock::new(UNFLUSHED, changes)
+}
+
+/// Reads logs for `space`.
+pub(crate) struct Loader {
+    pub(crate) mos: Arc<ObjectSet>,
+    pub(crate) arrays: Arc<Arrays>,
+    pub(crate) unflushed: Arc<Unflushed>,
+}
+
+impl LoadSpaceMap for Loader {
+    fn load(&self, vdev: VdevId, index: u64) -> Result<RangeTree, LoadError> {
+        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
+        // Held while the log is read: flushing must not put a change into the log and take it out of the table in between.
+        let unflushed = self.unflushed.read();
+        let directory = Directory::new(&self.mos, &operation);
+        let unreadable = |cause: PoolError| LoadError::Unreadable {
+            vdev,
+            index,
+            cause: Box::new(cause),
+        };
+        let mut allocated = RangeTree::new();
+        if let Some(map) = self
+            .arrays
+            .map_of(directory, vdev, index)
+            .map_err(unreadable)?
+        {
+            let object = directory.object(map).map_err(unreadable)?;
+            let region = self.arrays.region(vdev, index);
+            let mut impossible = None;
+            let each = |entry: Entry| {
+                let range = Range::new(entry.start, entry.size);
+                let done = match entry.action {
+                    Action::Allocate => allocated.add(range),
+                    Action::Free => allocated.remove(range),
+                };
+                if done.is_err() {
+                    impossible.get_or_insert(range);
+                }
+            };
+            read_log(&object, SpaceMapDecoder::new(region), &operation, each)
+                .map_err(unreadable)?;
+            if let Some(range) = impossible {
+                return Err(LoadError::Impossible { vdev, index, range });
+            }
+        }
+        if let Some(changes) = unflushed.get(&(vdev, index)) {
+            changes.apply_to(&mut allocated);
+        }
+        Ok(allocated)
+    }
+}
+
+/// Calls `each` for every entry of a log.
+pub(crate) fn read_log(
+    object: &Arc<Object>,
+    mut decoder: SpaceMapDecoder,
+    operation: &Operation,
+    mut each: impl FnMut(Entry),
+) -> Result<(), PoolError> {
+    let id = object.id();
+    let corrupt = |cause| PoolError::Corrupt { object: id, cause };
+    let (head, _) =
+        SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little).map_err(corrupt)?;
+    let end = object.info().max_block.get().saturating_add(1);
+    let room = end.saturating_mul(object.block_size().get());
+    if head.length > room || !head.length.is_multiple_of(WORD_BYTES) {
+        return Err(corrupt(tarn_ondisk::declare::Corrupt::Inconsistent {
+            what: "space map",
+            offset: 8,
+            why: "it is longer than its object, or not whole words",
+        }));
+    }
+    let mut at = 0;
+    // Whole blocks at a time: no entry crosses a block.
+    let block = narrow(object.block_size().get());
+    let step = READ_BYTES.next_multiple_of(block);
+    let mut bytes = vec![0; step];
+    while at < head.length {
+        let count = narrow((head.length - at).min(widen(step)));
+        object
+            .read(at, &mut bytes[..count], operation)
+            .map_err(|cause| PoolError::Object { object: id, cause })?;
+        for entry in decoder.entries(&bytes[..count], ByteOrder::Little) {
+            each(entry.map_err(corrupt)?);
+        }
+        at += widen(count);
+    }
+    Ok(())
+}
+
+/// Where the logs of each vdev are listed.
+#[derive(Debug)]
+pub(crate) struct Arrays {
+    vdevs: RwLock<BTreeMap<VdevId, Array>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Array {
+    object: ObjectId,
+    metaslab_shift: u32,
+    ashift: u32,
+}
+
+/// The arrays; taken for a moment only.
+const ARRAYS: Rank = Rank::new(tarn_host::ranks::POOL + 41, "space map arrays");
+
+impl Arrays {
+    /// Of these vdevs.
+    pub(crate) fn of(vdevs: &[TopLevel]) -> Arrays {
+        let arrays = Arrays {
+            vdevs: RwLock::new(ARRAYS, BTreeMap::new()),
+        };
+        vdevs.iter().for_each(|vdev| arrays.add(vdev));
+        arrays
+    }
+
+    /// Adds a vdev, or says that it has an array now.
+    pub(crate) fn add(&self, vdev: &TopLevel) {
+        let array = Array {
+            object: vdev.metaslab_array,
+            metaslab_shift: vdev.metaslab_shift,
+            ashift: vdev.ashift,
+        };
+        self.vdevs.write().insert(vdev.id, array);
+    }
+
+    fn array(&self, vdev: VdevId) -> Array {
+        let vdevs = self.vdevs.read();
+        *vdevs
+            .get(&vdev)
+            .expect("space knows only vdevs of the pool")
+    }
+
+    /// What a metaslab's log describes.
+    pub(crate) fn region(&self, vdev: VdevId, index: u64) -> Region {
+        let array = self.array(vdev);
+        Region {
+            start: VdevOffset::from(index << array.metaslab_shift),
+            size: AllocatedSize::from(1 << array.metaslab_shift),
+            shift: array.ashift,
+        }
+    }
+
+    /// The metaslab that an offset of a vdev is in.
+    pub(crate) fn metaslab_of(&self, vdev: VdevId, offset: VdevOffset) -> Option<MetaslabId> {
+        let vdevs = self.vdevs.read();
+        let array = vdevs.get(&vdev)?;
+        Some((vdev, offset.get().checked_shr(array.metaslab_shift)?))
+    }
+
+    /// The object of a metaslab's log, if there is one.
+    pub(crate) fn map_of(
+        &self,
+        directory: Directory<'_>,
+        vdev: VdevId,
+        index: u64,
+    ) -> Result<Option<ObjectId>, PoolError> {
+        let array = self.array(vdev).object;
+        if array.is_zero() {
+            return Ok(None);
+        }
+        let mut word = [0; 8];
+        directory
+            .object(array)?
+            .read(index * WORD_BYTES, &mut word, directory.operation())
+            .map_err(|cause| PoolError::Object {
+                object: array,
+                cause,
+            })?;
+        let id = ObjectId::new(u64::from_le_bytes(word));
+        Ok((!id.is_zero()).then_some(id))
+    }
+}
+
+/// The class that a vdev serves.
+fn class_of(vdev: &TopLevel) -> Class {
+    match vdev.allocation_bias {
+        AllocationBias::Log => Class::Log,
+        AllocationBias::Special => Class::Special,
+        AllocationBias::Dedup => Class::Dedup,
+        AllocationBias::None if vdev.is_log => Class::Log,
+        AllocationBias::None => Class::Normal,
+    }
+}
+
+/// What `space` needs to know of a vdev.
+pub(crate) fn geometry_of(vdev: &TopLevel) -> Geometry {
+    Geometry {
+        size: vdev.asize,
+        metaslab_shift: vdev.metaslab_shift,
+        ashift: vdev.ashift,
+        class: class_of(vdev),
+    }
+}
+
+/// Tells `space` of all metaslabs of a vdev, from the sums in the bonuses of their logs.
+pub(crate) fn add_stored_vdev(
+    space: &Space,
+    vdev: &TopLevel,
+    arrays: &Arrays,
+    unflushed: &Unflushed,
+    directory: Directory<'_>,
+) -> Result<(), PoolError> {
+    if vdev.metaslab_shift == 0 {
+        return Ok(());
+    }
+    let count = tarn_vdev::sizes::metaslab_count(vdev.asize, vdev.metaslab_shift);
+    let mut metaslabs = Vec::new();
+    for index in 0..count {
+        let stored = match arrays.map_of(directory, vdev.id, index)? {
+            None => None,
+            Some(map) => Some(summary_of(directory, map, index, vdev.ashift)?),
+        };
+        let mut summary = stored.unwrap_or(MetaslabSummary {
+            index,
+            map: StoredMap::Absent,
+            allocated: AllocatedSize::ZERO,
+            histogram: None,
+        });
+        if let Some(changes) = unflushed.read().get(&(vdev.id, index)) {
+            let allocated = summary.allocated.get() + changes.allocated.bytes().get();
+            let allocated = allocated.saturating_sub(changes.freed.bytes().get());
+            summary.allocated = AllocatedSize::from(allocated);
+            summary.histogram = None;
+            summary.map = StoredMap::Present;
+        }
+        if summary.map == StoredMap::Present {
+            metaslabs.push(summary);
+        }
+    }
+    space.add_vdev(vdev.id, geometry_of(vdev), metaslabs);
+    Ok(())
+}
+
+/// What the bonus of a log says.
+fn summary_of(
+    directory: Directory<'_>,
+    map: ObjectId,
+    index: u64,
+    ashift: u32,
+) -> Result<MetaslabSummary, PoolError> {
+    let bonus = directory.object(map)?.bonus();
+    let (head, has_histogram) = SpaceMapHead::from_bonus(&bonus, ByteOrder::Little)
+        .map_err(|cause| PoolError::Corrupt { object: map, cause })?;
+    let histogram = has_histogram.then(|| {
+        let mut by_bytes = Box::new([0; tarn_space::range_tree::HISTOGRAM_BUCKETS]);
+        for (bucket, count) in (narrow(u64::from(ashift))..).zip(head.histogram) {
+            if let Some(place) = by_bytes.get_mut(bucket) {
+                *place = count;
+            }
+        }
+        by_bytes
+    });
+    Ok(MetaslabSummary {
+        index,
+        map: StoredMap::Present,
+        allocated: AllocatedSize::from(u64::try_from(head.allocated).unwrap_or(0)),
+        histogram,
+    })
+}
+
+/// What storing space needs.
+pub(crate) struct Storing<'a> {
+    pub(crate) writer: MosWriter<'a>,
+    pub(crate) arrays: &'a Arrays,
+    pub(crate) space: &'a Space,
+    /// Which entries the pool's features allow.
+    pub(crate) version: SpaceMapVersion,
+    /// Counts of features: each log with a histogram is a use of `spacemap_histogram`.
+    pub(crate) features: &'a SyncingFeatures<'a>,
+}
+
+/// Appends what happened since the pass before to the logs of the metaslabs it happened in.
+#[doc(alias = "metaslab_sync")]
+pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Result<(), PoolError> {
+    for metaslab in changes {
+        let (vdev, index) = (metaslab.vdev, metaslab.index);
+        let object = open_or_create(storing, vdev, index)?;
+        let head = head_of(&object)?;
+        let mut log = Appender::new(storing, vdev, index, &object, head);
+        if is_worn(storing, vdev, index, &object, &head)
+            && let Some(all) = storing
+                .space
+                .allocated_ranges(vdev, index, storing.writer.tx.txg())
+        {
+            log.begin_anew(storing)?;
+            log.put(Action::Allocate, all.iter());
+        } else {
+            log.put(Action::Allocate, metaslab.allocated.iter().copied());
+            log.put(Action::Free, metaslab.freed.iter().copied());
+        }
+        log.finish(storing)?;
+    }
+    Ok(())
+}
+
+/// Appends changes of a log space map.
+pub(crate) fn flush(
+    storing: &Storing<'_>,
+    (vdev, index): MetaslabId,
+    changes: &Changes,
+) -> Result<(), PoolError> {
+    let object = open_or_create(storing, vdev, index)?;
+    let head = head_of(&object)?;
+    let mut log = Appender::new(storing, vdev, index, &object, head);
+    log.put(Action::Allocate, changes.allocated.iter());
+    log.put(Action::Free, changes.freed.iter());
+    log.finish(storing)
+}
+
+/// Makes the array of a new vdev's logs.
+pub(crate) fn create_array(writer: MosWriter<'_>) -> Result<ObjectId, PoolError> {
+    let new = NewObject::plain(ObjectType::ObjectArray, ARRAY_BLOCK_BYTES);
+    Ok(writer.create(new)?.id())
+}
+
+fn head_of(object: &Object) -> Result<SpaceMapHead, PoolError> {
+    let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
+    let (head, _) = head.map_err(|cause| PoolError::Corrupt {
+        object: object.id(),
+        cause,
+    })?;
+    Ok(head)
+}
+
+fn open_or_create(
+    storing: &Storing<'_>,
+    vdev: VdevId,
+    index: u64,
+) -> Result<Arc<Object>, PoolError> {
+    let directory = storing.writer.directory();
+    if let Some(map) = storing.arrays.map_of(directory, vdev, index)? {
+        return directory.object(map);
+    }
+    let bonus = match storing.features.is_enabled(Feature::SpacemapHistogram) {
+        true => {
+            storing.features.increment(Feature::SpacemapHistogram)?;
+            <SpaceMapHead as tarn_ondisk::declare::Stored>::SIZE
+        }
+        false => SpaceMapHead::SIZE_V0,
+    };
+    let new = NewObject::plain(ObjectType::SpaceMap, LOG_BLOCK_BYTES)
+        .with_bonus(ObjectType::SpaceMapHeader, bonus);
+    let object = storing.writer.create(new)?;
+    let array = directory.object(storing.arrays.array(vdev).object)?;
+    let word = object.id().get().to_le_bytes();
+    storing.writer.write(&array, index * WORD_BYTES, &word)?;
+    Ok(object)
+}
+
+/// Whether a log is better written anew than continued.
+fn is_worn(
+    storing: &Storing<'_>,
+    vdev: VdevId,
+    index: u64,
+    object: &Object,
+    head: &SpaceMapHead,
+) -> bool {
+    let block = object.block_size().get();
+    if storing.writer.tx.pass() != 1 || head.length <= WORN_BLOCKS_MIN * block {
+        return false;
+    }
+    let txg = storing.writer.tx.txg();
+    let ranges = storing.space.allocated_ranges(vdev, index, txg);
+    let needed = ranges.map(|ranges| widen(ranges.segment_count()) * 2 * WORD_BYTES);
+    needed.is_some_and(|needed| needed.saturating_mul(WORN_FACTOR) <= head.length)
+}
+
+/// What is being appended to one log.
+struct Appender<'a> {
+    object: &'a Arc<Object>,
+    head: SpaceMapHead,
+    vdev: VdevId,
+    index: u64,
+    region: Region,
+    encoder: SpaceMapEncoder,
+    tx: (tarn_ondisk::units::Txg, u32),
+    version: SpaceMapVersion,
+}
+
+impl<'a> Appender<'a> {
+    fn new(
+        storing: &Storing<'_>,
+        vdev: VdevId,
+        index: u64,
+        object: &'a Arc<Object>,
+        head: SpaceMapHead,
+    ) -> Appender<'a> {
+        let region = storing.arrays.region(vdev, index);
+        let block = object.block_size().get();
+        Appender {
+            object,
+            head,
+            vdev,
+            index,
+            region,
+            encoder: SpaceMapEncoder::new(region, storing.version, block, head.length),
+            tx: (storing.writer.tx.txg(), storing.writer.tx.pass()),
+            version: storing.version,
+        }
+    }
+
+    /// Drops what is there: everything follows.
+    fn begin_anew(&mut self, storing: &Storing<'_>) -> Result<(), PoolError> {
+        let block = self.object.block_size().get();
+        self.object
+            .free_range(
+                storing.writer.tx,
+                block,
+                tarn_object::TO_END,
+                storing.writer.operation,
+            )
+            .map_err(|cause| PoolError::Object {
+                object: self.object.id(),
+                cause,
+            })?;
+        self.head.length = 0;
+        self.head.allocated = 0;
+        self.encoder = SpaceMapEncoder::new(self.region, self.version, block, 0);
+        Ok(())
+    }
+
+    fn put(&mut self, action: Action, ranges: impl Iterator<Item = Range>) {
+        let mut is_begun = false;
+        for range in ranges {
+            if !is_begun {
+                self.encoder.begin(action, self.tx.0, self.tx.1);
+                is_begun = true;
+            }
+            self.encoder.run(action, None, range.start, range.size);
+            let bytes = range.size.get().cast_signed();
+            self.head.allocated += match action {
+                Action::Allocate => bytes,
+                Action::Free => -bytes,
+            };
+        }
+    }
+
+    fn finish(mut self, storing: &Storing<'_>) -> Result<(), PoolError> {
+        let at = self.head.length;
+        self.head.length = self.encoder.length();
+        self.head.object = self.object.id().get();
+        self.head.histogram = self.histogram(storing);
+        let appended = self.encoder.finish();
+        storing.writer.write(self.object, at, &appended)?;
+        let bytes = tarn_ondisk::declare::Stored::to_bytes(&self.head);
+        // A log from before histograms keeps its short head.
+        let room = self.object.bonus().len().min(bytes.len());
+        storing.writer.set_bonus(self.object, &bytes[..room])
+    }
+
+    /// Free ranges by size, where `space` knows them; what was known before otherwise.
+    fn histogram(&self, storing: &Storing<'_>) -> [u64; HISTOGRAM_BUCKETS] {
+        let Some(by_bytes) = storing.space.histogram(self.vdev, self.index) else {
+            return self.head.histogram;
+        };
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        let shift = narrow(u64::from(self.region.shift));
+        for (bucket, count) in by_bytes.iter().enumerate().skip(shift) {
+            histogram[(bucket - shift).min(HISTOGRAM_BUCKETS - 1)] += count;
+        }
+        histogram
+    }
+}
+
+/// The entries that the pool's features allow.
+pub(crate) fn version_of(has_two_words: bool) -> SpaceMapVersion {
+    match has_two_words {
+        true => SpaceMapVersion::V2,
+        false => SpaceMapVersion::V1,
+    }
+}

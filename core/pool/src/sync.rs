@@ -1,0 +1,351 @@
+//! Storing transaction groups: the thread that turns what is dirty into the next uberblock.
+//!
+//! # Mechanism
+//! The order, why it ends, and what a power cut leaves behind are in `docs/theory/txg_sync.md`. One thread of a pool
+//! closes the open group and waits for its writers; another stores it, pass after pass, until a pass changes nothing. Then devices are flushed,
+//! and the uberblock is written.
+//!
+//! # After a failure
+//! When something cannot be stored, the uberblock is not written: the disk still has the group before. Part of what is in memory
+//! is stored and part is not, so nothing more is stored in this run; the pool is suspended, which commands show, and writers
+//! wait or fail as `failmode` says. Importing it again finds the last whole group.
+
+use crate::config;
+use crate::deferred;
+use crate::error::PoolError;
+use crate::features::SyncingFeatures;
+use crate::history_write;
+use crate::jobs::{Closed, SyncScope, Taken, TaskError};
+use crate::log_space_maps;
+use crate::mos_writer::MosWriter;
+use crate::pool::{Mode, Pool, StoredState};
+use crate::space_maps::{self, Storing};
+use std::cell::RefCell;
+use std::sync::Arc;
+use tarn_dataset::free_in_background::FreeBudget;
+use tarn_dataset::ledger::MosLedger;
+use tarn_dataset::task::{InternalEvent, TaskContext};
+use tarn_host::channel;
+use tarn_object::{AssignError, SetLedger, SyncTx, Unreadable, Wake, sync_objsets};
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::uberblock::Uberblock;
+use tarn_ondisk::units::Txg;
+use tarn_probe::{Operation, OperationKind};
+use tarn_vdev::{LabelUpdate, PoolFacts};
+
+/// More passes than a group can take: see the theory. Crossing it is a mistake of ours.
+const SYNC_PASSES_MAX: u32 = 40;
+
+/// How much of destroyed datasets is freed in one group. OpenZFS takes half a second at least for it.
+const BACKGROUND_BUDGET: FreeBudget = FreeBudget {
+    blocks_max: 100_000,
+    time_ns_max: 500_000_000,
+    unreadable: Unreadable::Wait,
+};
+
+/// The version of this program that uberblocks name, as OpenZFS's.
+const SOFTWARE_VERSION: u64 = 5000;
+
+impl Pool {
+    /// Starts the threads: one closes groups, one stores them, so that a group can be open, one closing, and one on
+    /// its way to the devices.
+    pub(crate) fn start_sync(self: &Arc<Self>) {
+        let (closed, to_store) = channel::bounded(1);
+        let pool = self.clone();
+        let quiesce = move || {
+            while pool.txgs().wait_for_work() != Wake::Stopped {
+                let txg = pool.txgs().quiesce();
+                if closed.send(txg).is_err() {
+                    return;
+                }
+            }
+        };
+        let pool = self.clone();
+        let store = move || pool.store_groups(&to_store);
+        let host = self.host();
+        let threads = vec![
+            host.spawn(&format!("tarn-quiesce-{}", self.name()), quiesce),
+            host.spawn(&format!("tarn-sync-{}", self.name()), store),
+        ];
+        *self.sync_threads.lock() = threads;
+    }
+
+    /// Stores group after group, until the pool is closed or cannot be written.
+    fn store_groups(&self, to_store: &channel::Receiver<Txg>) {
+        while let Some(txg) = to_store.recv() {
+            if self.txgs().is_stopped() {
+                break;
+            }
+            let mut tx = self.txgs().begin_sync(txg);
+            let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
+            let mut jobs = self.jobs.take(txg);
+            match self.sync_group(&mut tx, &mut jobs, &operation) {
+                Ok(()) => {
+                    self.txgs().finish_sync(tx);
+                    jobs.stored();
+                    operation.finish();
+                }
+                Err(error) => return self.suspend(&error, jobs),
+            }
+        }
+        self.jobs.close(&Closed::Stopped);
+    }
+
+    /// Nothing is stored any more.
+    fn suspend(&self, error: &PoolError, jobs: Taken) {
+        let why = error.to_string();
+        *self.failure.lock() = Some(why.clone());
+        self.txgs().suspend(self.fail_mode());
+        let closed = Closed::Suspended(why);
+        jobs.failed(&closed);
+        self.jobs.close(&closed);
+    }
+
+    /// Why the pool is suspended, if it is.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Stores one group.
+    pub(crate) fn sync_group(
+        &self,
+        tx: &mut SyncTx,
+        jobs: &mut Taken,
+        operation: &Operation,
+    ) -> Result<(), PoolError> {
+        let stored = self.stored.lock().clone();
+        let is_idle = jobs.is_empty()
+            && self.txgs().dirty_sets(tx.txg()).is_empty()
+            && !self.has_housekeeping(tx, operation)?;
+        if is_idle {
+            self.space().txg_stored(tx.txg());
+            return Ok(());
+        }
+        let (features, facts) = self.run_passes(tx, jobs, stored.clone(), operation)?;
+        self.vdevs().flush(operation)?;
+        let uberblock = self.uberblock_of(tx, &stored.uberblock);
+        self.write_labels(&uberblock, &facts, operation)?;
+        self.space().txg_stored(tx.txg());
+        *self.stored.lock() = StoredState {
+            uberblock,
+            features,
+            facts,
+        };
+        self.publish_size();
+        Ok(())
+    }
+
+    /// Whether there is something to do though nobody has changed anything.
+    fn has_housekeeping(&self, tx: &SyncTx, operation: &Operation) -> Result<bool, PoolError> {
+        let writer = self.writer(tx, operation);
+        Ok(self.is_configuration_changed()
+            || !deferred::is_empty(writer)?
+            || self.namespace().has_more_to_free(operation)?
+            || log_space_maps::exist(writer.directory())?)
+    }
+
+    fn writer<'a>(&'a self, tx: &'a SyncTx, operation: &'a Operation) -> MosWriter<'a> {
+        MosWriter {
+            mos: self.mos(),
+            tx,
+            operation,
+        }
+    }
+
+    /// All passes of a group. Gives back the counts of features and what labels are to say.
+    fn run_passes(
+        &self,
+        tx: &mut SyncTx,
+        jobs: &mut Taken,
+        stored: StoredState,
+        operation: &Operation,
+    ) -> Result<(crate::features::PoolFeatures, PoolFacts), PoolError> {
+        let now_s = u64::try_from(self.host().unix_time().seconds).unwrap_or(0);
+        let mut features = stored.features;
+        let mut facts = stored.facts;
+        let mut ledger = self.namespace().mos_ledger(self.io(), tx, operation);
+        loop {
+            ledger.begin_pass(tx);
+            let events = RefCell::new(Vec::new());
+            let writer = self.writer(tx, operation);
+            let counts = SyncingFeatures::new(writer, features);
+            let context = TaskContext {
+                namespace: self.namespace(),
+                tx,
+                io: self.io(),
+                features: &counts,
+                now_s,
+                operation,
+                events: &events,
+            };
+            let scope = SyncScope {
+                pool: self,
+                writer,
+                features: &counts,
+                context: &context,
+            };
+            if tx.pass() == 1 {
+                deferred::free_all(writer, self.io())?;
+                self.clear_log_space_maps(&scope)?;
+            }
+            self.namespace().sync_datasets(&context)?;
+            if tx.pass() == 1 {
+                let generation = self.namespace().property_generation();
+                jobs.run(&scope)?;
+                if self.namespace().property_generation() != generation {
+                    self.namespace().refresh_policies(operation)?;
+                }
+                let freed = self
+                    .namespace()
+                    .free_in_background(&context, BACKGROUND_BUDGET)?;
+                if freed.more {
+                    self.txgs().kick();
+                }
+                self.record_events(&scope, &events)?;
+                config::update(&scope, &mut facts)?;
+            }
+            self.store_space(&scope, &mut ledger)?;
+            features = counts.finish().0;
+            if self.txgs().dirty_sets(tx.txg()).is_empty() {
+                return Ok((features, facts));
+            }
+            if self.mos().is_dirty(tx.txg()) {
+                let mut sets = [SetLedger {
+                    set: self.mos().clone(),
+                    ledger: &mut ledger,
+                }];
+                sync_objsets(&mut sets, tx, self.io(), operation)?;
+                ledger.check()?;
+            }
+            if tx.pass() >= SYNC_PASSES_MAX {
+                return Err(PoolError::Endless {
+                    txg: tx.txg(),
+                    pass: tx.pass(),
+                });
+            }
+            tx.next_pass();
+        }
+    }
+
+    /// What this pass did to space goes into the MOS: late frees, the MOS's own use, space maps.
+    fn store_space(
+        &self,
+        scope: &SyncScope<'_>,
+        ledger: &mut MosLedger<'_>,
+    ) -> Result<(), PoolError> {
+        self.namespace().charge_mos(scope.context, ledger)?;
+        let late = self.io().take_deferred_frees();
+        if !late.is_empty() {
+            deferred::put(scope.writer, &late)?;
+        }
+        let changes = self.space().take_changes(scope.writer.tx.txg());
+        space_maps::store(&self.storing(scope), &changes)
+    }
+
+    fn storing<'a>(&'a self, scope: &SyncScope<'a>) -> Storing<'a> {
+        let features = scope.features.now();
+        Storing {
+            writer: scope.writer,
+            arrays: &self.arrays,
+            space: self.space(),
+            version: space_maps::version_of(features.is_active(Feature::SpacemapV2.guid())),
+            features: scope.features,
+        }
+    }
+
+    /// What the common logs of an imported pool say goes into the metaslabs' own.
+    fn clear_log_space_maps(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+        if !log_space_maps::exist(scope.writer.directory())? {
+            return Ok(());
+        }
+        let (root, vdevs) = (self.vdevs().config(), self.vdevs().top_levels());
+        log_space_maps::clear(&self.storing(scope), &self.unflushed, &root, &vdevs)?;
+        scope.features.store(Feature::LogSpacemap, 0)
+    }
+
+    fn record_events(
+        &self,
+        scope: &SyncScope<'_>,
+        events: &RefCell<Vec<InternalEvent>>,
+    ) -> Result<(), PoolError> {
+        let context = scope.context;
+        let records: Vec<_> = events
+            .take()
+            .iter()
+            .map(|event| {
+                let txg = context.tx.txg();
+                history_write::of_event(event, txg, context.now_s, &self.owner.host_name)
+            })
+            .collect();
+        let bytes = crate::size::listed_size(&self.vdevs().top_levels());
+        history_write::append(scope.writer, &records, bytes)
+    }
+
+    /// The root of the group.
+    fn uberblock_of(&self, tx: &SyncTx, before: &Uberblock) -> Uberblock {
+        Uberblock {
+            magic: Uberblock::MAGIC,
+            txg: tx.txg(),
+            guid_sum: self.vdevs().config().guid_sum(),
+            timestamp_s: u64::try_from(self.host().unix_time().seconds).unwrap_or(0),
+            root: self.mos().root_pointer(),
+            software_version: SOFTWARE_VERSION,
+            multihost_magic: Uberblock::MULTIHOST_MAGIC,
+            multihost_delay_ns: 0,
+            multihost_config: 0,
+            ..*before
+        }
+    }
+
+    /// Makes the group the pool, with what labels are to say where that has changed.
+    fn write_labels(
+        &self,
+        uberblock: &Uberblock,
+        facts: &PoolFacts,
+        operation: &Operation,
+    ) -> Result<(), PoolError> {
+        let facts = PoolFacts {
+            txg: uberblock.txg,
+            ..facts.clone()
+        };
+        let changes = self.vdevs().change_count();
+        let is_changed = self.is_configuration_changed();
+        let compose = |root: &tarn_vdev::VdevConfig, top: usize, leaf: &tarn_vdev::VdevConfig| {
+            facts.label_of(root, top, leaf)
+        };
+        let update = LabelUpdate {
+            uberblock,
+            is_multihost: false,
+            configuration: if is_changed { Some(&compose) } else { None },
+        };
+        self.vdevs().write_labels(update, operation)?;
+        if is_changed {
+            *self.configuration.lock() = config::Written {
+                changes: Some(changes),
+                is_stale: false,
+            };
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was changed before is stored.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed.
+    pub fn sync_all(&self, operation: &Operation) -> Result<(), TaskError> {
+        if self.mode() == Mode::ReadOnly {
+            return Ok(());
+        }
+        if let Some(why) = self.failure() {
+            return Err(TaskError::Suspended { why });
+        }
+        // What anybody has changed is in the group that is open now, or in an earlier one.
+        let stored = self.txgs().wait_stored(self.txgs().open_txg(), operation);
+        stored.map_err(|error| match (error, self.failure()) {
+            (AssignError::Suspended, why) => TaskError::Suspended {
+                why: why.unwrap_or_default(),
+            },
+            (AssignError::Stopped, _) => TaskError::Stopped,
+        })
+    }
+}
