@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tarn_cache::{Cache, CacheOptions};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank, RwLock};
-use tarn_pool::Pool;
+use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
 use tarn_vdev::VdevConfig;
 
@@ -179,6 +179,15 @@ impl Engine {
     /// Takes a pool out of the table.
     pub(crate) fn remove_pool(&self, name: &str) {
         self.pools.write().remove(name);
+    }
+
+    /// Who uses pools that are open here, as their labels say.
+    pub(crate) fn owner(&self) -> PoolOwner {
+        let identity = self.host.identity();
+        PoolOwner {
+            host_id: u64::from(identity.hostid),
+            host_name: identity.hostname.clone(),
+        }
     }
 
     /// The operation of a command.

@@ -161,6 +161,7 @@ impl Engine {
             name: Some(name),
             mode: options.mode,
             need: options.need,
+            owner: self.owner(),
         };
         let action = match rename {
             None => format!("cannot import '{name}'"),
@@ -251,6 +252,7 @@ impl Engine {
             name: None,
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
+            owner: self.owner(),
         }
     }
 
