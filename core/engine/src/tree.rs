@@ -7,11 +7,12 @@ use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::limits::AdmitRefusal;
 use tarn_pool::Pool;
 use tarn_posix::FileSystemParts;
 use tarn_posix::MountProperties;
 use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
-use tarn_posix::space::SpaceDoor;
+use tarn_posix::space::{SpaceDoor, SpaceRefusal};
 use tarn_posix::types::{SpaceFacts, Timestamp};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
 
@@ -125,9 +126,23 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId) -> SpaceDoor {
             }
         }
     };
+    let may_write = {
+        let pool = pool.clone();
+        move |bytes| {
+            let asked = pool
+                .namespace()
+                .admit(head, bytes, &Operation::unmeasured());
+            match asked {
+                Err(AdmitRefusal::QuotaExceeded) => Err(SpaceRefusal::QuotaExceeded),
+                Err(AdmitRefusal::NoSpace) => Err(SpaceRefusal::NoSpace),
+                // Of a pool that does not store anything now, the transaction tells.
+                Ok(()) | Err(_) => Ok(()),
+            }
+        }
+    };
     SpaceDoor {
         facts: Arc::new(facts),
-        may_write: Arc::new(|_| Ok(())),
+        may_write: Arc::new(may_write),
     }
 }
 

@@ -98,6 +98,7 @@ impl Pool {
             pool.start_sync();
             // From here on labels say who uses it.
             pool.sync_all(operation)?;
+            pool.clean_up(operation).map_err(PoolError::from)?;
         }
         Ok(pool)
     }

@@ -10,6 +10,7 @@
 
 pub mod add;
 pub mod checkpoint;
+mod clean_up;
 pub mod close;
 mod config;
 pub mod create;

@@ -1,0 +1,29 @@
+//! What an import for writing tidies up first: datasets that were half received, or half destroyed by an older program.
+//!
+//! Nobody can make anything of them, and they take space. One that cannot be destroyed stays as it is: the import does not
+//! fail for it, and the next one tries again.
+
+use crate::jobs::TaskError;
+use crate::pool::Pool;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::ops::destroy::{Destroy, inconsistent};
+use tarn_probe::Operation;
+
+impl Pool {
+    /// Destroys what is marked inconsistent, the deepest first.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(crate) fn clean_up(&self, operation: &Operation) -> Result<(), DatasetError> {
+        let names = inconsistent(self.namespace().view(operation))?;
+        for name in names.into_iter().rev() {
+            match self.run(Destroy { name }, operation) {
+                Ok(()) | Err(TaskError::Refused(_)) => {}
+                Err(TaskError::ReadOnly | TaskError::Stopped | TaskError::Suspended { .. }) => {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
