@@ -39,6 +39,7 @@ impl File {
     }
 }
 
+#[derive(Clone)]
 struct Model {
     files: BTreeMap<u64, File>,
     root: u64,
@@ -205,6 +206,8 @@ impl Model {
 struct Run {
     mounted: Mounted,
     model: Model,
+    /// The tree as it was stored last.
+    stored: Model,
     dice: Dice,
     root: Credentials,
 }
@@ -214,6 +217,7 @@ impl Run {
         let model = Model::new(mounted.root().get());
         Run {
             mounted,
+            stored: model.clone(),
             model,
             dice: Dice(seed),
             root: Credentials::root(),
@@ -607,8 +611,21 @@ impl Run {
         }
     }
 
+    fn sync(&mut self) {
+        self.mounted.sync();
+        self.stored = self.model.clone();
+    }
+
     fn remount(mut self) -> Run {
         self.mounted = self.mounted.remounted();
+        self.stored = self.model.clone();
+        self
+    }
+
+    /// All ends without warning, and what was not stored is gone, wholly.
+    fn crash(mut self) -> Run {
+        self.mounted = self.mounted.crashed();
+        self.model = self.stored.clone();
         self
     }
 
@@ -647,7 +664,11 @@ fn run(new: NewFileSystem, properties: MountProperties, seed: u64, steps: usize)
     for step in 0..steps {
         run.step();
         if step % 50 == 49 {
-            run.mounted.sync();
+            run.sync();
+        }
+        if step % 400 == 225 {
+            run = run.crash();
+            run.check();
         }
         if step % 400 == 399 {
             run.check();
