@@ -251,7 +251,7 @@ pub(crate) fn create_set(
     objset_type: ObjsetType,
 ) -> Result<Arc<ObjectSet>, DatasetError> {
     let namespace = context.namespace;
-    let dataset = crate::dataset::Dataset::open_by_id(context.view(), id)?;
+    let dataset = crate::dataset::Dataset::open_unnamed(context.view(), id)?;
     let mut policy = crate::heads::policy_of(&dataset, None)?;
     let owner = match objset_type {
         ObjsetType::Zfs => namespace.ownership(),

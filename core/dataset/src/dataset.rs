@@ -44,6 +44,17 @@ impl<'a> Dataset<'a> {
         })
     }
 
+    /// The head in this object, for those who do not ask for its name: to find that takes longer than all the rest.
+    pub(crate) fn open_unnamed(view: View<'a>, id: ObjectId) -> Result<Self, DatasetError> {
+        let object = view.mos().object(id)?;
+        let dataset: ondisk::dataset::Dataset = stored::read_bonus(&object)?;
+        Ok(Dataset {
+            object,
+            directory: Directory::open(view, dataset.directory, String::new())?,
+            snapshot_name: None,
+        })
+    }
+
     /// The dataset in this object, whose names are found from the objects that have them.
     pub(crate) fn open_by_id(view: View<'a>, id: ObjectId) -> Result<Self, DatasetError> {
         let mos = view.mos();

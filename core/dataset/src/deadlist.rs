@@ -94,10 +94,7 @@ fn empty_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
 
 /// One use less of the list that empty lists share.
 #[doc(alias = "bpobj_decr_empty")]
-pub(crate) fn release_empty_list(
-    context: &TaskContext<'_>,
-    id: ObjectId,
-) -> Result<(), DatasetError> {
+fn release_empty_list(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetError> {
     context.features.decrement(Feature::EmptyBpobj)?;
     if !context.features.is_active(Feature::EmptyBpobj) {
         let writing = context.writing();
@@ -108,9 +105,7 @@ pub(crate) fn release_empty_list(
 }
 
 /// The list that empty lists share, if there is one.
-pub(crate) fn shared_empty_list(
-    context: &TaskContext<'_>,
-) -> Result<Option<ObjectId>, DatasetError> {
+fn shared_empty_list(context: &TaskContext<'_>) -> Result<Option<ObjectId>, DatasetError> {
     let reading = context.writing().reading();
     let shared = reading.number(POOL_DIRECTORY, EMPTY_POINTER_LIST)?;
     Ok(shared.map(ObjectId::new))
@@ -188,4 +183,36 @@ pub(crate) fn insert(
         head.uncompressed += LogicalSize::from(space.2);
     })?;
     Ok(())
+}
+
+/// Frees a deadlist, but not the blocks in it.
+#[doc(alias = "dsl_deadlist_free")]
+pub(crate) fn free(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetError> {
+    if id.is_zero() {
+        return Ok(());
+    }
+    let writing = context.writing();
+    match DeadlistForm::of(writing.reading().object(id)?.object_type()) {
+        Some(DeadlistForm::Map) => {
+            for (_, list) in writing.reading().entries(id)? {
+                if let Some(list) = list.as_word() {
+                    free_list(context, ObjectId::new(list))?;
+                }
+            }
+            writing.free(id)
+        }
+        Some(DeadlistForm::List) => free_list(context, id),
+        None => Err(DatasetError::Inconsistent {
+            object: id,
+            why: "it is no deadlist",
+        }),
+    }
+}
+
+/// Frees a list of block pointers; of the empty one that many share, only a use.
+fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
+    if shared_empty_list(context)? == Some(list) {
+        return release_empty_list(context, list);
+    }
+    PointerList::free(context.mos(), context.tx, list, context.operation).map_err(in_object(list))
 }

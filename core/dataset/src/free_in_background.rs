@@ -253,7 +253,12 @@ fn move_leaked(context: &TaskContext<'_>) -> Result<(), DatasetError> {
         return Ok(());
     };
     let left = SpaceChange::all_of(&free.stored()?);
-    if left == SpaceChange::default() {
+    // Blocks of clones that OpenZFS destroyed by their livelists are still charged there, and only it frees them.
+    let lists = context
+        .writing()
+        .reading()
+        .number(POOL_DIRECTORY, pool_directory::DELETED_CLONES)?;
+    if left == SpaceChange::default() || lists.is_some() {
         return Ok(());
     }
     let leak = leak_directory(context)?;

@@ -69,7 +69,7 @@ impl Namespace {
         if let Some(set) = open.get(&id).and_then(Weak::upgrade) {
             return Ok(set);
         }
-        let dataset = Dataset::open_by_id(self.view(operation), id)?;
+        let dataset = Dataset::open_unnamed(self.view(operation), id)?;
         let root = dataset.stored()?.root;
         let in_set = |cause| DatasetError::Object { object: id, cause };
         let env = self.mos().env();
@@ -92,6 +92,13 @@ impl Namespace {
         open.insert(set.id(), Arc::downgrade(set));
     }
 
+    /// Whether this is the object set that everybody has of its dataset. It is not when the dataset was destroyed.
+    pub(crate) fn is_open_head(&self, set: &Arc<ObjectSet>) -> bool {
+        let open = self.heads().open.lock();
+        let there = open.get(&set.id()).and_then(Weak::upgrade);
+        there.is_some_and(|there| Arc::ptr_eq(&there, set))
+    }
+
     /// A dataset is gone: its number can come back as another.
     pub(crate) fn forget_head(&self, id: ObjectId) {
         self.heads().open.lock().remove(&id);
@@ -112,7 +119,7 @@ impl Namespace {
             open.values().filter_map(Weak::upgrade).collect()
         };
         for set in open {
-            let dataset = Dataset::open_by_id(self.view(operation), set.id())?;
+            let dataset = Dataset::open_unnamed(self.view(operation), set.id())?;
             let before = set.policy();
             let policy = policy_of(&dataset, None)?;
             set.set_policy(SetPolicy {

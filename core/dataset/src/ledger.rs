@@ -12,16 +12,18 @@
 //! # Invariants
 //! - `referenced` is the sum of the blocks that the head's tree leads to; `unique` of those born after its newest snapshot.
 
+use crate::counting_bookmarks::{CountingBookmark, counting_bookmarks, store_bookmarks};
 use crate::deadlist;
 use crate::error::DatasetError;
 use crate::feature_use;
+use crate::livelist;
 use crate::namespace::Namespace;
+use crate::properties::inherit::number_in;
 use crate::space_charge::{Part, SpaceChange, charge, charge_moving, move_between};
 use crate::task::TaskContext;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use tarn_block::{BlockFreeError, BlockIo, WritePhase};
-use tarn_object::{BlockLedger, SyncTx};
+use tarn_object::{BlockLedger, ObjectSet, SyncTx};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::features::Feature;
@@ -46,92 +48,132 @@ fn add(sum: &mut SpaceChange, change: SpaceChange) {
     sum.uncompressed += change.uncompressed;
 }
 
+/// How many dead blocks are gathered before they go to the deadlist: a file of any size can die at once.
+const BURIED_TOGETHER: usize = 16_384;
+
 /// The ledger of a head while one group is stored.
 pub(crate) struct HeadLedger<'a> {
-    io: &'a Arc<BlockIo>,
+    context: &'a TaskContext<'a>,
     phase: WritePhase,
-    operation: &'a Operation,
     id: ObjectId,
-    /// Blocks born after it are in no snapshot of this head.
-    snapshot_txg: Txg,
+    /// The head as it was before.
+    before: ondisk::dataset::Dataset,
     /// What the set has more than before.
     referenced: SpaceChange,
     /// What is in no snapshot, more than before.
     unique: SpaceChange,
-    /// Blocks that only snapshots have now.
-    dead: Vec<BlockPointer>,
+    burials: Burials,
+    /// Bookmarks that count what was freed since they were made.
+    bookmarks: Vec<CountingBookmark>,
     /// Features that blocks use.
     features: BTreeSet<Feature>,
-    failure: Option<BlockFreeError>,
+    failure: Option<DatasetError>,
 }
 
 impl<'a> HeadLedger<'a> {
     /// For a head, in this pass.
-    pub(crate) fn open(context: &TaskContext<'a>, id: ObjectId) -> Result<Self, DatasetError> {
-        let stored: ondisk::dataset::Dataset = context.writing().reading().bonus_of(id)?;
+    pub(crate) fn open(context: &'a TaskContext<'a>, id: ObjectId) -> Result<Self, DatasetError> {
+        let before: ondisk::dataset::Dataset = context.writing().reading().bonus_of(id)?;
         Ok(HeadLedger {
-            io: context.io,
+            context,
             phase: WritePhase {
                 txg: context.tx.txg(),
                 pass: context.tx.pass(),
             },
-            operation: context.operation,
             id,
-            snapshot_txg: stored.previous_snapshot_txg,
+            before,
             referenced: SpaceChange::default(),
             unique: SpaceChange::default(),
-            dead: Vec::new(),
+            burials: Burials::default(),
+            bookmarks: counting_bookmarks(context, id, before.previous_snapshot_txg)?,
             features: BTreeSet::new(),
             failure: None,
         })
     }
 
-    /// The set is stored under this root: charges everything.
+    /// The set is stored: charges everything.
     pub(crate) fn close(
-        self,
-        context: &TaskContext<'_>,
+        mut self,
+        set: &ObjectSet,
         root: &BlockPointer,
     ) -> Result<(), DatasetError> {
-        if let Some(cause) = self.failure {
-            return Err(DatasetError::Free { cause });
-        }
-        let writing = context.writing();
-        let before: ondisk::dataset::Dataset = writing.reading().bonus_of(self.id)?;
-        let (referenced, unique) = (self.referenced, self.unique);
+        self.bury();
+        self.failure.take().map_or(Ok(()), Err)?;
+        let (context, writing, before) = (self.context, self.context.writing(), &self.before);
+        let after = self.after(root)?;
         writing.change(self.id, |stored: &mut ondisk::dataset::Dataset| {
-            stored.root = *root;
-            stored.referenced = AllocatedSize::from(sum(stored.referenced.get(), referenced.used));
-            stored.compressed =
-                PhysicalSize::from(sum(stored.compressed.get(), referenced.compressed));
-            stored.uncompressed =
-                LogicalSize::from(sum(stored.uncompressed.get(), referenced.uncompressed));
-            stored.unique = AllocatedSize::from(sum(stored.unique.get(), unique.used));
+            *stored = after
         })?;
         let reserved = reservation_of(context, before.directory)?;
-        let felt = felt_by_directory(before.unique.get(), reserved, unique.used);
         let change = SpaceChange {
-            used: felt,
-            ..unique
+            used: felt_by_directory(
+                before.unique.get(),
+                after.unique.get(),
+                reserved,
+                self.unique,
+            ),
+            ..self.unique
         };
         charge_moving(
             writing,
             before.directory,
             change,
-            unique.used,
+            self.unique.used,
             Part::RefReservation,
             Part::Head,
         )?;
-        bury(context, self.id, &before, &self.dead)?;
-        for feature in self.features {
+        self.burials.charge(context, before)?;
+        store_bookmarks(context, self.id, &self.bookmarks)?;
+        if set.has_large_dnodes() {
+            self.features.insert(Feature::LargeDnode);
+        }
+        for feature in std::mem::take(&mut self.features) {
             feature_use::activate(context, self.id, feature)?;
         }
-        Ok(())
+        livelist::remove(context, before.directory)
+    }
+
+    /// The head as it is now.
+    fn after(&self, root: &BlockPointer) -> Result<ondisk::dataset::Dataset, DatasetError> {
+        let (before, referenced) = (&self.before, self.referenced);
+        let unique = i128::from(before.unique.get()) + self.unique.used;
+        let is_accurate = before
+            .flags
+            .contains(ondisk::dataset::DatasetFlags::UNIQUE_ACCURATE);
+        let unique = match u64::try_from(unique) {
+            Ok(unique) => unique,
+            // Old pools did not always know it.
+            Err(_) if !is_accurate => 0,
+            Err(_) => return Err(below_zero(self.id)),
+        };
+        let sum = |size: u64, change: i128| {
+            u64::try_from(i128::from(size) + change).map_err(|_| below_zero(self.id))
+        };
+        Ok(ondisk::dataset::Dataset {
+            root: *root,
+            referenced: AllocatedSize::from(sum(before.referenced.get(), referenced.used)?),
+            compressed: PhysicalSize::from(sum(before.compressed.get(), referenced.compressed)?),
+            uncompressed: LogicalSize::from(sum(
+                before.uncompressed.get(),
+                referenced.uncompressed,
+            )?),
+            unique: AllocatedSize::from(unique),
+            ..*before
+        })
+    }
+
+    /// What has died so far goes to the deadlist.
+    fn bury(&mut self) {
+        let buried = self.burials.bury(self.context, self.id, &self.before);
+        if let Err(cause) = buried {
+            self.failure.get_or_insert(cause);
+        }
     }
 }
 
 impl BlockLedger for HeadLedger<'_> {
     fn born(&mut self, pointer: &BlockPointer) {
-        let space = space_of(self.io, pointer);
+        let space = space_of(self.context.io, pointer);
         add(&mut self.referenced, space);
         add(&mut self.unique, space);
         if pointer.logical_size().get() > feature_use::OLD_BLOCK_BYTES_MAX {
@@ -145,84 +187,148 @@ impl BlockLedger for HeadLedger<'_> {
     }
 
     fn killed(&mut self, pointer: &BlockPointer) {
-        let space = space_of(self.io, pointer).negated();
-        add(&mut self.referenced, space);
-        if pointer.birth() <= self.snapshot_txg {
-            self.dead.push(*pointer);
+        let context = self.context;
+        let space = space_of(context.io, pointer);
+        for bookmark in &mut self.bookmarks {
+            bookmark.count(pointer, space);
+        }
+        add(&mut self.referenced, space.negated());
+        if pointer.birth() <= self.before.previous_snapshot_txg {
+            self.burials.dead.push(*pointer);
+            if self.burials.dead.len() >= BURIED_TOGETHER {
+                self.bury();
+            }
             return;
         }
-        add(&mut self.unique, space);
-        if let Err(cause) = self.io.free(pointer, self.phase, self.operation) {
-            self.failure.get_or_insert(cause);
+        add(&mut self.unique, space.negated());
+        if let Err(cause) = context.io.free(pointer, self.phase, context.operation) {
+            self.failure.get_or_insert(DatasetError::Free { cause });
         }
     }
 }
 
 /// By how much a directory's `used` changes with its head's unique bytes: as far as a refreservation has not paid.
-fn felt_by_directory(unique: u64, reserved: u64, change: i128) -> i128 {
-    let (unique, reserved) = (i128::from(unique), i128::from(reserved));
-    (unique + change).max(reserved) - unique.max(reserved)
+fn felt_by_directory(before: u64, after: u64, reserved: u64, change: SpaceChange) -> i128 {
+    if reserved == 0 {
+        return change.used;
+    }
+    i128::from(after.max(reserved)) - i128::from(before.max(reserved))
 }
 
 /// The refreservation of a directory's head.
 fn reservation_of(context: &TaskContext<'_>, directory: ObjectId) -> Result<u64, DatasetError> {
     let reading = context.writing().reading();
     let stored: ondisk::dataset_dir::DatasetDirectory = reading.bonus_of(directory)?;
-    Ok(reading
-        .number(stored.properties, "refreservation")?
-        .unwrap_or(0))
+    Ok(number_in(reading, stored.properties, "refreservation")?.unwrap_or(0))
 }
 
-/// Blocks that only snapshots have go to the deadlist; the newest snapshot may be the only one that has them.
-fn bury(
-    context: &TaskContext<'_>,
-    id: ObjectId,
-    stored: &ondisk::dataset::Dataset,
-    dead: &[BlockPointer],
-) -> Result<(), DatasetError> {
-    if dead.is_empty() {
-        return Ok(());
-    }
-    let writing = context.writing();
-    deadlist::insert(context, stored.deadlist, dead)?;
-    let previous: ondisk::dataset::Dataset =
-        writing.reading().bonus_of(stored.previous_snapshot)?;
-    let bytes = |pointer: &BlockPointer| i128::from(context.io.deflated_size(pointer).get());
-    if previous.next_snapshot == id {
-        let only_there: i128 = dead
-            .iter()
-            .filter(|pointer| pointer.birth() > previous.previous_snapshot_txg)
-            .map(bytes)
-            .sum();
-        writing.change(
-            stored.previous_snapshot,
-            |snapshot: &mut ondisk::dataset::Dataset| {
-                snapshot.unique = AllocatedSize::from(sum(snapshot.unique.get(), only_there));
-            },
-        )?;
-    }
-    let origin_txg = origin_txg_of(context, stored.directory)?;
-    let own: i128 = dead
-        .iter()
-        .filter(|pointer| pointer.birth() > origin_txg)
-        .map(bytes)
-        .sum();
-    move_between(writing, stored.directory, own, Part::Head, Part::Snapshots)
+/// Blocks that only snapshots have: they go to the deadlist.
+#[derive(Default)]
+struct Burials {
+    /// Those that are not there yet.
+    dead: Vec<BlockPointer>,
+    graves: Option<Graves>,
+    /// What only the newest snapshot has now.
+    only_in_newest: i128,
+    /// What was charged to the directory, and so is still.
+    charged: i128,
 }
 
-/// The txg of the snapshot that a directory's head is a clone of. Blocks born before are not charged to it.
-fn origin_txg_of(context: &TaskContext<'_>, directory: ObjectId) -> Result<Txg, DatasetError> {
-    let reading = context.writing().reading();
-    let stored: ondisk::dataset_dir::DatasetDirectory = reading.bonus_of(directory)?;
-    if stored.origin.is_zero() {
-        return Ok(Txg::ZERO);
-    }
-    let origin: ondisk::dataset::Dataset = reading.bonus_of(stored.origin)?;
-    Ok(origin.creation_txg)
+/// Which blocks count for whom.
+#[derive(Clone, Copy)]
+struct Graves {
+    /// What was born after this is in the newest snapshot only; none if that has clones beside this head, or is not of this
+    /// head at all.
+    newest_since: Option<Txg>,
+    /// What was born before is the origin's.
+    origin: Txg,
 }
 
-fn sum(size: u64, change: i128) -> u64 {
-    u64::try_from(i128::from(size) + change).expect("space is never counted below zero")
+impl Burials {
+    #[doc(alias = "dsl_dataset_block_kill")]
+    fn bury(
+        &mut self,
+        context: &TaskContext<'_>,
+        id: ObjectId,
+        head: &ondisk::dataset::Dataset,
+    ) -> Result<(), DatasetError> {
+        if self.dead.is_empty() {
+            return Ok(());
+        }
+        let graves = match self.graves {
+            Some(graves) => graves,
+            None => *self.graves.insert(Graves::of(context, id, head)?),
+        };
+        let dead = std::mem::take(&mut self.dead);
+        deadlist::insert(context, head.deadlist, &dead)?;
+        for pointer in &dead {
+            let bytes = i128::from(context.io.deflated_size(pointer).get());
+            if graves
+                .newest_since
+                .is_some_and(|since| pointer.birth() > since)
+            {
+                self.only_in_newest += bytes;
+            }
+            if pointer.birth() > graves.origin {
+                self.charged += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Space moves from the head to its snapshots.
+    fn charge(
+        &self,
+        context: &TaskContext<'_>,
+        head: &ondisk::dataset::Dataset,
+    ) -> Result<(), DatasetError> {
+        let writing = context.writing();
+        if self.only_in_newest > 0 {
+            let newest = head.previous_snapshot;
+            let only_there = u64::try_from(self.only_in_newest).map_err(|_| below_zero(newest))?;
+            writing.change(newest, |snapshot: &mut ondisk::dataset::Dataset| {
+                let more = AllocatedSize::from(only_there);
+                snapshot.unique = snapshot.unique.saturating_add(more);
+            })?;
+        }
+        move_between(
+            writing,
+            head.directory,
+            self.charged,
+            Part::Head,
+            Part::Snapshots,
+        )
+    }
+}
+
+impl Graves {
+    fn of(
+        context: &TaskContext<'_>,
+        id: ObjectId,
+        head: &ondisk::dataset::Dataset,
+    ) -> Result<Graves, DatasetError> {
+        let reading = context.writing().reading();
+        let newest: ondisk::dataset::Dataset = reading.bonus_of(head.previous_snapshot)?;
+        let directory: ondisk::dataset_dir::DatasetDirectory = reading.bonus_of(head.directory)?;
+        let origin = match directory.origin {
+            ObjectId::ZERO => Txg::ZERO,
+            origin => {
+                let origin: ondisk::dataset::Dataset = reading.bonus_of(origin)?;
+                origin.creation_txg
+            }
+        };
+        Ok(Graves {
+            newest_since: (newest.next_snapshot == id).then_some(newest.previous_snapshot_txg),
+            origin,
+        })
+    }
+}
+
+fn below_zero(object: ObjectId) -> DatasetError {
+    DatasetError::Inconsistent {
+        object,
+        why: "it counts less space than it has",
+    }
 }
 
 /// The ledger of the MOS while one group is stored.
@@ -316,9 +422,13 @@ mod tests {
 
     #[test]
     fn a_refreservation_pays_first() {
-        assert_eq!(felt_by_directory(0, 100, 60), 0);
-        assert_eq!(felt_by_directory(60, 100, 60), 20);
-        assert_eq!(felt_by_directory(120, 100, -60), -20);
-        assert_eq!(felt_by_directory(10, 0, 5), 5);
+        let felt = |before, after, reserved| {
+            let change = SpaceChange::of_used(i128::from(after) - i128::from(before));
+            felt_by_directory(before, after, reserved, change)
+        };
+        assert_eq!(felt(0, 60, 100), 0);
+        assert_eq!(felt(60, 120, 100), 20);
+        assert_eq!(felt(120, 60, 100), -20);
+        assert_eq!(felt(10, 15, 0), 5);
     }
 }

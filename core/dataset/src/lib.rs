@@ -14,6 +14,7 @@
 //! Files, devices, mounts.
 
 pub mod contents;
+mod counting_bookmarks;
 mod creation;
 pub mod dataset;
 mod deadlist;
@@ -27,6 +28,7 @@ pub mod initialize;
 mod intent_log;
 pub mod ledger;
 pub mod limits;
+mod livelist;
 pub mod names;
 pub mod namespace;
 pub mod ops;

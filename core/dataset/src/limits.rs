@@ -27,6 +27,7 @@
 
 use crate::error::DatasetError;
 use crate::namespace::{DEPTH_MAX, Namespace};
+use crate::properties::inherit::number_in;
 use crate::stored::Reading;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -280,7 +281,7 @@ impl HeadLimits {
         dataset: &ondisk::dataset::Dataset,
         directory: &DatasetDirectory,
     ) -> Result<HeadLimits, DatasetError> {
-        let number = |name| reading.number(directory.properties, name);
+        let number = |name| number_in(reading, directory.properties, name);
         Ok(HeadLimits {
             referenced: dataset.referenced.get(),
             unique: dataset.unique.get(),

@@ -1,11 +1,14 @@
 //! Storing the datasets that a group has changed.
+//!
+//! Who had a dataset open when it was destroyed may still change its object set, in memory. Such changes go nowhere:
+//! the dataset's number may be that of another one by now.
 
 use crate::error::DatasetError;
 use crate::ledger::HeadLedger;
 use crate::namespace::Namespace;
 use crate::task::TaskContext;
 use std::sync::Arc;
-use tarn_object::{MOS_ID, ObjectSet, SetLedger, sync_objsets};
+use tarn_object::{MOS_ID, ObjectSet, SetLedger, discard_changes, sync_objsets};
 
 impl Namespace {
     /// Stores all datasets with changes of this group, together, and puts their new roots into the MOS. Says whether
@@ -17,6 +20,13 @@ impl Namespace {
     pub fn sync_datasets(&self, context: &TaskContext<'_>) -> Result<bool, DatasetError> {
         let mut sets = self.mos().env().txgs.dirty_sets(context.tx.txg());
         sets.retain(|set| set.id() != MOS_ID);
+        sets.retain(|set| {
+            let is_open = self.is_open_head(set);
+            if !is_open {
+                discard_changes(set, context.tx);
+            }
+            is_open
+        });
         if sets.is_empty() {
             return Ok(false);
         }
@@ -37,8 +47,8 @@ impl Namespace {
             .map_err(|cause| DatasetError::Sync { cause })?;
         drop(pairs);
         // The sets are held until their roots are in the MOS: see `heads`.
-        for (ledger, root) in ledgers.into_iter().zip(&roots) {
-            ledger.close(context, root)?;
+        for ((ledger, set), root) in ledgers.into_iter().zip(&sets).zip(&roots) {
+            ledger.close(set, root)?;
         }
         drop(sets);
         Ok(true)

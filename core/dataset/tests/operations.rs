@@ -17,8 +17,10 @@ use tarn_dataset::properties::native::{Shown, of_dataset};
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::task::TaskRefusal;
+use tarn_object::{NewObject, TxEstimate};
 use tarn_ondisk::dataset_dir::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{BLOCK_TREE, POOL_DIRECTORY};
 
 const MIB: u64 = 1 << 20;
@@ -479,6 +481,46 @@ fn a_name_can_be_used_again_at_once() {
     pool.judge();
     while pool.free_in_background(1000).more {}
     pool.judge();
+}
+
+#[test]
+fn what_is_changed_in_a_destroyed_file_system_goes_nowhere() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    let gone = pool.head_set("tank/a");
+    pool.run(destroy("tank/a")).unwrap();
+    // The number can come back.
+    create(&mut pool, &["tank/b"]);
+    pool.write_to(&gone, 0, 2 * MIB);
+    pool.write("tank/b", 0, MIB);
+    pool.sync();
+    while pool.free_in_background(1000).more {}
+    pool.judge();
+    assert!(pool.directory("tank/b").used.get() < 2 * MIB);
+    assert!(pool.env.txgs.dirty_bytes() == 0);
+}
+
+#[test]
+fn large_dnodes_are_a_feature_of_the_file_system_that_has_them() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    assert_eq!(pool.features.count(Feature::LargeDnode), 0);
+    let set = pool.head_set("tank/a");
+    let large = NewObject {
+        slots: 4,
+        ..NewObject::plain(ObjectType::PlainFile, 0)
+    };
+    for _ in 0..2 {
+        let tx = pool
+            .env
+            .txgs
+            .assign(&TxEstimate::default(), &pool.operation);
+        set.allocate(&tx.unwrap(), large, &pool.operation).unwrap();
+        pool.sync();
+    }
+    assert_eq!(pool.features.count(Feature::LargeDnode), 1);
+    pool.run(destroy("tank/a")).unwrap();
+    assert_eq!(pool.features.count(Feature::LargeDnode), 0);
 }
 
 #[test]

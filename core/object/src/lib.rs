@@ -51,7 +51,7 @@ pub use objset::{
 };
 pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
 pub use pointer_list::{BlockSpace, Entry, PointerList};
-pub use sync::{BlockLedger, SetLedger, sync_objsets};
+pub use sync::{BlockLedger, SetLedger, discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.
 pub use tarn_block::Block;
 pub use traverse::{

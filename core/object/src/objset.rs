@@ -16,7 +16,7 @@
 //!   is counted up whenever dnodes have been stored, before their objects may leave the table.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tarn_block::{Block, DatasetPolicy, HoleBirth};
@@ -251,6 +251,8 @@ pub struct ObjectSet {
     pub(crate) numbers: Mutex<Numbers>,
     pub(crate) head: Mutex<Head>,
     pub(crate) meta: Arc<Object>,
+    /// Whether dnodes larger than a slot were stored since it was opened.
+    pub(crate) has_large_dnodes: AtomicBool,
     /// By user, group, project; none where it was never needed.
     accounts: [Mutex<Option<Arc<Object>>>; 3],
 }
@@ -347,6 +349,7 @@ impl ObjectSet {
                 taken: Mutex::new(ranks::TAKEN, Taken::default()),
                 numbers: Mutex::new(ranks::NUMBERS, Numbers::default()),
                 meta: object(META_DNODE, &objset.meta_dnode),
+                has_large_dnodes: AtomicBool::new(false),
                 accounts: accounts.map(|account| Mutex::new(ranks::TABLE, account)),
                 head: Mutex::new(
                     ranks::HEAD,
@@ -411,6 +414,11 @@ impl ObjectSet {
     /// Where it is stored.
     pub fn root_pointer(&self) -> BlockPointer {
         self.head.lock().root
+    }
+
+    /// Whether dnodes larger than a slot were stored since it was opened (feature `large_dnode`).
+    pub fn has_large_dnodes(&self) -> bool {
+        self.has_large_dnodes.load(Ordering::Relaxed)
     }
 
     /// How many objects are stored.

@@ -103,6 +103,27 @@ pub fn sync_objsets(
     Ok(roots)
 }
 
+/// Drops what the group has changed in an object set: nothing leads to it any more, and it is not to be stored.
+pub fn discard_changes(set: &Arc<ObjectSet>, tx: &SyncTx) {
+    let txg = tx.txg();
+    let dirty = set.dirty.lock().remove(&txg);
+    for object in dirty
+        .into_iter()
+        .flat_map(|dirty| dirty.objects.into_values())
+    {
+        let dropped = {
+            let mut state = object.state.lock();
+            let is_of_group = state.pending.front().is_some_and(|first| first.txg == txg);
+            is_of_group.then(|| state.pending.pop_front()).flatten()
+        };
+        if let Some(dropped) = dropped {
+            set.env().txgs.remove_dirty(dropped.dirty_bytes);
+        }
+    }
+    set.head.lock().changed_in.retain(|changed| *changed != txg);
+    set.env().txgs.remove_dirty_set(txg, set.id());
+}
+
 /// Stores all objects that have numbers, and puts their dnodes into the meta dnodes. Gives back what changed for their owners.
 fn store_objects(
     sets: &mut [SetLedger<'_>],
@@ -117,6 +138,9 @@ fn store_objects(
         let set = &sets[job.set].set;
         let dnode = job.finish(accounting_flags(set));
         let (at, slots) = (job.object.id().get() * widen(SLOT_BYTES), job.shape.slots);
+        if slots > 1 && !job.is_object_freed {
+            set.has_large_dnodes.store(true, Ordering::Relaxed);
+        }
         let bytes = match job.is_object_freed {
             true => vec![0; slots * SLOT_BYTES],
             false => dnode.to_slots(),

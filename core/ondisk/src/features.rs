@@ -197,7 +197,7 @@ features! {
     LogSpacemap "com.delphix:log_spacemap" ReadWrite,
         "Log metaslab changes on a single spacemap and flush them periodically.",
         [READ_ONLY_COMPATIBLE], [SpacemapV2];
-    Livelist "com.delphix:livelist" ReadOnly,
+    Livelist "com.delphix:livelist" ReadWrite,
         "Improved clone deletion performance.",
         [READ_ONLY_COMPATIBLE], [ExtensibleDataset];
     DeviceRebuild "org.openzfs:device_rebuild" ReadWrite,

@@ -27,6 +27,7 @@ use crate::error::DatasetError;
 use crate::feature_use;
 use crate::filesystem_counts::{self, Counted};
 use crate::intent_log;
+use crate::livelist;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
@@ -37,12 +38,9 @@ use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefus
 use crate::writing::{Writing, in_object};
 use tarn_block::WritePhase;
 use tarn_object::zap::ZapValue;
-use tarn_object::{
-    BlockTrees, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions, walk_objset,
-};
+use tarn_object::{BlockTrees, ObjectError, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
-use tarn_ondisk::deadlist::DeadlistForm;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
 use tarn_ondisk::units::ObjectId;
@@ -92,12 +90,6 @@ impl SyncTask for Destroy {
             return Err(TaskRefusal::Exists {
                 name: self.name.clone(),
             });
-        }
-        if directory
-            .extension(ondisk::dataset_dir::LIVELIST)?
-            .is_some()
-        {
-            return Err(not_supported("destroying a clone that has a livelist"));
         }
         if directory
             .extension(ondisk::dataset_dir::CRYPTO_KEY)?
@@ -174,7 +166,8 @@ fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetE
     feature_use::deactivate_all(context, head.id())?;
     let stored = head.stored()?;
     forget_in_origin(writing, head.id(), &stored)?;
-    free_deadlist(context, stored.deadlist)?;
+    deadlist::free(context, stored.deadlist)?;
+    livelist::remove(context, directory.id())?;
     release_blocks(context, head, &stored)?;
     free_bookmarks(context, head)?;
     writing.change(directory.id(), |stored: &mut DatasetDirectory| {
@@ -212,41 +205,6 @@ fn forget_in_origin(
         writing.remove_number(directory.clones, head)?;
     }
     Ok(())
-}
-
-/// Frees a deadlist, but not the blocks in it: the origin has them.
-#[doc(alias = "dsl_deadlist_free")]
-fn free_deadlist(context: &TaskContext<'_>, id: ObjectId) -> Result<(), DatasetError> {
-    if id.is_zero() {
-        return Ok(());
-    }
-    let writing = context.writing();
-    let form = DeadlistForm::of(writing.reading().object(id)?.object_type());
-    match form {
-        Some(DeadlistForm::Map) => {
-            for (_, list) in writing.reading().entries(id)? {
-                if let Some(list) = list.as_word() {
-                    free_list(context, ObjectId::new(list))?;
-                }
-            }
-            writing.free(id)
-        }
-        Some(DeadlistForm::List) => free_list(context, id),
-        None => Err(DatasetError::Inconsistent {
-            object: id,
-            why: "it is no deadlist",
-        }),
-    }
-}
-
-/// Frees a list of block pointers; of the empty one that many share, only a use.
-fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
-    let writing = context.writing();
-    if deadlist::shared_empty_list(context)? != Some(list) {
-        return PointerList::free(writing.set, writing.tx, list, writing.operation)
-            .map_err(in_object(list));
-    }
-    deadlist::release_empty_list(context, list)
 }
 
 /// Gives the blocks of the dataset away, to be freed in the background, or frees them at once.

@@ -141,12 +141,26 @@ fn value(
     Ok(mos.number(properties, name)?.map(Found::Number))
 }
 
-/// A number set on this directory itself.
+/// A number set on this directory itself, or received with it.
 pub fn local_number(directory: &Directory<'_>, name: &str) -> Result<Option<u64>, DatasetError> {
-    directory
-        .view()
-        .mos()
-        .number(directory.stored()?.properties, name)
+    number_in(directory.view().mos(), directory.stored()?.properties, name)
+}
+
+/// The same, by the directory's ZAP of properties.
+pub(crate) fn number_in(
+    mos: Reading<'_>,
+    properties: ObjectId,
+    name: &str,
+) -> Result<Option<u64>, DatasetError> {
+    // Asked with every write: most often there is nothing, which two questions tell.
+    if let Some(local) = mos.number(properties, name)? {
+        return Ok(Some(local));
+    }
+    let Some(received) = mos.number(properties, &format!("{name}{RECEIVED_SUFFIX}"))? else {
+        return Ok(None);
+    };
+    let inherits = mos.lookup(properties, &format!("{name}{INHERIT_SUFFIX}"))?;
+    Ok(inherits.is_none().then_some(received))
 }
 
 /// The user properties that a dataset has or inherits.

@@ -290,7 +290,11 @@ impl Pool {
 
     /// Writes to the file of a file system in the open group; bytes that do not shrink.
     pub fn write(&self, name: &str, offset: u64, bytes: u64) {
-        let set = self.head_set(name);
+        self.write_to(&self.head_set(name), offset, bytes);
+    }
+
+    /// The same for an object set.
+    pub fn write_to(&self, set: &ObjectSet, offset: u64, bytes: u64) {
         let file = set.object(FILE, &self.operation).unwrap();
         let mut contents = vec![0; usize::try_from(bytes).unwrap()];
         let mut dice = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

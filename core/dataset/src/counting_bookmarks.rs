@@ -1,0 +1,137 @@
+//! Bookmarks that count: how much of what a dataset had at a bookmark was freed before the next snapshot (feature
+//! `bookmark_written`).
+//!
+//! # Mechanism
+//! `written#mark` and estimates of streams from a bookmark need to know what was lost since. A bookmark at or after the newest
+//! snapshot counts every block that the head gives up and that it had when the bookmark was made. When the next
+//! snapshot is taken, its count is final.
+
+use crate::error::DatasetError;
+use crate::space_charge::SpaceChange;
+use crate::stored::is_zap;
+use crate::task::TaskContext;
+use tarn_object::zap::ZapValue;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::Bookmark;
+use tarn_ondisk::declare::Stored;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize, Txg};
+
+/// A bookmark that counts, while one group is stored.
+pub(crate) struct CountingBookmark {
+    name: String,
+    stored: Bookmark,
+    freed: SpaceChange,
+}
+
+impl CountingBookmark {
+    /// The head has a block no more.
+    #[doc(alias = "dsl_bookmark_block_killed")]
+    pub(crate) fn count(&mut self, pointer: &BlockPointer, space: SpaceChange) {
+        if pointer.birth() <= self.stored.creation_txg {
+            self.freed.used += space.used;
+            self.freed.compressed += space.compressed;
+            self.freed.uncompressed += space.uncompressed;
+        }
+    }
+
+    /// The bookmark with what it has counted.
+    fn counted(&self) -> Bookmark {
+        let more = |change: i128| u64::try_from(change).unwrap_or(0);
+        let mut stored = self.stored;
+        stored.referenced_freed_before_next = stored
+            .referenced_freed_before_next
+            .saturating_add(AllocatedSize::from(more(self.freed.used)));
+        stored.compressed_freed_before_next = stored
+            .compressed_freed_before_next
+            .saturating_add(PhysicalSize::from(more(self.freed.compressed)));
+        stored.uncompressed_freed_before_next = stored
+            .uncompressed_freed_before_next
+            .saturating_add(LogicalSize::from(more(self.freed.uncompressed)));
+        stored
+    }
+}
+
+/// The bookmarks of a head that count: those from its newest snapshot on.
+pub(crate) fn counting_bookmarks(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    newest_snapshot: Txg,
+) -> Result<Vec<CountingBookmark>, DatasetError> {
+    if !context.features.is_active(Feature::BookmarkWritten) {
+        return Ok(Vec::new());
+    }
+    let Some(zap) = zap_of(context, head)? else {
+        return Ok(Vec::new());
+    };
+    let bookmarks = context.writing().reading().bookmarks(zap)?;
+    let counting = bookmarks.into_iter().filter(|bookmark| {
+        bookmark.stored.flags & Bookmark::HAS_FREED_BEFORE_NEXT != 0
+            && bookmark.stored.creation_txg >= newest_snapshot
+    });
+    Ok(counting
+        .map(|bookmark| CountingBookmark {
+            name: bookmark.name,
+            stored: bookmark.stored,
+            freed: SpaceChange::default(),
+        })
+        .collect())
+}
+
+/// Stores what bookmarks have counted.
+#[doc(alias = "dsl_bookmark_sync_done")]
+pub(crate) fn store_bookmarks(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    bookmarks: &[CountingBookmark],
+) -> Result<(), DatasetError> {
+    let has_counted = |bookmark: &&CountingBookmark| bookmark.freed != SpaceChange::default();
+    for bookmark in bookmarks.iter().filter(has_counted) {
+        let Some(zap) = zap_of(context, head)? else {
+            return Ok(());
+        };
+        let bytes = bookmark.counted().to_bytes();
+        let words = bytes.chunks_exact(8).map(|word| {
+            let word = word.try_into().expect("a chunk has eight bytes");
+            u64::from_le_bytes(word)
+        });
+        let value = ZapValue::Words(words.collect());
+        context.writing().put(zap, &bookmark.name, &value)?;
+    }
+    Ok(())
+}
+
+/// The ZAP of a head's bookmarks.
+fn zap_of(context: &TaskContext<'_>, head: ObjectId) -> Result<Option<ObjectId>, DatasetError> {
+    let reading = context.writing().reading();
+    if !is_zap(&*reading.object(head)?) {
+        return Ok(None);
+    }
+    let zap = reading.number(head, ondisk::dataset::BOOKMARK_NAMES)?;
+    Ok(zap.map(ObjectId::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bookmark_counts_what_was_there_when_it_was_made() {
+        let mut bookmark = CountingBookmark {
+            name: "mark".to_string(),
+            stored: Bookmark {
+                creation_txg: Txg::from(10),
+                referenced_freed_before_next: AllocatedSize::from(100),
+                ..Bookmark::default()
+            },
+            freed: SpaceChange::default(),
+        };
+        for (birth, bytes) in [(9, 1), (10, 2), (11, 4)] {
+            let mut pointer = BlockPointer::HOLE;
+            pointer.set_births(Txg::from(birth), Txg::from(birth));
+            bookmark.count(&pointer, SpaceChange::of_used(bytes));
+        }
+        assert_eq!(bookmark.counted().referenced_freed_before_next.get(), 103);
+    }
+}
