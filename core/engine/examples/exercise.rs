@@ -1,11 +1,12 @@
 //! Makes a pool of files, fills and changes it, imports it again and changes it more, without a daemon.
 //!
 //! `cargo run --example exercise FOLDER LAYOUT [ASHIFT]`, where LAYOUT is `single`, `stripe`, `mirror`, `mirror3`, `raidz1`,
-//! `raidz2` or `raidz3`. The pool is exported in the end: for a look at it with other programs.
+//! `raidz2` or `raidz3`; or `import`, for a pool that is there. The pool is exported in the end: for a look at it with other programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_cache::{Cache, CacheOptions};
+use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
 use tarn_host::{Host, RealOptions};
 use tarn_object::{ObjectSet, Tx};
@@ -54,15 +55,20 @@ fn main() -> Outcome<()> {
     let host = Host::real(RealOptions::from_environment()?);
     let cache = Cache::new(&host, CacheOptions::default(), registry());
     let operation = Operation::unmeasured();
-    let pool = create(&host, &cache, &folder, &layout, ashift, &operation)?;
-    println!("created at txg {:?}", pool.uberblock().txg);
-    fill(&pool, 1, &operation)?;
-    pool.close(Leaving::Exported, &operation)?;
-    println!("exported");
-    drop(pool);
+    if layout != "import" {
+        let pool = create(&host, &cache, &folder, &layout, ashift, &operation)?;
+        println!("created at txg {:?}", pool.uberblock().txg);
+        fill(&pool, 1, &operation)?;
+        pool.close(Leaving::Exported, &operation)?;
+        println!("exported");
+    }
     let pool = import(&host, &cache, &folder, &operation)?;
     println!("imported at txg {:?}", pool.uberblock().txg);
-    fill(&pool, 2, &operation)?;
+    let filled = fill(&pool, 2, &operation);
+    if let Some(why) = pool.failure() {
+        println!("suspended: {why}");
+    }
+    filled?;
     pool.close(Leaving::Exported, &operation)?;
     Ok(())
 }
@@ -158,11 +164,30 @@ fn import(
     Ok(Pool::import(host, cache, &request, operation)?)
 }
 
+/// Changes every file system of a pool.
 fn fill(pool: &Arc<Pool>, round: u64, operation: &Operation) -> Outcome<()> {
+    pool.namespace().set_ownership(Arc::new(FileOwnership));
+    let view = pool.namespace().view(operation);
+    let mut waiting = vec![view.root()?];
+    let mut heads = Vec::new();
+    while let Some(directory) = waiting.pop() {
+        waiting.extend(directory.children()?);
+        let Some(head) = directory.head()? else {
+            continue;
+        };
+        if let Contents::Filesystem(_) = contents::read(&head)? {
+            heads.push((directory.name().to_string(), head.id()));
+        }
+    }
+    for (name, id) in heads {
+        println!("filling {name}");
+        fill_head(pool, id, round, operation)?;
+    }
+    Ok(())
+}
+
+fn fill_head(pool: &Arc<Pool>, id: ObjectId, round: u64, operation: &Operation) -> Outcome<()> {
     let namespace = pool.namespace();
-    namespace.set_ownership(Arc::new(FileOwnership));
-    let head = namespace.view(operation).directory("tank")?.head()?;
-    let id = head.ok_or("no head")?.id();
     let set = namespace.head_set(id, operation)?;
     let parts = FileSystemParts {
         set,

@@ -341,7 +341,8 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// Waits until the group is stored, and sees to it that it will be.
+    /// Waits until the group is stored, and sees to it that it will be. Fails at once on a suspended pool, whatever
+    /// writers do: nobody should believe that it will be stored.
     pub fn wait_stored(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
         let _stage = operation.stage(Stage::TxWait);
         let mut state = self.state.lock();
@@ -352,7 +353,7 @@ impl Txgs {
             if state.is_stopped {
                 return Err(AssignError::Stopped);
             }
-            if state.suspended == Some(FailMode::Continue) {
+            if state.suspended.is_some() {
                 return Err(AssignError::Suspended);
             }
             if state.wanted < txg {

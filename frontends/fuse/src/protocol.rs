@@ -62,6 +62,9 @@ pub mod init_flags {
     pub const ASYNC_DIO: u32 = 1 << 15;
     /// Lookups and reads of one directory may be sent side by side.
     pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    /// We take the set-id bits away when a file is written, truncated or given away. Otherwise the kernel would ask for that in the name
+    /// of the writer, who may not change modes.
+    pub const HANDLE_KILLPRIV: u32 = 1 << 19;
     /// The kernel reads and enforces POSIX ACLs.
     pub const POSIX_ACL: u32 = 1 << 20;
     /// `max_pages` is set.

@@ -26,6 +26,7 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::READDIRPLUS_AUTO
     | init_flags::ASYNC_DIO
     | init_flags::PARALLEL_DIROPS
+    | init_flags::HANDLE_KILLPRIV
     | init_flags::POSIX_ACL
     | init_flags::MAX_PAGES
     | init_flags::CACHE_SYMLINKS;
