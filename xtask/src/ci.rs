@@ -65,7 +65,9 @@ fn docs() -> Outcome {
         "--document-private-items",
         "--quiet",
     ]);
-    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    // Our readers read the private items too, so public text may lead to them.
+    let lints = "-D warnings -A rustdoc::private_intra_doc_links";
+    run(doc.env("RUSTDOCFLAGS", lints))
 }
 
 /// Installs what is missing, or says what to install.

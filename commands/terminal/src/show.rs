@@ -47,8 +47,8 @@ fn number(name: &str, number: u64, exactness: Exactness) -> String {
         "quota" | "refquota" | "reservation" | "refreservation" if number == 0 => {
             "none".to_string()
         }
-        "guid" | "createtxg" | "objsetid" | "load_guid" | "pbkdf2iters" | "userrefs" | "version"
-        | "ashift" | "last_scrubbed_txg" | "filesystem_limit" | "snapshot_limit"
+        "guid" | "createtxg" | "objsetid" | "load_guid" | "pbkdf2iters" | "userrefs"
+        | "version" | "ashift" | "last_scrubbed_txg" | "filesystem_limit" | "snapshot_limit"
         | "filesystem_count" | "snapshot_count" => number.to_string(),
         _ => number::nice_bytes(number),
     }
@@ -60,7 +60,9 @@ pub fn date(unix_seconds: u64) -> String {
     let Ok(time) = jiff::Timestamp::from_second(seconds) else {
         return unix_seconds.to_string();
     };
-    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %b %e %k:%M %Y").to_string()
+    time.to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%a %b %e %k:%M %Y")
+        .to_string()
 }
 
 /// The source column.
@@ -95,7 +97,12 @@ mod tests {
             ("used", 48_099_328, "45.9M", "48099328"),
             ("quota", 0, "none", "0"),
             ("compressratio", 176, "1.76x", "1.76"),
-            ("guid", 14_516_726_832_257_825_122, "14516726832257825122", "14516726832257825122"),
+            (
+                "guid",
+                14_516_726_832_257_825_122,
+                "14516726832257825122",
+                "14516726832257825122",
+            ),
             ("filesystem_limit", u64::MAX, "none", "none"),
             ("recordsize", 131_072, "128K", "131072"),
             ("fragmentation", 0, "0%", "0"),

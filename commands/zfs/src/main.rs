@@ -1,3 +1,162 @@
 //! The `zfs` command.
+//!
+//! A thin client of the engine: arguments become a message, and the reply becomes text. What OpenZFS 2.3 prints is
+//! printed to the letter, since scripts read it.
+//!
+//! # Map
+//! - `walk`, `order`, `asked`, `answers`, `frame`: which datasets, in which order, which properties, as JSON
+//! - one file per subcommand; `usage` has their usage texts
+//! - `assignments`, `each`: what the subcommands that change something share
 
-fn main() {}
+mod answers;
+mod asked;
+mod assignments;
+mod create;
+mod destroy;
+mod each;
+mod frame;
+mod get;
+mod inherit;
+mod list;
+mod mount;
+mod order;
+mod rename;
+#[cfg(test)]
+mod samples;
+mod set;
+mod unmount;
+mod upgrade;
+mod usage;
+mod version;
+mod walk;
+
+use tarn_terminal::failure::Outcome;
+use tarn_terminal::program::{BLANK, Program, Session, Subcommand};
+
+/// A subcommand that this version has.
+const fn built(
+    name: &'static str,
+    usage: &'static str,
+    run: fn(&Session, &[String]) -> Outcome,
+) -> Subcommand {
+    Subcommand {
+        name,
+        usage,
+        run: Some(run),
+    }
+}
+
+/// A subcommand that OpenZFS has and this version has not.
+const fn missing(name: &'static str, usage: &'static str) -> Subcommand {
+    Subcommand {
+        name,
+        usage,
+        run: None,
+    }
+}
+
+/// The subcommands in the order of the usage.
+const SUBCOMMANDS: &[Subcommand] = &[
+    built("version", usage::VERSION, version::run),
+    BLANK,
+    built("create", usage::CREATE, create::run),
+    built("destroy", usage::DESTROY, destroy::run),
+    BLANK,
+    missing("snapshot", usage::SNAPSHOT),
+    missing("rollback", usage::ROLLBACK),
+    missing("clone", usage::CLONE),
+    missing("promote", usage::PROMOTE),
+    built("rename", usage::RENAME, rename::run),
+    missing("bookmark", usage::BOOKMARK),
+    missing("diff", usage::DIFF),
+    BLANK,
+    built("list", usage::LIST, list::run),
+    BLANK,
+    built("set", usage::SET, set::run),
+    built("get", usage::GET, get::run),
+    built("inherit", usage::INHERIT, inherit::run),
+    built("upgrade", usage::UPGRADE, upgrade::run),
+    BLANK,
+    missing("userspace", usage::USERSPACE),
+    missing("groupspace", usage::GROUPSPACE),
+    missing("projectspace", usage::PROJECTSPACE),
+    BLANK,
+    missing("project", usage::PROJECT),
+    BLANK,
+    built("mount", usage::MOUNT, mount::run),
+    built("unmount", usage::UNMOUNT, unmount::run),
+    missing("share", usage::SHARE),
+    missing("unshare", usage::UNSHARE),
+    BLANK,
+    missing("send", usage::SEND),
+    missing("receive", usage::RECEIVE),
+    missing("redact", usage::REDACT),
+    BLANK,
+    missing("allow", usage::ALLOW),
+    missing("unallow", usage::UNALLOW),
+    BLANK,
+    missing("hold", usage::HOLD),
+    missing("holds", usage::HOLDS),
+    missing("release", usage::RELEASE),
+    BLANK,
+    missing("load-key", usage::LOAD_KEY),
+    missing("unload-key", usage::UNLOAD_KEY),
+    missing("change-key", usage::CHANGE_KEY),
+    BLANK,
+    missing("program", usage::PROGRAM),
+    missing("rewrite", usage::REWRITE),
+    missing("wait", usage::WAIT),
+    BLANK,
+    missing("zone", usage::ZONE),
+    missing("unzone", usage::UNZONE),
+];
+
+/// The program.
+const ZFS: Program = Program {
+    name: "zfs",
+    subcommands: SUBCOMMANDS,
+    aliases: &[
+        ("umount", "unmount"),
+        ("recv", "receive"),
+        ("snap", "snapshot"),
+    ],
+    usage_end: usage::END,
+    usage_notes: usage::notes,
+};
+
+fn main() -> std::process::ExitCode {
+    ZFS.main()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[&str]) -> u8 {
+        let arguments: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        ZFS.run(&arguments)
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
+        assert_eq!(code(&["zfs", "frobnicate"]), 2);
+        assert_eq!(code(&["zfs"]), 2);
+        assert_eq!(code(&["zfs", "snapshot", "tank@a"]), 1);
+        assert_eq!(code(&["zfs", "snap", "tank@a"]), 1);
+        assert_eq!(code(&["zfs", "--help"]), 0);
+    }
+
+    #[test]
+    fn the_usage_lists_all_of_openzfs() {
+        let text = ZFS.usage(None);
+        let expected = "usage: zfs command args ...\nwhere 'command' is one of the following:\n\n\tversion [-j]\n\n\tcreate ";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with(
+            "\n\tzone <nsfile> <filesystem>\n\tunzone <nsfile> <filesystem>\n\n\
+             Each dataset is of the form: pool/[dataset/]*dataset[@name]\n\n\
+             For the property list, run: zfs set|get\n\n\
+             For the delegated permission list, run: zfs allow|unallow\n\n\
+             For further help on a command or topic, run: zfs help [<topic>]\n"
+        ));
+    }
+}

@@ -32,6 +32,12 @@ const HOST_ONLY: [&[&str]; 17] = [
     &["rand"],
 ];
 
+/// The layer below `host`, which has locks of its own: see `docs/decisions/0003-probe-below-host.md`.
+const BELOW_HOST: &str = "probe";
+
+/// The lock that it may use.
+const LOCK_BELOW_HOST: [&[&str]; 1] = [&["std", "sync", "Mutex"]];
+
 /// Paths whose order differs from run to run.
 const RANDOM_ORDER: [&[&str]; 4] = [
     &["std", "collections", "HashMap"],
@@ -90,7 +96,8 @@ fn effect(place: Place<'_>, source: &Source, path: &NamedPath) -> Option<String>
     }
     let full = full_path(source, path);
     let shown = path.segments.join("::");
-    if starts_with_any(&full, &HOST_ONLY) {
+    let is_lock_below = place.layer == BELOW_HOST && starts_with_any(&full, &LOCK_BELOW_HOST);
+    if starts_with_any(&full, &HOST_ONLY) && !is_lock_below {
         return Some(format!("{shown}: this effect has one door, host"));
     }
     if starts_with_any(&full, &RANDOM_ORDER) {
@@ -178,6 +185,14 @@ mod tests {
         }
         let clean = "use std::sync::Arc; use std::time::Duration; use tarn_host::lock::Mutex;";
         assert_eq!(found("block", Part::Core, clean), 0);
+    }
+
+    #[test]
+    fn what_is_below_host_has_a_lock_and_nothing_more() {
+        let lock = "use std::sync::Mutex; fn a() {}";
+        assert_eq!(found("probe", Part::Core, lock), 0);
+        assert_eq!(found("cache", Part::Core, lock), 1);
+        assert_eq!(found("probe", Part::Core, "use std::thread; fn a() {}"), 1);
     }
 
     #[test]

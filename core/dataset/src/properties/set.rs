@@ -3,7 +3,7 @@
 //! # Mechanism
 //! A property can have up to four entries, told apart by suffixes: its local value, the value that came with a stream,
 //! a mark that the received value shall not count, and for a few newer words of old properties the real value beside
-//! a local one that older programs understand ([`inherit`](super::inherit) says which comes first). The functions here
+//! a local one that older programs understand ([`super::inherit`] says which comes first). The functions here
 //! keep them consistent, and record what they did in the internal history.
 //!
 //! A snapshot has a ZAP only while something is set on it.

@@ -10,7 +10,7 @@ use super::fill::write_file;
 use super::{TreeError, refused};
 use crate::twister::Twister;
 
-/// Changes some of what [`super::fill`] made in `root`. The same seed changes the same things.
+/// Changes some of what [`super::fill()`] made in `root`. The same seed changes the same things.
 ///
 /// # Errors
 /// The first call that the file system refuses.

@@ -7,8 +7,8 @@
 //! same bytes, whoever made them.
 //!
 //! # Mechanism
-//! [`fill`] and [`churn`] draw everything from one seed, so a tree can be made again anywhere.
-//! [`manifest`] walks a directory without leaving its file system and gives one JSON line a file,
+//! [`fill()`] and [`churn()`] draw everything from one seed, so a tree can be made again anywhere.
+//! [`manifest()`] walks a directory without leaving its file system and gives one JSON line a file,
 //! sorted by path: mode, owner, links, size, time, inode, the SHA-256 of the contents and of each
 //! attribute. The lines are byte for byte those that the real OpenZFS's files were listed with in
 //! our fixtures.

@@ -1,0 +1,324 @@
+//! Starting and stopping `tarnd`.
+//!
+//! # Mechanism
+//! A command that finds nobody at the socket starts the daemon and waits until the socket answers. Two commands
+//! may do so at once: each takes the lock of a file of its own, and the second finds the daemon running when it
+//! gets the lock. The same file takes what the daemon says on standard error before it has a log.
+//!
+//! Whether a daemon lives is told by the lock that it holds on [`Instance::lock`] for its whole life; the file
+//! has its process id. A socket alone proves nothing: a killed daemon leaves one behind.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tarn_engine::instance::Instance;
+use thiserror::Error;
+
+/// How often the socket is tried while the daemon starts.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How long a daemon may live without answering: it imports its pools first, and that takes as long as their
+/// devices take. A guess.
+const START_MAX: Duration = Duration::from_secs(300);
+
+/// How long after its start the daemon may be without its lock. A guess: it takes milliseconds.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// How long a daemon may take to stop: it stores what is dirty and unmounts. A guess.
+const STOP_MAX: Duration = Duration::from_secs(300);
+
+/// How many lines of the log an error shows.
+const LOG_LINES: usize = 10;
+
+/// Why the daemon does not run, or does not stop.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// A file of the instance cannot be used.
+    #[error("cannot use {path}: {cause}", path = .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// There is no program to start, or it cannot be run.
+    #[error("cannot start tarnd ({program}): {cause}", program = .program.display())]
+    Program {
+        /// What was tried.
+        program: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// It ended before it answered.
+    #[error("tarnd did not start{}", last_words(.words))]
+    Failed {
+        /// The last lines it wrote.
+        words: String,
+    },
+    /// It lives and does not answer.
+    #[error("tarnd (process {pid}) does not answer at {socket}{}", last_words(.words), socket = .socket.display())]
+    Silent {
+        /// Its process.
+        pid: u32,
+        /// Where it should answer.
+        socket: PathBuf,
+        /// The last lines it wrote.
+        words: String,
+    },
+    /// It did not end when it was told to.
+    #[error("tarnd (process {0}) does not stop")]
+    Stuck(u32),
+    /// It may not be told to end.
+    #[error("cannot stop tarnd (process {pid}): {cause}")]
+    NotOurs {
+        /// Its process.
+        pid: u32,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+}
+
+fn last_words(words: &str) -> String {
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(":\n{}", words.trim_end())
+    }
+}
+
+/// True when a daemon answers at the socket.
+pub fn answers(instance: &Instance) -> bool {
+    UnixStream::connect(instance.socket()).is_ok()
+}
+
+/// The process of the daemon that holds the instance's lock, if one does.
+pub fn process(instance: &Instance) -> Option<u32> {
+    let mut file = File::open(instance.lock()).ok()?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => return None,
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Some(text.trim().parse().unwrap_or(0))
+}
+
+/// Starts the daemon and waits until it answers. Does nothing when it does already.
+///
+/// # Errors
+/// Why it does not run, with the last lines it wrote.
+pub fn start(instance: &Instance, arguments: &[String]) -> Result<(), DaemonError> {
+    let door = Door::open(instance)?;
+    if answers(instance) {
+        return Ok(());
+    }
+    let child = match process(instance) {
+        Some(_) => None,
+        None => Some(door.spawn(arguments)?),
+    };
+    await_answer(instance, &door, child)
+}
+
+/// Tells the daemon to end and waits until it has. Gives its process; `None` when none runs.
+///
+/// # Errors
+/// Why it still runs.
+pub fn stop(instance: &Instance) -> Result<Option<u32>, DaemonError> {
+    let Some(pid) = process(instance) else {
+        return Ok(None);
+    };
+    let known = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let Some(target) = known else {
+        return Err(DaemonError::Stuck(pid));
+    };
+    rustix::process::kill_process(target, rustix::process::Signal::TERM).map_err(|cause| {
+        DaemonError::NotOurs {
+            pid,
+            cause: cause.into(),
+        }
+    })?;
+    let begun = Instant::now();
+    while process(instance) == Some(pid) {
+        if begun.elapsed() > STOP_MAX {
+            return Err(DaemonError::Stuck(pid));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(Some(pid))
+}
+
+/// Waits until the daemon answers, or is known not to.
+fn await_answer(
+    instance: &Instance,
+    door: &Door,
+    mut child: Option<Child>,
+) -> Result<(), DaemonError> {
+    let begun = Instant::now();
+    loop {
+        if answers(instance) {
+            return Ok(());
+        }
+        let starting = match child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) if !status.success() => {
+                return Err(DaemonError::Failed {
+                    words: door.words(instance),
+                });
+            }
+            Some(Ok(None)) => true,
+            _ => begun.elapsed() < LOCK_MAX,
+        };
+        let pid = process(instance);
+        if pid.is_none() && !starting {
+            return Err(DaemonError::Failed {
+                words: door.words(instance),
+            });
+        }
+        if begun.elapsed() > START_MAX {
+            let (pid, socket) = (pid.unwrap_or(0), instance.socket());
+            return Err(DaemonError::Silent {
+                pid,
+                socket,
+                words: door.words(instance),
+            });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The locked file that lets one command at a time start the daemon.
+struct Door {
+    path: PathBuf,
+    file: File,
+}
+
+impl Door {
+    fn open(instance: &Instance) -> Result<Door, DaemonError> {
+        let path = instance.run().join("tarnd.start");
+        let failed = |cause| DaemonError::File {
+            path: path.clone(),
+            cause,
+        };
+        std::fs::create_dir_all(instance.run()).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        file.lock().map_err(failed)?;
+        Ok(Door { path, file })
+    }
+
+    /// Starts the program: the one beside this one, or the first in `PATH`.
+    fn spawn(&self, arguments: &[String]) -> Result<Child, DaemonError> {
+        let failed = |cause| DaemonError::File {
+            path: self.path.clone(),
+            cause,
+        };
+        self.file.set_len(0).map_err(failed)?;
+        // A descriptor of its own: a child must not inherit the lock, which lives as long as the open file does.
+        let words = OpenOptions::new()
+            .append(true)
+            .open(&self.path)
+            .map_err(failed)?;
+        let program = program();
+        Command::new(&program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(words)
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| DaemonError::Program { program, cause })
+    }
+
+    /// The last lines the daemon wrote, to standard error or else to its log.
+    fn words(&self, instance: &Instance) -> String {
+        let said = tail(&self.path);
+        if said.is_empty() {
+            tail(&instance.log())
+        } else {
+            said
+        }
+    }
+}
+
+/// The program to start.
+fn program() -> PathBuf {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|path| path.parent().map(|folder| folder.join("tarnd")))
+        .filter(|path| path.is_file());
+    beside.unwrap_or_else(|| PathBuf::from("tarnd"))
+}
+
+/// The last lines of a file; nothing when there is none.
+fn tail(path: &Path) -> String {
+    /// Far more than the lines that are shown.
+    const BYTES_MAX: i64 = 16 << 10;
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() > BYTES_MAX.unsigned_abs() {
+            file.seek(std::io::SeekFrom::End(-BYTES_MAX))?;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn a_daemon_lives_while_it_holds_its_lock() {
+        let folder = scratch();
+        let instance = Instance::at(folder.path());
+        assert_eq!(process(&instance), None);
+        std::fs::write(instance.lock(), "4711\n").unwrap();
+        assert_eq!(
+            process(&instance),
+            None,
+            "a file that nobody locks is left behind"
+        );
+        let held = File::open(instance.lock()).unwrap();
+        held.lock().unwrap();
+        assert_eq!(process(&instance), Some(4711));
+        drop(held);
+        assert_eq!(process(&instance), None);
+    }
+
+    #[test]
+    fn an_error_shows_the_last_lines_of_the_log() {
+        let folder = scratch();
+        let path = folder.path().join("log");
+        let lines: Vec<String> = (0..20).map(|number| format!("line {number}")).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        assert_eq!(tail(&path), lines[10..].join("\n"));
+        let error = DaemonError::Failed {
+            words: "no space".into(),
+        };
+        assert_eq!(error.to_string(), "tarnd did not start:\nno space");
+    }
+
+    #[test]
+    fn nothing_is_stopped_when_nothing_runs() {
+        let folder = scratch();
+        assert!(stop(&Instance::at(folder.path())).unwrap().is_none());
+    }
+}

@@ -1,0 +1,23 @@
+//! Writing to the terminal. A reader that went away (`zfs list | head -1`) ends the command quietly.
+
+use std::io::Write;
+
+/// Writes text to standard output as it is.
+pub fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_err()
+    {
+        std::process::exit(1);
+    }
+}
+
+/// Writes a text and a newline to standard error.
+pub fn complain(text: &str) {
+    let mut err = std::io::stderr().lock();
+    // Nobody can be told that standard error is gone.
+    let _ = err.write_all(text.trim_end_matches('\n').as_bytes());
+    let _ = err.write_all(b"\n");
+}

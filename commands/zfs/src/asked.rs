@@ -1,0 +1,258 @@
+//! Properties as they are asked for: `-o` of `zfs list`, the first argument of `zfs get`, `-s` and `-S`.
+//!
+//! # Widths
+//! A column is at least as wide as its heading and as the longest word its property may have. Numbers that
+//! people read have at most five characters, so their columns do not look at the values; every other column
+//! grows with them. Widths are bytes, as C's `printf` counts them.
+
+use crate::answers;
+use tarn_engine::messages::dataset::DatasetDescription;
+use tarn_engine::names::is_user_property;
+use tarn_engine::properties::table::{PROPERTIES, find};
+use tarn_engine::properties::value::{Form, Property};
+use tarn_terminal::failure::Failure;
+use tarn_terminal::show::Exactness;
+
+/// Beginnings of properties that are asked of a user, a group, a project or a snapshot.
+const OF_SOMEBODY: [&str; 14] = [
+    "userused@",
+    "userquota@",
+    "groupused@",
+    "groupquota@",
+    "userobjused@",
+    "userobjquota@",
+    "groupobjused@",
+    "groupobjquota@",
+    "projectused@",
+    "projectquota@",
+    "projectobjused@",
+    "projectobjquota@",
+    "written@",
+    "written#",
+];
+
+/// What `space` stands for.
+const SPACE: [&str; 7] = [
+    "name",
+    "available",
+    "used",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbyrefreservation",
+    "usedbychildren",
+];
+
+/// Numbers whose columns grow with their values, since people see all their digits.
+const FLEXIBLE_NUMBERS: [&str; 6] = [
+    "guid",
+    "createtxg",
+    "pbkdf2iters",
+    "objsetid",
+    "creation",
+    "snapshots_changed",
+];
+
+/// The longest number that people read: `20.4M`.
+const NICE_NUMBER_WIDTH: usize = 5;
+
+/// One property.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// A native one.
+    Native(&'static Property),
+    /// A user property.
+    User(String),
+}
+
+impl Asked {
+    /// The property of this name, if there can be one.
+    pub fn find(name: &str) -> Option<Asked> {
+        match find(name) {
+            Some(property) => Some(Asked::Native(property)),
+            None if is_user_property(name) => Some(Asked::User(name.to_string())),
+            None => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Asked::Native(property) => property.name,
+            Asked::User(name) => name,
+        }
+    }
+
+    /// The heading of its column.
+    pub fn heading(&self) -> String {
+        match self {
+            Asked::Native(property) => property.column.to_string(),
+            Asked::User(name) => name.to_ascii_uppercase(),
+        }
+    }
+
+    /// True for columns that are aligned to the right.
+    pub fn aligns_right(&self) -> bool {
+        matches!(self, Asked::Native(property) if property.aligns_right())
+    }
+
+    /// The width of its column before any value was seen.
+    pub fn least_width(&self) -> usize {
+        match self {
+            Asked::User(name) => name.len(),
+            Asked::Native(property) => match property.form {
+                Form::Number => property.column.len().max(NICE_NUMBER_WIDTH),
+                Form::Word(words) => words
+                    .iter()
+                    .map(|(word, _)| word.len())
+                    .fold(property.column.len(), usize::max),
+                Form::Text => property.column.len(),
+            },
+        }
+    }
+
+    /// True when its column does not grow with what people read in it.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self, Asked::Native(property)
+            if matches!(property.form, Form::Number) && !FLEXIBLE_NUMBERS.contains(&property.name))
+    }
+
+    /// The width of its column over these datasets.
+    pub fn width(&self, datasets: &[DatasetDescription], exactness: Exactness) -> usize {
+        if self.is_fixed() && exactness == Exactness::Nice {
+            return self.least_width();
+        }
+        datasets
+            .iter()
+            .filter_map(|dataset| answers::text(dataset, self, exactness))
+            .map(|text| text.len())
+            .fold(self.least_width(), usize::max)
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub enum List {
+    /// `all`: every native property that applies, and the user properties that are there.
+    All,
+    /// These.
+    These(Vec<Asked>),
+}
+
+impl List {
+    /// A list separated by commas.
+    ///
+    /// # Errors
+    /// A name that no property can have, or one that this version cannot answer.
+    pub fn parse(text: &str) -> Result<List, Failure> {
+        match text {
+            "all" => return Ok(List::All),
+            "" => return Err(Failure::usage("bad property list: no properties specified")),
+            _ => {}
+        }
+        let mut these = Vec::new();
+        for name in text.split(',') {
+            match name {
+                "space" => these.extend(SPACE.iter().filter_map(|name| Asked::find(name))),
+                name => these.push(one(name)?),
+            }
+        }
+        Ok(List::These(these))
+    }
+
+    /// The names to ask the engine for; none for all.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            List::All => Vec::new(),
+            List::These(these) => these.iter().map(|asked| asked.name().to_string()).collect(),
+        }
+    }
+
+    /// The properties in the order of printing; with `all`, those that these datasets show.
+    pub fn expand(&self, datasets: &[DatasetDescription]) -> Vec<Asked> {
+        let List::These(these) = self else {
+            let native = PROPERTIES
+                .iter()
+                .filter(|row| row.visible)
+                .map(Asked::Native);
+            return native.chain(user_properties(datasets)).collect();
+        };
+        these.clone()
+    }
+}
+
+/// One name of a list.
+fn one(name: &str) -> Result<Asked, Failure> {
+    if OF_SOMEBODY
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
+    {
+        return Err(Failure::error(format!(
+            "property '{name}': not supported by this version of Tarn"
+        )));
+    }
+    Asked::find(name)
+        .ok_or_else(|| Failure::usage(format!("bad property list: invalid property '{name}'")))
+}
+
+/// The user properties of these datasets, each once.
+fn user_properties(datasets: &[DatasetDescription]) -> Vec<Asked> {
+    let mut names: Vec<&String> = Vec::new();
+    for name in datasets
+        .iter()
+        .flat_map(|dataset| dataset.properties.keys())
+    {
+        if name.contains(':') && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.into_iter().cloned().map(Asked::User).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        List::parse(text).unwrap().names()
+    }
+
+    #[test]
+    fn short_names_and_space_stand_for_properties() {
+        assert_eq!(
+            names("name,avail,RATIO"),
+            ["name", "available", "compressratio"]
+        );
+        assert_eq!(names("space").len(), 7);
+        assert_eq!(names("com.example:note"), ["com.example:note"]);
+    }
+
+    #[test]
+    fn a_name_that_no_property_has_is_refused() {
+        let refused = |text| List::parse(text).unwrap_err();
+        assert_eq!(
+            refused("name,nonsense"),
+            Failure::usage("bad property list: invalid property 'nonsense'")
+        );
+        assert_eq!(
+            refused(""),
+            Failure::usage("bad property list: no properties specified")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_answered_yet_says_so() {
+        assert_eq!(
+            List::parse("userused@ann").unwrap_err(),
+            Failure::error("property 'userused@ann': not supported by this version of Tarn")
+        );
+    }
+
+    #[test]
+    fn columns_hold_their_heading_and_every_word() {
+        let width = |name| Asked::find(name).unwrap().least_width();
+        assert_eq!(width("used"), 5);
+        assert_eq!(width("compression"), "zstd-fast-1000".len());
+        assert_eq!(width("special_small_blocks"), "SPECIAL_SMALL_BLOCKS".len());
+        assert_eq!(width("com.example:note"), 16);
+    }
+}

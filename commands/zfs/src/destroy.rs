@@ -1,0 +1,154 @@
+//! `zfs destroy`.
+//!
+//! With `-v` the datasets are told before they go: the same request is made twice, first as a dry run.
+
+use tarn_api::client::{CallError, Client};
+use tarn_engine::messages::dataset::{Destroy, Destroyed};
+use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::options::{Grammar, Options};
+use tarn_terminal::output;
+use tarn_terminal::program::Session;
+
+const GRAMMAR: Grammar = Grammar {
+    short: "vpndfrR",
+    long: &[],
+};
+
+/// A command line, understood.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Request {
+    destroy: Destroy,
+    is_verbose: bool,
+    is_parsable: bool,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// What is wrong with the command line, or the refusal.
+pub fn run(session: &Session, arguments: &[String]) -> Outcome {
+    let request = parse(arguments)?;
+    let client = session.connect()?;
+    if request.is_verbose {
+        let rehearsed = rehearse(&client, &request)?;
+        output::say(&told(&request, &rehearsed));
+    }
+    if !(request.is_verbose && request.destroy.dry_run) {
+        client.dataset_destroy(request.destroy)?;
+    }
+    Ok(0)
+}
+
+fn rehearse(client: &Client, request: &Request) -> Result<Destroyed, CallError> {
+    client.dataset_destroy(Destroy {
+        dry_run: true,
+        ..request.destroy.clone()
+    })
+}
+
+fn parse(arguments: &[String]) -> Result<Request, Failure> {
+    let mut request = Request::default();
+    let mut is_deferred = false;
+    let mut options = Options::new(GRAMMAR, arguments);
+    while let Some((option, _)) = options.take()? {
+        match option {
+            "v" => request.is_verbose = true,
+            "p" => (request.is_verbose, request.is_parsable) = (true, true),
+            "n" => request.destroy.dry_run = true,
+            "d" => is_deferred = true,
+            "f" => request.destroy.force = true,
+            "r" => request.destroy.recursive = true,
+            _ => (request.destroy.recursive, request.destroy.dependents) = (true, true),
+        }
+    }
+    let operands = options.operands();
+    request.destroy.name = match operands.as_slice() {
+        [name] => name.clone(),
+        [] => return Err(Failure::usage("missing dataset argument")),
+        _ => return Err(Failure::usage("too many arguments")),
+    };
+    let name = &request.destroy.name;
+    for (delimiter, what) in [('@', "snapshots"), ('#', "bookmarks")] {
+        if name.contains(delimiter) {
+            return Err(Failure::error(format!(
+                "cannot destroy '{name}': destroying {what} is not supported by this version of Tarn"
+            )));
+        }
+    }
+    if is_deferred {
+        return Err(Failure::error(format!(
+            "cannot open '{name}': missing '@' delimiter in snapshot name"
+        )));
+    }
+    Ok(request)
+}
+
+/// What `-v` and `-p` print.
+fn told(request: &Request, destroyed: &Destroyed) -> String {
+    let line = |name: &String| match (request.is_parsable, request.destroy.dry_run) {
+        (true, _) => format!("destroy\t{name}\n"),
+        (false, true) => format!("would destroy {name}\n"),
+        (false, false) => format!("will destroy {name}\n"),
+    };
+    destroyed.names.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, Failure> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn dependents_are_more_than_children() {
+        let destroy = parsed("-R tank/a").unwrap().destroy;
+        assert!(destroy.recursive && destroy.dependents);
+        assert!(!parsed("-r tank/a").unwrap().destroy.dependents);
+    }
+
+    #[test]
+    fn what_goes_is_told_as_openzfs_does() {
+        let destroyed = Destroyed {
+            names: vec!["tank/a/b".to_string(), "tank/a".to_string()],
+            ..Destroyed::default()
+        };
+        let text = |line| told(&parsed(line).unwrap(), &destroyed);
+        assert_eq!(
+            text("-rvn tank/a"),
+            "would destroy tank/a/b\nwould destroy tank/a\n"
+        );
+        assert_eq!(
+            text("-rv tank/a"),
+            "will destroy tank/a/b\nwill destroy tank/a\n"
+        );
+        assert_eq!(text("-rpn tank/a"), "destroy\ttank/a/b\ndestroy\ttank/a\n");
+    }
+
+    #[test]
+    fn snapshots_are_refused_by_name() {
+        assert_eq!(
+            parsed("tank@a"),
+            Err(Failure::error(
+                "cannot destroy 'tank@a': destroying snapshots is not supported by this version of Tarn"
+            ))
+        );
+        assert_eq!(
+            parsed("-d tank"),
+            Err(Failure::error(
+                "cannot open 'tank': missing '@' delimiter in snapshot name"
+            ))
+        );
+    }
+
+    #[test]
+    fn one_dataset_must_be_named() {
+        assert_eq!(
+            parsed("-r"),
+            Err(Failure::usage("missing dataset argument"))
+        );
+        assert_eq!(parsed("a b"), Err(Failure::usage("too many arguments")));
+    }
+}
