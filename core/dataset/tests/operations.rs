@@ -113,6 +113,80 @@ fn what_cannot_be_made_is_refused_by_name() {
 }
 
 #[test]
+fn rules_of_names_that_stand_for_nothing_are_refused() {
+    let mut pool = Pool::new();
+    let numbers = |version, normalization, case| NameRules {
+        version,
+        normalization,
+        case,
+        utf8_only: None,
+    };
+    for rules in [
+        numbers(Some(6), None, None),
+        numbers(Some(0), None, None),
+        numbers(None, Some(3), None),
+        numbers(None, None, Some(7)),
+    ] {
+        let refused = pool.run(CreateFilesystem {
+            rules,
+            ..create_with("tank/a", &[])
+        });
+        assert!(matches!(refused, Err(TaskRefusal::BadValue { .. })));
+    }
+    assert!(!pool.exists("tank/a"));
+}
+
+#[test]
+fn what_is_set_at_creation_is_there_with_the_file_system() {
+    let mut pool = Pool::new();
+    pool.take_events();
+    let list = [
+        ("atime", "off"),
+        ("quota", "30M"),
+        ("reservation", "20M"),
+        ("refreservation", "10M"),
+        ("com.example:note", "kept"),
+    ];
+    pool.run(create_with("tank/a", &list)).unwrap();
+    let events = pool.take_events();
+    assert_eq!(events[0], ("create", " ".to_string()));
+    assert!(events.contains(&("set", "com.example:note=kept".to_string())));
+    assert_eq!(shown(&pool, "tank/a", "atime"), word("off"));
+    let directory = pool.directory("tank/a");
+    assert_eq!(directory.quota.get(), 30 * MIB);
+    assert_eq!(directory.reservation.get(), 20 * MIB);
+    assert!(directory.used.get() >= 10 * MIB);
+    pool.judge();
+    // The quota is too small for the reservation: nothing is made.
+    let refused = pool.run(create_with(
+        "tank/b",
+        &[("quota", "1M"), ("reservation", "2M")],
+    ));
+    assert!(matches!(refused, Err(TaskRefusal::NoSpace { .. })));
+    assert!(!pool.exists("tank/b"));
+    pool.run(destroy("tank/a")).unwrap();
+    pool.judge();
+}
+
+#[test]
+fn nothing_is_made_where_a_quota_is_used_up_or_blocks_would_be_encrypted() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.run(set("tank/a", &[("quota", "2M")])).unwrap();
+    pool.write("tank/a", 0, 3 * MIB);
+    pool.sync();
+    let refused = pool.run(create_with("tank/a/b", &[])).unwrap_err();
+    assert_eq!(refused.to_string(), "out of space");
+    let mut encrypted = create_with("tank/c", &[]);
+    let checked = check("encryption", "on", Kinds::FILESYSTEM, Moment::Creation);
+    encrypted.settings.push(checked.unwrap());
+    assert!(matches!(
+        pool.run(encrypted),
+        Err(TaskRefusal::NotSupported { .. })
+    ));
+}
+
+#[test]
 fn a_value_is_seen_by_children_until_they_have_their_own() {
     let mut pool = Pool::new();
     create(&mut pool, &["tank/a", "tank/a/b"]);
@@ -558,6 +632,34 @@ fn a_volume_has_what_it_needs_set_aside() {
     assert!(matches!(below, TaskRefusal::ParentNotFilesystem { .. }));
     pool.run(destroy("tank/v")).unwrap();
     pool.judge();
+}
+
+#[test]
+fn a_volume_that_cannot_be_is_refused() {
+    let mut pool = Pool::new();
+    let mut refused = |size_bytes, block_bytes, settings| {
+        let volume = CreateVolume {
+            name: "tank/v".to_string(),
+            size_bytes,
+            block_bytes,
+            sparse: false,
+            settings,
+        };
+        pool.run(volume).unwrap_err().to_string()
+    };
+    let block = "'volblocksize' must be power of 2 from 512B to 16M";
+    assert_eq!(refused(MIB, 3000, Vec::new()), block);
+    assert_eq!(refused(MIB, 0, Vec::new()), block);
+    assert_eq!(refused(0, 8192, Vec::new()), "volume size cannot be zero");
+    assert_eq!(
+        refused(10_000, 8192, Vec::new()),
+        "volume size must be a multiple of volume block size"
+    );
+    assert_eq!(refused(POOL_BYTES, 8192, Vec::new()), "out of space");
+    // It would fit once.
+    let twice = settings(Kinds::VOLUME, &[("copies", "2")]);
+    assert_eq!(refused(POOL_BYTES * 3 / 4, 8192, twice), "out of space");
+    assert!(!pool.exists("tank/v"));
 }
 
 #[test]

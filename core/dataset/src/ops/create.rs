@@ -23,6 +23,7 @@ use crate::names::{BadName, DatasetName};
 use crate::namespace::View;
 use crate::ops::set::Source;
 use crate::properties::parse::{Checked, Setting};
+use crate::properties::table;
 use crate::properties::value::{Change, Kinds};
 use crate::space_used::directory_available;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
@@ -33,6 +34,7 @@ use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{NewObject, ObjectSet};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
@@ -43,6 +45,9 @@ const VOLUME_DATA: ObjectId = ObjectId::new(1);
 
 /// The ZAP of a volume.
 const VOLUME_FACTS: ObjectId = ObjectId::new(2);
+
+/// Sizes that blocks of a volume can have.
+const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
 /// Properties that can change later and are in the object set all the same.
 const FACTS: [&str; 2] = ["volsize", "version"];
@@ -78,6 +83,25 @@ impl NameRules {
             false
         });
         rules
+    }
+
+    /// Refuses numbers that stand for nothing. What fills the file system later could not refuse any more.
+    fn check(&self) -> Result<(), TaskRefusal> {
+        let words = [
+            ("version", self.version),
+            ("normalization", self.normalization),
+            ("casesensitivity", self.case),
+        ];
+        for (name, number) in words {
+            let property = table::find(name).expect("the property is in the table");
+            if number.is_some_and(|number| property.word_of(number).is_none()) {
+                return Err(TaskRefusal::BadValue {
+                    property: name.to_string(),
+                    why: "invalid property value(s) specified".to_string(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -118,6 +142,7 @@ impl SyncTask for CreateFilesystem {
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let parent = check_name(view, &self.name)?;
+        self.rules.check()?;
         check_new(&parent, &self.settings, Kinds::FILESYSTEM, features)
     }
 
@@ -179,14 +204,20 @@ impl SyncTask for CreateVolume {
             property: "volsize".to_string(),
             why,
         };
-        if self.size_bytes == 0 {
-            return Err(bad("'volsize' cannot be zero".to_string()));
+        if !BLOCK_BYTES.contains(&self.block_bytes) || !self.block_bytes.is_power_of_two() {
+            return Err(TaskRefusal::BadValue {
+                property: "volblocksize".to_string(),
+                why: "'volblocksize' must be power of 2 from 512B to 16M".to_string(),
+            });
         }
-        if self.block_bytes == 0 || !self.size_bytes.is_multiple_of(self.block_bytes) {
+        if self.size_bytes == 0 {
+            return Err(bad("volume size cannot be zero".to_string()));
+        }
+        if !self.size_bytes.is_multiple_of(self.block_bytes) {
             let why = "volume size must be a multiple of volume block size";
             return Err(bad(why.to_string()));
         }
-        if self.reservation(view, 1).is_some_and(|wanted| {
+        if self.reservation(view).is_some_and(|wanted| {
             directory_available(&parent).is_ok_and(|available| wanted > available)
         }) {
             return Err(TaskRefusal::NoSpace {
@@ -202,11 +233,8 @@ impl SyncTask for CreateVolume {
             apply_settings(context, &self.name, &self.settings)?;
             let set = creation::create_set(context, made.head, ObjsetType::Zvol)?;
             self.fill(context, &set)?;
-            let head = made.dataset(context)?;
-            let copies = crate::properties::table::find("copies").map_or(Ok(None), |property| {
-                crate::properties::set::effective_number(&head, property)
-            })?;
-            if let Some(wanted) = self.reservation(context.view(), copies.unwrap_or(1)) {
+            if let Some(wanted) = self.reservation(context.view()) {
+                let head = made.dataset(context)?;
                 let setting = Setting::Number(wanted);
                 apply_one(context, &head, "refreservation", &setting, Source::Local)?;
             }
@@ -216,19 +244,24 @@ impl SyncTask for CreateVolume {
 }
 
 impl CreateVolume {
-    /// What is set aside for it, unless somebody said otherwise.
-    fn reservation(&self, view: View<'_>, copies: u64) -> Option<u64> {
-        let said = self
-            .settings
-            .iter()
-            .find(|checked| checked.name == "refreservation");
-        let is_wanted = match said {
-            Some(checked) => checked.setting == Setting::Number(AUTO),
+    /// What is set aside for it, unless somebody said otherwise. As OpenZFS, which counts the copies that it is made with,
+    /// and not those that it inherits.
+    pub fn reservation(&self, view: View<'_>) -> Option<u64> {
+        let said = |name: &str| {
+            let found = self.settings.iter().find(|checked| checked.name == name);
+            found.map(|checked| &checked.setting)
+        };
+        let is_wanted = match said("refreservation") {
+            Some(setting) => *setting == Setting::Number(AUTO),
             None => !self.sparse,
         };
         if !is_wanted {
             return None;
         }
+        let copies = match said("copies") {
+            Some(Setting::Number(copies)) => *copies,
+            _ => 1,
+        };
         let io = view.namespace().mos().env().cache.io();
         Some(volume_reservation(
             io,
@@ -320,6 +353,12 @@ fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefus
     if !matches!(contents::read(&parent)?, Contents::Filesystem(_)) {
         return Err(TaskRefusal::ParentNotFilesystem {
             name: parent_name.to_string(),
+        });
+    }
+    // Blocks of an encrypted file system's children are encrypted.
+    if parent.directory().extension(CRYPTO_KEY)?.is_some() {
+        return Err(TaskRefusal::NotSupported {
+            what: "creating a dataset below an encrypted one".to_string(),
         });
     }
     match parent.directory().child(component)? {

@@ -42,6 +42,9 @@ pub(super) const AUTO: u64 = u64::MAX;
 /// The stored number of `dedup=off`.
 const DEDUP_OFF: u64 = 2;
 
+/// The stored numbers of `encryption=off`, and of the default.
+const ENCRYPTION_OFF: [u64; 2] = [0, 2];
+
 /// Where values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -177,6 +180,9 @@ fn check_one(
     match property.name {
         "dedup" if number != DEDUP_OFF => Err(TaskRefusal::NotSupported {
             what: "writing deduplicated blocks".to_string(),
+        }),
+        "encryption" if !ENCRYPTION_OFF.contains(&number) => Err(TaskRefusal::NotSupported {
+            what: "writing encrypted blocks".to_string(),
         }),
         "volsize" | "version" if !is_new => Err(TaskRefusal::NotSupported {
             what: format!("setting '{}' together with other properties", property.name),
