@@ -7,7 +7,7 @@
 //! for all blocks.
 //!
 //! # Mechanism
-//! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`write`]) takes a
+//! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`mod@write`]) takes a
 //! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
 //! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
 //! pointer ([`embed`]), bad copies written anew ([`repair`]), and what kind of block is written how

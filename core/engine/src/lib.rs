@@ -12,6 +12,7 @@
 //! who asked.
 
 pub mod administration;
+mod create;
 mod datasets;
 pub mod engine;
 pub mod files;
@@ -20,6 +21,7 @@ mod kstat;
 pub mod messages;
 pub mod mounts;
 mod pools;
+mod refusals;
 mod service;
 mod start;
 mod tree;

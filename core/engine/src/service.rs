@@ -3,6 +3,7 @@
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
 use crate::messages::{Done, Refusal, RefusalKind, dataset, pool, statistics};
+use tarn_pool::CommandRecord;
 use tarn_probe::{Operation, Outcome};
 
 impl Engine {
@@ -21,8 +22,20 @@ impl Engine {
         outcome
     }
 
-    /// Notes a command in the history of a pool that it changed.
-    pub(crate) fn record_command(&self, _call: &Call, _pool: &str, _operation: &Operation) {}
+    /// Notes a command in the history of a pool that it changed. What the command did stands, whether or not
+    /// that can be noted.
+    pub(crate) fn record_command(&self, call: &Call, pool: &str, operation: &Operation) {
+        let Some(open) = self.find_pool(pool) else {
+            return;
+        };
+        let record = CommandRecord {
+            command: call.command.clone(),
+            user: call.caller.uid,
+            host_name: self.host.identity().hostname.clone(),
+        };
+        // A pool that cannot be written any more has told so to everybody who waits for it.
+        drop(open.pool.record_command(record, operation));
+    }
 }
 
 /// Refuses an operation that is not built.
@@ -32,20 +45,22 @@ fn not_built<T>(what: &str) -> Result<T, Refusal> {
 }
 
 impl Administration for Engine {
-    fn pool_create(&self, _: &Call, _: pool::Create) -> Result<pool::Created, Refusal> {
-        not_built("zpool create")
+    fn pool_create(&self, call: &Call, request: pool::Create) -> Result<pool::Created, Refusal> {
+        self.command(call, |operation| {
+            self.create_pool(call, &request, operation)
+        })
     }
 
-    fn pool_add(&self, _: &Call, _: pool::Add) -> Result<pool::Created, Refusal> {
-        not_built("zpool add")
+    fn pool_add(&self, call: &Call, request: pool::Add) -> Result<pool::Created, Refusal> {
+        self.command(call, |operation| self.add(call, &request, operation))
     }
 
-    fn pool_destroy(&self, _: &Call, _: pool::Destroy) -> Result<Done, Refusal> {
-        not_built("zpool destroy")
+    fn pool_destroy(&self, call: &Call, request: pool::Destroy) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.destroy(call, &request, operation))
     }
 
     fn pool_export(&self, call: &Call, request: pool::Export) -> Result<Done, Refusal> {
-        self.command(call, |_| self.export(call, &request))
+        self.command(call, |operation| self.export(call, &request, operation))
     }
 
     fn pool_find_importable(
@@ -60,8 +75,8 @@ impl Administration for Engine {
         self.command(call, |operation| self.import(call, &request, operation))
     }
 
-    fn pool_label_clear(&self, _: &Call, _: pool::LabelClear) -> Result<Done, Refusal> {
-        not_built("zpool labelclear")
+    fn pool_label_clear(&self, call: &Call, request: pool::LabelClear) -> Result<Done, Refusal> {
+        self.command(call, |_| self.clear_label(&request))
     }
 
     fn pool_describe(
@@ -72,12 +87,14 @@ impl Administration for Engine {
         self.command(call, |operation| self.describe_pools(&request, operation))
     }
 
-    fn pool_set(&self, _: &Call, _: pool::Set) -> Result<Done, Refusal> {
-        not_built("zpool set")
+    fn pool_set(&self, call: &Call, request: pool::Set) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.set_pool(call, &request, operation))
     }
 
-    fn pool_upgrade(&self, _: &Call, _: pool::Upgrade) -> Result<pool::Upgraded, Refusal> {
-        not_built("zpool upgrade")
+    fn pool_upgrade(&self, call: &Call, request: pool::Upgrade) -> Result<pool::Upgraded, Refusal> {
+        self.command(call, |operation| {
+            self.upgrade_pools(call, &request, operation)
+        })
     }
 
     fn pool_history(
@@ -88,9 +105,8 @@ impl Administration for Engine {
         self.command(call, |operation| self.history(&request, operation))
     }
 
-    fn pool_sync(&self, _: &Call, request: pool::Sync) -> Result<Done, Refusal> {
-        self.named_pools(&request.names)?;
-        Ok(Done {})
+    fn pool_sync(&self, call: &Call, request: pool::Sync) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.sync(&request, operation))
     }
 
     fn pool_clear(&self, call: &Call, request: pool::Clear) -> Result<Done, Refusal> {

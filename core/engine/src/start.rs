@@ -5,6 +5,8 @@ use crate::engine::Engine;
 use crate::messages::pool::{Import, Search};
 use crate::messages::{Refusal, RefusalKind};
 use crate::pools::cached_pools;
+use crate::refusals::of_task;
+use tarn_pool::Leaving;
 
 impl Engine {
     /// Imports what was imported when the last daemon of this instance ended, and mounts it. A pool that cannot be
@@ -57,7 +59,12 @@ impl Engine {
             if let Err(refusal) = self.unmount_pool(&open, true) {
                 warnings.push(refusal);
             }
-            crate::pools::close(&open.pool);
+            let operation = self.operation(0);
+            if let Err(error) = open.pool.close(Leaving::Kept, &operation) {
+                let action = format!("pool '{}'", open.pool.name());
+                warnings.push(of_task(action, &error));
+            }
+            operation.finish();
             self.remove_pool(open.pool.name());
         }
         warnings

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::limits::AdmitRefusal;
-use tarn_pool::Pool;
+use tarn_pool::{Mode, Pool};
 use tarn_posix::FileSystemParts;
 use tarn_posix::MountProperties;
 use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
@@ -36,10 +36,14 @@ impl MountedTree {
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, String> {
         let head = dataset.id();
-        let set = tarn_dataset::contents::objset(dataset).map_err(|error| error.to_string())?;
+        let is_writable = pool.mode() == Mode::ReadWrite;
+        let set = match is_writable {
+            true => pool.namespace().head_set(head, operation),
+            false => tarn_dataset::contents::objset(dataset),
+        };
         let parts = FileSystemParts {
-            set,
-            txgs: None,
+            set: set.map_err(|error| error.to_string())?,
+            txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
             host: pool.host().clone(),
             space: space_of(pool, head),

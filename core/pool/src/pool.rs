@@ -225,7 +225,12 @@ impl Pool {
         }
     }
 
-    /// Says what becomes of writers when the pool cannot be written: an error when `fails`, otherwise they wait.
+    /// Whether writers get errors while the pool is suspended. Otherwise they wait.
+    pub fn fails_writers(&self) -> bool {
+        self.fails_writers.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether writers get errors while the pool is suspended: the property `failmode` is `continue`.
     pub fn set_fails_writers(&self, fails: bool) {
         self.fails_writers.store(fails, Ordering::Relaxed);
     }

@@ -134,7 +134,9 @@ impl Engine {
         })?;
         open.mounts.lock().remove(name);
         let files = mounted.tree.files();
-        if files.properties().is_read_only {
+        // What a suspended pool could not store was told to those who waited for it.
+        let is_lost = force && open.pool.failure().is_some();
+        if files.properties().is_read_only || is_lost {
             return Ok(());
         }
         let operation = self.operation(0);

@@ -97,6 +97,9 @@ pub struct Create {
 pub struct Created {
     /// The top-level vdevs as they are (or would be).
     pub layout: Vec<VdevStatus>,
+    /// Warnings for people: it was made, but could not be mounted.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// `zpool add`.

@@ -7,6 +7,14 @@ use crate::messages::{Done, Refusal, RefusalKind};
 impl Engine {
     pub(crate) fn clear(&self, request: &Clear) -> Result<Done, Refusal> {
         let open = self.require_pool(&request.name)?;
+        if let Some(why) = open.pool.failure() {
+            let action = format!("cannot clear errors for {}", request.name);
+            let cure = "use 'zpool export -f' and 'zpool import' once its devices are back";
+            let reason =
+                format!("resuming a suspended pool is not supported by this version ({why})");
+            let refusal = Refusal::new(RefusalKind::Unsupported, action, reason);
+            return Err(refusal.with_hint(cure));
+        }
         let vdevs = open.pool.vdevs();
         let Some(device) = &request.device else {
             vdevs.clear_errors(None);

@@ -1,12 +1,12 @@
 //! `zpool list`, `status` and `get`: everything known of open pools.
 
-use super::condition::{Evidence, find};
+use super::condition::{Evidence, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
 use super::{errors, properties, scan};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{Describe, Described, PoolDescription};
 use crate::messages::{Refusal, RefusalKind};
-use tarn_pool::PoolError;
+use tarn_pool::{Pool, PoolError};
 use tarn_probe::Operation;
 
 impl Engine {
@@ -27,6 +27,14 @@ impl Engine {
     }
 }
 
+/// Whether the pool is suspended, and what becomes of writers.
+fn suspended(pool: &Pool) -> Option<Suspended> {
+    pool.failure().map(|_| match pool.fails_writers() {
+        true => Suspended::Continue,
+        false => Suspended::Wait,
+    })
+}
+
 fn describe(
     open: &OpenPool,
     with_errors: bool,
@@ -37,14 +45,18 @@ fn describe(
     let (facts, features) = (pool.facts(), pool.features());
     let damaged = errors::known(pool, operation)?;
     let error_count = u64::try_from(damaged.len()).unwrap_or(u64::MAX);
-    let state = state_word(health.standing).to_string();
+    let suspended = suspended(pool);
+    let state = match suspended {
+        Some(_) => "SUSPENDED".to_string(),
+        None => state_word(health.standing).to_string(),
+    };
     let condition = find(&Evidence {
         health: &health,
         facts: &facts,
         features: Some(&features),
         import: None,
         error_count,
-        suspended: None,
+        suspended,
     });
     let errors = match with_errors {
         true => errors::paths(pool, &damaged, operation),

@@ -6,6 +6,7 @@
 
 use super::auxiliary;
 use super::dates::date;
+use super::properties::apply_fail_mode;
 use super::search::Found;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool, Remembered};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
 use tarn_pool::{ImportError, ImportRequest, Mode, Pool, PoolError};
+use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
 use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTree};
@@ -172,6 +174,8 @@ impl Engine {
         let damaged = |error: PoolError| {
             Refusal::new(RefusalKind::Corrupt, action.clone(), error.to_string())
         };
+        pool.namespace().set_ownership(Arc::new(FileOwnership));
+        apply_fail_mode(&pool, operation).map_err(damaged)?;
         let checkpoint = tarn_pool::checkpoint::load(&pool, operation).map_err(damaged)?;
         let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
         let open = OpenPool::new(pool, altroot, remembered, checkpoint);

@@ -1,21 +1,27 @@
 //! Commands on pools, one file each.
 
+mod add;
 mod auxiliary;
 mod cache_file;
 mod clear;
 mod condition;
+mod create;
 mod dates;
 mod describe;
+mod destroy;
 mod errors;
 mod export;
 mod find_importable;
 mod history;
 mod import;
 mod iostat;
+mod label_clear;
 mod properties;
 mod scan;
 mod search;
+mod set;
+mod sync;
+mod upgrade;
 mod vdev_status;
 
 pub(crate) use cache_file::cached_pools;
-pub(crate) use find_importable::close;

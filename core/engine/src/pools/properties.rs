@@ -155,6 +155,20 @@ fn computed(
     }))
 }
 
+/// The stored number of `failmode=continue`.
+const FAIL_MODE_CONTINUE: u64 = 1;
+
+/// Has a pool that was just opened treat writers as its property `failmode` says.
+pub(crate) fn apply_fail_mode(pool: &Pool, operation: &Operation) -> Result<(), PoolError> {
+    let directory = pool.directory(operation);
+    if let Some(zap) = directory.find(name::PROPERTIES)? {
+        let stored = directory.value_in(zap, "failmode")?;
+        let mode = stored.and_then(|value| value.as_word());
+        pool.set_fails_writers(mode == Some(FAIL_MODE_CONTINUE));
+    }
+    Ok(())
+}
+
 /// What one of the pool's own directories uses.
 fn internal_used(pool: &Pool, component: &str, operation: &Operation) -> Result<u64, PoolError> {
     let view = pool.namespace().view(operation);

@@ -1,5 +1,5 @@
 //! fletcher4 with vector instructions: the words of a piece are dealt out to the lanes of a vector,
-//! each lane is summed like a piece of its own, and [`join_lanes`] makes one of them.
+//! each lane is summed like a piece of its own, and `join_lanes` makes one of them.
 //!
 //! Against the portable sums this gains three to four times on data in the processor's cache, and
 //! more from memory.

@@ -1,0 +1,180 @@
+//! Whether devices may be given to a pool, and how a layout becomes vdevs.
+//!
+//! A device that belongs to a pool that is open here is never taken. One that belongs to another pool, or has another
+//! file system on it, is taken with `-f` only. All objections are listed, not only the first.
+
+use crate::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
+use crate::messages::{Refusal, RefusalKind};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tarn_host::{FileKind, Host, OpenMode};
+use tarn_ondisk::units::Guid;
+use tarn_pool::NewVdev;
+use tarn_vdev::in_use::{foreign_format, labelled_use};
+use tarn_vdev::{PoolState, VdevConfig, VdevKind, Window, open_window};
+
+/// Smallest device that is taken.
+#[doc(alias = "SPA_MINDEVSIZE")]
+pub(crate) const DEVICE_BYTES_MIN: u64 = 64 << 20;
+
+/// What a layout comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    /// Top-level vdevs.
+    pub(crate) vdevs: Vec<NewVdev>,
+    /// Hot spares.
+    pub(crate) spares: Vec<VdevConfig>,
+}
+
+/// Who asks, as far as it matters for devices.
+pub(crate) struct Asking<'a> {
+    /// `cannot create 'tank'`.
+    pub(crate) action: &'a str,
+    /// `-f`.
+    pub(crate) force: bool,
+    /// Whether a pool is open here.
+    pub(crate) is_open: &'a dyn Fn(Guid) -> bool,
+}
+
+/// Checks all devices of a layout, and makes vdevs of it.
+///
+/// # Errors
+/// Everything that speaks against it.
+pub(crate) fn check(
+    host: &Host,
+    specs: &[VdevSpec],
+    asking: &Asking<'_>,
+) -> Result<Layout, Refusal> {
+    let mut objections = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut paths = Vec::new();
+    specs.iter().for_each(|spec| collect(spec, &mut paths));
+    for (path, role) in &paths {
+        if !seen.insert(host.resolve(Path::new(path))) {
+            let reason = "one or more vdevs refer to the same device, or one of\n\
+                the devices is part of an active md or lvm device";
+            return Err(Refusal::new(RefusalKind::Invalid, asking.action, reason));
+        }
+        let window = open(host, path)?;
+        if window.size_bytes() < DEVICE_BYTES_MIN {
+            let reason = "one or more devices is less than the minimum size (64M)";
+            return Err(Refusal::new(RefusalKind::Invalid, asking.action, reason));
+        }
+        objections.extend(objection(path, *role, &window, asking));
+    }
+    if !objections.is_empty() {
+        let hint = match asking.force {
+            true => "the following errors must be manually repaired:",
+            false => "use '-f' to override the following errors:",
+        };
+        let mut refusal = Refusal::new(RefusalKind::Busy, "", "invalid vdev specification");
+        refusal = refusal.with_hint(hint);
+        return Err(objections.into_iter().fold(refusal, Refusal::with_hint));
+    }
+    assemble(specs, asking.action)
+}
+
+fn collect<'a>(spec: &'a VdevSpec, paths: &mut Vec<(&'a str, VdevRole)>) {
+    if let Some(path) = &spec.path {
+        paths.push((path, spec.role));
+    }
+    spec.children.iter().for_each(|child| collect(child, paths));
+}
+
+fn open(host: &Host, path: &str) -> Result<Window, Refusal> {
+    let cannot = |why: String| {
+        let action = format!("cannot open '{path}'");
+        Refusal::new(RefusalKind::Device, action, why)
+    };
+    match host.file_kind(Path::new(path)) {
+        FileKind::Directory => Err(Refusal::new(
+            RefusalKind::Invalid,
+            format!("cannot use '{path}'"),
+            "must be a block device or regular file",
+        )),
+        FileKind::File | FileKind::BlockDevice => {
+            let window = open_window(host, Path::new(path), OpenMode::ReadOnly);
+            window.map_err(|error| cannot(error.to_string()))
+        }
+        FileKind::Other => Err(cannot("No such file or directory".to_string())),
+    }
+}
+
+/// What speaks against a device.
+fn objection(path: &str, role: VdevRole, window: &Window, asking: &Asking<'_>) -> Option<String> {
+    if let Some(found) = labelled_use(window) {
+        return labelled_objection(path, role, &found, asking);
+    }
+    let format = foreign_format(window).filter(|_| !asking.force)?;
+    Some(format!("{path} contains a filesystem of type '{format}'"))
+}
+
+fn labelled_objection(
+    path: &str,
+    role: VdevRole,
+    found: &tarn_vdev::in_use::LabelledUse,
+    asking: &Asking<'_>,
+) -> Option<String> {
+    let pool = found.pool_name.as_ref().map(ToString::to_string);
+    let pool = pool.unwrap_or_default();
+    let is_open = found.pool_guid.is_some_and(|guid| (asking.is_open)(guid));
+    let state = match found.state {
+        // What was interrupted before it joined a pool belongs to nobody.
+        PoolState::Active if found.txg.is_zero() && !is_open => return None,
+        PoolState::Active if is_open => "active",
+        PoolState::Active => "potentially active",
+        PoolState::Exported => "exported",
+        PoolState::Spare if role == VdevRole::Spare => return None,
+        PoolState::Spare => {
+            return Some(format!("{path} is reserved as a hot spare for pool {pool}"));
+        }
+        // Given up for good.
+        PoolState::Destroyed | PoolState::Cache | PoolState::Other(_) => return None,
+    };
+    let counts = is_open || !asking.force;
+    counts.then(|| format!("{path} is part of {state} pool '{pool}'"))
+}
+
+fn assemble(specs: &[VdevSpec], action: &str) -> Result<Layout, Refusal> {
+    let mut layout = Layout::default();
+    let not_built = |what: &str| {
+        let reason = format!("{what} vdevs are not supported by this version of tarn");
+        Refusal::new(RefusalKind::Unsupported, action, reason)
+    };
+    for spec in specs {
+        let config = config_of(spec).ok_or_else(|| not_built("dRAID"))?;
+        match spec.role {
+            VdevRole::Data => layout.vdevs.push(NewVdev {
+                config,
+                is_log: false,
+            }),
+            VdevRole::Log => layout.vdevs.push(NewVdev {
+                config,
+                is_log: true,
+            }),
+            VdevRole::Spare => layout.spares.push(config),
+            VdevRole::Cache => return Err(not_built("cache")),
+            VdevRole::Special => return Err(not_built("special")),
+            VdevRole::Dedup => return Err(not_built("dedup")),
+        }
+    }
+    Ok(layout)
+}
+
+/// A vdev without guids and sizes. None for kinds that we do not have.
+fn config_of(spec: &VdevSpec) -> Option<VdevConfig> {
+    let kind = match spec.kind {
+        Kind::Leaf => VdevKind::File,
+        Kind::Mirror => VdevKind::Mirror,
+        Kind::Raidz1 => VdevKind::Raidz { parity: 1 },
+        Kind::Raidz2 => VdevKind::Raidz { parity: 2 },
+        Kind::Raidz3 => VdevKind::Raidz { parity: 3 },
+        Kind::Draid => return None,
+    };
+    let mut config = VdevConfig::new(kind, Guid::ZERO);
+    config.path = spec.path.as_deref().map(Into::into);
+    for child in &spec.children {
+        config.children.push(config_of(child)?);
+    }
+    Some(config)
+}

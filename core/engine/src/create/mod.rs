@@ -1,0 +1,11 @@
+//! What is checked before a pool or a file system is made.
+//!
+//! - [`devices`]: whether devices are free, and how a layout becomes vdevs
+//! - [`settings`]: properties of a pool, from text to what is stored
+//! - [`compatibility`]: sets of features that other systems know
+//! - [`new_filesystem`]: properties and contents of new file systems
+
+pub(crate) mod compatibility;
+pub(crate) mod devices;
+pub(crate) mod new_filesystem;
+pub(crate) mod settings;

@@ -1,0 +1,90 @@
+//! `zpool add`: more top-level vdevs.
+
+use super::create::planned_layout;
+use super::vdev_status::layout_of_pool;
+use crate::administration::Call;
+use crate::create::devices::{self, Asking};
+use crate::engine::Engine;
+use crate::messages::pool::{Add, Created};
+use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::of_task;
+use tarn_pool::Mode;
+use tarn_pool::add::AddError;
+use tarn_probe::Operation;
+
+/// The sector shifts that can be asked for.
+const ASHIFT_RANGE: std::ops::RangeInclusive<u32> = 9..=16;
+
+impl Engine {
+    pub(crate) fn add(
+        &self,
+        call: &Call,
+        request: &Add,
+        operation: &Operation,
+    ) -> Result<Created, Refusal> {
+        let _changes = self.changes.lock();
+        let action = format!("cannot add to '{}'", request.name);
+        let open = self.require_pool(&request.name)?;
+        if open.pool.mode() == Mode::ReadOnly {
+            return Err(Refusal::new(
+                RefusalKind::ReadOnly,
+                action,
+                "pool is read-only",
+            ));
+        }
+        let ashift = ashift_of(&request.properties)
+            .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
+        let is_open = |guid| {
+            let pools = self.pools();
+            pools.iter().any(|open| open.pool.facts().guid == guid)
+        };
+        let asking = Asking {
+            action: &action,
+            force: request.force,
+            is_open: &is_open,
+        };
+        let layout = devices::check(&self.host, &request.vdevs, &asking)?;
+        if !layout.spares.is_empty() {
+            let reason = "adding hot spares to a pool is not supported by this version";
+            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+        }
+        if request.dry_run {
+            return Ok(Created {
+                layout: planned_layout(&request.vdevs),
+                ..Created::default()
+            });
+        }
+        let added = open.pool.add(&layout.vdevs, ashift, operation);
+        added.map_err(|error| match error {
+            AddError::Pool(error) => of_task(action, &error),
+            other => Refusal::new(RefusalKind::Device, action, other.to_string()),
+        })?;
+        self.remember_pools(&[])?;
+        self.record_command(call, &request.name, operation);
+        Ok(Created {
+            layout: layout_of_pool(&open, &open.pool.vdevs().health()),
+            ..Created::default()
+        })
+    }
+}
+
+/// The `ashift` that was asked for.
+fn ashift_of(properties: &[(String, String)]) -> Result<Option<u32>, String> {
+    let mut ashift = None;
+    for (name, value) in properties {
+        if name != "ashift" {
+            return Err(format!("property '{name}' cannot be set when adding vdevs"));
+        }
+        let number: u32 = value
+            .parse()
+            .map_err(|_| format!("bad numeric value '{value}'"))?;
+        if number != 0 && !ASHIFT_RANGE.contains(&number) {
+            let (least, most) = (ASHIFT_RANGE.start(), ASHIFT_RANGE.end());
+            return Err(format!(
+                "property '{name}' number {number} is invalid, only values between {least} and {most} are allowed."
+            ));
+        }
+        ashift = Some(number).filter(|number| *number != 0);
+    }
+    Ok(ashift)
+}

@@ -1,0 +1,280 @@
+//! `zpool create`: from a layout and properties to a pool that is open and mounted.
+//!
+//! Everything is checked before a device is touched; what fails after that is told with what stands by then.
+
+use super::auxiliary;
+use super::vdev_status::layout_of_pool;
+use crate::administration::Call;
+use crate::create::devices::{self, Asking, Layout};
+use crate::create::new_filesystem::{FilesystemSettings, Fill};
+use crate::create::settings::{Occasion, PoolSettings};
+use crate::engine::{Engine, OpenPool, Remembered};
+use crate::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
+use crate::messages::{Refusal, RefusalKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tarn_dataset::names::{check_pool_name, pool_reason};
+use tarn_ondisk::features::Feature;
+use tarn_pool::{CreateRequest, ImportError, Pool};
+use tarn_posix::FileOwnership;
+use tarn_probe::Operation;
+use tarn_vdev::import_search::{DevicePaths, search};
+
+/// The version of pools with features, the only one that is made.
+const VERSION_FEATURES: u64 = 5000;
+
+/// What a request comes to, once it is checked.
+struct Plan {
+    settings: PoolSettings,
+    root: FilesystemSettings,
+    features: Vec<Feature>,
+    layout: Layout,
+    warnings: Vec<String>,
+}
+
+impl Engine {
+    pub(crate) fn create_pool(
+        &self,
+        call: &Call,
+        request: &Create,
+        operation: &Operation,
+    ) -> Result<Created, Refusal> {
+        let _changes = self.changes.lock();
+        let plan = self.plan(request)?;
+        if request.dry_run {
+            return Ok(Created {
+                layout: planned_layout(&request.vdevs),
+                warnings: plan.warnings,
+            });
+        }
+        let altroot = plan.settings.altroot.clone();
+        let remembered = remembered(&plan.settings, altroot.is_some());
+        let warnings = plan.warnings.clone();
+        let pool = self.make(request, plan, operation)?;
+        pool.set_fails_writers(fails_writers(&request.properties));
+        let open = OpenPool::new(pool, altroot, remembered, None);
+        self.find_spares(&open, &request.vdevs, operation)?;
+        self.add_pool(open.clone());
+        let mut created = Created {
+            layout: layout_of_pool(&open, &open.pool.vdevs().health()),
+            warnings,
+        };
+        if let Err(refusal) = self.remember_pools(&[]) {
+            created.warnings.push(refusal.to_string());
+        }
+        self.record_command(call, &request.name, operation);
+        if let Err(refusal) = self.mount_new(&open, &request.name, operation) {
+            created.warnings.push(refusal.to_string());
+        }
+        Ok(created)
+    }
+
+    /// Checks everything that can be checked without touching a device.
+    fn plan(&self, request: &Create) -> Result<Plan, Refusal> {
+        let action = format!("cannot create '{}'", request.name);
+        let refuse = |kind, reason: String| Refusal::new(kind, action.clone(), reason);
+        let invalid = |reason: String| refuse(RefusalKind::Invalid, reason);
+        check_pool_name(&request.name, true).map_err(|bad| {
+            invalid(pool_reason(bad)).with_hint("pool name may have been omitted")
+        })?;
+        if request.temporary_name.is_some() {
+            let reason = "zpool create -t (a temporary name) is not supported by this version";
+            return Err(refuse(RefusalKind::Unsupported, reason.to_string()));
+        }
+        if self.find_pool(&request.name).is_some() {
+            return Err(refuse(
+                RefusalKind::Exists,
+                "pool already exists".to_string(),
+            ));
+        }
+        let mut settings = PoolSettings::parse(&self.host, &request.properties, Occasion::Create)
+            .map_err(invalid)?;
+        if let Some(altroot) = &request.altroot {
+            settings.altroot = Some(altroot.clone());
+        }
+        if let Some(version) = settings.version.filter(|v| *v != VERSION_FEATURES) {
+            let reason = format!("making pools of version {version} is not supported");
+            return Err(refuse(RefusalKind::Unsupported, reason));
+        }
+        let mut of_root = request.dataset_properties.clone();
+        let mountpoint = request.mountpoint.clone();
+        of_root.extend(mountpoint.map(|path| ("mountpoint".to_string(), path)));
+        let root = FilesystemSettings::parse(&of_root).map_err(invalid)?;
+        self.check_mountpoint(&request.name, &root, settings.altroot.as_deref())?;
+        let features = settings.wanted_features(&self.host, request.no_features);
+        let features = features.map_err(invalid)?;
+        let warnings = settings.incompatible_features(&self.host, &features);
+        let is_open = |guid| {
+            let pools = self.pools();
+            pools.iter().any(|open| open.pool.facts().guid == guid)
+        };
+        let asking = Asking {
+            action: &action,
+            force: request.force,
+            is_open: &is_open,
+        };
+        let layout = devices::check(&self.host, &request.vdevs, &asking)?;
+        Ok(Plan {
+            settings,
+            root,
+            features,
+            layout,
+            warnings,
+        })
+    }
+
+    /// Refuses a mount point that is a folder with something in it.
+    fn check_mountpoint(
+        &self,
+        pool: &str,
+        root: &FilesystemSettings,
+        altroot: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let path = match root.text("mountpoint") {
+            Some("none" | "legacy") => return Ok(()),
+            Some(path) => path.to_string(),
+            None => format!("/{pool}"),
+        };
+        let is_off = |checked: &&tarn_dataset::properties::parse::Checked| {
+            checked.name == "canmount"
+                && checked.setting == tarn_dataset::properties::parse::Setting::Number(0)
+        };
+        if root.stored.iter().any(|checked| is_off(&checked)) {
+            return Ok(());
+        }
+        let path = format!("{}{path}", altroot.unwrap_or_default());
+        let entries = self.host.list_directory(Path::new(&path));
+        match entries.is_ok_and(|entries| !entries.is_empty()) {
+            true => {
+                let reason = format!("mountpoint '{path}' exists and is not empty");
+                let refusal = Refusal::new(RefusalKind::Busy, "", reason);
+                Err(refusal.with_hint("use '-m' option to provide a different default"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Makes the pool.
+    fn make(
+        &self,
+        request: &Create,
+        plan: Plan,
+        operation: &Operation,
+    ) -> Result<Arc<Pool>, Refusal> {
+        let stored = plan.settings.stored.iter();
+        let create = CreateRequest {
+            name: &request.name,
+            vdevs: plan.layout.vdevs,
+            spares: plan.layout.spares,
+            ashift: plan.settings.ashift,
+            features: plan.features,
+            properties: stored
+                .map(|(name, value, _)| (name.clone(), value.clone()))
+                .collect(),
+            comment: plan.settings.comment.clone(),
+            compatibility: plan.settings.compatibility.clone(),
+            root_properties: plan.root.zap_values(),
+            root_facts: plan.root.facts,
+            fill: Arc::new(Fill),
+            ownership: Arc::new(FileOwnership),
+            owner: self.owner(),
+            version_text: format!(
+                "pool version {VERSION_FEATURES}; software version tarn-{}",
+                env!("CARGO_PKG_VERSION")
+            ),
+        };
+        Pool::create(&self.host, &self.cache, create, operation)
+            .map_err(|error| create_refusal(&request.name, &error))
+    }
+
+    /// Notes the hot spares of a new pool.
+    fn find_spares(
+        &self,
+        open: &OpenPool,
+        specs: &[VdevSpec],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let spares = specs.iter().filter(|spec| spec.role == VdevRole::Spare);
+        let paths: Vec<PathBuf> = spares
+            .filter_map(|spec| spec.path.as_ref().map(PathBuf::from))
+            .collect();
+        let paths = DevicePaths::of(&search(&self.host, &paths));
+        auxiliary::load(open, &paths, operation).map_err(|error| {
+            let action = format!("cannot open '{}'", open.pool.name());
+            Refusal::new(RefusalKind::Device, action, error.to_string())
+        })
+    }
+}
+
+/// Whether `failmode=continue` was given.
+fn fails_writers(properties: &[(String, String)]) -> bool {
+    let last = properties.iter().rfind(|(name, _)| name == "failmode");
+    last.is_some_and(|(_, value)| value == "continue")
+}
+
+/// Where the pool is remembered.
+pub(super) fn remembered(settings: &PoolSettings, has_altroot: bool) -> Remembered {
+    match settings.cache_file.as_deref() {
+        Some("none") => Remembered::Nowhere,
+        Some("") => Remembered::ByInstance,
+        Some(path) => Remembered::In(path.to_string()),
+        None if has_altroot => Remembered::Nowhere,
+        None => Remembered::ByInstance,
+    }
+}
+
+/// Why a pool could not be made, in OpenZFS's words.
+fn create_refusal(name: &str, error: &ImportError) -> Refusal {
+    let action = format!("cannot create '{name}'");
+    let reason = match error {
+        ImportError::Open(_) | ImportError::Devices(_) => {
+            "one or more devices could not be opened".to_string()
+        }
+        ImportError::SectorsTooLarge => "block size out of range or does not match".to_string(),
+        other => other.to_string(),
+    };
+    let refusal = Refusal::new(RefusalKind::Device, action, reason);
+    match error {
+        ImportError::Open(_) | ImportError::Devices(_) => refusal.with_hint(error.to_string()),
+        _ => refusal,
+    }
+}
+
+/// A layout that is not made, as `-n` shows it.
+pub(super) fn planned_layout(specs: &[VdevSpec]) -> Vec<VdevStatus> {
+    specs
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| planned_vdev(spec, Some(index)))
+        .collect()
+}
+
+fn planned_vdev(spec: &VdevSpec, index: Option<usize>) -> VdevStatus {
+    use crate::messages::pool::VdevKind;
+    let kind = match spec.kind {
+        VdevKind::Leaf => "file",
+        VdevKind::Mirror => "mirror",
+        VdevKind::Raidz1 => "raidz1",
+        VdevKind::Raidz2 => "raidz2",
+        VdevKind::Raidz3 => "raidz3",
+        VdevKind::Draid => "draid",
+    };
+    let name = match (&spec.path, index) {
+        (Some(path), _) => path.clone(),
+        (None, Some(index)) => format!("{kind}-{index}"),
+        (None, None) => kind.to_string(),
+    };
+    VdevStatus {
+        name,
+        kind: kind.to_string(),
+        path: spec.path.clone(),
+        role: spec.role,
+        state: "ONLINE".to_string(),
+        children: spec
+            .children
+            .iter()
+            .map(|child| planned_vdev(child, None))
+            .collect(),
+        ..VdevStatus::default()
+    }
+}

@@ -1,0 +1,41 @@
+//! `zpool destroy`: marks a pool as destroyed. Until its devices are used for something else, `zpool import -D`
+//! brings it back.
+
+use crate::administration::Call;
+use crate::engine::Engine;
+use crate::messages::pool::Destroy;
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_task;
+use tarn_pool::{Leaving, Mode};
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn destroy(
+        &self,
+        call: &Call,
+        request: &Destroy,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let _changes = self.changes.lock();
+        let name = &request.name;
+        let open = self.require_pool(name)?;
+        let action = || format!("cannot destroy '{name}'");
+        if open.pool.mode() == Mode::ReadOnly {
+            let reason = "one or more devices is read only";
+            return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));
+        }
+        self.unmount_pool(&open, request.force).map_err(|refusal| {
+            let reason = "could not unmount datasets";
+            let headline = format!("could not destroy '{name}'");
+            let hint = refusal.to_string();
+            Refusal::new(RefusalKind::Busy, headline, reason).with_hint(hint)
+        })?;
+        self.record_command(call, name, operation);
+        let left: Vec<_> = self.cache_file_of(&open).into_iter().collect();
+        let closed = open.pool.close(Leaving::Destroyed, operation);
+        self.remove_pool(name);
+        self.remember_pools(&left)?;
+        closed.map_err(|error| of_task(action(), &error))?;
+        Ok(Done {})
+    }
+}

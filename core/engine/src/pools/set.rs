@@ -1,0 +1,111 @@
+//! `zpool set`: one property of a pool.
+
+use super::create::remembered;
+use crate::administration::Call;
+use crate::create::settings::{Occasion, PoolSettings};
+use crate::engine::{Engine, OpenPool};
+use crate::messages::pool::Set;
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_task;
+use std::sync::Arc;
+use tarn_dataset::error::DatasetError;
+use tarn_object::zap::ZapValue;
+use tarn_pool::{Mode, PoolPropertyChange};
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn set_pool(
+        &self,
+        call: &Call,
+        request: &Set,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let _changes = self.changes.lock();
+        let open = self.require_pool(&request.name)?;
+        let action = format!("cannot set property for '{}'", request.name);
+        let invalid = |reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason);
+        let given = [(request.property.clone(), request.value.clone())];
+        let settings = PoolSettings::parse(&self.host, &given, Occasion::Set).map_err(invalid)?;
+        if settings.version.is_some() {
+            let reason = "zpool set version is not supported by this version: pools keep the version they have";
+            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+        }
+        if settings.cache_file.is_some() {
+            return self.move_cache_entry(&open, &settings);
+        }
+        if open.pool.mode() == Mode::ReadOnly {
+            return Err(Refusal::new(
+                RefusalKind::ReadOnly,
+                action,
+                "pool is read-only",
+            ));
+        }
+        let changes = changes_of(&open, settings, operation)
+            .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
+        let changed = open.pool.change_properties(changes, operation);
+        changed.map_err(|error| of_task(action, &error))?;
+        if request.property == "failmode" {
+            open.pool.set_fails_writers(request.value == "continue");
+        }
+        self.record_command(call, &request.name, operation);
+        Ok(Done {})
+    }
+
+    /// The pool is remembered elsewhere from now on.
+    fn move_cache_entry(
+        &self,
+        open: &Arc<OpenPool>,
+        settings: &PoolSettings,
+    ) -> Result<Done, Refusal> {
+        let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
+        *open.remembered.lock() = remembered(settings, false);
+        self.remember_pools(&left)?;
+        Ok(Done {})
+    }
+}
+
+/// What is to be changed in the pool.
+fn changes_of(
+    open: &OpenPool,
+    settings: PoolSettings,
+    operation: &Operation,
+) -> Result<Vec<PoolPropertyChange>, String> {
+    let mut changes = Vec::new();
+    if let Some(comment) = settings.comment {
+        let comment = Some(comment).filter(|comment| !comment.is_empty());
+        changes.push(PoolPropertyChange::Comment(comment));
+    }
+    if let Some(sets) = settings.compatibility {
+        let sets = Some(sets).filter(|sets| sets != "off" && !sets.is_empty());
+        changes.push(PoolPropertyChange::Compatibility(sets));
+    }
+    for (feature, is_wanted) in settings.features {
+        if is_wanted {
+            changes.push(PoolPropertyChange::Enable(feature));
+        }
+    }
+    for (name, value, shown) in settings.stored {
+        let value = match name.as_str() {
+            "bootfs" => boot_dataset(open, &shown, operation)?,
+            _ => value,
+        };
+        changes.push(PoolPropertyChange::Stored(name, value, shown));
+    }
+    Ok(changes)
+}
+
+/// The number of the dataset that `bootfs` names.
+fn boot_dataset(open: &OpenPool, name: &str, operation: &Operation) -> Result<ZapValue, String> {
+    if name.is_empty() {
+        return Ok(ZapValue::word(0));
+    }
+    let view = open.pool.namespace().view(operation);
+    let head = view.directory(name).and_then(|directory| directory.head());
+    match head {
+        Ok(Some(head)) => Ok(ZapValue::word(head.id().get())),
+        Ok(None) | Err(DatasetError::NotFound { .. }) => {
+            Err(format!("'{name}' is an invalid name"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}

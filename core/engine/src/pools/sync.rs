@@ -1,0 +1,22 @@
+//! `zpool sync`: stores what is dirty, now.
+
+use crate::engine::Engine;
+use crate::messages::pool::Sync;
+use crate::messages::{Done, Refusal};
+use crate::refusals::of_task;
+use tarn_pool::Mode;
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn sync(&self, request: &Sync, operation: &Operation) -> Result<Done, Refusal> {
+        for open in self.named_pools(&request.names)? {
+            if open.pool.mode() == Mode::ReadOnly {
+                continue;
+            }
+            let action = format!("sync '{}' failed", open.pool.name());
+            let stored = open.pool.sync_all(operation);
+            stored.map_err(|error| of_task(action, &error))?;
+        }
+        Ok(Done {})
+    }
+}
