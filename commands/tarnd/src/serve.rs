@@ -14,6 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Anybody may connect: who may do what is decided by the peer's credentials.
 const SOCKET_MODE: u32 = 0o666;
 
+/// How the names of threads that store pools begin.
+const SYNC_THREADS: &str = "tarn-sync";
+
 /// Why the daemon cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -43,6 +46,7 @@ pub fn run(instance: &Instance, cache_bytes: Option<u64>) -> Result<(), ServeErr
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let _lock = lock::take(instance)?;
+    end_on_broken_sync();
     let host = host::of_instance(instance)?;
     let mounter = Arc::new(FuseMounter::new().map_err(ServeError::Mounts)?);
     let options = EngineOptions { cache_bytes };
@@ -58,6 +62,19 @@ pub fn run(instance: &Instance, cache_bytes: Option<u64>) -> Result<(), ServeErr
         log(&warning.to_string());
     }
     served.map_err(|cause| ServeError::Socket { path, cause })
+}
+
+/// Ends the process when a thread that stores pools panics: an assertion of ours broke, and what would be written
+/// after it could be wrong. What was stored before is whole; the next start imports it.
+fn end_on_broken_sync() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        let name = std::thread::current().name().map(str::to_string);
+        if name.is_some_and(|name| name.starts_with(SYNC_THREADS)) {
+            std::process::abort();
+        }
+    }));
 }
 
 /// Answers calls until a signal comes.
