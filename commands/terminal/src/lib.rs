@@ -9,6 +9,7 @@
 //! - [`number`], [`show`]: single values
 //! - [`table`], [`json`]: rows of columns, and JSON frames
 //! - [`interval`], [`timestamp`]: repeated output
+//! - [`version`]: the one subcommand that both have
 
 pub mod connection;
 pub mod daemon;
@@ -22,6 +23,7 @@ pub mod program;
 pub mod show;
 pub mod table;
 pub mod timestamp;
+pub mod version;
 
 /// The engine's messages, which every command asks and prints.
 pub use tarn_engine::messages;

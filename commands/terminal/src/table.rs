@@ -9,6 +9,34 @@ pub enum Align {
     Right,
 }
 
+/// One cell of a line whose widths are known beforehand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// What is in it.
+    pub text: String,
+    /// How wide it is at least, in bytes, as C's `printf` counts.
+    pub width: usize,
+    /// How it is aligned.
+    pub align: Align,
+}
+
+/// A line of cells, two spaces apart; the last one, when left-aligned, is not padded.
+pub fn line(cells: &[Cell]) -> String {
+    let mut line = String::new();
+    for (index, cell) in cells.iter().enumerate() {
+        if index > 0 {
+            line.push_str("  ");
+        }
+        let padding = " ".repeat(cell.width.saturating_sub(cell.text.len()));
+        match cell.align {
+            Align::Right => line.push_str(&(padding + &cell.text)),
+            Align::Left if index + 1 == cells.len() => line.push_str(&cell.text),
+            Align::Left => line.push_str(&(cell.text.clone() + &padding)),
+        }
+    }
+    line + "\n"
+}
+
 /// Rows of text with a heading.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -102,6 +130,18 @@ mod tests {
             table().render(false, 2),
             "NAME        USED\ntank       45.9M\ntank/home    24K\n"
         );
+    }
+
+    #[test]
+    fn the_last_cell_of_a_line_is_padded_only_on_its_left() {
+        let cell = |text: &str, align| Cell {
+            text: text.to_string(),
+            width: 6,
+            align,
+        };
+        let line_of = |align| line(&[cell("tank", Align::Left), cell("1.5G", align)]);
+        assert_eq!(line_of(Align::Right), "tank      1.5G\n");
+        assert_eq!(line_of(Align::Left), "tank    1.5G\n");
     }
 
     #[test]

@@ -27,11 +27,11 @@ mod set;
 mod unmount;
 mod upgrade;
 mod usage;
-mod version;
 mod walk;
 
 use tarn_terminal::failure::Outcome;
 use tarn_terminal::program::{BLANK, Program, Session, Subcommand};
+use tarn_terminal::version;
 
 /// A subcommand that this version has.
 const fn built(

@@ -1,3 +1,149 @@
 //! The `zpool` command.
+//!
+//! A thin client of the engine: arguments become a message, and the reply becomes text. What OpenZFS 2.3 prints is
+//! printed to the letter, since scripts read it.
+//!
+//! # Map
+//! - `pools`, `asked`, `vdevs`, `vdev_json`: which pools, which properties, how vdevs are named
+//! - one file per subcommand; `list_vdevs`, `status_json` and `importable` are parts of those they are named for;
+//!   `usage` has their usage texts
+//! - `assignments`, `paths`: what the subcommands that change something share
 
-fn main() {}
+mod asked;
+mod assignments;
+mod export;
+mod get;
+mod import;
+mod importable;
+mod list;
+mod list_vdevs;
+mod paths;
+mod pools;
+#[cfg(test)]
+mod samples;
+mod status;
+mod status_json;
+mod usage;
+mod vdev_json;
+mod vdevs;
+
+use tarn_terminal::failure::Outcome;
+use tarn_terminal::program::{BLANK, Program, Session, Subcommand};
+use tarn_terminal::version;
+
+/// A subcommand that this version has.
+const fn built(
+    name: &'static str,
+    usage: &'static str,
+    run: fn(&Session, &[String]) -> Outcome,
+) -> Subcommand {
+    Subcommand {
+        name,
+        usage,
+        run: Some(run),
+    }
+}
+
+/// A subcommand that OpenZFS has and this version has not.
+const fn missing(name: &'static str, usage: &'static str) -> Subcommand {
+    Subcommand {
+        name,
+        usage,
+        run: None,
+    }
+}
+
+/// The subcommands in the order of the usage.
+const SUBCOMMANDS: &[Subcommand] = &[
+    built("version", usage::VERSION, version::run),
+    BLANK,
+    missing("create", usage::CREATE),
+    missing("destroy", usage::DESTROY),
+    BLANK,
+    missing("add", usage::ADD),
+    missing("remove", usage::REMOVE),
+    BLANK,
+    missing("labelclear", usage::LABELCLEAR),
+    BLANK,
+    missing("checkpoint", usage::CHECKPOINT),
+    missing("prefetch", usage::PREFETCH),
+    BLANK,
+    built("list", usage::LIST, list::run),
+    missing("iostat", usage::IOSTAT),
+    built("status", usage::STATUS, status::run),
+    BLANK,
+    missing("online", usage::ONLINE),
+    missing("offline", usage::OFFLINE),
+    missing("clear", usage::CLEAR),
+    missing("reopen", usage::REOPEN),
+    BLANK,
+    missing("attach", usage::ATTACH),
+    missing("detach", usage::DETACH),
+    missing("replace", usage::REPLACE),
+    missing("split", usage::SPLIT),
+    BLANK,
+    missing("initialize", usage::INITIALIZE),
+    missing("resilver", usage::RESILVER),
+    missing("scrub", usage::SCRUB),
+    missing("trim", usage::TRIM),
+    missing("condense", usage::CONDENSE),
+    BLANK,
+    built("import", usage::IMPORT, import::run),
+    built("export", usage::EXPORT, export::run),
+    missing("upgrade", usage::UPGRADE),
+    missing("reguid", usage::REGUID),
+    BLANK,
+    missing("history", usage::HISTORY),
+    missing("events", usage::EVENTS),
+    BLANK,
+    built("get", usage::GET, get::run),
+    missing("set", usage::SET),
+    BLANK,
+    missing("sync", usage::SYNC),
+    BLANK,
+    missing("wait", usage::WAIT),
+    BLANK,
+    missing("ddtprune", usage::DDTPRUNE),
+];
+
+/// The program.
+const ZPOOL: Program = Program {
+    name: "zpool",
+    subcommands: SUBCOMMANDS,
+    aliases: &[],
+    usage_end: usage::END,
+    usage_notes: usage::notes,
+};
+
+fn main() -> std::process::ExitCode {
+    ZPOOL.main()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[&str]) -> u8 {
+        let arguments: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        ZPOOL.run(&arguments)
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
+        assert_eq!(code(&["zpool", "frobnicate"]), 2);
+        assert_eq!(code(&["zpool"]), 2);
+        assert_eq!(code(&["zpool", "scrub", "tank"]), 1);
+        assert_eq!(code(&["zpool", "--help"]), 0);
+    }
+
+    #[test]
+    fn the_usage_lists_all_of_openzfs() {
+        let text = ZPOOL.usage(None);
+        let expected = "usage: zpool command args ...\nwhere 'command' is one of the following:\n\n\tversion [-j]\n\n\tcreate ";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with(
+            "\n\tddtprune -d|-p <amount> <pool>\n\n\
+             For further help on a command or topic, run: zpool help [<topic>]\n"
+        ));
+    }
+}

@@ -1,14 +1,14 @@
-//! `zfs version`.
+//! `zfs version` and `zpool version`.
 //!
 //! OpenZFS prints the version of the command and of the kernel module. Both are Tarn here; the number before the
 //! hyphen is the release of OpenZFS whose commands these follow, which is what scripts compare.
 
+use crate::failure::{Failure, Outcome};
+use crate::json;
+use crate::options::{Grammar, Options};
+use crate::output;
+use crate::program::Session;
 use serde_json::json;
-use tarn_terminal::failure::{Failure, Outcome};
-use tarn_terminal::json;
-use tarn_terminal::options::{Grammar, Options};
-use tarn_terminal::output;
-use tarn_terminal::program::Session;
 
 const GRAMMAR: Grammar = Grammar {
     short: "j",

@@ -1,0 +1,264 @@
+//! `zpool status -j`.
+//!
+//! What is zero is left out, errors excepted, as OpenZFS does. Statistics of scans, removals and checkpoints are not in
+//! the reply as numbers, and left out too.
+
+use crate::pools;
+use crate::status::{MESSAGES, Request, action_text, message_id, root, status_text};
+use crate::vdev_json;
+use crate::vdevs::{CLASSES, with_role};
+use serde_json::Value;
+use tarn_engine::messages::pool::{PoolDescription, VdevRole, VdevStatus};
+use tarn_terminal::json::{Numbers, Object};
+use tarn_terminal::number::{nice_bytes, nice_count};
+
+/// The pools as JSON, by name or guid.
+pub fn objects(request: &Request, numbers: Numbers, pools: &[PoolDescription]) -> Object {
+    let writer = Writer { request, numbers };
+    let mut objects = Object::new();
+    for pool in pools.iter().filter(|pool| !request.leaves_out(pool)) {
+        let key = match request.are_keys_guids {
+            true => pool.guid.to_string(),
+            false => pool.name.clone(),
+        };
+        objects.insert(key, writer.pool(pool).into());
+    }
+    objects
+}
+
+/// A number and what it counts.
+#[derive(Debug, Clone, Copy)]
+enum Quantity {
+    Bytes(u64),
+    Count(u64),
+    /// Shown whole in any case.
+    Whole(u64),
+}
+
+struct Writer<'a> {
+    request: &'a Request,
+    numbers: Numbers,
+}
+
+impl Writer<'_> {
+    fn number(&self, quantity: Quantity) -> Value {
+        let (Quantity::Bytes(exact) | Quantity::Count(exact) | Quantity::Whole(exact)) = quantity;
+        if self.request.is_exact {
+            return self.numbers.number(exact);
+        }
+        match quantity {
+            Quantity::Bytes(bytes) => nice_bytes(bytes).into(),
+            Quantity::Count(count) => nice_count(count).into(),
+            Quantity::Whole(number) => number.to_string().into(),
+        }
+    }
+
+    fn pool(&self, pool: &PoolDescription) -> Object {
+        let request = self.request;
+        let mut object = pools::object(pool, false, self.numbers);
+        let texts = [("status", status_text(pool)), ("action", action_text(pool))];
+        for (member, text) in texts {
+            if let Some(text) = text {
+                object.insert(member.into(), text.into());
+            }
+        }
+        if let Some(id) = message_id(pool) {
+            object.insert("msgid".into(), id.into());
+            object.insert("moreinfo".into(), format!("{MESSAGES}{id}").into());
+        }
+        let mut vdevs = Object::new();
+        self.root(pool, &mut vdevs);
+        let lists = CLASSES
+            .into_iter()
+            .chain([(VdevRole::Cache, "l2cache"), (VdevRole::Spare, "spares")]);
+        if request.is_flat {
+            for (role, _) in lists {
+                self.list(pool, role, &mut vdevs);
+            }
+            object.insert("vdevs".into(), vdevs.into());
+        } else {
+            object.insert("vdevs".into(), vdevs.into());
+            for (role, key) in lists {
+                let mut list = Object::new();
+                self.list(pool, role, &mut list);
+                if !list.is_empty() {
+                    object.insert(key.into(), list.into());
+                }
+            }
+        }
+        object.insert(
+            "error_count".into(),
+            self.number(Quantity::Count(pool.error_count)),
+        );
+        if pool.error_count > 0 && request.is_verbose {
+            object.insert("errlist".into(), pool.errors.clone().into());
+        }
+        object
+    }
+
+    /// The whole pool, and below or beside it its vdevs.
+    fn root(&self, pool: &PoolDescription, into: &mut Object) {
+        let root = VdevStatus {
+            children: with_role(&pool.layout, VdevRole::Data).cloned().collect(),
+            ..root(pool)
+        };
+        self.vdev(&root, &pool.name, None, into);
+    }
+
+    fn list(&self, pool: &PoolDescription, role: VdevRole, into: &mut Object) {
+        for vdev in with_role(&pool.layout, role) {
+            if !self.request.leaves_out_vdev(vdev) {
+                self.vdev(vdev, &self.request.names.of(vdev), None, into);
+            }
+        }
+    }
+
+    fn vdev(&self, vdev: &VdevStatus, name: &str, parent: Option<&str>, into: &mut Object) {
+        let mut object = vdev_json::object(name, vdev, self.numbers);
+        if let Some(parent) = parent.filter(|_| self.request.is_flat) {
+            object.insert("parent".into(), parent.into());
+        }
+        self.measures(vdev, &mut object);
+        self.state(vdev, &mut object);
+        let children = vdev.children.iter();
+        let children = children.filter(|child| !self.request.leaves_out_vdev(child));
+        if self.request.is_flat {
+            for child in children {
+                self.vdev(child, &self.request.names.of(child), Some(name), into);
+            }
+        } else {
+            let mut below = Object::new();
+            for child in children {
+                self.vdev(child, &self.request.names.of(child), Some(name), &mut below);
+            }
+            if !below.is_empty() {
+                object.insert("vdevs".into(), below.into());
+            }
+        }
+        into.insert(name.to_string(), object.into());
+    }
+
+    fn measures(&self, vdev: &VdevStatus, object: &mut Object) {
+        let is_leaf = vdev.children.is_empty();
+        let mut add = |member: &str, quantity| {
+            object.insert(member.to_string(), self.number(quantity));
+        };
+        if vdev.role != VdevRole::Spare {
+            let physical = if is_leaf { vdev.physical_bytes } else { 0 };
+            for (member, bytes) in [
+                ("alloc_space", vdev.allocated_bytes),
+                ("total_space", vdev.size_bytes),
+                ("def_space", vdev.deflated_bytes),
+                ("rep_dev_size", vdev.replacement_bytes),
+                ("ex_dev_size", vdev.expandable_bytes),
+                ("phys_space", physical),
+            ] {
+                if bytes > 0 {
+                    add(member, Quantity::Bytes(bytes));
+                }
+            }
+            add("read_errors", Quantity::Count(vdev.read_errors));
+            add("write_errors", Quantity::Count(vdev.write_errors));
+            add("checksum_errors", Quantity::Count(vdev.checksum_errors));
+            if is_leaf {
+                add("slow_ios", Quantity::Count(vdev.slow_ios));
+            }
+        }
+        if self.request.shows_direct {
+            add("dio_verify_errors", Quantity::Count(vdev.direct_errors));
+        }
+    }
+
+    fn state(&self, vdev: &VdevStatus, object: &mut Object) {
+        if vdev.role == VdevRole::Spare && vdev.state == "AVAIL" {
+            object.insert("state".into(), "AVAIL".into());
+        }
+        if self.request.shows_power && vdev.role != VdevRole::Spare {
+            object.insert("power_state".into(), "-".into());
+        }
+        if let Some(remark) = &vdev.remark {
+            match remark.strip_prefix("was ") {
+                Some(path) => {
+                    object.insert("not_present".into(), self.number(Quantity::Whole(1)));
+                    object.insert("was".into(), path.into());
+                }
+                None => _ = object.insert("aux".into(), vdev_json::reason(remark).into()),
+            }
+        }
+        if vdev.children.is_empty() && self.request.shows_trim {
+            if vdev.trim_supported {
+                object.insert("trim_state".into(), "UNTRIMMED".into());
+            }
+            let unsupported = u64::from(!vdev.trim_supported);
+            object.insert(
+                "trim_notsup".into(),
+                self.number(Quantity::Whole(unsupported)),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+    use crate::status::parse;
+
+    fn shown(request: &Request, numbers: Numbers, pool: PoolDescription) -> String {
+        Value::from(objects(request, numbers, &[pool])).to_string()
+    }
+
+    #[test]
+    fn a_pool_has_its_vdevs_below_it() {
+        let request = Request::default();
+        assert_eq!(
+            shown(&request, Numbers::Text, samples::basic()),
+            concat!(
+                r#"{"fxbasic":{"name":"fxbasic","state":"ONLINE","pool_guid":"4711","txg":"96","#,
+                r#""spa_version":"5000","zpl_version":"5","vdevs":{"fxbasic":{"name":"fxbasic","#,
+                r#""vdev_type":"root","guid":"4711","class":"normal","state":"ONLINE","#,
+                r#""alloc_space":"46.0M","total_space":"176M","read_errors":"0","write_errors":"0","#,
+                r#""checksum_errors":"0","vdevs":{"/run/0.img":{"name":"/run/0.img","vdev_type":"file","#,
+                r#""guid":"100","path":"/run/0.img","class":"normal","state":"ONLINE","#,
+                r#""alloc_space":"46.0M","total_space":"176M","phys_space":"192M","read_errors":"0","#,
+                r#""write_errors":"0","checksum_errors":"0","slow_ios":"0"}}}},"error_count":"0"}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn numbers_may_be_integers_and_vdevs_flat() {
+        let words = ["-j", "--json-int", "--json-flat-vdevs"].map(str::to_string);
+        let request = parse(&words).unwrap();
+        let text = shown(&request, Numbers::Integers, samples::mixed());
+        assert!(
+            text.contains(r#""parent":"mirror-0","read_errors":0,"#),
+            "{text}"
+        );
+        assert!(!text.contains(r#""logs""#), "{text}");
+    }
+
+    #[test]
+    fn lists_stand_beside_the_vdevs() {
+        let text = shown(&Request::default(), Numbers::Text, samples::mixed());
+        assert!(text.contains(r#""logs":{"mirror-2":{"#), "{text}");
+        assert!(text.contains(r#""spares":{"/run/6.img":{"#), "{text}");
+        assert!(
+            text.contains(r#""class":"spare","state":"AVAIL"}"#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_bad_state_has_its_reason() {
+        let mut pool = samples::basic();
+        pool.layout[0].state = "UNAVAIL".into();
+        pool.layout[0].remark = Some("was /dev/sda".into());
+        let text = shown(&Request::default(), Numbers::Text, pool);
+        assert!(
+            text.contains(r#""not_present":"1","was":"/dev/sda""#),
+            "{text}"
+        );
+        assert!(text.contains(r#""state":"CANT_OPEN""#), "{text}");
+    }
+}
