@@ -131,16 +131,24 @@ impl Administration for Engine {
         })
     }
 
-    fn dataset_create(&self, _: &Call, _: dataset::Create) -> Result<dataset::Created, Refusal> {
-        not_built("zfs create")
+    fn dataset_create(
+        &self,
+        call: &Call,
+        request: dataset::Create,
+    ) -> Result<dataset::Created, Refusal> {
+        self.command(call, |operation| {
+            self.create_dataset(call, &request, operation)
+        })
     }
 
     fn dataset_destroy(
         &self,
-        _: &Call,
-        _: dataset::Destroy,
+        call: &Call,
+        request: dataset::Destroy,
     ) -> Result<dataset::Destroyed, Refusal> {
-        not_built("zfs destroy")
+        self.command(call, |operation| {
+            self.destroy_dataset(call, &request, operation)
+        })
     }
 
     fn dataset_rename(&self, _: &Call, _: dataset::Rename) -> Result<Done, Refusal> {

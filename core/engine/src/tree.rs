@@ -62,11 +62,6 @@ impl MountedTree {
         }))
     }
 
-    /// The dataset has another name now.
-    pub(crate) fn rename(&self, name: &str) {
-        self.statistics.rename(name);
-    }
-
     /// The object of the dataset.
     pub(crate) fn head(&self) -> ObjectId {
         self.head

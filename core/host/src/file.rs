@@ -61,6 +61,16 @@ pub(crate) fn create_directories(path: &Path) -> Result<(), FileError> {
     std::fs::create_dir_all(path).map_err(|error| failure("create", path, &error))
 }
 
+/// Removes a folder with nothing in it; that it is not there is no error.
+pub(crate) fn remove_directory(path: &Path) -> Result<(), FileError> {
+    match std::fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failure("remove", path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes a file of that size with nothing in it; one that exists is refused.
 pub(crate) fn create_sparse(path: &Path, size_bytes: u64) -> Result<(), FileError> {
     let create = || {

@@ -293,6 +293,14 @@ impl Host {
         }
     }
 
+    /// Removes a folder with nothing in it; that it is not there is no error.
+    pub fn remove_directory(&self, path: &Path) -> Result<(), FileError> {
+        match self.simulation() {
+            None => file::remove_directory(path),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// The names in a folder, in their order.
     pub fn list_directory(&self, path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
         match self.simulation() {

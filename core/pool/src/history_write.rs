@@ -4,6 +4,7 @@
 //! that its `zpool history` prints them. The first command is the one that made the pool; it is kept for good.
 
 use crate::error::PoolError;
+use crate::jobs::SyncScope;
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
 use tarn_dataset::task::InternalEvent;
@@ -122,15 +123,26 @@ impl Pool {
             return Ok(());
         }
         self.run_in_sync(operation, move |scope| {
-            let record = NvList::new()
-                .with(name::COMMAND, command.command.as_str())
-                .with(name::ZONE, ZONE)
-                .with(name::HOST, command.host_name.as_str())
-                .with(name::WHO, u64::from(command.user))
-                .with(name::TIME, scope.context.now_s);
-            let bytes = crate::size::listed_size(&scope.pool.vdevs().top_levels());
-            append(scope.writer, &[record], bytes)?;
+            append_command(scope, &command)?;
             Ok(Ok(()))
         })
     }
+}
+
+/// Adds a command to the history in the group that is being stored.
+pub(crate) fn append_command(
+    scope: &SyncScope<'_>,
+    command: &CommandRecord,
+) -> Result<(), PoolError> {
+    if command.command.is_empty() {
+        return Ok(());
+    }
+    let record = NvList::new()
+        .with(name::COMMAND, command.command.as_str())
+        .with(name::ZONE, ZONE)
+        .with(name::HOST, command.host_name.as_str())
+        .with(name::WHO, u64::from(command.user))
+        .with(name::TIME, scope.context.now_s);
+    let bytes = crate::size::listed_size(&scope.pool.vdevs().top_levels());
+    append(scope.writer, &[record], bytes)
 }

@@ -13,6 +13,7 @@
 
 use crate::error::PoolError;
 use crate::features::SyncingFeatures;
+use crate::history_write::{CommandRecord, append_command};
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
 use std::collections::VecDeque;
@@ -216,6 +217,53 @@ impl Pool {
                 return Ok(Err(refusal));
             }
             Ok(Ok(task.apply(context)?))
+        })
+    }
+
+    /// Changes the tree of datasets for a command, which goes into the history with the change itself: one group for both.
+    ///
+    /// # Errors
+    /// As [`Pool::run`].
+    pub fn run_command<T: SyncTask>(
+        &self,
+        task: T,
+        command: CommandRecord,
+        operation: &Operation,
+    ) -> Result<T::Output, TaskError> {
+        self.require_writable()?;
+        task.check(self.namespace().view(operation), &self.features())?;
+        let done = self.run_each(vec![task], Some(command), operation)?;
+        let only = done.into_iter().next().expect("each task has an outcome");
+        only.map_err(TaskError::Refused)
+    }
+
+    /// Makes several changes of the tree of datasets in one group, one after the other: each sees what those before it did, and one that
+    /// is refused keeps no other from happening. The command goes into the history when any of them happened.
+    ///
+    /// # Errors
+    /// When nothing happened: the pool is read-only, suspended or being closed.
+    pub fn run_each<T: SyncTask>(
+        &self,
+        tasks: Vec<T>,
+        command: Option<CommandRecord>,
+        operation: &Operation,
+    ) -> Result<Vec<Result<T::Output, TaskRefusal>>, TaskError> {
+        self.run_in_sync(operation, move |scope| {
+            let context = scope.context;
+            let mut outcomes = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                outcomes.push(match task.check(context.view(), context.features) {
+                    Ok(()) => Ok(task.apply(context)?),
+                    Err(refusal) => Err(refusal),
+                });
+            }
+            match command {
+                Some(command) if outcomes.iter().any(Result::is_ok) => {
+                    append_command(scope, &command)?;
+                }
+                _ => {}
+            }
+            Ok(Ok(outcomes))
         })
     }
 

@@ -1,6 +1,8 @@
 //! Commands on datasets, one file each.
 
+mod create;
 mod describe;
+mod destroy;
 mod list_mounts;
 mod mount;
 mod mountpoint;

@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Unmounts these, the deepest paths first. The first that is in use ends it.
-    fn unmount_these(
+    pub(super) fn unmount_these(
         &self,
         open: &Arc<OpenPool>,
         mut mounts: Vec<(String, Mounted)>,

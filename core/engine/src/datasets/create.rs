@@ -1,0 +1,403 @@
+//! `zfs create`: a file system or a volume, with parents that are missing, mounted when it is there.
+//!
+//! Who makes a dataset waits for its group to be stored, and several wait for the same: nothing is locked until it is there and is to be
+//! mounted. That it cannot be mounted is a warning; it was made.
+
+use super::cannot_open;
+use super::properties::kind_of;
+use crate::administration::Call;
+use crate::create::new_filesystem::Fill;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{Create, Created, DatasetKind};
+use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::of_task;
+use std::sync::Arc;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::{BadName, DatasetName};
+use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
+use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
+use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::Kinds;
+use tarn_pool::{CommandRecord, Mode};
+use tarn_probe::Operation;
+use tarn_vdev::VdevKind;
+
+/// The size of a volume's blocks, unless somebody or the pool's devices say otherwise.
+#[doc(alias = "ZVOL_DEFAULT_BLOCKSIZE")]
+const VOLUME_BLOCK_BYTES: u64 = 16 << 10;
+
+/// What says that a dataset's blocks are to be encrypted, and the values that say they are not.
+const ENCRYPTION: [(&str, &str); 4] = [
+    ("encryption", "off"),
+    ("keyformat", "none"),
+    ("keylocation", "none"),
+    ("pbkdf2iters", "0"),
+];
+
+/// What is to be made, checked as far as it can be without the pool.
+enum New {
+    Filesystem(CreateFilesystem),
+    Volume(CreateVolume),
+}
+
+impl Engine {
+    pub(crate) fn create_dataset(
+        &self,
+        call: &Call,
+        request: &Create,
+        operation: &Operation,
+    ) -> Result<Created, Refusal> {
+        let open = self.pool_for_new(request)?;
+        let mut created = Created::default();
+        if request.parents {
+            if self.is_there(&open, request, operation)? {
+                return Ok(created);
+            }
+            created.names = missing_parents(&open, &request.name, operation)?;
+        }
+        let (new, properties) = self.plan_dataset(call, &open, request, operation)?;
+        created.properties = properties;
+        if request.dry_run {
+            created.names.push(request.name.clone());
+            return Ok(created);
+        }
+        for parent in created.names.clone() {
+            self.create_parent(call, &open, &parent, request, operation)
+                .map_err(|refusal| {
+                    let hint = format!("failed to create ancestor '{parent}'");
+                    refusal.with_hint(hint)
+                })?;
+            self.mount_created(&open, &parent, &mut created.warnings, operation);
+        }
+        let command = self.command_record(call);
+        let made = match new {
+            New::Filesystem(task) => open.pool.run_command(task, command, operation),
+            New::Volume(task) => open.pool.run_command(task, command, operation),
+        };
+        made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
+        created.names.push(request.name.clone());
+        if !request.no_mount && request.volume_bytes.is_none() {
+            self.mount_created(&open, &request.name, &mut created.warnings, operation);
+        }
+        Ok(created)
+    }
+
+    /// Checks the name, and finds the pool that it is in.
+    #[doc(alias = "check_parents")]
+    fn pool_for_new(&self, request: &Create) -> Result<Arc<OpenPool>, Refusal> {
+        let name = &request.name;
+        let refuse = |kind, reason: String| Refusal::new(kind, cannot_create(name), reason);
+        DatasetName::parse_new_head(name).map_err(|bad| {
+            let reason = match bad {
+                BadName::TooDeep => "maximum name nesting depth exceeded".to_string(),
+                bad => bad.to_string(),
+            };
+            refuse(RefusalKind::Invalid, reason)
+        })?;
+        let Some((pool, _)) = name.split_once('/') else {
+            let reason = "missing dataset name".to_string();
+            return Err(refuse(RefusalKind::Invalid, reason));
+        };
+        let open = self.find_pool(pool).ok_or_else(|| {
+            let reason = format!("no such pool '{pool}'");
+            refuse(RefusalKind::NotFound, reason)
+        })?;
+        match open.pool.mode() {
+            Mode::ReadWrite => Ok(open),
+            Mode::ReadOnly => Err(refuse(
+                RefusalKind::ReadOnly,
+                "pool is read-only".to_string(),
+            )),
+        }
+    }
+
+    /// Whether there is such a dataset already, of the kind that is asked for.
+    fn is_there(
+        &self,
+        open: &OpenPool,
+        request: &Create,
+        operation: &Operation,
+    ) -> Result<bool, Refusal> {
+        let wanted = match request.volume_bytes {
+            Some(_) => DatasetKind::Volume,
+            None => DatasetKind::Filesystem,
+        };
+        let view = open.pool.namespace().view(operation);
+        let head = view.directory(&request.name).and_then(|found| found.head());
+        let kind = match head {
+            Ok(Some(head)) => kind_of(&head).map(Some),
+            Ok(None) | Err(DatasetError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let kind = kind.map_err(|error| cannot_open(&request.name, &error))?;
+        Ok(kind == Some(wanted))
+    }
+
+    /// What is to be made, and the properties as they are told.
+    fn plan_dataset(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        request: &Create,
+        operation: &Operation,
+    ) -> Result<(New, Vec<(String, String)>), Refusal> {
+        let action = match request.dry_run {
+            true => format!("cannot verify '{}'", request.name),
+            false => cannot_create(&request.name),
+        };
+        let invalid = |reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason);
+        if let Some((property, _)) = request.properties.iter().find(|given| is_encryption(given)) {
+            let reason =
+                format!("'{property}': making encrypted datasets is not supported by this version");
+            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+        }
+        match request.volume_bytes {
+            None => {
+                let settings = checked(&request.properties, Kinds::FILESYSTEM).map_err(invalid)?;
+                let task = filesystem(call, &request.name, settings).map_err(invalid)?;
+                Ok((New::Filesystem(task), request.properties.clone()))
+            }
+            Some(bytes) => {
+                let settings = checked(&request.properties, Kinds::VOLUME).map_err(invalid)?;
+                let task = volume(open, request, bytes, settings).map_err(invalid)?;
+                let reserved = task.reservation(open.pool.namespace().view(operation));
+                let told = volume_properties(request, &task, reserved);
+                Ok((New::Volume(task), told))
+            }
+        }
+    }
+
+    fn create_parent(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        name: &str,
+        request: &Create,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let task = parent(call, name, request.parents_no_mount);
+        let made = open.pool.run(task, operation);
+        made.map(|_| ())
+            .map_err(|error| of_task(cannot_create(name), &error))
+    }
+
+    /// Mounts what was just made. Another command may be faster, and export the pool.
+    pub(super) fn mount_created(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        warnings: &mut Vec<String>,
+        operation: &Operation,
+    ) {
+        let _changes = self.changes.lock();
+        let is_open = self
+            .find_pool(open.pool.name())
+            .is_some_and(|found| Arc::ptr_eq(&found, open));
+        if !is_open {
+            return;
+        }
+        if let Err(refusal) = self.mount_new(open, name, operation) {
+            warnings.push(refusal.to_string());
+            warnings.push("filesystem successfully created, but not mounted".to_string());
+        }
+    }
+
+    /// What the history says of a command.
+    pub(super) fn command_record(&self, call: &Call) -> CommandRecord {
+        CommandRecord {
+            command: call.command.clone(),
+            user: call.caller.uid,
+            host_name: self.host.identity().hostname.clone(),
+        }
+    }
+}
+
+pub(super) fn cannot_create(name: &str) -> String {
+    format!("cannot create '{name}'")
+}
+
+fn is_encryption((name, value): &(String, String)) -> bool {
+    let row = ENCRYPTION.iter().find(|(property, _)| property == name);
+    row.is_some_and(|(_, off)| off != value)
+}
+
+/// A parent that is missing: a file system as its own parent is, which may be kept from being mounted.
+pub(super) fn parent(call: &Call, name: &str, no_mount: bool) -> CreateFilesystem {
+    const CANMOUNT_OFF: u64 = 0;
+    let canmount = Checked {
+        name: "canmount".to_string(),
+        property: table::find("canmount"),
+        setting: Setting::Number(CANMOUNT_OFF),
+    };
+    CreateFilesystem {
+        name: name.to_string(),
+        settings: Vec::from_iter(no_mount.then_some(canmount)),
+        rules: NameRules::default(),
+        user: call.caller.uid,
+        group: call.caller.gid,
+        fill: Arc::new(Fill),
+    }
+}
+
+/// The ancestors of a name that are not there, the highest first.
+pub(super) fn missing_parents(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Vec<String>, Refusal> {
+    let view = open.pool.namespace().view(operation);
+    let mut missing = Vec::new();
+    for (end, _) in name.match_indices('/') {
+        let ancestor = &name[..end];
+        match view.directory(ancestor) {
+            Ok(_) => {}
+            Err(DatasetError::NotFound { .. }) => missing.push(ancestor.to_string()),
+            Err(error) => return Err(cannot_open(ancestor, &error)),
+        }
+    }
+    Ok(missing)
+}
+
+/// Checks properties of something new. Of several values of one property the last counts.
+fn checked(given: &[(String, String)], kinds: Kinds) -> Result<Vec<Checked>, String> {
+    let mut settings: Vec<Checked> = Vec::new();
+    for (name, value) in given {
+        let one = check(name, value, kinds, Moment::Creation)?;
+        settings.retain(|other| other.name != one.name);
+        settings.push(one);
+    }
+    Ok(settings)
+}
+
+fn filesystem(
+    call: &Call,
+    name: &str,
+    mut settings: Vec<Checked>,
+) -> Result<CreateFilesystem, String> {
+    let rules = name_rules(NameRules::take_from(&mut settings))?;
+    Ok(CreateFilesystem {
+        settings,
+        rules,
+        ..parent(call, name, false)
+    })
+}
+
+/// Names that are normalised are UTF-8; who wants other names as well gets them as they are.
+fn name_rules(rules: NameRules) -> Result<NameRules, String> {
+    let is_normalised = rules.normalization.is_some_and(|form| form != 0);
+    match (is_normalised, rules.utf8_only) {
+        (true, Some(false)) => {
+            Err("'utf8only' must be set 'on' if normalization chosen".to_string())
+        }
+        (true, None) => Ok(NameRules {
+            utf8_only: Some(true),
+            ..rules
+        }),
+        (false, Some(false)) => Ok(NameRules {
+            normalization: Some(0),
+            ..rules
+        }),
+        _ => Ok(rules),
+    }
+}
+
+fn volume(
+    open: &OpenPool,
+    request: &Create,
+    bytes: u64,
+    mut settings: Vec<Checked>,
+) -> Result<CreateVolume, String> {
+    let mut block_bytes = default_block_bytes(open);
+    settings.retain(|checked| match (checked.name.as_str(), &checked.setting) {
+        ("volblocksize", Setting::Number(given)) => {
+            block_bytes = *given;
+            false
+        }
+        ("volsize", _) => false,
+        _ => true,
+    });
+    let size_bytes = bytes
+        .checked_next_multiple_of(block_bytes)
+        .ok_or("volume size exceeds limit for this system")?;
+    Ok(CreateVolume {
+        name: request.name.clone(),
+        size_bytes,
+        block_bytes,
+        sparse: request.sparse,
+        settings,
+    })
+}
+
+/// Blocks that use more than half of what the pool's devices allocate at least for a block.
+#[doc(alias = "default_volblocksize")]
+fn default_block_bytes(open: &OpenPool) -> u64 {
+    let vdevs = open.pool.vdevs().top_levels();
+    let least = vdevs.iter().map(|vdev| {
+        let sector = 1_u64 << vdev.ashift.min(16);
+        match vdev.kind {
+            VdevKind::Raidz { parity: 1 } => 2 * sector,
+            VdevKind::Raidz { .. } => 4 * sector,
+            _ => sector,
+        }
+    });
+    let least = least.max().unwrap_or(0);
+    let mut bytes = VOLUME_BLOCK_BYTES;
+    while bytes * 2 <= least {
+        bytes *= 2;
+    }
+    bytes
+}
+
+/// The properties of a volume as they are told with `-v`.
+fn volume_properties(
+    request: &Create,
+    task: &CreateVolume,
+    reserved: Option<u64>,
+) -> Vec<(String, String)> {
+    let mut told = vec![("volsize".to_string(), task.size_bytes.to_string())];
+    told.extend(request.properties.iter().cloned());
+    let mut add = |name: &str, value: u64| {
+        if told.iter().all(|(other, _)| other != name) {
+            told.push((name.to_string(), value.to_string()));
+        }
+    };
+    if task.block_bytes != VOLUME_BLOCK_BYTES {
+        add("volblocksize", task.block_bytes);
+    }
+    if let Some(reserved) = reserved {
+        add("refreservation", reserved);
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalised_names_are_utf8() {
+        let rules = |normalization, utf8_only| {
+            name_rules(NameRules {
+                normalization,
+                utf8_only,
+                ..NameRules::default()
+            })
+        };
+        assert_eq!(rules(Some(16), None).unwrap().utf8_only, Some(true));
+        assert_eq!(rules(None, Some(false)).unwrap().normalization, Some(0));
+        assert_eq!(rules(None, None).unwrap(), NameRules::default());
+        assert_eq!(
+            rules(Some(16), Some(false)).unwrap_err(),
+            "'utf8only' must be set 'on' if normalization chosen"
+        );
+    }
+
+    #[test]
+    fn encryption_is_known_by_any_of_its_properties() {
+        let is = |name: &str, value: &str| is_encryption(&(name.to_string(), value.to_string()));
+        assert!(is("encryption", "on"));
+        assert!(is("keyformat", "passphrase"));
+        assert!(!is("encryption", "off"));
+        assert!(!is("compression", "on"));
+    }
+}

@@ -1,0 +1,359 @@
+//! `zfs destroy`: a file system or volume, alone or with all that depends on it.
+//!
+//! # Mechanism
+//! What depends on a dataset is listed first, the deepest first: children, snapshots, clones of snapshots. When all of it may go, all
+//! of it is unmounted; when one mount is in use nothing is destroyed, and what was unmounted comes back. Then the datasets go
+//! in few groups ([`TASKS_MAX`]), and their blocks are freed in the background.
+
+use super::describe::bad_name;
+use super::{cannot_open, properties::kind_of};
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{DatasetKind, Destroy, Destroyed};
+use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::Mounted;
+use crate::refusals::of_task;
+use std::sync::Arc;
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::destroy::Destroy as DestroyTask;
+use tarn_pool::{Mode, TaskError};
+use tarn_probe::Operation;
+
+/// How many datasets go in one group. A guess: each changes some ten objects of the MOS, which are all in memory until the group
+/// is stored.
+const TASKS_MAX: usize = 500;
+
+/// A dataset that goes, or stands in the way.
+#[derive(Debug, Clone)]
+struct Dependent {
+    name: String,
+    kind: DatasetKind,
+    /// Below the dataset that is named; else a clone somewhere else.
+    is_below: bool,
+}
+
+impl Engine {
+    pub(crate) fn destroy_dataset(
+        &self,
+        call: &Call,
+        request: &Destroy,
+        operation: &Operation,
+    ) -> Result<Destroyed, Refusal> {
+        let _changes = self.changes.lock();
+        let name = &request.name;
+        let open = self.require_pool_of(name)?;
+        let (kind, dependents) = found(&open, request, operation)?;
+        check(request, kind, &dependents)?;
+        let mut names: Vec<String> = dependents.iter().map(|one| one.name.clone()).collect();
+        names.push(name.clone());
+        let destroyed = Destroyed {
+            names: names.clone(),
+            reclaimed_bytes: None,
+        };
+        if request.dry_run {
+            return Ok(destroyed);
+        }
+        check_possible(&open, &dependents)?;
+        // The root stays: `zpool destroy` is for it.
+        names.retain(|name| name.contains('/'));
+        let unmounted = self.unmount_all(&open, &names, request.force, operation)?;
+        let outcome = self.destroy_all(call, &open, &names, operation);
+        self.clean_up(&open, unmounted, operation);
+        outcome.map(|()| destroyed)
+    }
+
+    /// Unmounts these datasets, or none of them.
+    fn unmount_all(
+        &self,
+        open: &Arc<OpenPool>,
+        names: &[String],
+        force: bool,
+        operation: &Operation,
+    ) -> Result<Vec<(String, Mounted)>, Refusal> {
+        let mounts: Vec<(String, Mounted)> = {
+            let table = open.mounts.lock();
+            let of = |name: &String| Some((name.clone(), table.get(name)?.clone()));
+            names.iter().filter_map(of).collect()
+        };
+        match self.unmount_these(open, mounts.clone(), force) {
+            Ok(()) => Ok(mounts),
+            Err(refusal) => {
+                self.mount_again(open, mounts, operation);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Mounts what was unmounted and is still there, the highest first. What cannot be mounted stays unmounted.
+    fn mount_again(
+        &self,
+        open: &Arc<OpenPool>,
+        mut mounts: Vec<(String, Mounted)>,
+        operation: &Operation,
+    ) {
+        mounts.sort_by(|(_, one), (_, other)| one.path.cmp(&other.path));
+        for (name, _) in mounts {
+            if open.mount_of(&name).is_none() {
+                drop(self.mount_new(open, &name, operation));
+            }
+        }
+    }
+
+    fn destroy_all(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        names: &[String],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let mut first = None;
+        for part in names.chunks(TASKS_MAX) {
+            let is_last = part.last() == names.last();
+            let command = is_last.then(|| self.command_record(call));
+            let tasks = part.iter().cloned().map(|name| DestroyTask { name });
+            let outcomes = open.pool.run_each(tasks.collect(), command, operation);
+            let outcomes = outcomes.map_err(|error| of_task(cannot_destroy(&part[0]), &error))?;
+            for (name, outcome) in part.iter().zip(outcomes) {
+                if let Err(refusal) = outcome
+                    && first.is_none()
+                {
+                    let error = TaskError::Refused(refusal);
+                    first = Some(of_task(cannot_destroy(name), &error));
+                }
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Removes the folders that were made to mount what is gone. What is not gone is mounted again.
+    fn clean_up(
+        &self,
+        open: &Arc<OpenPool>,
+        mut unmounted: Vec<(String, Mounted)>,
+        operation: &Operation,
+    ) {
+        unmounted.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+        let view = open.pool.namespace().view(operation);
+        let (there, gone): (Vec<_>, Vec<_>) = unmounted
+            .into_iter()
+            .partition(|(name, _)| view.directory(name).is_ok());
+        for (_, mounted) in gone {
+            // A folder that somebody uses for something else stays.
+            drop(self.host.remove_directory(&mounted.path));
+        }
+        self.mount_again(open, there, operation);
+    }
+}
+
+fn cannot_destroy(name: &str) -> String {
+    format!("cannot destroy '{name}'")
+}
+
+/// The kind of the dataset, and what depends on it.
+fn found(
+    open: &OpenPool,
+    request: &Destroy,
+    operation: &Operation,
+) -> Result<(DatasetKind, Vec<Dependent>), Refusal> {
+    let name = request.name.as_str();
+    let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
+    if parsed.tail().is_some() {
+        let what = if name.contains('@') {
+            "snapshots"
+        } else {
+            "bookmarks"
+        };
+        let reason = format!("destroying {what} is not supported by this version");
+        let action = cannot_destroy(name);
+        return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+    }
+    if open.pool.mode() == Mode::ReadOnly {
+        let action = cannot_destroy(name);
+        return Err(Refusal::new(
+            RefusalKind::ReadOnly,
+            action,
+            "pool is read-only",
+        ));
+    }
+    let namespace = open.pool.namespace();
+    let found = namespace.consistently(|| {
+        let view = namespace.view(operation);
+        let directory = view.directory(name)?;
+        let head = directory.head()?.ok_or_else(|| DatasetError::NotFound {
+            name: name.to_string(),
+        })?;
+        let mut dependents = Vec::new();
+        add_below(&directory, name, &mut dependents)?;
+        Ok((kind_of(&head)?, dependents))
+    });
+    found.map_err(|error| cannot_open(name, &error))
+}
+
+/// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones.
+#[doc(alias = "zfs_iter_dependents")]
+fn add_below(
+    directory: &Directory<'_>,
+    target: &str,
+    dependents: &mut Vec<Dependent>,
+) -> Result<(), DatasetError> {
+    for child in directory.children()? {
+        add_below(&child, target, dependents)?;
+        if let Some(head) = child.head()? {
+            add(&head, target, dependents)?;
+        }
+    }
+    let Some(head) = directory.head()? else {
+        return Ok(());
+    };
+    for snapshot in head.snapshots()? {
+        for id in snapshot.clone_ids()? {
+            let clone = directory.view().dataset_by_id(id)?;
+            // What the target itself descends from does not depend on it.
+            let is_known = |one: &Dependent| one.name == clone.name();
+            if dependents.iter().any(is_known) || is_below(target, &clone.name()) {
+                continue;
+            }
+            add_below(clone.directory(), target, dependents)?;
+            add(&clone, target, dependents)?;
+        }
+        add(&snapshot, target, dependents)?;
+    }
+    Ok(())
+}
+
+fn add(
+    dataset: &Dataset<'_>,
+    target: &str,
+    dependents: &mut Vec<Dependent>,
+) -> Result<(), DatasetError> {
+    let name = dataset.name();
+    dependents.push(Dependent {
+        is_below: is_below(target, &name),
+        kind: kind_of(dataset)?,
+        name,
+    });
+    Ok(())
+}
+
+/// Whether a name is one below (or a snapshot of) another.
+fn is_below(above: &str, name: &str) -> bool {
+    name.strip_prefix(above)
+        .is_some_and(|rest| rest.starts_with(['/', '@']))
+}
+
+/// Whether what was asked for allows all of it to go, in OpenZFS's words.
+fn check(request: &Destroy, kind: DatasetKind, dependents: &[Dependent]) -> Result<(), Refusal> {
+    let name = &request.name;
+    let recursive = request.recursive || request.dependents;
+    let busy = |reason: String| Refusal::new(RefusalKind::Busy, cannot_destroy(name), reason);
+    if !recursive && !name.contains('/') {
+        let refusal = busy("operation does not apply to pools".to_string());
+        return Err(refusal
+            .with_hint(format!(
+                "use 'zfs destroy -r {name}' to destroy all datasets in the pool"
+            ))
+            .with_hint(format!(
+                "use 'zpool destroy {name}' to destroy the pool itself"
+            )));
+    }
+    let (reason, option, in_the_way): (_, _, Vec<_>) = match (recursive, request.dependents) {
+        (_, true) => return Ok(()),
+        (true, false) => (
+            "dependent clones",
+            "-R",
+            dependents.iter().filter(|one| !one.is_below).collect(),
+        ),
+        (false, false) => (
+            "children",
+            "-r",
+            dependents.iter().filter(|one| one.is_below).collect(),
+        ),
+    };
+    if in_the_way.is_empty() {
+        return Ok(());
+    }
+    let word = match kind {
+        DatasetKind::Volume => "volume",
+        _ => "filesystem",
+    };
+    let refusal = busy(format!("{word} has {reason}"));
+    let hint = format!("use '{option}' to destroy the following datasets:");
+    let refusal = refusal.with_hint(hint);
+    Err(in_the_way
+        .into_iter()
+        .fold(refusal, |refusal, one| refusal.with_hint(&one.name)))
+}
+
+/// Refuses what cannot be destroyed before anything is.
+fn check_possible(open: &OpenPool, dependents: &[Dependent]) -> Result<(), Refusal> {
+    debug_assert_eq!(open.pool.mode(), Mode::ReadWrite);
+    let snapshot = dependents
+        .iter()
+        .find(|one| one.kind == DatasetKind::Snapshot);
+    snapshot.map_or(Ok(()), |snapshot| {
+        let reason = "destroying snapshots is not supported by this version";
+        let action = cannot_destroy(&snapshot.name);
+        Err(Refusal::new(RefusalKind::Unsupported, action, reason))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(line: &str) -> Destroy {
+        Destroy {
+            name: "tank/a".to_string(),
+            recursive: line.contains('r'),
+            dependents: line.contains('R'),
+            ..Destroy::default()
+        }
+    }
+
+    fn dependents() -> Vec<Dependent> {
+        let of = |name: &str, kind, is_below| Dependent {
+            name: name.to_string(),
+            kind,
+            is_below,
+        };
+        vec![
+            of("tank/a/b", DatasetKind::Filesystem, true),
+            of("tank/c", DatasetKind::Filesystem, false),
+            of("tank/a@s", DatasetKind::Snapshot, true),
+        ]
+    }
+
+    fn refused(line: &str) -> Option<String> {
+        let checked = check(&request(line), DatasetKind::Filesystem, &dependents());
+        checked.err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn what_depends_on_a_dataset_goes_only_when_it_is_asked_for() {
+        assert_eq!(
+            refused("").unwrap(),
+            "cannot destroy 'tank/a': filesystem has children\n\
+             use '-r' to destroy the following datasets:\ntank/a/b\ntank/a@s"
+        );
+        assert_eq!(
+            refused("-r").unwrap(),
+            "cannot destroy 'tank/a': filesystem has dependent clones\n\
+             use '-R' to destroy the following datasets:\ntank/c"
+        );
+        assert_eq!(refused("-R"), None);
+    }
+
+    #[test]
+    fn a_pool_is_not_destroyed_as_a_dataset() {
+        let request = Destroy {
+            name: "tank".to_string(),
+            ..Destroy::default()
+        };
+        let refusal = check(&request, DatasetKind::Filesystem, &[]).unwrap_err();
+        assert_eq!(refusal.reason, "operation does not apply to pools");
+        assert_eq!(refusal.hints.len(), 2);
+    }
+}
