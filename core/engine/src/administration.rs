@@ -35,7 +35,7 @@ macro_rules! for_each_operation {
             "pool/labelclear" pool_label_clear: pool::LabelClear => Done, "Removes ZFS labels from a device.";
             "pool/describe" pool_describe: pool::Describe => pool::Described,
                 "Everything list, status and get print of pools.";
-            "pool/set" pool_set: pool::Set => Done, "Sets a property of a pool.";
+            "pool/set" pool_set: pool::Set => pool::Changed, "Sets a property of a pool.";
             "pool/upgrade" pool_upgrade: pool::Upgrade => pool::Upgraded, "Enables all supported features.";
             "pool/history" pool_history: pool::History => pool::HistoryRecords, "Reads a pool's history.";
             "pool/sync" pool_sync: pool::Sync => Done, "Stores all dirty data.";

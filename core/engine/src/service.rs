@@ -87,7 +87,7 @@ impl Administration for Engine {
         self.command(call, |operation| self.describe_pools(&request, operation))
     }
 
-    fn pool_set(&self, call: &Call, request: pool::Set) -> Result<Done, Refusal> {
+    fn pool_set(&self, call: &Call, request: pool::Set) -> Result<pool::Changed, Refusal> {
         self.command(call, |operation| self.set_pool(call, &request, operation))
     }
 

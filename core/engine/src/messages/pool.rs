@@ -100,6 +100,9 @@ pub struct Created {
     /// Warnings for people: it was made, but could not be mounted.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// What is worth saying although nothing went wrong.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// `zpool add`.
@@ -440,6 +443,14 @@ pub struct Set {
     pub value: String,
 }
 
+/// Reply to [`Set`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// What is worth saying although nothing went wrong.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
 /// `zpool upgrade`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgrade {
@@ -513,6 +524,24 @@ pub struct HistoryRecord {
     /// Zone.
     #[serde(default)]
     pub zone: Option<String>,
+    /// How long a call took.
+    #[serde(default)]
+    pub elapsed_ns: Option<i64>,
+    /// What a call was given: lines, moved in by eight spaces.
+    #[serde(default)]
+    pub input: Option<String>,
+    /// What a call gave back, in the same form.
+    #[serde(default)]
+    pub output: Option<String>,
+    /// Bytes of what a call gave back, where that was too much to be kept.
+    #[serde(default)]
+    pub output_bytes: Option<i64>,
+    /// The number of a call's error.
+    #[serde(default)]
+    pub error_number: Option<i64>,
+    /// All of a record that is none of the above: lines, moved in by four spaces.
+    #[serde(default)]
+    pub contents: Option<String>,
 }
 
 /// `zpool sync`.

@@ -29,7 +29,7 @@ struct Plan {
     root: FilesystemSettings,
     features: Vec<Feature>,
     layout: Layout,
-    warnings: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Engine {
@@ -44,12 +44,12 @@ impl Engine {
         if request.dry_run {
             return Ok(Created {
                 layout: planned_layout(&request.vdevs),
-                warnings: plan.warnings,
+                ..Created::default()
             });
         }
         let altroot = plan.settings.altroot.clone();
         let remembered = remembered(&plan.settings, altroot.is_some());
-        let warnings = plan.warnings.clone();
+        let notes = plan.notes.clone();
         let pool = self.make(request, plan, operation)?;
         pool.set_fails_writers(fails_writers(&request.properties));
         let open = OpenPool::new(pool, altroot, remembered, None);
@@ -57,7 +57,8 @@ impl Engine {
         self.add_pool(open.clone());
         let mut created = Created {
             layout: layout_of_pool(&open, &open.pool.vdevs().health()),
-            warnings,
+            notes,
+            ..Created::default()
         };
         if let Err(refusal) = self.remember_pools(&[]) {
             created.warnings.push(refusal.to_string());
@@ -103,7 +104,7 @@ impl Engine {
         self.check_mountpoint(&request.name, &root, settings.altroot.as_deref())?;
         let features = settings.wanted_features(&self.host, request.no_features);
         let features = features.map_err(invalid)?;
-        let warnings = settings.incompatible_features(&self.host, &features);
+        let notes = settings.incompatible_features(&self.host, &features);
         let is_open = |guid| {
             let pools = self.pools();
             pools.iter().any(|open| open.pool.facts().guid == guid)
@@ -119,7 +120,7 @@ impl Engine {
             root,
             features,
             layout,
-            warnings,
+            notes,
         })
     }
 

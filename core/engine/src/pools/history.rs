@@ -7,6 +7,11 @@ use tarn_ondisk::history::name;
 use tarn_ondisk::nvlist::NvList;
 use tarn_probe::Operation;
 
+/// How far what a call was given is moved in.
+const CALL_INDENT: usize = 8;
+/// How far a record of an unknown kind is moved in.
+const UNKNOWN_INDENT: usize = 4;
+
 impl Engine {
     pub(crate) fn history(
         &self,
@@ -28,6 +33,11 @@ impl Engine {
 fn record(list: &NvList) -> HistoryRecord {
     let text = |name: &str| Some(list.text(name).ok()?.to_string());
     let number = |name: &str| list.u64(name).ok();
+    let signed = |name: &str| list.i64(name).ok();
+    let lines = |name: &str| Some(list.list(name).ok()?.indented(CALL_INDENT).to_string());
+    let is_known = [name::COMMAND, name::EVENT_NAME, name::CALL]
+        .iter()
+        .any(|name| list.contains(name));
     HistoryRecord {
         time_s: number(name::TIME).map_or(0, |time| i64::try_from(time).unwrap_or(i64::MAX)),
         command: text(name::COMMAND),
@@ -42,5 +52,11 @@ fn record(list: &NvList) -> HistoryRecord {
         user: None,
         host: text(name::HOST),
         zone: text(name::ZONE),
+        elapsed_ns: signed(name::ELAPSED_NS),
+        input: lines(name::INPUT),
+        output: lines(name::OUTPUT),
+        output_bytes: signed(name::OUTPUT_SIZE),
+        error_number: signed(name::ERRNO),
+        contents: (!is_known).then(|| list.indented(UNKNOWN_INDENT).to_string()),
     }
 }

@@ -2,14 +2,16 @@
 
 use super::create::remembered;
 use crate::administration::Call;
+use crate::create::compatibility;
 use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool};
-use crate::messages::pool::Set;
-use crate::messages::{Done, Refusal, RefusalKind};
+use crate::messages::pool::{Changed, Set};
+use crate::messages::{Refusal, RefusalKind};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_object::zap::ZapValue;
+use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, PoolPropertyChange};
 use tarn_probe::Operation;
 
@@ -19,7 +21,7 @@ impl Engine {
         call: &Call,
         request: &Set,
         operation: &Operation,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Changed, Refusal> {
         let _changes = self.changes.lock();
         let open = self.require_pool(&request.name)?;
         let action = format!("cannot set property for '{}'", request.name);
@@ -40,6 +42,8 @@ impl Engine {
                 "pool is read-only",
             ));
         }
+        self.refuse_incompatible(&open, &settings)?;
+        let notes = self.notes_on_compatibility(&open, &settings);
         let changes = changes_of(&open, settings, operation)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
         let changed = open.pool.change_properties(changes, operation);
@@ -48,7 +52,53 @@ impl Engine {
             open.pool.set_fails_writers(request.value == "continue");
         }
         self.record_command(call, &request.name, operation);
-        Ok(Done {})
+        Ok(Changed { notes })
+    }
+
+    /// What is worth saying of a new compatibility set: features that are enabled already may be outside of it.
+    fn notes_on_compatibility(&self, open: &OpenPool, settings: &PoolSettings) -> Vec<String> {
+        let sets = settings.compatibility.as_deref();
+        let Some(Ok(allowed)) = sets.map(|sets| compatibility::allowed(&self.host, sets)) else {
+            return Vec::new();
+        };
+        let known = open.pool.features();
+        let is_outside =
+            |feature: &Feature| known.count(feature.guid()).is_some() && !allowed.contains(feature);
+        match Feature::ALL.iter().any(is_outside) {
+            true => vec![format!(
+                "Warning: one or more features already enabled on pool '{}'\n\
+                 are not present in this compatibility set.",
+                open.pool.name()
+            )],
+            false => Vec::new(),
+        }
+    }
+
+    /// Refuses features that the pool's compatibility set has not.
+    fn refuse_incompatible(&self, open: &OpenPool, settings: &PoolSettings) -> Result<(), Refusal> {
+        let sets = open.pool.facts().compatibility.map(|sets| sets.to_string());
+        let allowed = compatibility::allowed(&self.host, sets.as_deref().unwrap_or("off"));
+        let wanted = settings
+            .features
+            .iter()
+            .filter(|(_, is_wanted)| **is_wanted);
+        for (feature, _) in wanted {
+            let why = match &allowed {
+                Ok(allowed) if allowed.contains(feature) => continue,
+                Ok(_) => {
+                    "as it is not specified in this pool's current compatibility set.\n\
+                     Consider setting 'compatibility' to a less restrictive set, or to 'off'."
+                }
+                Err(_) => "because the pool's 'compatibility' property cannot be parsed.",
+            };
+            let reason = format!(
+                "Error: cannot enable feature '{}' on pool '{}'",
+                feature.name(),
+                open.pool.name()
+            );
+            return Err(Refusal::new(RefusalKind::Invalid, "", reason).with_hint(why));
+        }
+        Ok(())
     }
 
     /// The pool is remembered elsewhere from now on.
@@ -56,11 +106,11 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         settings: &PoolSettings,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Changed, Refusal> {
         let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
         *open.remembered.lock() = remembered(settings, false);
         self.remember_pools(&left)?;
-        Ok(Done {})
+        Ok(Changed::default())
     }
 }
 
