@@ -9,6 +9,7 @@
 //! - [`number`], [`show`]: single values
 //! - [`table`], [`json`]: rows of columns, and JSON frames
 //! - [`interval`], [`timestamp`]: repeated output
+//! - [`users`]: names of users
 //! - [`version`]: the one subcommand that both have
 
 pub mod connection;
@@ -23,6 +24,7 @@ pub mod program;
 pub mod show;
 pub mod table;
 pub mod timestamp;
+pub mod users;
 pub mod version;
 
 /// The engine's messages, which every command asks and prints.

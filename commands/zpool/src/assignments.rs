@@ -7,10 +7,6 @@ use tarn_engine::properties::value::Kinds;
 use tarn_terminal::failure::{Failure, complain};
 
 /// Whose properties they are.
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "only zpool create makes a dataset")
-)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Pool,
@@ -34,10 +30,6 @@ impl Assignments {
     }
 
     /// Properties of a file system.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "only zpool create makes a dataset")
-    )]
     pub fn of_dataset() -> Self {
         Assignments {
             owner: Owner::Dataset,

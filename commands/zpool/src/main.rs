@@ -8,22 +8,31 @@
 //! - one file per subcommand; `list_vdevs`, `status_json` and `importable` are parts of those they are named for;
 //!   `usage` has their usage texts
 //! - `assignments`, `paths`: what the subcommands that change something share
+//! - `vdev_grammar`, `device_path`, `planned`: vdevs as they are given, and as `-n` shows them
 
 mod asked;
 mod assignments;
+mod create;
+mod destroy;
+mod device_path;
 mod export;
 mod get;
+mod history;
 mod import;
 mod importable;
 mod list;
 mod list_vdevs;
 mod paths;
+mod planned;
 mod pools;
 #[cfg(test)]
 mod samples;
+mod set;
 mod status;
 mod status_json;
+mod sync;
 mod usage;
+mod vdev_grammar;
 mod vdev_json;
 mod vdevs;
 
@@ -57,8 +66,8 @@ const fn missing(name: &'static str, usage: &'static str) -> Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     built("version", usage::VERSION, version::run),
     BLANK,
-    missing("create", usage::CREATE),
-    missing("destroy", usage::DESTROY),
+    built("create", usage::CREATE, create::run),
+    built("destroy", usage::DESTROY, destroy::run),
     BLANK,
     missing("add", usage::ADD),
     missing("remove", usage::REMOVE),
@@ -93,13 +102,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("upgrade", usage::UPGRADE),
     missing("reguid", usage::REGUID),
     BLANK,
-    missing("history", usage::HISTORY),
+    built("history", usage::HISTORY, history::run),
     missing("events", usage::EVENTS),
     BLANK,
     built("get", usage::GET, get::run),
-    missing("set", usage::SET),
+    built("set", usage::SET, set::run),
     BLANK,
-    missing("sync", usage::SYNC),
+    built("sync", usage::SYNC, sync::run),
     BLANK,
     missing("wait", usage::WAIT),
     BLANK,
