@@ -155,8 +155,17 @@ impl Metaslab {
         }
     }
 
+    /// In percent, if what is free by size is known. A metaslab that nothing is in has no space map on
+    /// disk, and counts as whole even if it is small.
     pub(crate) fn fragmentation(&self) -> Option<u64> {
-        self.histogram().map(fragmentation)
+        let histogram = self.histogram()?;
+        let is_untouched = self.allocated_bytes == AllocatedSize::ZERO
+            && self.pending_bytes == AllocatedSize::ZERO;
+        Some(if is_untouched {
+            0
+        } else {
+            fragmentation(histogram)
+        })
     }
 
     /// The power of two of the largest free range, as far as it is known: how good a metaslab
