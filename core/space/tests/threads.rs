@@ -51,7 +51,7 @@ impl World {
             let thrown = dice >> 33;
             self.steps.fetch_add(1, Ordering::Relaxed);
             let open = self.open.read().unwrap();
-            if own.len() > 40 || (thrown % 3 == 0 && !own.is_empty()) {
+            if own.len() > 40 || (thrown.is_multiple_of(3) && !own.is_empty()) {
                 let (place, birth) = own.swap_remove(thrown as usize % own.len());
                 let mut ledger = self.ledger.lock().unwrap();
                 ledger.freed.push((place, *open));
