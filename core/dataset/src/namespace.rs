@@ -245,6 +245,11 @@ impl<'a> View<'a> {
         Dataset::open_by_id(self, id)
     }
 
+    /// The dataset of this object number, for those who do not ask for its name: to find that takes longer than all the rest.
+    pub fn dataset_without_name(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
+        Dataset::open_unnamed(self, id)
+    }
+
     /// The full name of a directory, found through its parents.
     pub fn directory_name(self, id: ObjectId) -> Result<String, DatasetError> {
         let mut components = Vec::new();

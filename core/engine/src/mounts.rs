@@ -69,6 +69,18 @@ pub trait Mounter: Send + Sync {
     /// Why not; it is still mounted then.
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal>;
 
+    /// Gives a mount other options, while it is used.
+    ///
+    /// # Errors
+    /// Why not; it has the options that it had. `Busy` when somebody has files open for writing and the mount is to be
+    /// read-only.
+    fn change_options(
+        &self,
+        key: MountKey,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal>;
+
     /// Removes what a daemon that died left mounted on this folder. Nothing is no error.
     fn clear_remains(&self, path: &Path);
 }
@@ -126,6 +138,21 @@ impl TemporaryOptions {
         options
     }
 
+    /// This property counts again.
+    pub(crate) fn forget(&mut self, property: &str) {
+        let option = match property {
+            "readonly" => &mut self.read_only,
+            "devices" => &mut self.devices,
+            "exec" => &mut self.exec,
+            "setuid" => &mut self.setuid,
+            "atime" => &mut self.atime,
+            "relatime" => &mut self.relatime,
+            "xattr" => &mut self.xattr,
+            _ => return,
+        };
+        *option = None;
+    }
+
     /// The properties that they override, each with its word.
     pub(crate) fn overridden(&self) -> Vec<(&'static str, bool)> {
         [
@@ -152,5 +179,8 @@ mod tests {
         let options = TemporaryOptions::parse(&["ro,noexec".to_string(), "atime".to_string()]);
         let expected = [("readonly", true), ("exec", false), ("atime", true)];
         assert_eq!(options.overridden(), expected);
+        let mut options = options;
+        options.forget("readonly");
+        assert_eq!(options.overridden(), expected[1..]);
     }
 }

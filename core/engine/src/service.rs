@@ -1,8 +1,8 @@
-//! The engine as commands see it: each operation with its own record, and those that are not built refused by name.
+//! The engine as commands see it: each operation with its own record.
 
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
-use crate::messages::{Done, Refusal, RefusalKind, dataset, pool, statistics};
+use crate::messages::{Done, Refusal, dataset, pool, statistics};
 use tarn_pool::CommandRecord;
 use tarn_probe::{Operation, Outcome};
 
@@ -36,12 +36,6 @@ impl Engine {
         // A pool that cannot be written any more has told so to everybody who waits for it.
         drop(open.pool.record_command(record, operation));
     }
-}
-
-/// Refuses an operation that is not built.
-fn not_built<T>(what: &str) -> Result<T, Refusal> {
-    let reason = format!("{what} is not supported by this version");
-    Err(Refusal::new(RefusalKind::Unsupported, "", reason))
 }
 
 impl Administration for Engine {
@@ -151,16 +145,22 @@ impl Administration for Engine {
         })
     }
 
-    fn dataset_rename(&self, _: &Call, _: dataset::Rename) -> Result<Done, Refusal> {
-        not_built("zfs rename")
+    fn dataset_rename(&self, call: &Call, request: dataset::Rename) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.rename_dataset(call, &request, operation)
+        })
     }
 
-    fn dataset_set(&self, _: &Call, _: dataset::Set) -> Result<Done, Refusal> {
-        not_built("zfs set")
+    fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.set_dataset(call, &request, operation)
+        })
     }
 
-    fn dataset_inherit(&self, _: &Call, _: dataset::Inherit) -> Result<Done, Refusal> {
-        not_built("zfs inherit")
+    fn dataset_inherit(&self, call: &Call, request: dataset::Inherit) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.inherit_dataset(call, &request, operation)
+        })
     }
 
     fn dataset_mount(
@@ -183,8 +183,14 @@ impl Administration for Engine {
         self.command(call, |operation| self.unmount(&request, operation))
     }
 
-    fn dataset_upgrade(&self, _: &Call, _: dataset::Upgrade) -> Result<dataset::Upgraded, Refusal> {
-        not_built("zfs upgrade")
+    fn dataset_upgrade(
+        &self,
+        call: &Call,
+        request: dataset::Upgrade,
+    ) -> Result<dataset::Upgraded, Refusal> {
+        self.command(call, |operation| {
+            self.upgrade_datasets(call, &request, operation)
+        })
     }
 
     fn statistics_kstat(

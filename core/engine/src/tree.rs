@@ -62,6 +62,11 @@ impl MountedTree {
         }))
     }
 
+    /// The dataset has another name now.
+    pub(crate) fn rename(&self, name: &str) {
+        self.statistics.rename(name);
+    }
+
     /// The object of the dataset.
     pub(crate) fn head(&self) -> ObjectId {
         self.head
@@ -73,7 +78,7 @@ impl MountedTree {
         operation: &Operation,
     ) -> Result<Option<Arc<tarn_object::ObjectSet>>, DatasetError> {
         let view = self.pool.namespace().view(operation);
-        let Some(snapshot) = view.dataset_by_id(self.head)?.snapshot(name)? else {
+        let Some(snapshot) = view.dataset_without_name(self.head)?.snapshot(name)? else {
             return Ok(None);
         };
         tarn_dataset::contents::objset(&snapshot).map(Some)
@@ -91,7 +96,10 @@ fn list_snapshots(
     head: ObjectId,
     operation: &Operation,
 ) -> Result<Vec<SnapshotFacts>, DatasetError> {
-    let head = pool.namespace().view(operation).dataset_by_id(head)?;
+    let head = pool
+        .namespace()
+        .view(operation)
+        .dataset_without_name(head)?;
     let facts = |snapshot: Dataset<'_>| {
         let stored = snapshot.stored()?;
         let seconds = i64::try_from(stored.creation_time_s).unwrap_or(i64::MAX);
@@ -150,7 +158,10 @@ fn space_facts(
     head: ObjectId,
     operation: &Operation,
 ) -> Result<tarn_dataset::space_used::HeadSpace, DatasetError> {
-    let head = pool.namespace().view(operation).dataset_by_id(head)?;
+    let head = pool
+        .namespace()
+        .view(operation)
+        .dataset_without_name(head)?;
     tarn_dataset::space_used::head_space(&head)
 }
 

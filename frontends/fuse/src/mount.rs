@@ -106,6 +106,14 @@ pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
     }
 }
 
+/// Gives a mount other options, while it is used. Only root can.
+///
+/// # Errors
+/// What the system says: `EBUSY` when it is to be read-only and files are open for writing.
+pub fn change_options(path: &Path, options: MountOptions) -> Result<(), Errno> {
+    rustix::mount::mount_remount(path, flags_of(options), c"")
+}
+
 fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
     let open = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(MountError::Device)?;

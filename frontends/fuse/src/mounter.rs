@@ -6,7 +6,7 @@ use crate::session::Session;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
-use tarn_engine::mounts::{MountKey, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
@@ -53,6 +53,21 @@ impl Mounter for FuseMounter {
         // With `force` the mount may live on for those who use it; without its server their calls fail.
         self.server.remove(key.0);
         Ok(())
+    }
+
+    fn change_options(
+        &self,
+        _key: MountKey,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal> {
+        mount::change_options(path, options).map_err(|errno| match errno {
+            Errno::BUSY => MountRefusal::Busy,
+            Errno::PERM => MountRefusal::Failed(
+                "only root can change options of a mount; unmount and mount it".to_string(),
+            ),
+            errno => MountRefusal::Failed(errno.to_string()),
+        })
     }
 
     fn clear_remains(&self, path: &Path) {

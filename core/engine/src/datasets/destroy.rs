@@ -6,14 +6,13 @@
 //! in few groups ([`TASKS_MAX`]), and their blocks are freed in the background.
 
 use super::describe::bad_name;
+use super::remount::{Back, named};
 use super::{cannot_open, properties::kind_of};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
-use crate::mounts::Mounted;
 use crate::refusals::of_task;
-use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -59,47 +58,12 @@ impl Engine {
         check_possible(&open, &dependents)?;
         // The root stays: `zpool destroy` is for it.
         names.retain(|name| name.contains('/'));
-        let unmounted = self.unmount_all(&open, &names, request.force, operation)?;
+        let going = named(&open, &names, operation).map_err(|error| cannot_open(name, &error))?;
+        let unmounted = self.take_off(&open, &going, request.force, operation)?;
         let outcome = self.destroy_all(call, &open, &names, operation);
-        self.clean_up(&open, unmounted, operation);
+        // What is not gone comes back, if it can.
+        drop(self.put_back(&open, &going, &unmounted, Back::WhatWas, operation));
         outcome.map(|()| destroyed)
-    }
-
-    /// Unmounts these datasets, or none of them.
-    fn unmount_all(
-        &self,
-        open: &Arc<OpenPool>,
-        names: &[String],
-        force: bool,
-        operation: &Operation,
-    ) -> Result<Vec<(String, Mounted)>, Refusal> {
-        let mounts: Vec<(String, Mounted)> = {
-            let table = open.mounts.lock();
-            let of = |name: &String| Some((name.clone(), table.get(name)?.clone()));
-            names.iter().filter_map(of).collect()
-        };
-        match self.unmount_these(open, mounts.clone(), force) {
-            Ok(()) => Ok(mounts),
-            Err(refusal) => {
-                self.mount_again(open, mounts, operation);
-                Err(refusal)
-            }
-        }
-    }
-
-    /// Mounts what was unmounted and is still there, the highest first. What cannot be mounted stays unmounted.
-    fn mount_again(
-        &self,
-        open: &Arc<OpenPool>,
-        mut mounts: Vec<(String, Mounted)>,
-        operation: &Operation,
-    ) {
-        mounts.sort_by(|(_, one), (_, other)| one.path.cmp(&other.path));
-        for (name, _) in mounts {
-            if open.mount_of(&name).is_none() {
-                drop(self.mount_new(open, &name, operation));
-            }
-        }
     }
 
     fn destroy_all(
@@ -126,25 +90,6 @@ impl Engine {
             }
         }
         first.map_or(Ok(()), Err)
-    }
-
-    /// Removes the folders that were made to mount what is gone. What is not gone is mounted again.
-    fn clean_up(
-        &self,
-        open: &Arc<OpenPool>,
-        mut unmounted: Vec<(String, Mounted)>,
-        operation: &Operation,
-    ) {
-        unmounted.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
-        let view = open.pool.namespace().view(operation);
-        let (there, gone): (Vec<_>, Vec<_>) = unmounted
-            .into_iter()
-            .partition(|(name, _)| view.directory(name).is_ok());
-        for (_, mounted) in gone {
-            // A folder that somebody uses for something else stays.
-            drop(self.host.remove_directory(&mounted.path));
-        }
-        self.mount_again(open, there, operation);
     }
 }
 

@@ -3,11 +3,16 @@
 mod create;
 mod describe;
 mod destroy;
+mod inherit;
 mod list_mounts;
 mod mount;
 mod mountpoint;
 mod properties;
+mod remount;
+mod rename;
+mod set;
 mod unmount;
+mod upgrade;
 
 use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::error::DatasetError;

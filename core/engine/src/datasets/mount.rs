@@ -58,8 +58,7 @@ impl Values {
 
     /// Reads them.
     pub(super) fn read(dataset: &Dataset<'_>) -> Result<Values, DatasetError> {
-        let wanted = |name: &str| Values::NAMES.contains(&name) || name == "longname";
-        let natives = native::of_dataset(dataset, |row| wanted(row.name))?;
+        let natives = native::of_dataset(dataset, |row| Values::concerns(row.name))?;
         let pair = |native: NativeValue| {
             let text = match native.value {
                 Shown::Number(number) => number.to_string(),
@@ -124,8 +123,13 @@ impl Values {
         }
     }
 
+    /// Whether a property matters to what is mounted.
+    pub(super) fn concerns(property: &str) -> bool {
+        Values::NAMES.contains(&property) || property == "longname"
+    }
+
     /// What the system enforces.
-    fn mount_options(&self, temporary: &TemporaryOptions) -> MountOptions {
+    pub(super) fn mount_options(&self, temporary: &TemporaryOptions) -> MountOptions {
         MountOptions {
             read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
             devices: temporary.devices.unwrap_or(self.is_on("devices")),
@@ -143,6 +147,8 @@ enum Asked {
     ByName,
     /// With others: what is not meant to be mounted is passed over.
     WithAll,
+    /// It was mounted before: as with others, but it need not be automatic.
+    Again,
 }
 
 /// A folder over which it is mounted.
@@ -251,7 +257,7 @@ impl Engine {
         if let Some(refusal) = standing_against(open, candidate, asked) {
             return match asked {
                 Asked::ByName => Err(refusal),
-                Asked::WithAll => Ok(None),
+                Asked::WithAll | Asked::Again => Ok(None),
             };
         }
         let MountPoint::Path(path) = &candidate.point else {
@@ -287,6 +293,23 @@ impl Engine {
         let candidate = candidate_of(open, name, operation)?;
         let over = Over { not_empty: false };
         self.mount_one(open, &candidate, Asked::WithAll, &[], over, operation)
+    }
+
+    /// Mounts a file system where it belongs after a change.
+    pub(super) fn mount_follower(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        was_mounted: bool,
+        operation: &Operation,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let candidate = candidate_of(open, name, operation)?;
+        let over = Over { not_empty: false };
+        let asked = match was_mounted {
+            true => Asked::Again,
+            false => Asked::WithAll,
+        };
+        self.mount_one(open, &candidate, asked, &[], over, operation)
     }
 
     fn open_tree(

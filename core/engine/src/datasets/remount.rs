@@ -1,0 +1,295 @@
+//! What changes of names and properties mean to what is mounted.
+//!
+//! # Mechanism
+//! Where a file system is mounted follows from its own `mountpoint`, or from that of the ancestor it inherits from. A change of that
+//! property, or of a name, moves all who follow. They are unmounted before the change is made, so that one that is in use
+//! keeps it from happening, and mounted again where they belong afterwards.
+//!
+//! Other properties reach what is mounted at once: the file system is told its properties anew, and the system the options of
+//! the mount that it enforces.
+
+use super::cannot_open;
+use super::mount::Values;
+use super::mountpoint::{self, MountPoint};
+use crate::engine::{Engine, OpenPool};
+use crate::files::Tree;
+use crate::messages::{Refusal, RefusalKind, Source};
+use crate::mounts::{MountRefusal, Mounted};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+/// A file system that follows a change.
+#[derive(Debug, Clone)]
+pub(super) struct Follower {
+    pub(super) name: String,
+    /// The dataset itself.
+    head: ObjectId,
+    /// The folder is ours: nobody named it.
+    owns_folder: bool,
+}
+
+impl Follower {
+    /// The same, after one above it (or itself) was renamed.
+    pub(super) fn renamed(&self, from: &str, to: &str) -> Follower {
+        let rest = self.name.strip_prefix(from).unwrap_or_default();
+        Follower {
+            name: format!("{to}{rest}"),
+            ..self.clone()
+        }
+    }
+
+    /// Whether its mount point has its name in it.
+    pub(super) fn follows_name(&self) -> bool {
+        self.owns_folder
+    }
+}
+
+/// What was unmounted for a change.
+pub(super) struct Unmounted {
+    mounts: Vec<(Follower, Mounted)>,
+}
+
+/// Which file systems are mounted after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Back {
+    /// Those that were mounted before.
+    WhatWas,
+    /// Those, and all that are meant to be.
+    AllThatMay,
+}
+
+impl Engine {
+    /// Unmounts these, the deepest first, or none of them.
+    pub(super) fn take_off(
+        &self,
+        open: &Arc<OpenPool>,
+        followers: &[Follower],
+        force: bool,
+        operation: &Operation,
+    ) -> Result<Unmounted, Refusal> {
+        let mounts: Vec<(Follower, Mounted)> = {
+            let table = open.mounts.lock();
+            let of = |one: &Follower| Some((one.clone(), table.get(&one.name)?.clone()));
+            followers.iter().filter_map(of).collect()
+        };
+        let named = mounts
+            .iter()
+            .map(|(one, mounted)| (one.name.clone(), mounted.clone()));
+        let unmounted = self.unmount_these(open, named.collect(), force);
+        let mounts = Unmounted { mounts };
+        match unmounted {
+            Ok(()) => Ok(mounts),
+            Err(refusal) => {
+                drop(self.put_back(open, followers, &mounts, Back::WhatWas, operation));
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Mounts file systems where they belong now, the highest first, and removes folders that nobody needs any more. The first that could not be
+    /// mounted is told; the others are.
+    pub(super) fn put_back(
+        &self,
+        open: &Arc<OpenPool>,
+        followers: &[Follower],
+        unmounted: &Unmounted,
+        back: Back,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let view = open.pool.namespace().view(operation);
+        let was: BTreeSet<ObjectId> = unmounted.mounts.iter().map(|(one, _)| one.head).collect();
+        let mut places: Vec<(PathBuf, String, bool)> = Vec::new();
+        for follower in followers {
+            let was_mounted = was.contains(&follower.head);
+            if !was_mounted && back == Back::WhatWas {
+                continue;
+            }
+            // What is gone is not mounted, and neither is another that has its name by now.
+            let head = view
+                .directory(&follower.name)
+                .and_then(|found| found.head());
+            let Some(head) = head
+                .ok()
+                .flatten()
+                .filter(|head| head.id() == follower.head)
+            else {
+                continue;
+            };
+            if let Ok((MountPoint::Path(path), _)) =
+                mountpoint::of_dataset(&head, open.altroot.as_deref())
+            {
+                places.push((path, follower.name.clone(), was_mounted));
+            }
+        }
+        self.remove_folders(unmounted, &places);
+        places.sort();
+        let mut first = Ok(());
+        for (_, name, was_mounted) in places {
+            if open.mount_of(&name).is_none() {
+                let mounted = self.mount_follower(open, &name, was_mounted, operation);
+                first = first.and(mounted.map(|_| ()));
+            }
+        }
+        first
+    }
+
+    /// Removes the folders of mounts that are elsewhere now, or gone. One that somebody uses for something else stays.
+    fn remove_folders(&self, unmounted: &Unmounted, places: &[(PathBuf, String, bool)]) {
+        let mut left: Vec<&PathBuf> = unmounted
+            .mounts
+            .iter()
+            .filter(|(one, mounted)| {
+                one.owns_folder && places.iter().all(|(path, ..)| *path != mounted.path)
+            })
+            .map(|(_, mounted)| &mounted.path)
+            .collect();
+        left.sort();
+        for path in left.into_iter().rev() {
+            drop(self.host.remove_directory(path));
+        }
+    }
+
+    /// Properties of these datasets may have changed: what is mounted of them is told.
+    pub(super) fn refresh_mounts(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        property: &str,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let below = format!("{name}/");
+        let mounts: Vec<(String, Mounted)> = {
+            let mut table = open.mounts.lock();
+            if let Some(mounted) = table.get_mut(name) {
+                // What is set stands above what was said when it was mounted.
+                mounted.temporary.forget(property);
+            }
+            let of = |(dataset, mounted): (&String, &Mounted)| {
+                let is_below = dataset == name || dataset.starts_with(&below);
+                is_below.then(|| (dataset.clone(), mounted.clone()))
+            };
+            table.iter().filter_map(of).collect()
+        };
+        let mut first = Ok(());
+        for (dataset, mounted) in mounts {
+            first = first.and(self.refresh_one(open, &dataset, &mounted, operation));
+        }
+        first
+    }
+
+    fn refresh_one(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        mounted: &Mounted,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let view = open.pool.namespace().view(operation);
+        let head = view.directory(name).and_then(|found| found.head());
+        let head = head.map_err(|error| cannot_open(name, &error))?;
+        let Some(head) = head.filter(|head| head.id() == mounted.tree.head()) else {
+            return Ok(());
+        };
+        let values = Values::read(&head).map_err(|error| cannot_open(name, &error))?;
+        let files = mounted.tree.files();
+        files.set_properties(values.mount_properties(&mounted.temporary));
+        let options = values.mount_options(&mounted.temporary);
+        if options == mounted.options {
+            return Ok(());
+        }
+        let changed = self
+            .mounter
+            .change_options(mounted.key, &mounted.path, options);
+        match changed {
+            Ok(()) => {}
+            // Somebody writes. What he writes is refused by the file system itself.
+            Err(MountRefusal::Busy) if options.read_only => {}
+            Err(refusal) => {
+                let action = format!("cannot remount '{name}'");
+                return Err(Refusal::new(RefusalKind::Busy, action, refusal.to_string()));
+            }
+        }
+        if let Some(mounted) = open.mounts.lock().get_mut(name) {
+            mounted.options = options;
+        }
+        Ok(())
+    }
+}
+
+/// The file systems whose mount points follow from that of this dataset: itself, and all below it but those below another that
+/// has one of its own.
+pub(super) fn followers(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Vec<Follower>, DatasetError> {
+    gathered(open, name, operation, |source| {
+        !matches!(source, Source::Local | Source::Received)
+    })
+}
+
+/// All file systems at and below this dataset.
+pub(super) fn all_below(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Vec<Follower>, DatasetError> {
+    gathered(open, name, operation, |_| true)
+}
+
+fn gathered(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+    follows: impl Fn(&Source) -> bool,
+) -> Result<Vec<Follower>, DatasetError> {
+    let namespace = open.pool.namespace();
+    namespace.consistently(|| {
+        let directory = namespace.view(operation).directory(name)?;
+        let mut found = Vec::new();
+        let mut waiting = vec![directory];
+        while let Some(directory) = waiting.pop() {
+            let Some((follower, source)) = follower(&directory)? else {
+                continue;
+            };
+            if directory.name() == name || follows(&source) {
+                found.push(follower);
+                waiting.extend(directory.children()?);
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// A directory's file system, and where its mount point comes from. A volume has none.
+fn follower(directory: &Directory<'_>) -> Result<Option<(Follower, Source)>, DatasetError> {
+    let Some(head) = directory.head()? else {
+        return Ok(None);
+    };
+    let (_, source) = mountpoint::of_dataset(&head, None)?;
+    let follower = Follower {
+        name: directory.name().to_string(),
+        head: head.id(),
+        owns_folder: matches!(source, Source::Default | Source::Inherited(_)),
+    };
+    Ok(Some((follower, source)))
+}
+
+/// The file systems of these names.
+pub(super) fn named(
+    open: &OpenPool,
+    names: &[String],
+    operation: &Operation,
+) -> Result<Vec<Follower>, DatasetError> {
+    let view = open.pool.namespace().view(operation);
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(follower(&view.directory(name)?)?.map(|(one, _)| one));
+    }
+    Ok(found)
+}

@@ -1,0 +1,217 @@
+//! `zfs rename`: a file system or volume gets another name, and what is below it too.
+//!
+//! File systems whose mount points follow from the name are unmounted, and mounted again where they belong then. Those that have a
+//! mount point of their own stay mounted, and only get their new names.
+
+use super::cannot_open;
+use super::create::{cannot_create, missing_parents, parent};
+use super::remount::{Back, Follower, all_below};
+use super::set::kind_named;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{DatasetKind, Rename};
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_task;
+use std::sync::Arc;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::rename::Rename as RenameTask;
+use tarn_dataset::task::TaskRefusal;
+use tarn_pool::TaskError;
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn rename_dataset(
+        &self,
+        call: &Call,
+        request: &Rename,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let _changes = self.changes.lock();
+        let (from, to) = (&request.from, &request.to);
+        let open = self.require_pool_of(from)?;
+        let kind = kind_named(&open, from, operation)?;
+        check_kind(request, kind)?;
+        if from == to {
+            return Ok(Done {});
+        }
+        check_target(request)?;
+        if request.parents {
+            self.create_ancestors(call, &open, request, operation)?;
+        }
+        let moved = self.movers(&open, request, kind, operation)?;
+        let unmounted = self.take_off(&open, &moved, request.force, operation)?;
+        let task = RenameTask {
+            from: from.clone(),
+            to: to.clone(),
+        };
+        let command = self.command_record(call);
+        let outcome = open.pool.run_command(task, command, operation);
+        let moved = match outcome {
+            Ok(()) => {
+                rename_mounts(&open, from, to);
+                moved.iter().map(|one| one.renamed(from, to)).collect()
+            }
+            Err(_) => moved,
+        };
+        let mounted = self.put_back(&open, &moved, &unmounted, Back::WhatWas, operation);
+        outcome.map_err(|error| rename_refusal(request, &error))?;
+        mounted?;
+        Ok(Done {})
+    }
+
+    fn create_ancestors(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        request: &Rename,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        for name in missing_parents(open, &request.to, operation)? {
+            let task = parent(call, &name, request.parents_no_mount);
+            let made = open.pool.run(task, operation);
+            made.map_err(|error| {
+                let hint = format!("failed to create ancestor '{name}'");
+                of_task(cannot_create(&request.to), &error).with_hint(hint)
+            })?;
+            self.mount_new(open, &name, operation)?;
+        }
+        Ok(())
+    }
+
+    /// The file systems that will be mounted elsewhere.
+    fn movers(
+        &self,
+        open: &OpenPool,
+        request: &Rename,
+        kind: DatasetKind,
+        operation: &Operation,
+    ) -> Result<Vec<Follower>, Refusal> {
+        if request.no_mount || kind != DatasetKind::Filesystem {
+            return Ok(Vec::new());
+        }
+        let found = all_below(open, &request.from, operation);
+        let mut found = found.map_err(|error| cannot_open(&request.from, &error))?;
+        let parent = |name: &str| name.rsplit_once('/').map(|(parent, _)| parent.to_string());
+        let stays_below = parent(&request.from) == parent(&request.to);
+        let same_component =
+            request.from.rsplit('/').next() == request.to.rsplit('/').next() && stays_below;
+        found.retain(|one| !same_component && one.follows_name());
+        Ok(found)
+    }
+}
+
+/// What is mounted of a dataset and below it goes by other names.
+fn rename_mounts(open: &OpenPool, from: &str, to: &str) {
+    let mut mounts = open.mounts.lock();
+    let renamed: Vec<(String, String)> = mounts
+        .keys()
+        .filter_map(|name| {
+            let rest = name.strip_prefix(from)?;
+            let is_below = rest.is_empty() || rest.starts_with('/');
+            is_below.then(|| (name.clone(), format!("{to}{rest}")))
+        })
+        .collect();
+    for (old, new) in renamed {
+        if let Some(mounted) = mounts.remove(&old) {
+            mounted.tree.rename(&new);
+            mounts.insert(new, mounted);
+        }
+    }
+}
+
+fn cannot_rename(name: &str) -> String {
+    format!("cannot rename '{name}'")
+}
+
+fn check_kind(request: &Rename, kind: DatasetKind) -> Result<(), Refusal> {
+    match kind {
+        DatasetKind::Filesystem => Ok(()),
+        DatasetKind::Volume if !request.no_mount => Ok(()),
+        DatasetKind::Volume => Err(Refusal::new(
+            RefusalKind::Invalid,
+            format!("cannot open '{}'", request.from),
+            "operation not applicable to datasets of this type",
+        )),
+        DatasetKind::Snapshot | DatasetKind::Bookmark => Err(Refusal::new(
+            RefusalKind::Unsupported,
+            cannot_rename(&request.from),
+            "renaming snapshots is not supported by this version",
+        )),
+    }
+}
+
+/// Checks the new name by itself.
+fn check_target(request: &Rename) -> Result<(), Refusal> {
+    let to = &request.to;
+    let invalid = |reason: String| {
+        let action = format!("cannot rename to '{to}'");
+        Refusal::new(RefusalKind::Invalid, action, reason)
+    };
+    let parsed = DatasetName::parse_new_head(to).map_err(|bad| invalid(bad.to_string()))?;
+    if parsed.parent().is_none() {
+        let action = cannot_create(to);
+        return Err(Refusal::new(
+            RefusalKind::Invalid,
+            action,
+            "missing dataset name",
+        ));
+    }
+    let from_pool = request.from.split('/').next().unwrap_or_default();
+    if parsed.pool() != from_pool {
+        return Err(invalid("datasets must be within same pool".to_string()));
+    }
+    match to.strip_prefix(request.from.as_str()) {
+        Some(rest) if rest.starts_with('/') => Err(invalid(
+            "New dataset name cannot be a descendant of current dataset name".to_string(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why it was not renamed, in OpenZFS's words: what is wrong with the new parent is said of what would be made there.
+fn rename_refusal(request: &Rename, error: &TaskError) -> Refusal {
+    let action = match error {
+        TaskError::Refused(
+            TaskRefusal::NoParent { .. } | TaskRefusal::ParentNotFilesystem { .. },
+        ) => cannot_create(&request.to),
+        TaskError::Refused(TaskRefusal::Dataset(DatasetError::NotFound { .. })) => {
+            format!("cannot open '{}'", request.from)
+        }
+        _ => cannot_rename(&request.from),
+    };
+    of_task(action, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_is_in_the_same_pool_and_not_below_the_old_one() {
+        let refused = |from: &str, to: &str| {
+            let request = Rename {
+                from: from.to_string(),
+                to: to.to_string(),
+                ..Rename::default()
+            };
+            check_target(&request)
+                .err()
+                .map(|refusal| refusal.to_string())
+        };
+        assert_eq!(refused("tank/a", "tank/b"), None);
+        assert_eq!(refused("tank/a", "tank/ab"), None);
+        assert_eq!(
+            refused("tank/a", "dozer/a").unwrap(),
+            "cannot rename to 'dozer/a': datasets must be within same pool"
+        );
+        assert_eq!(
+            refused("tank/a", "tank/a/b").unwrap(),
+            "cannot rename to 'tank/a/b': New dataset name cannot be a descendant of current dataset name"
+        );
+        assert_eq!(
+            refused("tank/a", "tank").unwrap(),
+            "cannot create 'tank': missing dataset name"
+        );
+    }
+}

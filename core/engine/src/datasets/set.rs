@@ -1,0 +1,306 @@
+//! `zfs set`: properties of one dataset, together or not at all.
+//!
+//! Most are stored in the tree of datasets. Two are in the dataset itself, and are set by themselves: the size of a volume, and
+//! the version of a file system. What is mounted follows ([`remount`](super::remount)).
+
+use super::cannot_open;
+use super::describe::bad_name;
+use super::mount::Values;
+use super::properties::kind_of;
+use super::remount::{Back, Follower, Unmounted, followers};
+use super::upgrade::upgrade_refusal;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{DatasetKind, Set};
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_task;
+use std::sync::Arc;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::ops::volume_size::{self, VolumeSizeError};
+use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
+use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::Kinds;
+use tarn_pool::{Mode, TaskError};
+use tarn_probe::Operation;
+
+/// Limits of users, groups and projects, which are no properties of the dataset but of its contents.
+const OWNER_QUOTAS: [&str; 6] = [
+    "userquota@",
+    "groupquota@",
+    "projectquota@",
+    "userobjquota@",
+    "groupobjquota@",
+    "projectobjquota@",
+];
+
+/// What is to be set, by where it is stored.
+#[derive(Debug, Default)]
+struct Settings {
+    stored: Vec<Checked>,
+    volume_bytes: Option<u64>,
+    version: Option<u64>,
+}
+
+impl Settings {
+    /// Checks what was given. Of several values of one property the last counts.
+    fn parse(given: &[(String, String)], kind: DatasetKind) -> Result<Settings, String> {
+        let kinds = match kind {
+            DatasetKind::Filesystem => Kinds::FILESYSTEM,
+            DatasetKind::Volume => Kinds::VOLUME,
+            DatasetKind::Snapshot | DatasetKind::Bookmark => Kinds::SNAPSHOT,
+        };
+        let mut settings = Settings::default();
+        for (name, value) in given {
+            if kinds == Kinds::SNAPSHOT && table::find(name).is_some() {
+                return Err("this property can not be modified for snapshots".to_string());
+            }
+            let checked = check(name, value, kinds, Moment::Later)?;
+            match (checked.name.as_str(), &checked.setting) {
+                ("volsize", Setting::Number(bytes)) => settings.volume_bytes = Some(*bytes),
+                ("version", Setting::Number(version)) => settings.version = Some(*version),
+                _ => {
+                    settings.stored.retain(|other| other.name != checked.name);
+                    settings.stored.push(checked);
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Whether what is mounted has to follow.
+    fn concern_mounts(&self) -> bool {
+        let concerns =
+            |checked: &Checked| checked.name == "mountpoint" || Values::concerns(&checked.name);
+        self.version.is_some() || self.stored.iter().any(concerns)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        let found = self.stored.iter().find(|checked| checked.name == name)?;
+        match found.setting {
+            Setting::Number(number) => Some(number),
+            Setting::Text(_) => None,
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn set_dataset(
+        &self,
+        call: &Call,
+        request: &Set,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let name = &request.name;
+        let open = self.require_pool_of(name)?;
+        let kind = kind_named(&open, name, operation)?;
+        let quota = |given: &&(String, String)| OWNER_QUOTAS.iter().any(|q| given.0.starts_with(q));
+        if let Some((property, _)) = request.properties.iter().find(quota) {
+            let reason = format!("setting '{property}' is not supported by this version");
+            return Err(Refusal::new(
+                RefusalKind::Unsupported,
+                cannot_set(name),
+                reason,
+            ));
+        }
+        let settings = Settings::parse(&request.properties, kind)
+            .map_err(|reason| Refusal::new(RefusalKind::Invalid, cannot_set(name), reason))?;
+        if open.pool.mode() == Mode::ReadOnly {
+            return Err(of_task(cannot_set(name), &TaskError::ReadOnly));
+        }
+        let _changes = settings.concern_mounts().then(|| self.changes.lock());
+        self.set_own(call, &open, name, &settings, operation)?;
+        if settings.stored.is_empty() {
+            return Ok(Done {});
+        }
+        let moved = self.make_room(&open, request, &settings, operation)?;
+        let task = SetProperties {
+            name: name.clone(),
+            settings: settings.stored.clone(),
+            source: Source::Local,
+        };
+        let command = self.command_record(call);
+        let outcome = open.pool.run_command(task, command, operation);
+        let back = match &outcome {
+            Ok(()) => Back::AllThatMay,
+            Err(_) => Back::WhatWas,
+        };
+        let mounted = match &moved {
+            Some((followers, unmounted)) if !request.no_mount => {
+                self.put_back(&open, followers, unmounted, back, operation)
+            }
+            _ => Ok(()),
+        };
+        outcome.map_err(|error| of_task(cannot_set(name), &error))?;
+        let mut told = mounted;
+        for checked in &settings.stored {
+            if Values::concerns(&checked.name) {
+                let refreshed = self.refresh_mounts(&open, name, &checked.name, operation);
+                told = told.and(refreshed);
+            }
+        }
+        told.map_err(|refusal| {
+            refusal.with_hint("property may be set but unable to remount filesystem")
+        })?;
+        Ok(Done {})
+    }
+
+    /// Unmounts what will be elsewhere, or nowhere. None when nothing moves.
+    fn make_room(
+        &self,
+        open: &Arc<OpenPool>,
+        request: &Set,
+        settings: &Settings,
+        operation: &Operation,
+    ) -> Result<Option<(Vec<Follower>, Unmounted)>, Refusal> {
+        const CANMOUNT_OFF: u64 = 0;
+        let name = &request.name;
+        let follows = |only_itself: bool| {
+            let found = followers(open, name, operation);
+            let mut found = found.map_err(|error| cannot_open(name, &error))?;
+            found.retain(|one| !only_itself || one.name == *name);
+            Ok::<_, Refusal>(found)
+        };
+        let moves = settings.stored.iter().any(|one| one.name == "mountpoint");
+        let followers = match (moves, settings.number("canmount")) {
+            (true, _) if !request.no_mount => follows(false)?,
+            (_, Some(CANMOUNT_OFF)) => follows(true)?,
+            _ => return Ok(None),
+        };
+        let unmounted = self.take_off(open, &followers, false, operation)?;
+        Ok(Some((followers, unmounted)))
+    }
+
+    /// Sets what the dataset itself has.
+    fn set_own(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        name: &str,
+        settings: &Settings,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        if let Some(version) = settings.version {
+            self.upgrade_one(open, name, version, operation)
+                .map_err(|error| upgrade_refusal(cannot_set(name), error))?;
+            self.record_command(call, open.pool.name(), operation);
+        }
+        if let Some(bytes) = settings.volume_bytes {
+            set_size(open, name, bytes, settings, operation)?;
+            self.record_command(call, open.pool.name(), operation);
+        }
+        Ok(())
+    }
+}
+
+/// Gives a volume another size, and the refreservation that goes with it. What is reserved is never less than the size in between.
+#[doc(alias = "zfs_add_synthetic_resv")]
+fn set_size(
+    open: &OpenPool,
+    name: &str,
+    bytes: u64,
+    settings: &Settings,
+    operation: &Operation,
+) -> Result<(), Refusal> {
+    let namespace = open.pool.namespace();
+    let view = namespace.view(operation);
+    let refused = |refusal| of_task(cannot_set(name), &TaskError::Refused(refusal));
+    volume_size::check(view, name, bytes).map_err(refused)?;
+    let has_own = settings.number("refreservation").is_some();
+    let reserved = match has_own {
+        true => None,
+        false => volume_size::matching_reservation(view, name, bytes).map_err(refused)?,
+    };
+    let head = view.directory(name).and_then(|directory| directory.head());
+    let head = head.map_err(|error| cannot_open(name, &error))?;
+    let id = head.map(|head| head.id()).unwrap_or_default();
+    let set = namespace.head_set(id, operation);
+    let set = set.map_err(|error| cannot_open(name, &error))?;
+    let reserve = |reserved| {
+        let task = SetProperties {
+            name: name.to_string(),
+            settings: vec![Checked {
+                name: "refreservation".to_string(),
+                property: table::find("refreservation"),
+                setting: Setting::Number(reserved),
+            }],
+            source: Source::Local,
+        };
+        let set = open.pool.run(task, operation);
+        set.map_err(|error| of_task(cannot_set(name), &error))
+    };
+    let before = tarn_dataset::properties::inherit::local_number;
+    let now = view
+        .directory(name)
+        .and_then(|directory| before(&directory, "refreservation"))
+        .map_err(|error| cannot_open(name, &error))?
+        .unwrap_or(0);
+    if let Some(reserved) = reserved.filter(|reserved| *reserved > now) {
+        reserve(reserved)?;
+    }
+    volume_size::set_volume_size(view, name, &set, bytes).map_err(|error| match error {
+        VolumeSizeError::Refused(refusal) => refused(refusal),
+        other => Refusal::new(RefusalKind::Device, cannot_set(name), other.to_string()),
+    })?;
+    match reserved.filter(|reserved| *reserved < now) {
+        Some(reserved) => reserve(reserved),
+        None => Ok(()),
+    }
+}
+
+fn cannot_set(name: &str) -> String {
+    format!("cannot set property for '{name}'")
+}
+
+/// The kind of the dataset of this name.
+pub(super) fn kind_named(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<DatasetKind, Refusal> {
+    let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
+    let view = open.pool.namespace().view(operation);
+    let kind = view.dataset(&parsed).and_then(|dataset| kind_of(&dataset));
+    kind.map_err(|error| cannot_open(name, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(given: &[(&str, &str)], kind: DatasetKind) -> Result<Settings, String> {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let given: Vec<_> = given.iter().map(own).collect();
+        Settings::parse(&given, kind)
+    }
+
+    #[test]
+    fn what_the_dataset_itself_has_is_set_by_itself() {
+        let settings = parsed(&[("volsize", "1G"), ("copies", "2")], DatasetKind::Volume);
+        let settings = settings.unwrap();
+        assert_eq!(settings.volume_bytes, Some(1 << 30));
+        assert_eq!(settings.stored.len(), 1);
+        assert!(!settings.concern_mounts());
+        let settings = parsed(&[("version", "4")], DatasetKind::Filesystem).unwrap();
+        assert_eq!(settings.version, Some(4));
+        assert!(settings.concern_mounts());
+    }
+
+    #[test]
+    fn snapshots_have_user_properties_only() {
+        let kind = DatasetKind::Snapshot;
+        assert_eq!(
+            parsed(&[("exec", "on")], kind).unwrap_err(),
+            "this property can not be modified for snapshots"
+        );
+        assert!(parsed(&[("a:b", "c")], kind).is_ok());
+    }
+
+    #[test]
+    fn the_last_value_counts() {
+        let given = [("atime", "on"), ("atime", "off")];
+        let settings = parsed(&given, DatasetKind::Filesystem).unwrap();
+        assert_eq!(settings.number("atime"), Some(0));
+        assert_eq!(settings.stored.len(), 1);
+    }
+}
