@@ -3,6 +3,7 @@
 //! A device that belongs to a pool that is open here is never taken. One that belongs to another pool, or has another
 //! file system on it, is taken with `-f` only. All objections are listed, not only the first.
 
+use super::replication;
 use crate::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
 use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use tarn_host::{FileKind, Host, OpenMode};
 use tarn_ondisk::units::Guid;
 use tarn_pool::NewVdev;
 use tarn_vdev::in_use::{foreign_format, labelled_use};
+use tarn_vdev::sizes::{SectorShifts, choose_ashift};
 use tarn_vdev::{PoolState, VdevConfig, VdevKind, Window, open_window};
 
 /// Smallest device that is taken.
@@ -34,6 +36,17 @@ pub(crate) struct Asking<'a> {
     pub(crate) force: bool,
     /// Whether a pool is open here.
     pub(crate) is_open: &'a dyn Fn(Guid) -> bool,
+    /// What the vdevs may be.
+    pub(crate) redundancy: Redundancy<'a>,
+}
+
+/// How redundant top-level vdevs may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Redundancy<'a> {
+    /// Each as it likes.
+    Any,
+    /// All alike, and like those of a pool if there is one.
+    Even(Option<&'a VdevConfig>),
 }
 
 /// Checks all devices of a layout, and makes vdevs of it.
@@ -62,6 +75,19 @@ pub(crate) fn check(
         }
         objections.extend(objection(path, *role, &window, asking));
     }
+    refuse(objections, asking)?;
+    let layout = assemble(specs, asking.action)?;
+    if let Redundancy::Even(current) = asking.redundancy {
+        refuse(
+            replication::objections(host, current, &layout.vdevs),
+            asking,
+        )?;
+    }
+    Ok(layout)
+}
+
+/// Lists all objections, if there are any.
+fn refuse(objections: Vec<String>, asking: &Asking<'_>) -> Result<(), Refusal> {
     if !objections.is_empty() {
         let hint = match asking.force {
             true => "the following errors must be manually repaired:",
@@ -71,7 +97,25 @@ pub(crate) fn check(
         refusal = refusal.with_hint(hint);
         return Err(objections.into_iter().fold(refusal, Refusal::with_hint));
     }
-    assemble(specs, asking.action)
+    Ok(())
+}
+
+/// The sector shift that a new vdev gets where none is asked for; none where its devices cannot be opened.
+pub(crate) fn natural_ashift(host: &Host, vdev: &VdevConfig) -> Option<u32> {
+    let mut sectors = Vec::new();
+    for leaf in vdev.leaves() {
+        let path = leaf.path.as_ref()?.as_str()?;
+        let window = open_window(host, Path::new(path), OpenMode::ReadOnly).ok()?;
+        let info = window.info();
+        sectors.push(match info.is_block_device {
+            true => SectorShifts::from_bytes(
+                u64::from(info.logical_sector_bytes),
+                u64::from(info.physical_sector_bytes),
+            ),
+            false => SectorShifts::FILE,
+        });
+    }
+    choose_ashift(&sectors)
 }
 
 fn collect<'a>(spec: &'a VdevSpec, paths: &mut Vec<(&'a str, VdevRole)>) {

@@ -1,6 +1,7 @@
 //! What is checked before a pool or a file system is made.
 //!
 //! - [`devices`]: whether devices are free, and how a layout becomes vdevs
+//! - [`replication`]: whether all vdevs of a pool stand the same losses
 //! - [`settings`]: properties of a pool, from text to what is stored
 //! - [`compatibility`]: sets of features that other systems know
 //! - [`new_filesystem`]: properties and contents of new file systems
@@ -8,4 +9,5 @@
 pub(crate) mod compatibility;
 pub(crate) mod devices;
 pub(crate) mod new_filesystem;
+pub(crate) mod replication;
 pub(crate) mod settings;

@@ -121,6 +121,15 @@ pub struct Add {
     /// `-f`.
     #[serde(default)]
     pub force: bool,
+    /// `--allow-in-use`: take devices of other pools.
+    #[serde(default)]
+    pub allow_in_use: bool,
+    /// `--allow-replication-mismatch`: vdevs may be less redundant than the pool.
+    #[serde(default)]
+    pub allow_replication_mismatch: bool,
+    /// `--allow-ashift-mismatch`: vdevs may have other sectors than the pool.
+    #[serde(default)]
+    pub allow_ashift_mismatch: bool,
 }
 
 /// `zpool destroy`.

@@ -3,7 +3,7 @@
 use super::create::planned_layout;
 use super::vdev_status::layout_of_pool;
 use crate::administration::Call;
-use crate::create::devices::{self, Asking};
+use crate::create::devices::{self, Asking, Layout, Redundancy};
 use crate::engine::Engine;
 use crate::messages::pool::{Add, Created};
 use crate::messages::{Refusal, RefusalKind};
@@ -11,6 +11,7 @@ use crate::refusals::of_task;
 use tarn_pool::Mode;
 use tarn_pool::add::AddError;
 use tarn_probe::Operation;
+use tarn_vdev::VdevConfig;
 
 /// The sector shifts that can be asked for.
 const ASHIFT_RANGE: std::ops::RangeInclusive<u32> = 9..=16;
@@ -38,10 +39,15 @@ impl Engine {
             let pools = self.pools();
             pools.iter().any(|open| open.pool.facts().guid == guid)
         };
+        let current = open.pool.vdevs().config();
         let asking = Asking {
             action: &action,
-            force: request.force,
+            force: request.force || request.allow_in_use,
             is_open: &is_open,
+            redundancy: match request.force || request.allow_replication_mismatch {
+                true => Redundancy::Any,
+                false => Redundancy::Even(Some(&current)),
+            },
         };
         let layout = devices::check(&self.host, &request.vdevs, &asking)?;
         if !layout.spares.is_empty() {
@@ -54,6 +60,9 @@ impl Engine {
                 ..Created::default()
             });
         }
+        if !(request.force || request.allow_ashift_mismatch) {
+            self.refuse_other_sectors(&current, &layout, ashift, &action)?;
+        }
         let added = open.pool.add(&layout.vdevs, ashift, operation);
         added.map_err(|error| match error {
             AddError::Pool(error) => of_task(action, &error),
@@ -65,6 +74,43 @@ impl Engine {
             layout: layout_of_pool(&open, &open.pool.vdevs().health()),
             ..Created::default()
         })
+    }
+}
+
+impl Engine {
+    /// Refuses vdevs with other sectors than those of the pool, where these are all alike.
+    fn refuse_other_sectors(
+        &self,
+        current: &VdevConfig,
+        layout: &Layout,
+        ashift: Option<u32>,
+        action: &str,
+    ) -> Result<(), Refusal> {
+        let facts = current
+            .children
+            .iter()
+            .filter_map(|top| top.top_level.as_ref());
+        let mut shifts = facts
+            .filter(|facts| !facts.is_log)
+            .map(|facts| facts.ashift);
+        let Some(shift) = shifts
+            .next()
+            .filter(|shift| shifts.all(|other| other == *shift))
+        else {
+            return Ok(());
+        };
+        let new = layout.vdevs.iter().filter(|vdev| !vdev.is_log);
+        let mut new = new.filter_map(|vdev| {
+            ashift.or_else(|| devices::natural_ashift(&self.host, &vdev.config))
+        });
+        match new.any(|other| other != shift) {
+            true => Err(Refusal::new(
+                RefusalKind::Invalid,
+                action,
+                "adding devices with different physical sector sizes is not allowed",
+            )),
+            false => Ok(()),
+        }
     }
 }
 

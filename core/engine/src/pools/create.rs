@@ -5,7 +5,7 @@
 use super::auxiliary;
 use super::vdev_status::layout_of_pool;
 use crate::administration::Call;
-use crate::create::devices::{self, Asking, Layout};
+use crate::create::devices::{self, Asking, Layout, Redundancy};
 use crate::create::new_filesystem::{FilesystemSettings, Fill};
 use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
@@ -113,6 +113,10 @@ impl Engine {
             action: &action,
             force: request.force,
             is_open: &is_open,
+            redundancy: match request.force {
+                true => Redundancy::Any,
+                false => Redundancy::Even(None),
+            },
         };
         let layout = devices::check(&self.host, &request.vdevs, &asking)?;
         Ok(Plan {
