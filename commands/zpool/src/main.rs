@@ -10,8 +10,10 @@
 //! - `assignments`, `paths`: what the subcommands that change something share
 //! - `vdev_grammar`, `device_path`, `planned`: vdevs as they are given, and as `-n` shows them
 
+mod add;
 mod asked;
 mod assignments;
+mod clear;
 mod create;
 mod destroy;
 mod device_path;
@@ -20,6 +22,7 @@ mod get;
 mod history;
 mod import;
 mod importable;
+mod labelclear;
 mod list;
 mod list_vdevs;
 mod paths;
@@ -31,6 +34,7 @@ mod set;
 mod status;
 mod status_json;
 mod sync;
+mod upgrade;
 mod usage;
 mod vdev_grammar;
 mod vdev_json;
@@ -69,10 +73,10 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("create", usage::CREATE, create::run),
     built("destroy", usage::DESTROY, destroy::run),
     BLANK,
-    missing("add", usage::ADD),
+    built("add", usage::ADD, add::run),
     missing("remove", usage::REMOVE),
     BLANK,
-    missing("labelclear", usage::LABELCLEAR),
+    built("labelclear", usage::LABELCLEAR, labelclear::run),
     BLANK,
     missing("checkpoint", usage::CHECKPOINT),
     missing("prefetch", usage::PREFETCH),
@@ -83,7 +87,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     missing("online", usage::ONLINE),
     missing("offline", usage::OFFLINE),
-    missing("clear", usage::CLEAR),
+    built("clear", usage::CLEAR, clear::run),
     missing("reopen", usage::REOPEN),
     BLANK,
     missing("attach", usage::ATTACH),
@@ -95,11 +99,10 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("resilver", usage::RESILVER),
     missing("scrub", usage::SCRUB),
     missing("trim", usage::TRIM),
-    missing("condense", usage::CONDENSE),
     BLANK,
     built("import", usage::IMPORT, import::run),
     built("export", usage::EXPORT, export::run),
-    missing("upgrade", usage::UPGRADE),
+    built("upgrade", usage::UPGRADE, upgrade::run),
     missing("reguid", usage::REGUID),
     BLANK,
     built("history", usage::HISTORY, history::run),
@@ -107,7 +110,6 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     built("get", usage::GET, get::run),
     built("set", usage::SET, set::run),
-    BLANK,
     built("sync", usage::SYNC, sync::run),
     BLANK,
     missing("wait", usage::WAIT),

@@ -49,10 +49,11 @@ fn of_class(
     }
 }
 
-/// A vdev that is there, and its members. Groups are shown without their numbers.
+/// A vdev that is there, and its members. Groups of classes are shown without their numbers.
 fn present(text: &mut String, vdev: &VdevStatus, indent: usize, names: Names) {
     let name = names.of(vdev);
-    let shown = match vdev.children.is_empty() || names.are_guids {
+    let is_whole = vdev.children.is_empty() || vdev.role == VdevRole::Data;
+    let shown = match is_whole || names.are_guids {
         true => name.as_str(),
         false => name.split('-').next().unwrap_or_default(),
     };
@@ -148,7 +149,7 @@ mod tests {
             "{data}"
         );
         assert!(
-            data.starts_with("\tfxmixed\n\t  mirror\n\t    /run/0.img\n"),
+            data.starts_with("\tfxmixed\n\t  mirror-0\n\t    /run/0.img\n"),
             "{data}"
         );
         assert!(others.ends_with("\tspares\n\t  /run/6.img\n"), "{others}");

@@ -62,7 +62,8 @@ pub const LABELCLEAR: &str = "\tlabelclear [-f] <vdev>\n";
 /// `zpool checkpoint`.
 pub const CHECKPOINT: &str = "\tcheckpoint [-d [-w]] <pool> ...\n";
 /// `zpool prefetch`.
-pub const PREFETCH: &str = "\tprefetch [-t <type>] <pool>\n";
+pub const PREFETCH: &str = "\tprefetch -t <type> [<type opts>] <pool>\n\
+\t    -t ddt <pool>\n";
 /// `zpool list`.
 pub const LIST: &str = "\tlist [-gHLpPv] [-o property[,...]] [-j [--json-int, --json-pool-key-guid]] ...\n\
 \t    [-T d|u] [pool] [interval [count]]\n";
@@ -70,19 +71,19 @@ pub const LIST: &str = "\tlist [-gHLpPv] [-o property[,...]] [-j [--json-int, --
 pub const IOSTAT: &str = "\tiostat [[[-c [script1,script2,...][-lq]]|[-rw]] [-T d | u] [-ghHLpPvy]\n\
 \t    [[pool ...]|[pool vdev ...]|[vdev ...]] [[-n] interval [count]]\n";
 /// `zpool status`.
-pub const STATUS: &str = "\tstatus [-DdegiLPpstvx] [-c script1[,script2,...]] ...\n\
-\t    [-j|--json [--json-flat-vdevs] [--json-int] [--json-pool-key-guid]] ...\n\
-\t    [-T d|u] [--power] [pool] [interval [count]]\n";
+pub const STATUS: &str = "\tstatus [--power] [-j [--json-int, --json-flat-vdevs, ...\n\
+\t    --json-pool-key-guid]] [-c [script1,script2,...]] [-dDegiLpPstvx] ...\n\
+\t    [-T d|u] [pool] [interval [count]]\n";
 /// `zpool online`.
 pub const ONLINE: &str = "\tonline [--power][-e] <pool> <device> ...\n";
 /// `zpool offline`.
 pub const OFFLINE: &str = "\toffline [--power]|[[-f][-t]] <pool> <device> ...\n";
 /// `zpool clear`.
-pub const CLEAR: &str = "\tclear [--power] <pool> [device]\n";
+pub const CLEAR: &str = "\tclear [[--power]|[-nF]] <pool> [device]\n";
 /// `zpool reopen`.
 pub const REOPEN: &str = "\treopen [-n] <pool>\n";
 /// `zpool attach`.
-pub const ATTACH: &str = "\tattach [-fsw] [-o property=value] <pool> <vdev> <new-device>\n";
+pub const ATTACH: &str = "\tattach [-fsw] [-o property=value] <pool> <device> <new-device>\n";
 /// `zpool detach`.
 pub const DETACH: &str = "\tdetach <pool> <device>\n";
 /// `zpool replace`.
@@ -91,17 +92,13 @@ pub const REPLACE: &str = "\treplace [-fsw] [-o property=value] <pool> <device> 
 pub const SPLIT: &str = "\tsplit [-gLnPl] [-R altroot] [-o mntopts]\n\
 \t    [-o property=value] <pool> <newpool> [<device> ...]\n";
 /// `zpool initialize`.
-pub const INITIALIZE: &str = "\tinitialize [-c | -s | -u] [-w] [-z] <-a | <pool> [<device> ...]>\n";
+pub const INITIALIZE: &str = "\tinitialize [-c | -s | -u] [-w] <pool> [<device> ...]\n";
 /// `zpool resilver`.
 pub const RESILVER: &str = "\tresilver <pool> ...\n";
 /// `zpool scrub`.
-pub const SCRUB: &str = "\tscrub [-e | -s | -p | -t | -C [-t] | [-S date] [-E date] [-t]] [-w]\n\
-\t    <-a | <pool> [<pool> ...]>\n";
+pub const SCRUB: &str = "\tscrub [-e | -s | -p | -C] [-w] <pool> ...\n";
 /// `zpool trim`.
-pub const TRIM: &str = "\ttrim [-dw] [-r <rate>] [-c | -s] <-a | <pool> [<device> ...]>\n";
-/// `zpool condense`.
-pub const CONDENSE: &str = "\tcondense [-t <type>] [-c | -w] [-a | <pool> ...]\n\
-\tcondense --types\n";
+pub const TRIM: &str = "\ttrim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]\n";
 /// `zpool import`.
 pub const IMPORT: &str = "\timport [-d dir] [-D]\n\
 \timport [-o mntopts] [-o property=value] ... \n\
