@@ -4,9 +4,11 @@
 //! One file a task. [`workspace`] knows where things are and tells how long each step took. The tasks that judge
 //! the file system drive it from outside only: its commands, its daemon, its mounts.
 
+mod bench;
 mod build;
 mod changes;
 mod ci;
+mod demo;
 mod golden;
 mod oracle;
 mod tidy;
@@ -30,6 +32,10 @@ struct Arguments {
 enum Task {
     /// Build tarnd, tarn, zpool, zfs and zdb into target/release
     Build,
+    /// A pool, real files, a listing, a verdict: the first five minutes
+    Demo(demo::Arguments),
+    /// Measure us beside zfs-fuse, btrfs, xfs and ext4, and parity beside OpenZFS's
+    Bench(bench::Arguments),
     /// Everything that must pass before a change lands
     Ci,
     /// Hold the layers and the doors; print what stands out in length
@@ -52,6 +58,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Build => build::build(),
+        Task::Demo(arguments) => demo::demo(&arguments),
+        Task::Bench(arguments) => bench::bench(&arguments),
         Task::Ci => ci::ci(),
         Task::Tidy => tidy::tidy(),
         Task::Golden(arguments) => golden::golden(&arguments),

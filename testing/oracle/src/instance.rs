@@ -206,6 +206,25 @@ impl Instance {
         kill_daemon(&self.state())
     }
 
+    /// Starts its daemon with arguments, such as `--cache-size 1G`. Otherwise the first command starts it with none.
+    ///
+    /// # Errors
+    /// If it does not come to serve, with everything it said.
+    pub fn start_daemon(
+        &self,
+        arguments: &[&str],
+        limit: Duration,
+    ) -> Result<Spoken, ProgramError> {
+        program::run(self.command("tarnd").args(arguments), limit)?.expect_success()
+    }
+
+    /// Ends the daemon as the end of a machine's day does: it stores its pools, which come back at the next start.
+    /// False if it still runs after `limit`.
+    #[must_use]
+    pub fn stop_daemon(&self, limit: Duration) -> bool {
+        stop_daemon(&self.state(), limit)
+    }
+
     /// The memory its daemon holds now and held at most, in bytes.
     #[must_use]
     pub fn daemon_memory(&self) -> Option<Memory> {
@@ -310,12 +329,33 @@ fn kill_daemon(state: &Path) -> bool {
     let Some(process) = find_daemon(state) else {
         return false;
     };
+    signal(process, rustix::process::Signal::KILL);
+    let _ = is_gone_within(state, Duration::from_secs(30));
+    true
+}
+
+/// Asks the daemon whose `TARN_DIR` is `state` to end, if there is one, and waits. False if it still runs after `limit`.
+#[must_use]
+pub fn stop_daemon(state: &Path, limit: Duration) -> bool {
+    if let Some(process) = find_daemon(state) {
+        signal(process, rustix::process::Signal::TERM);
+    }
+    is_gone_within(state, limit)
+}
+
+fn signal(process: i32, signal: rustix::process::Signal) {
     if let Some(id) = rustix::process::Pid::from_raw(process) {
         // It may have ended since it was found.
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process(id, signal);
     }
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while find_daemon(state).is_some() && Instant::now() < deadline {
+}
+
+fn is_gone_within(state: &Path, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    while find_daemon(state).is_some() {
+        if Instant::now() > deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
     true

@@ -10,6 +10,7 @@
 //!   manifest of what a directory holds, one line per file.
 //! - [`fsx`] changes one file at random beside a model of it in memory, and stops at the first
 //!   byte that differs.
+//! - [`load`] does one kind of work as fast as it can, and says how fast that was.
 //! - [`twister`] is the source of chance, the same numbers for the same seed for ever.
 //!
 //! # Knows nothing about
@@ -17,6 +18,7 @@
 
 mod errno;
 pub mod fsx;
+pub mod load;
 mod mapped;
 pub mod tree;
 pub mod twister;

@@ -1,0 +1,225 @@
+//! `cargo xtask bench`: how fast we are beside zfs-fuse, btrfs, xfs and ext4, and beside OpenZFS's parity.
+//!
+//! # Problem
+//! A figure by itself says nothing: machines differ, and the same machine differs from minute to minute. Only ratios taken
+//! in one run, under the same work on the same kind of disk, can be compared with a bar.
+//!
+//! # Mechanism
+//! Each file system lies on one image of the same size in memory (tmpfs), so that no disk is measured: ours and zfs-fuse use
+//! it as a file vdev, the kernel's through a loop device. In a round each in turn is made anew, does every [`Load`], and is
+//! removed; so what disturbs a round disturbs all. The table has the median over the rounds of each rate, and the median of
+//! each round's ratio. Compression is off, checksums on, access times off, and the cache as large, for all that have them.
+//!
+//! Everything is mounted in a mount namespace of the run's own: what it leaves behind when it is killed is seen by nobody,
+//! and zfs-fuse, whose state has fixed places, finds none of the machine's.
+//!
+//! # Bars
+//! [`bar`] has them. Below a bar the task fails.
+
+mod parity;
+mod peers;
+mod table;
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use tarn_workload::load::{Caches, Load, Size, verify};
+
+use crate::build;
+use crate::workspace::{Outcome, output, scratch};
+use peers::Peer;
+use table::Rates;
+
+/// Set for the process that runs in the namespace of its own.
+const INSIDE: &str = "TARN_BENCH_INSIDE";
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only loads whose name contains this, such as read; or parity, or checksums
+    #[arg(long)]
+    only: Option<String>,
+    /// Small sizes and three rounds: a look, not a verdict to rely on
+    #[arg(long)]
+    quick: bool,
+    /// How often each file system does everything
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Only these beside ours, with commas between
+    #[arg(long, value_delimiter = ',', default_value = "zfs-fuse,btrfs,xfs,ext4")]
+    against: Vec<String>,
+    /// Use the programs of the last build
+    #[arg(long)]
+    no_build: bool,
+}
+
+impl Arguments {
+    fn asks_for(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|part| name.contains(part))
+    }
+}
+
+/// The least that our ratio to a peer may be.
+pub fn bar(load: Load, peer: &str) -> Option<f64> {
+    if peer != peers::ZFS_FUSE {
+        return None;
+    }
+    Some(match load {
+        Load::SequentialWrite => 2.0,
+        Load::Create | Load::Unlink => 3.0,
+        _ => 1.0,
+    })
+}
+
+/// Measures, prints, and fails if a bar is not reached.
+pub fn bench(arguments: &Arguments) -> Outcome {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && std::env::var_os(INSIDE).is_none() {
+        return enter_namespace();
+    }
+    let loads: Vec<Load> = Load::ALL
+        .into_iter()
+        .filter(|load| arguments.asks_for(&load.to_string()))
+        .collect();
+    let (parity, checksums) = (
+        arguments.asks_for("parity"),
+        arguments.asks_for("checksums"),
+    );
+    if loads.is_empty() && !parity && !checksums {
+        let names = Load::ALL.map(|load| load.to_string()).join(", ");
+        return Err(
+            format!("nothing has such a name: there are {names}, parity, checksums").into(),
+        );
+    }
+    let mut failed = Vec::new();
+    if !loads.is_empty() {
+        if !arguments.no_build {
+            build::build()?;
+        }
+        failed.extend(compare_file_systems(arguments, &loads, is_root)?);
+    }
+    // OpenZFS measures itself for minutes and cannot be told to do less.
+    let is_short = arguments.quick && arguments.only.is_none();
+    if parity && !is_short {
+        failed.extend(parity::compare_parity()?);
+    }
+    if checksums {
+        failed.extend(parity::compare_checksums()?);
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("below the bar: {}", failed.join("; ")).into()),
+    }
+}
+
+/// Starts this program again where its mounts are its own.
+fn enter_namespace() -> Outcome {
+    let program = std::env::current_exe()?;
+    let error = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "--"])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .exec();
+    Err(format!("cannot run unshare (package util-linux): {error}").into())
+}
+
+fn compare_file_systems(
+    arguments: &Arguments,
+    loads: &[Load],
+    is_root: bool,
+) -> Outcome<Vec<String>> {
+    let memory = memory_folder(is_root)?;
+    let (size, rounds) = match arguments.quick {
+        true => (Size::QUICK, 3),
+        false => (Size::FULL, 5),
+    };
+    let rounds = arguments.rounds.unwrap_or(rounds);
+    let mut rates = Rates::default();
+    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(peers::Tarn::start(&memory)?)];
+    for name in &arguments.against {
+        match peers::named(name, &memory, is_root) {
+            Ok(peer) => peers.push(peer),
+            Err(why) => rates.note(name, &why.to_string()),
+        }
+    }
+    for round in 1..=rounds {
+        print!("round {round} of {rounds}:");
+        for peer in &mut peers {
+            print!(" {}", peer.name());
+            // Who watches wants to know what is running; it matters to nobody if they do not.
+            let _ = std::io::Write::flush(&mut std::io::stdout());
+            let measured = one_round(peer.as_mut(), loads, &size, &mut rates);
+            // What a peer leaves behind is in the way of the next, whatever happened.
+            let removed = peer.remove();
+            if let Err(why) = measured.and(removed) {
+                rates.note(peer.name(), &why.to_string());
+            }
+        }
+        println!();
+    }
+    let peers: Vec<&str> = arguments.against.iter().map(String::as_str).collect();
+    println!("\n{}", conditions(&size, rounds));
+    Ok(table::print(&rates, loads, &peers))
+}
+
+fn conditions(size: &Size, rounds: usize) -> String {
+    let disk = peers::IMAGE_BYTES >> 30;
+    let cache = peers::CACHE_MIB;
+    format!(
+        "medians of {rounds} rounds; images of {disk} GiB in memory, caches of {cache} MiB, {} MiB of bytes that cannot be \
+         compressed, {} files; ratios above 1 are in our favour",
+        size.file_mib, size.empty_files
+    )
+}
+
+/// Does the loads asked for, and those before them that they need, and notes the rate of each.
+fn one_round(peer: &mut dyn Peer, loads: &[Load], size: &Size, rates: &mut Rates) -> Outcome {
+    let folder = peer.make()?;
+    let needed: Vec<Load> = loads.iter().filter_map(|load| load.needs()).collect();
+    for load in Load::ALL {
+        let is_asked = loads.contains(&load);
+        if !is_asked && !needed.contains(&load) {
+            continue;
+        }
+        match load.starts_with() {
+            Caches::Cold => peer.forget()?,
+            // Reads everything, so it is in memory if there is room; and what comes back must be what went in.
+            Caches::Warm if load.needs() == Some(Load::SequentialWrite) => verify(&folder)?,
+            Caches::Warm => {}
+        }
+        let done = load.run(&folder, size)?;
+        if is_asked {
+            rates.add(load, peer.name(), done.per_second());
+        }
+        // What this load left to be written is not the next one's to wait for.
+        rustix::fs::syncfs(File::open(&folder)?)?;
+    }
+    Ok(())
+}
+
+/// An empty folder in memory: of a tmpfs of our own, or of the one every user may write to.
+fn memory_folder(is_root: bool) -> Outcome<PathBuf> {
+    let folder = match is_root {
+        true => {
+            let folder = scratch("bench-memory");
+            fs::create_dir_all(&folder)?;
+            // Half of the memory there is, which is the default.
+            output(
+                Command::new("mount")
+                    .args(["-t", "tmpfs", "bench"])
+                    .arg(&folder),
+            )?;
+            folder
+        }
+        false => Path::new("/dev/shm").join(format!("tarn-bench-{}", rustix::process::geteuid())),
+    };
+    if !is_root && folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}

@@ -1,0 +1,324 @@
+//! The file systems that are compared: how each is made, made to forget, and removed.
+//!
+//! # Invariants
+//! - Every peer's image is [`IMAGE_BYTES`] large, in memory, and removed with the peer, so that only one takes memory at a time.
+//! - After [`Peer::forget`] nothing of the file system is in the kernel's cache or in a daemon's. The image still is: it
+//!   is the disk.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tarn_oracle::instance::Instance;
+use tarn_oracle::tools::{Source, Unpacked, is_in_path, unpack_debian};
+
+use crate::ci::install;
+use crate::workspace::{Outcome, output, programs, scratch, target};
+
+/// The size of every disk.
+pub const IMAGE_BYTES: u64 = 4 << 30;
+
+/// What ours and zfs-fuse may use for cached blocks. The kernel's file systems use what memory there is.
+pub const CACHE_MIB: u32 = 2048;
+
+/// The peer that the bars are about.
+pub const ZFS_FUSE: &str = "zfs-fuse";
+
+/// How we are called in the table.
+pub const OURS: &str = "tarn";
+
+const POOL: &str = "bench";
+
+/// How long a daemon may take to start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A file system that does loads.
+pub trait Peer {
+    /// What it is called in the table.
+    fn name(&self) -> &'static str;
+
+    /// Makes it anew on an empty image, and gives the folder it is mounted at.
+    fn make(&mut self) -> Outcome<PathBuf>;
+
+    /// Makes it forget what it has in memory. It is mounted where it was.
+    fn forget(&mut self) -> Outcome;
+
+    /// Removes what [`Peer::make`] made, or as much of it as there is.
+    fn remove(&mut self) -> Outcome;
+}
+
+/// The peer of this name, ready to be made.
+pub fn named(name: &str, memory: &Path, is_root: bool) -> Outcome<Box<dyn Peer>> {
+    if !is_root {
+        return Err("needs root: it is mounted without FUSE's helper, or on a loop device".into());
+    }
+    if name == ZFS_FUSE {
+        return Ok(Box::new(ZfsFuse::start(memory)?));
+    }
+    match KERNEL.iter().find(|kind| kind.name == name) {
+        Some(kind) => Ok(Box::new(Kernel::find(kind, memory)?)),
+        None => Err("there is no such peer".into()),
+    }
+}
+
+/// Makes the empty disk of a peer, and the folder to mount it at.
+fn make_disk(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
+    let (image, mount) = (folder.join("disk.img"), folder.join("mount"));
+    fs::create_dir_all(&mount)?;
+    File::create(&image)?.set_len(IMAGE_BYTES)?;
+    Ok((image, mount))
+}
+
+/// Our own.
+pub struct Tarn {
+    instance: Instance,
+    folder: PathBuf,
+}
+
+impl Tarn {
+    /// Starts its daemon.
+    pub fn start(memory: &Path) -> Outcome<Self> {
+        let instance = Instance::new(&programs(), &scratch("bench"))?;
+        instance.start_daemon(&["--cache-size", &format!("{CACHE_MIB}M")], START_LIMIT)?;
+        let folder = memory.join(OURS);
+        Ok(Self { instance, folder })
+    }
+
+    /// Below the instance's folder, so that it is unmounted with the instance whatever happens.
+    fn mount(&self) -> PathBuf {
+        self.instance.root().join(POOL)
+    }
+}
+
+impl Peer for Tarn {
+    fn name(&self) -> &'static str {
+        OURS
+    }
+
+    fn make(&mut self) -> Outcome<PathBuf> {
+        let (image, _) = make_disk(&self.folder)?;
+        let mount = self.mount();
+        self.instance.zpool(&format!(
+            "create -f -o ashift=12 -O compression=off -O atime=off -m {} {POOL} {}",
+            mount.display(),
+            image.display()
+        ))?;
+        Ok(mount)
+    }
+
+    fn forget(&mut self) -> Outcome {
+        self.instance.zpool(&format!("export {POOL}"))?;
+        let folder = self.folder.display();
+        self.instance.zpool(&format!("import -d {folder} {POOL}"))?;
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Outcome {
+        if self.folder.exists() {
+            self.instance.zpool(&format!("destroy -f {POOL}"))?;
+            fs::remove_dir_all(&self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// ZFS as it was in 2010, in user space: pool version 23, the other one that is served by FUSE.
+struct ZfsFuse {
+    programs: Unpacked,
+    daemon: Child,
+    folder: PathBuf,
+}
+
+/// The packages of the Debian release that still had it.
+const ZFS_FUSE_PACKAGES: [&str; 5] = ["zfs-fuse", "libfuse2", "libaio1", "libtirpc3", "libssl3"];
+
+/// Where it keeps what it knows. These places cannot be changed, so empty ones are mounted over them.
+const ZFS_FUSE_STATE: [&str; 2] = ["/var/lib/zfs", "/var/run/zfs"];
+
+impl ZfsFuse {
+    /// Unpacks it and starts its daemon as Debian's configuration does, but for a cache as large as ours.
+    fn start(memory: &Path) -> Outcome<Self> {
+        let folder = target().join("oracle").join(ZFS_FUSE);
+        let programs = unpack_debian(&folder, &ZFS_FUSE_PACKAGES, Source::Release)?;
+        for state in ZFS_FUSE_STATE {
+            fs::create_dir_all(state)?;
+            output(Command::new("mount").args(["-t", "tmpfs", ZFS_FUSE, state]))?;
+        }
+        let log = File::create(scratch("bench").join("zfs-fuse.log"))?;
+        let mut command = programs.command(ZFS_FUSE)?;
+        command
+            .args(["--no-daemon", "--no-kstat-mount", "--max-arc-size"])
+            .arg(CACHE_MIB.to_string())
+            .args([
+                "--fuse-attr-timeout",
+                "3600",
+                "--fuse-entry-timeout",
+                "3600",
+            ])
+            .args(["--fuse-mount-options", "default_permissions"])
+            .stdout(Stdio::null())
+            .stderr(log);
+        let daemon = command.spawn()?;
+        let folder = memory.join(ZFS_FUSE);
+        let peer = Self {
+            programs,
+            daemon,
+            folder,
+        };
+        let began = Instant::now();
+        while peer.zpool(&["list"]).is_err() {
+            if began.elapsed() > START_LIMIT {
+                return Err("its daemon does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(peer)
+    }
+
+    fn zpool(&self, arguments: &[&str]) -> Outcome<String> {
+        output(self.programs.command("zpool")?.args(arguments))
+    }
+}
+
+impl Drop for ZfsFuse {
+    fn drop(&mut self) {
+        // It has no pool any more, so there is nothing it could lose.
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+impl Peer for ZfsFuse {
+    fn name(&self) -> &'static str {
+        ZFS_FUSE
+    }
+
+    fn make(&mut self) -> Outcome<PathBuf> {
+        let (image, mount) = make_disk(&self.folder)?;
+        let (at, disk) = (mount.display().to_string(), image.display().to_string());
+        let properties = [
+            "create",
+            "-f",
+            "-o",
+            "cachefile=none",
+            "-O",
+            "compression=off",
+            "-O",
+            "atime=off",
+            "-m",
+            &at,
+        ];
+        self.zpool(&[&properties[..], &[POOL, &disk]].concat())?;
+        Ok(mount)
+    }
+
+    fn forget(&mut self) -> Outcome {
+        self.zpool(&["export", POOL])?;
+        let folder = self.folder.display().to_string();
+        self.zpool(&["import", "-o", "cachefile=none", "-d", &folder, POOL])?;
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Outcome {
+        if self.folder.exists() {
+            self.zpool(&["destroy", "-f", POOL])?;
+            fs::remove_dir_all(&self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// How a file system of the kernel is made.
+struct KernelKind {
+    name: &'static str,
+    package: &'static str,
+    make: &'static [&'static str],
+}
+
+/// Each with its own defaults; ext4 does at once what it would do later in the background.
+const KERNEL: [KernelKind; 3] = [
+    KernelKind {
+        name: "btrfs",
+        package: "btrfs-progs",
+        make: &["mkfs.btrfs", "-q", "-f"],
+    },
+    KernelKind {
+        name: "xfs",
+        package: "xfsprogs",
+        make: &["mkfs.xfs", "-q", "-f"],
+    },
+    KernelKind {
+        name: "ext4",
+        package: "e2fsprogs",
+        make: &[
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+        ],
+    },
+];
+
+/// A file system of the kernel on a loop device, which is gone when it is unmounted.
+struct Kernel {
+    kind: &'static KernelKind,
+    folder: PathBuf,
+}
+
+impl Kernel {
+    fn find(kind: &'static KernelKind, memory: &Path) -> Outcome<Self> {
+        if !is_in_path(kind.make[0]) {
+            install(&[kind.package])?;
+        }
+        // Where it is a module, this loads it; where it is not, mounting says so.
+        let _ = Command::new("modprobe").args(["-q", kind.name]).status();
+        let folder = memory.join(kind.name);
+        Ok(Self { kind, folder })
+    }
+
+    fn mount(&self) -> Outcome {
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", self.kind.name, "-o", "loop,noatime"])
+            .arg(self.folder.join("disk.img"));
+        output(mount.arg(self.folder.join("mount")))?;
+        Ok(())
+    }
+
+    fn unmount(&self) -> Outcome {
+        output(Command::new("umount").arg(self.folder.join("mount")))?;
+        Ok(())
+    }
+}
+
+impl Peer for Kernel {
+    fn name(&self) -> &'static str {
+        self.kind.name
+    }
+
+    fn make(&mut self) -> Outcome<PathBuf> {
+        let (image, mount) = make_disk(&self.folder)?;
+        output(
+            Command::new(self.kind.make[0])
+                .args(&self.kind.make[1..])
+                .arg(&image),
+        )?;
+        self.mount()?;
+        Ok(mount)
+    }
+
+    fn forget(&mut self) -> Outcome {
+        self.unmount()?;
+        self.mount()
+    }
+
+    fn remove(&mut self) -> Outcome {
+        if self.folder.exists() {
+            self.unmount()?;
+            fs::remove_dir_all(&self.folder)?;
+        }
+        Ok(())
+    }
+}

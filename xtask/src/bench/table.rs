@@ -1,0 +1,140 @@
+//! What was measured, as a table with ratios and verdicts.
+
+use std::collections::HashMap;
+
+use tarn_workload::load::Load;
+
+use super::bar;
+use super::peers::OURS;
+
+/// The rates of every load of every peer, one for each round; and what went wrong.
+#[derive(Default)]
+pub struct Rates {
+    rates: HashMap<(Load, String), Vec<f64>>,
+    notes: Vec<String>,
+}
+
+impl Rates {
+    /// Adds a round's rate.
+    pub fn add(&mut self, load: Load, peer: &str, rate: f64) {
+        let key = (load, peer.to_string());
+        self.rates.entry(key).or_default().push(rate);
+    }
+
+    /// Notes why a peer has no rate.
+    pub fn note(&mut self, peer: &str, why: &str) {
+        let note = format!("{peer}: {why}");
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn of(&self, load: Load, peer: &str) -> &[f64] {
+        let rates = self.rates.get(&(load, peer.to_string()));
+        rates.map_or(&[], Vec::as_slice)
+    }
+
+    /// The median over the rounds.
+    fn rate(&self, load: Load, peer: &str) -> Option<f64> {
+        median(self.of(load, peer).to_vec())
+    }
+
+    /// Ours by theirs: the median of each round's ratio.
+    fn ratio(&self, load: Load, peer: &str) -> Option<f64> {
+        let pairs = self.of(load, OURS).iter().zip(self.of(load, peer));
+        median(pairs.map(|(ours, theirs)| ours / theirs).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+/// Prints the table, and gives the bars that were not reached.
+pub fn print(rates: &Rates, loads: &[Load], peers: &[&str]) -> Vec<String> {
+    let mut failed = Vec::new();
+    print!("{:<26} {:>6} {OURS:>10}", "", "");
+    for peer in peers {
+        print!(" {peer:>10} {:>7}", "ratio");
+    }
+    println!("  bar");
+    for &load in loads {
+        print!(
+            "{load:<26} {:>6} {:>10}",
+            load.unit().to_string(),
+            rate(rates.rate(load, OURS))
+        );
+        let mut verdict = String::new();
+        for peer in peers {
+            let ratio = rates.ratio(load, peer);
+            let shown = ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}"));
+            print!(" {:>10} {shown:>7}", rate(rates.rate(load, peer)));
+            if let Some(bar) = bar(load, peer) {
+                let (word, passed) = match ratio {
+                    Some(ratio) if ratio >= bar => ("PASS", true),
+                    Some(_) => ("FAIL", false),
+                    None => ("not judged", false),
+                };
+                verdict = format!("{bar} x {peer}: {word}");
+                if !passed {
+                    failed.push(format!("{load} ({shown} of {bar} x {peer})"));
+                }
+            }
+        }
+        println!("  {verdict}");
+    }
+    for note in &rates.notes {
+        println!("{note}");
+    }
+    failed
+}
+
+/// Three digits, or as many as stand before the point.
+fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_string(),
+        Some(rate) if rate < 10.0 => format!("{rate:.2}"),
+        Some(rate) if rate < 100.0 => format!("{rate:.1}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_the_median_of_those_of_the_rounds() {
+        let mut rates = Rates::default();
+        for (ours, theirs) in [(100.0, 10.0), (20.0, 10.0), (30.0, 1.0)] {
+            rates.add(Load::Create, OURS, ours);
+            rates.add(Load::Create, "zfs-fuse", theirs);
+        }
+        assert_eq!(rates.ratio(Load::Create, "zfs-fuse"), Some(10.0));
+        assert_eq!(rates.rate(Load::Create, OURS), Some(30.0));
+        assert_eq!(rates.ratio(Load::Create, "btrfs"), None);
+    }
+
+    #[test]
+    fn what_is_below_its_bar_or_was_not_judged_is_named() {
+        let mut rates = Rates::default();
+        rates.add(Load::Create, OURS, 29.0);
+        rates.add(Load::Create, "zfs-fuse", 10.0);
+        rates.add(Load::Unlink, OURS, 30.0);
+        rates.add(Load::Unlink, "zfs-fuse", 10.0);
+        rates.add(Load::Postmark, OURS, 1.0);
+        let loads = [Load::Create, Load::Unlink, Load::Postmark];
+        let failed = print(&rates, &loads, &["zfs-fuse", "btrfs"]);
+        let expected = [
+            "create empty files (2.90 of 3 x zfs-fuse)",
+            "postmark (- of 1 x zfs-fuse)",
+        ];
+        assert_eq!(failed, expected);
+    }
+}
