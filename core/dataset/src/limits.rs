@@ -10,7 +10,7 @@
 //! where a wrong estimate would cost the pool and not a quota, the dirty blocks in memory are a second estimate. A
 //! writer asks for leave on the way from its dataset's directory up to the root, as far as no reservation pays for it:
 //!
-//! - what is *stored* is over a quota: refused;
+//! - what is *stored* is over a quota: refused, once all that was changed before he asked is stored: it may have been removed;
 //! - what is stored and what is in flight is over the quota by more than a 32nd: the writer waits for the next group, after which
 //!   estimates have become facts, and asks again;
 //! - otherwise it may write. So quotas are exceeded by a little, and never by what was not asked for.
@@ -116,6 +116,14 @@ impl InFlight {
     }
 }
 
+/// What is asked for.
+struct Asking {
+    head: ObjectId,
+    bytes: u64,
+    /// The group that was open when it was first asked.
+    since: Txg,
+}
+
 /// What comes of asking once.
 enum Answer {
     Yes,
@@ -140,10 +148,14 @@ impl Namespace {
             return Ok(());
         }
         let txgs = &self.mos().env().txgs;
-        let inflation = self.inflation();
+        let asking = Asking {
+            head,
+            bytes: bytes.saturating_mul(self.inflation()),
+            since: txgs.open_txg(),
+        };
         for _ in 0..WAITS_MAX {
             let open = txgs.open_txg();
-            match self.ask(head, bytes.saturating_mul(inflation), open, operation)? {
+            match self.ask(&asking, open, operation)? {
                 Answer::Yes => return Ok(()),
                 Answer::Later => txgs.wait_stored(txgs.stored_txg().next(), operation)?,
             }
@@ -153,8 +165,7 @@ impl Namespace {
 
     fn ask(
         &self,
-        head: ObjectId,
-        bytes: u64,
+        asking: &Asking,
         open: Txg,
         operation: &Operation,
     ) -> Result<Answer, AdmitRefusal> {
@@ -163,9 +174,9 @@ impl Namespace {
             operation,
         };
         let stored_txg = self.mos().env().txgs.stored_txg();
-        let dataset: ondisk::dataset::Dataset = reading.bonus_of(head)?;
+        let dataset: ondisk::dataset::Dataset = reading.bonus_of(asking.head)?;
         let mut granted = Vec::new();
-        let (mut id, mut wanted) = (dataset.directory, bytes);
+        let (mut id, mut wanted) = (dataset.directory, asking.bytes);
         let mut of_head = Some(&dataset);
         for _ in 0..DEPTH_MAX {
             let directory: DatasetDirectory = reading.bonus_of(id)?;
@@ -175,14 +186,14 @@ impl Namespace {
             if let Some(dataset) = of_head.take() {
                 let asked = HeadLimits::read(reading, dataset, &directory)?;
                 if let Some(answer) = asked.refuse(in_flight) {
-                    return answer;
+                    return answer.or_else(|refusal| self.last_word(asking, refusal));
                 }
                 let unused = asked.reserved.saturating_sub(asked.unique);
                 used = used.saturating_sub(unused);
                 paid = asked.paid_by_reservation(wanted, in_flight);
             }
             if let Some(answer) = self.over_limit(&directory, used, in_flight) {
-                return answer;
+                return answer.or_else(|refusal| self.last_word(asking, refusal));
             }
             granted.push((id, wanted));
             if directory.parent.is_zero() {
@@ -202,6 +213,25 @@ impl Namespace {
             self.in_flight().add(id, open, bytes);
         }
         Ok(Answer::Yes)
+    }
+
+    /// Puts a refusal off until all that was changed before the question is stored: a file may have been removed, and its
+    /// room is counted until then. What others dirty in the dataset's pool counts for the pool only.
+    fn last_word(&self, asking: &Asking, refusal: AdmitRefusal) -> Result<Answer, AdmitRefusal> {
+        let txgs = &self.mos().env().txgs;
+        let mut txg = txgs.stored_txg().next();
+        while txg <= asking.since {
+            let sets = txgs.dirty_sets(txg);
+            let is_concerned = match refusal {
+                AdmitRefusal::NoSpace => !sets.is_empty(),
+                _ => sets.iter().any(|set| set.id() == asking.head),
+            };
+            if is_concerned {
+                return Ok(Answer::Later);
+            }
+            txg = txg.next();
+        }
+        Err(refusal)
     }
 
     /// The answer of a directory that has no room, for now or at all.

@@ -1,0 +1,324 @@
+//! An engine on a simulated machine, whose mounts stay in memory.
+//!
+//! A [`House`] stands for the daemon: pools are made, imported, described and exported in it by the requests that commands send, and files are
+//! reached by the trees that a front end would serve.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::files::{
+    Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation, PosixError,
+    SetAttributes, Tree, WriteAt,
+};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::{Refusal, pool};
+use tarn_engine::mounts::{MountKey, MountRefusal, MountRequest, Mounter};
+use tarn_engine::{Engine, EngineOptions, Host};
+
+/// The folder of all simulated disks.
+pub const DISKS: &str = "/disks";
+
+/// How much memory the cache of a house may take.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// A mounter that keeps what it is given.
+#[derive(Default)]
+struct Shelf {
+    trees: Mutex<Mounted>,
+}
+
+#[derive(Default)]
+struct Mounted {
+    last: u64,
+    by_key: BTreeMap<u64, (String, Arc<dyn Tree>)>,
+}
+
+impl Mounter for Shelf {
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        let mut mounted = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        mounted.last += 1;
+        let key = mounted.last;
+        let entry = (request.source.to_string(), request.tree);
+        mounted.by_key.insert(key, entry);
+        Ok(MountKey(key))
+    }
+
+    fn unmount(&self, key: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
+        let mut mounted = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = mounted.by_key.remove(&key.0);
+        drop(mounted);
+        drop(tree);
+        Ok(())
+    }
+
+    fn clear_remains(&self, _: &Path) {}
+}
+
+/// An engine, and what it has mounted.
+pub struct House {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    shelf: Arc<Shelf>,
+}
+
+impl House {
+    /// An engine without pools on this machine.
+    pub fn new(host: &Host) -> House {
+        let shelf = Arc::new(Shelf::default());
+        let options = EngineOptions {
+            cache_bytes: Some(CACHE_BYTES),
+        };
+        let instance = Instance::at(Path::new("/instance"));
+        House {
+            engine: Engine::new(host.clone(), instance, shelf.clone(), options),
+            shelf,
+        }
+    }
+
+    /// Makes a pool and mounts it.
+    ///
+    /// # Errors
+    /// The refusal of `zpool create`.
+    pub fn create(
+        &self,
+        name: &str,
+        kind: pool::VdevKind,
+        disks: &[&str],
+        properties: &[(&str, &str)],
+    ) -> Result<pool::Created, Refusal> {
+        let leaf = |disk: &&str| pool::VdevSpec {
+            kind: pool::VdevKind::Leaf,
+            path: Some(format!("{DISKS}/{disk}")),
+            children: Vec::new(),
+            role: pool::VdevRole::Data,
+        };
+        let leaves: Vec<_> = disks.iter().map(leaf).collect();
+        let vdevs = match kind {
+            pool::VdevKind::Leaf => leaves,
+            kind => vec![pool::VdevSpec {
+                kind,
+                path: None,
+                children: leaves,
+                role: pool::VdevRole::Data,
+            }],
+        };
+        let pairs = properties
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        let request = pool::Create {
+            name: name.to_string(),
+            vdevs,
+            properties: pairs.collect(),
+            ..pool::Create::default()
+        };
+        self.engine.pool_create(&call(), request)
+    }
+
+    /// Imports a pool from the simulated disks.
+    ///
+    /// # Errors
+    /// The refusal of `zpool import`.
+    pub fn import(
+        &self,
+        name: Option<&str>,
+        properties: &[(&str, &str)],
+    ) -> Result<pool::Imported, Refusal> {
+        let pairs = properties
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        let request = pool::Import {
+            search: search(),
+            pool: name.map(str::to_string),
+            properties: pairs.collect(),
+            altroot: Some("/mounts".to_string()),
+            force: true,
+            ..pool::Import::default()
+        };
+        self.engine.pool_import(&call(), request)
+    }
+
+    /// Exports a pool.
+    ///
+    /// # Errors
+    /// The refusal of `zpool export`.
+    pub fn export(&self, name: &str, force: bool) -> Result<(), Refusal> {
+        let name = name.to_string();
+        let request = pool::Export { name, force };
+        self.engine.pool_export(&call(), request).map(|_| ())
+    }
+
+    /// Stores all that was changed.
+    ///
+    /// # Errors
+    /// The refusal of `zpool sync`.
+    pub fn sync(&self) -> Result<(), Refusal> {
+        let request = pool::Sync::default();
+        self.engine.pool_sync(&call(), request).map(|_| ())
+    }
+
+    /// What `zpool status` shows of a pool.
+    ///
+    /// # Errors
+    /// The refusal of `zpool status`.
+    pub fn status(&self, name: &str) -> Result<pool::PoolDescription, Refusal> {
+        let request = pool::Describe {
+            names: vec![name.to_string()],
+            with_errors: true,
+        };
+        let mut described = self.engine.pool_describe(&call(), request)?;
+        Ok(described.pools.remove(0))
+    }
+
+    /// What is mounted, by dataset.
+    pub fn trees(&self) -> Vec<(String, Arc<dyn Tree>)> {
+        let mounted = self
+            .shelf
+            .trees
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        mounted.by_key.values().cloned().collect()
+    }
+
+    /// The files of a mounted dataset.
+    ///
+    /// # Panics
+    /// When it is not mounted.
+    pub fn files(&self, dataset: &str) -> Files {
+        let found = self.trees().into_iter().find(|(name, _)| name == dataset);
+        let (_, tree) = found.expect("the dataset is mounted");
+        Files::of(tree.files().clone())
+    }
+}
+
+/// Who asks for everything here.
+pub fn call() -> Call {
+    Call {
+        command: "hostile".to_string(),
+        ..Call::default()
+    }
+}
+
+/// Where pools are looked for.
+pub fn search() -> pool::Search {
+    pool::Search {
+        places: vec![DISKS.to_string()],
+        ..pool::Search::default()
+    }
+}
+
+/// The files of one dataset, for root.
+pub struct Files {
+    files: Arc<FileSystem>,
+    root: Credentials,
+}
+
+impl Files {
+    /// Those of this file system.
+    pub fn of(files: Arc<FileSystem>) -> Files {
+        let root = Credentials::root();
+        Files { files, root }
+    }
+
+    /// The file system itself.
+    pub fn system(&self) -> &Arc<FileSystem> {
+        &self.files
+    }
+
+    /// Makes an empty file in the root directory.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn make(&self, name: &str) -> Result<ObjectId, PosixError> {
+        let new = NewFile {
+            kind: FileKind::Regular,
+            permissions: 0o644,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let parent = self.files.root();
+        let made = self
+            .files
+            .create(&self.root, parent, name.as_bytes(), &new, &operation())?;
+        Ok(made.id)
+    }
+
+    /// Writes at an offset.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn write(&self, file: ObjectId, offset: u64, bytes: &[u8]) -> Result<usize, PosixError> {
+        let at = WriteAt::Offset(offset);
+        self.files.write(&self.root, file, at, bytes, &operation())
+    }
+
+    /// Reads from an offset.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn read(&self, file: ObjectId, offset: u64, size: usize) -> Result<Vec<u8>, PosixError> {
+        let data = self
+            .files
+            .read(&self.root, file, offset, size, &operation())?;
+        Ok(data.to_vec())
+    }
+
+    /// The number of a file in the root directory.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn find(&self, name: &str) -> Result<ObjectId, PosixError> {
+        let parent = self.files.root();
+        let found = self
+            .files
+            .lookup(&self.root, parent, name.as_bytes(), &operation())?;
+        Ok(found.id)
+    }
+
+    /// Removes a file from the root directory.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn unlink(&self, name: &str) -> Result<(), PosixError> {
+        let parent = self.files.root();
+        self.files
+            .unlink(&self.root, parent, name.as_bytes(), &operation())
+    }
+
+    /// Cuts a file off, or extends it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn resize(&self, file: ObjectId, size: u64) -> Result<(), PosixError> {
+        let changes = SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        };
+        let changed = self
+            .files
+            .set_attributes(&self.root, file, &changes, &operation());
+        changed.map(|_| ())
+    }
+
+    /// Waits until a file is stored.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn sync(&self, file: ObjectId) -> Result<(), PosixError> {
+        self.files.sync(file, false, &operation())
+    }
+}
+
+/// An operation that nobody measures.
+pub fn operation() -> Operation {
+    Operation::unmeasured()
+}
+
+/// Bytes that do not compress, the same for the same seed.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = tarn_host::sim::Random::new(seed);
+    let mut bytes = vec![0; length];
+    random.fill(&mut bytes);
+    bytes
+}

@@ -1,0 +1,342 @@
+//! Devices that fail while a pool is written: redundancy covers it, or the pool is suspended; commands answer either way.
+
+use tarn_engine::files::PosixError;
+use tarn_engine::messages::RefusalKind;
+use tarn_engine::messages::pool::{PoolDescription, VdevKind, VdevStatus};
+use tarn_host::sim::{Fault, SimDisk, SimHost, SimOptions};
+use tarn_host::{Action, Errno};
+use tarn_hostile::house::{DISKS, Files, House, noise};
+
+const SIZE: usize = 300_000;
+
+fn machine(seed: u64, disks: &[&str]) -> SimHost {
+    let machine = SimHost::new(SimOptions::seed(seed));
+    for disk in disks {
+        machine.add_disk(format!("{DISKS}/{disk}"), 128 << 20);
+    }
+    machine
+}
+
+fn disk(machine: &SimHost, name: &str) -> SimDisk {
+    machine.disk(format!("{DISKS}/{name}")).unwrap()
+}
+
+fn put(files: &Files, name: &str, seed: u64) -> Result<(), PosixError> {
+    let file = files.make(name)?;
+    files.write(file, 0, &noise(seed, SIZE))?;
+    Ok(())
+}
+
+fn check(files: &Files, name: &str, seed: u64) {
+    let file = files.find(name).unwrap();
+    let read = files.read(file, 0, SIZE).unwrap();
+    assert!(read == noise(seed, SIZE), "{name} reads as written");
+}
+
+fn leaves(pool: &PoolDescription) -> Vec<VdevStatus> {
+    fn collect(vdev: &VdevStatus, found: &mut Vec<VdevStatus>) {
+        match vdev.children.is_empty() {
+            true => found.push(vdev.clone()),
+            false => vdev.children.iter().for_each(|child| collect(child, found)),
+        }
+    }
+    let mut found = Vec::new();
+    pool.layout
+        .iter()
+        .for_each(|vdev| collect(vdev, &mut found));
+    found
+}
+
+/// One flush fails: what the device holds then is unknown.
+const NEXT_FLUSH: Fault = Fault::FailNth {
+    action: Action::Flush,
+    nth: 0,
+    errno: Errno::IO,
+};
+
+fn everything(action: Action) -> Fault {
+    let range = 0..u64::MAX;
+    let errno = Errno::IO;
+    Fault::FailRange {
+        action,
+        range,
+        errno,
+    }
+}
+
+/// A leaf that cannot be written any more is taken out of use, and the pool goes on, is exported, and imported again
+/// with that leaf out of date.
+fn survives(kind: VdevKind, disks: &[&str], broken: &[&str], fault: &Fault) {
+    let machine = machine(11, disks);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", kind, disks, &[]).unwrap();
+        let files = house.files("tank");
+        for number in 0..20 {
+            put(&files, &format!("before{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        for number in 0..20 {
+            put(&files, &format!("amid{number}"), number).unwrap();
+            if number == 10 {
+                for name in broken {
+                    disk(&machine, name).inject(fault.clone());
+                }
+            }
+        }
+        house.sync().unwrap();
+        let status = house.status("tank").unwrap();
+        assert_eq!(status.state, "DEGRADED");
+        for leaf in leaves(&status) {
+            let is_broken = broken
+                .iter()
+                .any(|name| leaf.path.as_deref().unwrap().ends_with(name));
+            assert_eq!(leaf.state != "ONLINE", is_broken, "{leaf:?}");
+            assert_eq!(leaf.write_errors > 0, is_broken, "{leaf:?}");
+        }
+        for number in 0..20 {
+            put(&files, &format!("after{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        for number in 0..20 {
+            for prefix in ["before", "amid", "after"] {
+                check(&files, &format!("{prefix}{number}"), number);
+            }
+        }
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+    disks
+        .iter()
+        .for_each(|name| disk(&machine, name).clear_faults());
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        for number in 0..20 {
+            for prefix in ["before", "amid", "after"] {
+                check(&files, &format!("{prefix}{number}"), number);
+            }
+            put(&files, &format!("later{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_mirror_goes_on_without_a_leaf_that_cannot_be_written() {
+    survives(
+        VdevKind::Mirror,
+        &["a", "b"],
+        &["b"],
+        &everything(Action::Write),
+    );
+}
+
+#[test]
+fn a_mirror_goes_on_without_a_leaf_that_vanished() {
+    survives(VdevKind::Mirror, &["a", "b"], &["a"], &Fault::Vanish);
+}
+
+#[test]
+fn a_mirror_goes_on_without_a_leaf_that_cannot_be_flushed() {
+    survives(VdevKind::Mirror, &["a", "b"], &["a"], &NEXT_FLUSH);
+}
+
+#[test]
+fn a_raidz2_goes_on_without_two_leaves() {
+    survives(
+        VdevKind::Raidz2,
+        &["a", "b", "c", "d", "e"],
+        &["b", "e"],
+        &everything(Action::Write),
+    );
+}
+
+#[test]
+fn a_raidz1_goes_on_without_a_leaf_that_is_full_below() {
+    let fault = Fault::FailRange {
+        action: Action::Write,
+        range: 0..u64::MAX,
+        errno: Errno(28),
+    };
+    survives(VdevKind::Raidz1, &["a", "b", "c"], &["c"], &fault);
+}
+
+/// A mirror whose one leaf cannot be read reads from the other, and counts.
+#[test]
+fn reads_that_fail_are_made_good_and_counted() {
+    let machine = machine(13, &["a", "b"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house
+            .create("tank", VdevKind::Mirror, &["a", "b"], &[])
+            .unwrap();
+        let files = house.files("tank");
+        for number in 0..40 {
+            put(&files, &format!("file{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        disk(&machine, "a").inject(everything(Action::Read));
+        for number in 0..40 {
+            check(&files, &format!("file{number}"), number);
+        }
+        let status = house.status("tank").unwrap();
+        let errors: Vec<u64> = leaves(&status)
+            .iter()
+            .map(|leaf| leaf.read_errors)
+            .collect();
+        assert!(errors[0] > 0 && errors[1] == 0, "{errors:?}");
+        assert_eq!(status.error_count, 0);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// Rot on one side of a mirror is repaired from the other.
+#[test]
+fn rot_is_repaired_and_counted() {
+    let machine = machine(17, &["a", "b"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house
+            .create("tank", VdevKind::Mirror, &["a", "b"], &[])
+            .unwrap();
+        let files = house.files("tank");
+        for number in 0..40 {
+            put(&files, &format!("file{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+        disk(&machine, "b").rot((4 << 20) + (512 << 10)..(100 << 20));
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        for number in 0..40 {
+            check(&files, &format!("file{number}"), number);
+        }
+        let status = house.status("tank").unwrap();
+        assert!(leaves(&status)[1].checksum_errors > 0);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// A pool whose only disk fails is suspended: commands answer, who waits for stored data gets an error, export by force
+/// ends, and a later import finds what was stored before.
+fn suspends(fault: &Fault, fail_mode: &str) {
+    let machine = machine(19, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house
+            .create("tank", VdevKind::Leaf, &["a"], &[("failmode", fail_mode)])
+            .unwrap();
+        let files = house.files("tank");
+        for number in 0..10 {
+            put(&files, &format!("before{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        disk(&machine, "a").inject(fault.clone());
+        for number in 0..10 {
+            put(&files, &format!("amid{number}"), number).unwrap();
+        }
+        let refusal = house.sync().unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Suspended, "{refusal}");
+        let status = house.status("tank").unwrap();
+        assert_eq!(status.state, "SUSPENDED");
+        assert!(status.root.write_errors > 0);
+        // What is in memory can be read.
+        check(&files, "amid3", 3);
+        if fail_mode == "continue" {
+            let refused = put(&files, "later", 1).unwrap_err();
+            assert_eq!(refused.errno(), 5, "{refused}");
+        }
+        let file = files.find("amid3").unwrap();
+        assert_eq!(files.sync(file).unwrap_err().errno(), 5);
+        drop(files);
+        let refusal = house.export("tank", false).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Suspended, "{refusal}");
+        house.export("tank", true).unwrap();
+    });
+    run.unwrap();
+    disk(&machine, "a").clear_faults();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        for number in 0..10 {
+            check(&files, &format!("before{number}"), number);
+        }
+        put(&files, "again", 5).unwrap();
+        house.sync().unwrap();
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_pool_whose_disk_cannot_be_written_is_suspended_and_writers_fail() {
+    suspends(&everything(Action::Write), "continue");
+}
+
+#[test]
+fn a_pool_whose_disk_cannot_be_written_is_suspended_and_writers_wait() {
+    suspends(&everything(Action::Write), "wait");
+}
+
+#[test]
+fn a_pool_whose_disk_vanished_is_suspended() {
+    suspends(&Fault::Vanish, "continue");
+}
+
+#[test]
+fn a_pool_whose_disk_cannot_be_flushed_is_suspended() {
+    suspends(&NEXT_FLUSH, "wait");
+}
+
+/// The file below the pool lies in a file system that is full.
+#[test]
+fn a_pool_on_a_full_disk_is_suspended() {
+    let full = Fault::FailRange {
+        action: Action::Write,
+        range: 0..u64::MAX,
+        errno: Errno(28),
+    };
+    suspends(&full, "wait");
+}
+
+/// Writers that wait for a suspended pool are let go when it is exported by force.
+#[test]
+fn writers_that_wait_are_let_go_by_export() {
+    let machine = machine(23, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house
+            .create("tank", VdevKind::Leaf, &["a"], &[("failmode", "wait")])
+            .unwrap();
+        let files = house.files("tank");
+        put(&files, "before", 1).unwrap();
+        house.sync().unwrap();
+        disk(&machine, "a").inject(everything(Action::Write));
+        put(&files, "amid", 2).unwrap();
+        house.sync().unwrap_err();
+        let writer = host.spawn("writer", move || put(&files, "later", 3));
+        host.sleep(std::time::Duration::from_secs(60));
+        assert_eq!(house.status("tank").unwrap().state, "SUSPENDED");
+        house.export("tank", true).unwrap();
+        let outcome = writer.join().unwrap_or_else(|panicked| panicked.resume());
+        assert_eq!(outcome.unwrap_err().errno(), 5);
+    });
+    run.unwrap();
+}
