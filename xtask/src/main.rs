@@ -10,6 +10,7 @@ mod changes;
 mod ci;
 mod demo;
 mod golden;
+mod hostile;
 mod oracle;
 mod tidy;
 mod workspace;
@@ -42,6 +43,8 @@ enum Task {
     Tidy,
     /// Read pools that OpenZFS made, through our mounts, and compare with what OpenZFS saw
     Golden(golden::Arguments),
+    /// Damage pools, and demand that nothing worse than an error comes of it
+    Hostile(hostile::Arguments),
     /// Make and change pools, and have OpenZFS judge them
     Oracle(oracle::Arguments),
     /// Run one of OpenZFS's own programs, unpacked and not installed
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::ci(),
         Task::Tidy => tidy::tidy(),
         Task::Golden(arguments) => golden::golden(&arguments),
+        Task::Hostile(arguments) => hostile::hostile(&arguments),
         Task::Oracle(arguments) => oracle::oracle(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
     };

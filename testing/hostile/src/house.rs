@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation, PosixError,
-    SetAttributes, Tree, WriteAt,
+    SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::{Refusal, pool};
-use tarn_engine::mounts::{MountKey, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 use tarn_engine::{Engine, EngineOptions, Host};
 
 /// The folder of all simulated disks.
@@ -49,6 +49,10 @@ impl Mounter for Shelf {
         let tree = mounted.by_key.remove(&key.0);
         drop(mounted);
         drop(tree);
+        Ok(())
+    }
+
+    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
         Ok(())
     }
 
@@ -284,6 +288,16 @@ impl Files {
         let parent = self.files.root();
         self.files
             .unlink(&self.root, parent, name.as_bytes(), &operation())
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn set_xattr(&self, file: ObjectId, name: &str, value: &[u8]) -> Result<(), PosixError> {
+        let mode = XattrMode::Any;
+        self.files
+            .set_xattr(&self.root, file, name.as_bytes(), value, mode, &operation())
     }
 
     /// Cuts a file off, or extends it.

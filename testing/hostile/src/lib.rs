@@ -13,3 +13,9 @@
 //! what is on the disk of a good pool: that is what `testing/golden` compares.
 
 pub mod house;
+pub mod images;
+pub mod lie;
+mod lies;
+pub mod look;
+mod raw;
+pub mod rounds;

@@ -1,0 +1,157 @@
+//! Rounds: each damages a copy of a pool and looks at what is left, read-only and then to be written.
+//!
+//! A round follows from the seed and its number alone, so that one that fails can be had again.
+
+use crate::house::House;
+use crate::images::Base;
+use crate::lie::Liar;
+use crate::look::{self, Seen};
+use crate::{lies, raw};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tarn_host::sim::{Random, SimHost};
+
+/// How a pool is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// Sectors, labels, sizes, copies.
+    Raw,
+    /// Lies with right checksums. For pools of one disk.
+    Lies,
+}
+
+/// A pool, and what is to be done to it.
+pub struct Subject<'a> {
+    /// The pool.
+    pub base: &'a Base,
+    /// How it is damaged.
+    pub damage: Damage,
+    prepared: Option<Prepared>,
+}
+
+/// What the disk of a pool holds, found once.
+struct Prepared {
+    blocks: Vec<crate::lie::Found>,
+}
+
+/// How a round ended.
+#[derive(Debug)]
+pub struct Round {
+    /// What was done to the pool.
+    pub told: String,
+    /// Whether it could be imported, read-only and to be written.
+    pub imported: [bool; 2],
+    /// What was seen.
+    pub seen: Seen,
+    /// The panic, if there was one: a finding.
+    pub panic: Option<String>,
+}
+
+impl<'a> Subject<'a> {
+    /// This pool, damaged like this.
+    pub fn new(base: &'a Base, damage: Damage) -> Subject<'a> {
+        let prepared = (damage == Damage::Lies).then(|| prepare(base)).flatten();
+        Subject {
+            base,
+            damage,
+            prepared,
+        }
+    }
+
+    /// What is told of it: the pool and the damage.
+    pub fn name(&self) -> String {
+        format!("{} {:?}", self.base.name, self.damage).to_lowercase()
+    }
+
+    /// One round.
+    pub fn round(&self, seed: u64, number: u64) -> Round {
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(number));
+        let random = &mut random.fork();
+        let machine = self.base.machine(seed);
+        let told = match self.damage {
+            Damage::Raw => raw::damage(&machine, self.base, random),
+            Damage::Lies => self.tell_lies(&machine, random),
+        };
+        let mut round = Round {
+            told,
+            imported: [false; 2],
+            seen: Seen::default(),
+            panic: None,
+        };
+        for (index, mode) in [Some(("readonly", "on")), None].into_iter().enumerate() {
+            let Round { imported, seen, .. } = &mut round;
+            let run = AssertUnwindSafe(|| visit(&machine, mode, &mut imported[index], seen));
+            if let Err(panic) = catch_unwind(run) {
+                round.panic = Some(text_of(&*panic));
+                break;
+            }
+        }
+        round
+    }
+
+    fn tell_lies(&self, machine: &SimHost, random: &mut Random) -> String {
+        let image = &self.base.images[0];
+        let disk = machine.disk(format!("{}/{}", crate::house::DISKS, image.name));
+        let (Some(disk), Some(prepared)) = (disk, &self.prepared) else {
+            return "nothing: no block was found".to_string();
+        };
+        let liar = Liar::new(&disk, image.size_bytes, None, Some(prepared.blocks.clone()));
+        let Some(mut liar) = liar else {
+            return "nothing: no uberblock was found".to_string();
+        };
+        let count = 1 + random.index(3);
+        let told: Vec<String> = (0..count)
+            .filter_map(|_| lies::tell(&mut liar, random))
+            .collect();
+        told.join("; ")
+    }
+}
+
+fn prepare(base: &Base) -> Option<Prepared> {
+    let machine = base.machine(1);
+    let image = base.images.first()?;
+    let disk = machine.disk(format!("{}/{}", crate::house::DISKS, image.name))?;
+    let liar = Liar::new(&disk, image.size_bytes, None, None)?;
+    Some(Prepared {
+        blocks: liar.blocks,
+    })
+}
+
+/// Imports what can be imported, looks at everything, changes a little where that is allowed, exports.
+fn visit(machine: &SimHost, mode: Option<(&str, &str)>, was_imported: &mut bool, seen: &mut Seen) {
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        look::commands(&house, seen);
+        let properties: Vec<_> = mode.into_iter().collect();
+        let imported = match house.import(None, &properties) {
+            Ok(imported) => imported,
+            Err(refusal) => {
+                seen.errors.push(format!("import: {refusal}"));
+                return;
+            }
+        };
+        *was_imported |= !imported.pools.is_empty();
+        let refused = imported.refused.iter().map(ToString::to_string);
+        seen.errors.extend(refused.chain(imported.warnings));
+        look::commands(&house, seen);
+        look::files(&house, seen);
+        if mode.is_none() {
+            look::change(&house, seen);
+            look::files(&house, seen);
+            look::commands(&house, seen);
+        }
+        for name in &imported.pools {
+            if let Err(refusal) = house.export(name, false)
+                && let Err(forced) = house.export(name, true)
+            {
+                panic!("{name} cannot be exported: {refusal}; by force: {forced}");
+            }
+        }
+    });
+    run.expect("nobody cuts the power");
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without words".to_string())
+}
