@@ -10,7 +10,7 @@ use std::time::Instant;
 use tarn_oracle::tools::is_in_path;
 
 use crate::workspace::{Outcome, Steps, cargo, duration, run};
-use crate::{build, demo, golden, oracle, tidy};
+use crate::{build, demo, golden, hostile, oracle, tidy};
 
 /// Programs the steps start, and the Debian package each is in.
 const NEEDED: [(&str, &str); 4] = [
@@ -41,6 +41,7 @@ pub fn ci() -> Outcome {
     steps.run("tests", || {
         run(&mut cargo(&["test", "--workspace", "--quiet"]))
     });
+    steps.run("hostile, small budget", hostile::small);
     steps.run("docs", docs);
     steps.run("build", build::build);
     steps.run("demo", || demo::demo(&demo::Arguments::of_ci()));

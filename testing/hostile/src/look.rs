@@ -38,6 +38,16 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Adds what another saw.
+    pub fn add(&mut self, other: Seen) {
+        self.filesystems += other.filesystems;
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.error_count += other.error_count;
+        self.errors.extend(other.errors);
+        self.errors.truncate(2 * ERRORS_MAX);
+    }
+
     fn error(&mut self, what: &str, error: &dyn std::fmt::Display) {
         let text = error.to_string();
         assert!(!text.trim().is_empty(), "{what}: an error says something");

@@ -8,7 +8,14 @@ use crate::lie::Liar;
 use crate::look::{self, Seen};
 use crate::{lies, raw};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tarn_host::Host;
 use tarn_host::sim::{Random, SimHost};
+
+/// How often ten seconds are waited for a few changes, in the machine's own time.
+const WAITS_MAX: u32 = 2000;
 
 /// How a pool is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,20 +141,54 @@ fn visit(machine: &SimHost, mode: Option<(&str, &str)>, was_imported: &mut bool,
         seen.errors.extend(refused.chain(imported.warnings));
         look::commands(&house, seen);
         look::files(&house, seen);
-        if mode.is_none() {
-            look::change(&house, seen);
-            look::files(&house, seen);
-            look::commands(&house, seen);
-        }
-        for name in &imported.pools {
-            if let Err(refusal) = house.export(name, false)
-                && let Err(forced) = house.export(name, true)
-            {
-                panic!("{name} cannot be exported: {refusal}; by force: {forced}");
-            }
+        match mode {
+            Some(_) => export(&house, &imported.pools),
+            None => change(host, house, &imported.pools, seen),
         }
     });
     run.expect("nobody cuts the power");
+}
+
+/// Changes a little, in a thread of its own: a pool that cannot be written any more lets writers wait until somebody gives it
+/// up.
+fn change(host: &Host, house: House, pools: &[String], seen: &mut Seen) {
+    let house = Arc::new(house);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (theirs, done) = (house.clone(), is_done.clone());
+    let writer = host.spawn("writer", move || {
+        let mut seen = Seen::default();
+        look::change(&theirs, &mut seen);
+        look::files(&theirs, &mut seen);
+        done.store(true, Ordering::Relaxed);
+        seen
+    });
+    let mut waits = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        host.sleep(Duration::from_secs(10));
+        waits += 1;
+        assert!(waits < WAITS_MAX, "a few changes never end");
+        let is_suspended = |name: &String| {
+            let status = house.status(name);
+            status.is_ok_and(|status| status.state == "SUSPENDED")
+        };
+        if pools.iter().any(is_suspended) {
+            break;
+        }
+    }
+    look::commands(&house, seen);
+    export(&house, pools);
+    seen.add(writer.join().unwrap_or_else(|panicked| panicked.resume()));
+}
+
+fn export(house: &House, pools: &[String]) {
+    for name in pools {
+        if let Err(refusal) = house.export(name, false)
+            && house.status(name).is_ok()
+            && let Err(forced) = house.export(name, true)
+        {
+            panic!("{name} cannot be exported: {refusal}; by force: {forced}");
+        }
+    }
 }
 
 fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
