@@ -9,6 +9,7 @@
 //! - [`number`], [`show`]: single values
 //! - [`table`], [`json`]: rows of columns, and JSON frames
 //! - [`interval`], [`timestamp`]: repeated output
+//! - [`screen`]: its size
 //! - [`users`]: names of users
 //! - [`version`]: the one subcommand that both have
 
@@ -21,6 +22,7 @@ pub mod number;
 pub mod options;
 pub mod output;
 pub mod program;
+pub mod screen;
 pub mod show;
 pub mod table;
 pub mod timestamp;

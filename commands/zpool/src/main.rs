@@ -5,7 +5,7 @@
 //!
 //! # Map
 //! - `pools`, `asked`, `vdevs`, `vdev_json`: which pools, which properties, how vdevs are named
-//! - one file per subcommand; `list_vdevs`, `status_json` and `importable` are parts of those they are named for;
+//! - one file per subcommand; `list_vdevs`, `status_json`, `iostat_table` and `importable` are parts of those they are named for;
 //!   `usage` has their usage texts
 //! - `assignments`, `paths`: what the subcommands that change something share
 //! - `vdev_grammar`, `device_path`, `planned`: vdevs as they are given, and as `-n` shows them
@@ -22,6 +22,8 @@ mod get;
 mod history;
 mod import;
 mod importable;
+mod iostat;
+mod iostat_table;
 mod labelclear;
 mod list;
 mod list_vdevs;
@@ -82,7 +84,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("prefetch", usage::PREFETCH),
     BLANK,
     built("list", usage::LIST, list::run),
-    missing("iostat", usage::IOSTAT),
+    built("iostat", usage::IOSTAT, iostat::run),
     built("status", usage::STATUS, status::run),
     BLANK,
     missing("online", usage::ONLINE),
