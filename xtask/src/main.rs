@@ -12,6 +12,7 @@ mod demo;
 mod golden;
 mod hostile;
 mod oracle;
+mod scale;
 mod tidy;
 mod workspace;
 
@@ -37,6 +38,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Measure us beside zfs-fuse, btrfs, xfs and ext4, and parity beside OpenZFS's
     Bench(bench::Arguments),
+    /// A million files, ten thousand datasets, and the memory they take
+    Scale(scale::Arguments),
     /// Everything that must pass before a change lands
     Ci,
     /// Hold the layers and the doors; print what stands out in length
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Build => build::build(),
         Task::Demo(arguments) => demo::demo(&arguments),
         Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Scale(arguments) => scale::scale(&arguments),
         Task::Ci => ci::ci(),
         Task::Tidy => tidy::tidy(),
         Task::Golden(arguments) => golden::golden(&arguments),
