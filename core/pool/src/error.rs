@@ -64,6 +64,9 @@ pub enum PoolError {
         /// The feature.
         feature: Feature,
     },
+    /// The pool was closed while something of it was to be read.
+    #[error("the pool is closed")]
+    Closed,
     /// Features are counted while a txg is stored only.
     #[error("features are counted only while a transaction group is stored")]
     NotSyncing,

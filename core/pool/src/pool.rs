@@ -126,7 +126,7 @@ impl Pool {
             fails_writers: AtomicBool::new(false),
         };
         pool.space.set_door(Arc::new(Loader {
-            mos: pool.mos.clone(),
+            mos: Arc::downgrade(&pool.mos),
             arrays: pool.arrays.clone(),
             unflushed: pool.unflushed.clone(),
         }));

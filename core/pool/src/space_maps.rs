@@ -20,7 +20,7 @@ use crate::error::PoolError;
 use crate::features::SyncingFeatures;
 use crate::mos_writer::MosWriter;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Rank, RwLock};
 use tarn_object::{NewObject, Object, ObjectSet};
@@ -108,9 +108,9 @@ pub(crate) fn unflushed(changes: BTreeMap<MetaslabId, Changes>) -> Unflushed {
     RwLock::new(UNFLUSHED, changes)
 }
 
-/// Reads logs for `space`.
+/// Reads logs for `space`. The MOS leads to `space` again, so a pool that owned it here would never go.
 pub(crate) struct Loader {
-    pub(crate) mos: Arc<ObjectSet>,
+    pub(crate) mos: Weak<ObjectSet>,
     pub(crate) arrays: Arc<Arrays>,
     pub(crate) unflushed: Arc<Unflushed>,
 }
@@ -120,12 +120,14 @@ impl LoadSpaceMap for Loader {
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
         // Held while the log is read: flushing must not put a change into the log and take it out of the table in between.
         let unflushed = self.unflushed.read();
-        let directory = Directory::new(&self.mos, &operation);
         let unreadable = |cause: PoolError| LoadError::Unreadable {
             vdev,
             index,
             cause: Box::new(cause),
         };
+        let mos = self.mos.upgrade().ok_or(PoolError::Closed);
+        let mos = mos.map_err(unreadable)?;
+        let directory = Directory::new(&mos, &operation);
         let mut allocated = RangeTree::new();
         if let Some(map) = self
             .arrays

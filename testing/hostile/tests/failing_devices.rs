@@ -340,3 +340,28 @@ fn writers_that_wait_are_let_go_by_export() {
     });
     run.unwrap();
 }
+
+/// A pool that was given up leaves nothing behind in memory.
+#[test]
+fn a_pool_that_was_exported_is_gone_from_memory() {
+    let machine = machine(29, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        let files = house.files("tank");
+        put(&files, "file", 1).unwrap();
+        house.sync().unwrap();
+        let set = std::sync::Arc::downgrade(files.system().object_set());
+        drop(files);
+        house.export("tank", false).unwrap();
+        assert!(set.upgrade().is_none());
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        check(&files, "file", 1);
+        let env = std::sync::Arc::downgrade(files.system().object_set().env());
+        drop(files);
+        house.export("tank", false).unwrap();
+        assert_eq!(env.strong_count(), 0);
+    });
+    run.unwrap();
+}
