@@ -1,3 +1,96 @@
-//! The `tarn` command.
+//! The `tarn` command: what Tarn has and OpenZFS has no command for.
+//!
+//! # Map
+//! - `kstat`: the counters of the daemon; `shown`: their text forms; `asked`: which of them
+//! - `version`: the version of Tarn
 
-fn main() {}
+mod asked;
+mod kstat;
+mod shown;
+mod version;
+
+use tarn_terminal::program::{BLANK, Program, Subcommand};
+
+const KSTAT: &str = "\tkstat [-jlpq] [-c class] [-m module] [-i instance] [-n name] [-s statistic]\n\
+\t    [interval [count]]\n\
+\tkstat [-jlpq] [-c class] [module[:instance[:name[:statistic]]]] ...\n\
+\t    [interval [count]]\n";
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "version",
+        usage: "\tversion [-j]\n",
+        run: Some(version::run),
+    },
+    BLANK,
+    Subcommand {
+        name: "kstat",
+        usage: KSTAT,
+        run: Some(kstat::run),
+    },
+];
+
+const TARN: Program = Program {
+    name: "tarn",
+    subcommands: SUBCOMMANDS,
+    aliases: &[],
+    usage_end: "\nPools and datasets are administered with zpool, zfs and zdb.\n\
+\nFor further help on a command, run: tarn help <command>\n",
+    usage_notes: notes,
+};
+
+/// What follows the usage of one subcommand.
+fn notes(subcommand: &str) -> String {
+    match subcommand {
+        "kstat" => "\n\
+\t-c class  only groups of this class: misc or table\n\
+\t-j        JSON, one array a line\n\
+\t-l        only the names\n\
+\t-p        one statistic a line: its name, a tab, its value\n\
+\t-q        no output; the exit code tells whether anything was found\n\
+\nEvery part of a name may be a pattern: * ? [a-z] [!a-z]. A part that is empty or\n\
+missing means any; \\: stands for a colon.\n\
+\nExit codes: 0 found, 1 nothing found, 2 wrong usage, 3 tarnd does not run or answer.\n"
+            .to_string(),
+        _ => String::new(),
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
+    std::process::ExitCode::from(TARN.run(&plain_help(arguments.collect())))
+}
+
+/// `tarn kstat --help` is `tarn help kstat`: help that was asked for is no error.
+fn plain_help(mut arguments: Vec<String>) -> Vec<String> {
+    if let [_, subcommand, flag] = arguments.as_mut_slice()
+        && matches!(flag.as_str(), "--help" | "-?")
+    {
+        *flag = std::mem::replace(subcommand, "help".to_string());
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[&str]) -> u8 {
+        TARN.run(&plain_help(
+            words.iter().map(|word| word.to_string()).collect(),
+        ))
+    }
+
+    #[test]
+    fn help_is_no_error_and_nonsense_is() {
+        assert_eq!(code(&["tarn", "--help"]), 0);
+        assert_eq!(code(&["tarn", "kstat", "--help"]), 0);
+        assert_eq!(code(&["tarn", "help", "version"]), 0);
+        assert_eq!(code(&["tarn", "version"]), 0);
+        assert_eq!(code(&["tarn", "version", "-j"]), 0);
+        assert_eq!(code(&["tarn"]), 2);
+        assert_eq!(code(&["tarn", "frobnicate"]), 2);
+        assert_eq!(code(&["tarn", "kstat", "-x"]), 2);
+        assert_eq!(code(&["tarn", "version", "now"]), 2);
+    }
+}

@@ -114,6 +114,16 @@ pub(crate) struct Lists<K, V> {
     budget: u64,
     /// How many bytes recent should have.
     recent_target: u64,
+    evicted: Evicted,
+}
+
+/// What was dropped to make room, since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Evicted {
+    /// How many blocks.
+    pub(crate) blocks: u64,
+    /// What they took.
+    pub(crate) bytes: u64,
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
@@ -126,6 +136,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
             lists: [List::EMPTY; 4],
             budget,
             recent_target: budget / 2,
+            evicted: Evicted::default(),
         }
     }
 
@@ -263,6 +274,15 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         self.lists[slot(list)].bytes
     }
 
+    pub(crate) fn evicted(&self) -> Evicted {
+        self.evicted
+    }
+
+    /// How many keys there are, ghosts included.
+    pub(crate) fn key_count(&self) -> u64 {
+        self.node_count()
+    }
+
     pub(crate) fn recent_target(&self) -> u64 {
         self.recent_target
     }
@@ -312,6 +332,8 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         self.unlink(index);
         let node = &mut self.nodes[index];
         node.value = None;
+        self.evicted.blocks += 1;
+        self.evicted.bytes += node.size;
         if node.is_unused {
             // Nobody ever wanted it: nothing is to be learned from its return.
             self.discard(index);

@@ -160,6 +160,9 @@ impl Cache {
             sum.ghost_recent += sizes.ghost_recent;
             sum.ghost_frequent += sizes.ghost_frequent;
             sum.recent_target += sizes.recent_target;
+            sum.elements += sizes.elements;
+            sum.evicted += sizes.evicted;
+            sum.evicted_bytes += sizes.evicted_bytes;
         }
         sum
     }

@@ -1,20 +1,32 @@
-//! What the cache counts: `cache:0:arcstats` in the tree of statistics.
+//! What the cache counts: `zfs:0:arcstats` in the tree of statistics, under OpenZFS's names where it has one.
 
 use crate::adaptive::Memory;
 use crate::cache::{Hint, Kind};
 use std::sync::Arc;
-use tarn_probe::{Counter, Gauge, Instance, Registry};
+use tarn_probe::{Counter, Gauge, Instance, Registry, Value};
 
 /// Counters of one kind of block and one way of asking.
 #[derive(Clone)]
 struct Asked {
     hits: Arc<Counter>,
     misses: Arc<Counter>,
-    /// Misses for which another's read was already under way.
+    /// Blocks that another was already reading: neither hits nor misses.
     joined: Arc<Counter>,
     ghost_recent_hits: Arc<Counter>,
     ghost_frequent_hits: Arc<Counter>,
 }
+
+/// One of the counters.
+type CounterOf = fn(&Asked) -> &Counter;
+
+/// Sums over kinds of block and ways of asking, computed when somebody looks: what they are called, and of what.
+const SUMS: [(&str, CounterOf); 5] = [
+    ("hits", |asked| &asked.hits),
+    ("misses", |asked| &asked.misses),
+    ("iohits", |asked| &asked.joined),
+    ("mru_ghost_hits", |asked| &asked.ghost_recent_hits),
+    ("mfu_ghost_hits", |asked| &asked.ghost_frequent_hits),
+];
 
 /// Everything that is counted.
 pub(crate) struct Probes {
@@ -24,8 +36,14 @@ pub(crate) struct Probes {
     prefetch_used: Arc<Counter>,
     /// Blocks that prefetch did not ask for because its queue was full.
     pub(crate) prefetch_dropped: Arc<Counter>,
+    /// Blocks dropped to make room, and what they took.
+    evicted: Arc<Gauge>,
+    evicted_bytes: Arc<Gauge>,
     size: Arc<Gauge>,
+    target: Arc<Gauge>,
     size_max: Arc<Gauge>,
+    overhead: Arc<Gauge>,
+    elements: Arc<Gauge>,
     recent_size: Arc<Gauge>,
     frequent_size: Arc<Gauge>,
     ghost_recent_size: Arc<Gauge>,
@@ -43,11 +61,17 @@ pub(crate) struct Sizes {
     pub(crate) ghost_recent: u64,
     pub(crate) ghost_frequent: u64,
     pub(crate) recent_target: u64,
+    /// Keys, those of ghosts included.
+    pub(crate) elements: u64,
+    /// Blocks dropped to make room, since the beginning.
+    pub(crate) evicted: u64,
+    /// What those took.
+    pub(crate) evicted_bytes: u64,
 }
 
 impl Probes {
     pub(crate) fn new(registry: &Registry) -> Probes {
-        let instance = registry.instance("cache", 0, "arcstats");
+        let instance = registry.instance("zfs", 0, "arcstats");
         let asked = ["demand", "prefetch"].map(|how| {
             ["data", "metadata"].map(|kind| {
                 let counter = |what| instance.counter(&format!("{how}_{kind}_{what}"));
@@ -60,11 +84,24 @@ impl Probes {
                 }
             })
         });
+        for (name, of) in SUMS {
+            let all = asked.clone();
+            let sum = move || {
+                let each = all.iter().flatten().map(|asked| of(asked).value());
+                Value::Counter(each.fold(0, u64::wrapping_add))
+            };
+            instance.computed(name, sum);
+        }
         Probes {
             asked,
             prefetch_used: instance.counter("demand_hit_prefetched"),
             prefetch_dropped: instance.counter("prefetch_dropped"),
+            evicted: instance.gauge("deleted"),
+            evicted_bytes: instance.gauge("deleted_bytes"),
             size: instance.gauge("size"),
+            target: instance.gauge("c"),
+            overhead: instance.gauge("overhead_size"),
+            elements: instance.gauge("hash_elements"),
             size_max: instance.gauge("c_max"),
             recent_size: instance.gauge("mru_size"),
             frequent_size: instance.gauge("mfu_size"),
@@ -98,7 +135,13 @@ impl Probes {
 
     pub(crate) fn set_sizes(&self, sizes: Sizes, budget: u64) {
         self.size.set_unsigned(sizes.all);
+        self.target.set_unsigned(budget);
         self.size_max.set_unsigned(budget);
+        let blocks = sizes.recent + sizes.frequent;
+        self.overhead.set_unsigned(sizes.all.saturating_sub(blocks));
+        self.elements.set_unsigned(sizes.elements);
+        self.evicted.set_unsigned(sizes.evicted);
+        self.evicted_bytes.set_unsigned(sizes.evicted_bytes);
         self.recent_size.set_unsigned(sizes.recent);
         self.frequent_size.set_unsigned(sizes.frequent);
         self.ghost_recent_size.set_unsigned(sizes.ghost_recent);

@@ -145,6 +145,9 @@ impl Shard {
             ghost_recent: lists.bytes_of(ListName::GhostRecent),
             ghost_frequent: lists.bytes_of(ListName::GhostFrequent),
             recent_target: lists.recent_target(),
+            elements: lists.key_count(),
+            evicted: lists.evicted().blocks,
+            evicted_bytes: lists.evicted().bytes,
         }
     }
 }

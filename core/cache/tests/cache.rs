@@ -39,7 +39,7 @@ impl Fixture {
 
     fn counted(&self, name: &str) -> u64 {
         let snapshot = self.registry.snapshot("");
-        match snapshot.value("cache", 0, "arcstats", name) {
+        match snapshot.value("zfs", 0, "arcstats", name) {
             Some(Value::Counter(count)) => *count,
             other => panic!("{name}: {other:?}"),
         }
@@ -62,6 +62,8 @@ fn a_block_is_read_from_its_device_once() {
     assert!(first.is_same(&second), "no byte is copied");
     assert_eq!(fixture.counted("demand_data_misses"), 1);
     assert_eq!(fixture.counted("demand_data_hits"), 1);
+    assert_eq!(fixture.counted("misses"), 1);
+    assert_eq!(fixture.counted("hits"), 1);
 }
 
 #[test]

@@ -58,4 +58,4 @@ pub use traverse::{
     HEAD_LEVEL, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset,
 };
 pub use tx::{OpenTx, SyncTx, Tx, TxEstimate, Urgency};
-pub use txg::{FailMode, TxgLimits, Txgs, Wake};
+pub use txg::{DoorCounts, FailMode, TxgLimits, Txgs, Wake};

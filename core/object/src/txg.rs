@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{ObjectId, Txg};
-use tarn_probe::{Operation, Outcome, Stage};
+use tarn_probe::{Counter, Operation, Outcome, Stage};
 
 use crate::error::AssignError;
 use crate::objset::ObjectSet;
@@ -104,11 +104,37 @@ pub enum FailMode {
 pub struct Txgs {
     limits: TxgLimits,
     dirty_bytes: AtomicU64,
+    counts: Counters,
     state: Mutex<State>,
     /// Something in the state has changed that others may wait for.
     changed: Condvar,
     /// Something has changed that the sync thread may wait for.
     work: Condvar,
+}
+
+/// What is counted at the door.
+#[derive(Debug, Default)]
+struct Counters {
+    assigned: Counter,
+    delayed: Counter,
+    delay_ns: Counter,
+    full: Counter,
+    cleaned_bytes: Counter,
+}
+
+/// What happened at the door since the pool was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DoorCounts {
+    /// Holds given out.
+    pub assigned: u64,
+    /// Holds that were delayed, because much was dirty.
+    pub delayed: u64,
+    /// The sum of their delays.
+    pub delay_ns: u64,
+    /// Waits until something was stored, because as much was dirty as may be.
+    pub full: u64,
+    /// Bytes that were dirty and are stored, or need not be any more.
+    pub cleaned_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -135,6 +161,7 @@ impl Txgs {
         Arc::new(Txgs {
             limits,
             dirty_bytes: AtomicU64::new(0),
+            counts: Counters::default(),
             state: Mutex::new(
                 ranks::TXG,
                 State {
@@ -181,11 +208,13 @@ impl Txgs {
             let must_wait = state.suspended.is_some() || state.is_quiescing || is_full;
             if !must_wait && (was_delayed || self.delay_ns() == 0) {
                 state.holds += 1;
+                self.counts.assigned.increment();
                 return Ok(OpenTx::new(state.open, self.clone()));
             }
             timer.get_or_insert_with(|| operation.stage(Stage::TxWait));
             if must_wait {
                 if is_full {
+                    self.counts.full.increment();
                     operation.mark(Outcome::Throttled);
                     self.work.notify_all();
                 }
@@ -204,6 +233,8 @@ impl Txgs {
         let now_ns = tarn_host::monotonic_ns();
         let wakeup_ns = (now_ns + delay_ns).max(state.last_wakeup_ns + delay_ns);
         state.last_wakeup_ns = wakeup_ns;
+        self.counts.delayed.increment();
+        self.counts.delay_ns.add(wakeup_ns.saturating_sub(now_ns));
         loop {
             let now_ns = tarn_host::monotonic_ns();
             if now_ns >= wakeup_ns || state.is_stopped || state.suspended.is_some() {
@@ -256,6 +287,17 @@ impl Txgs {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
+    /// What happened at the door so far.
+    pub fn door_counts(&self) -> DoorCounts {
+        DoorCounts {
+            assigned: self.counts.assigned.value(),
+            delayed: self.counts.delayed.value(),
+            delay_ns: self.counts.delay_ns.value(),
+            full: self.counts.full.value(),
+            cleaned_bytes: self.counts.cleaned_bytes.value(),
+        }
+    }
+
     /// So many more bytes are dirty.
     pub(crate) fn add_dirty(&self, bytes: u64) {
         let before = self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -268,6 +310,7 @@ impl Txgs {
 
     /// So many bytes are stored, or need not be any more.
     pub(crate) fn remove_dirty(&self, bytes: u64) {
+        self.counts.cleaned_bytes.add(bytes);
         let before = self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "what becomes clean was dirty");
         let max = self.limits.dirty_bytes_max;
@@ -390,6 +433,11 @@ impl Txgs {
     pub fn suspend(&self, mode: FailMode) {
         self.state.lock().suspended = Some(mode);
         self.changed.notify_all();
+    }
+
+    /// Whether the pool cannot be written for now.
+    pub fn is_suspended(&self) -> bool {
+        self.state.lock().suspended.is_some()
     }
 
     /// The pool can be written again.
@@ -525,6 +573,8 @@ mod tests {
             txgs.remove_dirty(900);
             assert_eq!(writer.join().unwrap(), Txg::from(10));
         });
+        let counts = txgs.door_counts();
+        assert_eq!((counts.assigned, counts.cleaned_bytes), (1, 900));
     }
 
     #[test]

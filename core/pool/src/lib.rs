@@ -26,10 +26,12 @@ mod jobs;
 mod log_space_maps;
 mod mos_writer;
 pub mod pool;
+mod probes;
 pub mod properties;
 pub mod size;
 mod space_maps;
 mod sync;
+mod txg_history;
 
 pub use close::Leaving;
 pub use create::{CreateRequest, NewVdev};

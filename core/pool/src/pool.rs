@@ -4,6 +4,7 @@ use crate::config::Written;
 use crate::directory::Directory;
 use crate::features::PoolFeatures;
 use crate::jobs::{Jobs, TaskError};
+use crate::probes::Probes;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
 use std::collections::BTreeMap;
@@ -81,6 +82,7 @@ pub struct Pool {
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) failure: Mutex<Option<String>>,
     pub(crate) fails_writers: AtomicBool,
+    pub(crate) probes: Probes,
 }
 
 /// The parts of a pool, when it was put together.
@@ -103,6 +105,7 @@ pub(crate) struct Parts {
 
 impl Pool {
     pub(crate) fn assemble(parts: Parts) -> Arc<Pool> {
+        let probes = Probes::new(&parts);
         let pool = Pool {
             host: parts.host,
             name: parts.name,
@@ -124,6 +127,7 @@ impl Pool {
             sync_threads: Mutex::new(THREADS, Vec::new()),
             failure: Mutex::new(FAILURE, None),
             fails_writers: AtomicBool::new(false),
+            probes,
         };
         pool.space.set_door(Arc::new(Loader {
             mos: Arc::downgrade(&pool.mos),

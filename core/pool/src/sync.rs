@@ -53,8 +53,11 @@ impl Pool {
         let (closed, to_store) = channel::bounded(1);
         let pool = self.clone();
         let quiesce = move || {
+            pool.probes.opened(pool.txgs().open_txg());
             while pool.txgs().wait_for_work() != Wake::Stopped {
+                pool.probes.closing(pool.txgs().open_txg());
                 let txg = pool.txgs().quiesce();
+                pool.probes.closed(txg);
                 if closed.send(txg).is_err() {
                     return;
                 }
@@ -77,11 +80,13 @@ impl Pool {
                 break;
             }
             let mut tx = self.txgs().begin_sync(txg);
+            self.probes.syncing(txg);
             let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
             let mut jobs = self.jobs.take(txg);
             match self.sync_group(&mut tx, &mut jobs, &operation) {
                 Ok(()) => {
                     self.txgs().finish_sync(tx);
+                    self.probes.stored(txg);
                     jobs.stored();
                     operation.finish();
                 }

@@ -23,6 +23,7 @@
 mod histogram;
 mod kind;
 mod operation;
+mod pattern;
 mod record;
 mod recorder;
 mod registry;
@@ -36,4 +37,6 @@ pub use record::{ClientId, DatasetId, OperationRecord, RECORD_BYTES};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};
 pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics};
-pub use vdev_statistics::{FinishedIo, IoKind, IoPriority, VdevStatistics, VdevStatisticsSnapshot};
+pub use vdev_statistics::{
+    FinishedIo, IoKind, IoPriority, IoTotals, VdevStatistics, VdevStatisticsSnapshot,
+};

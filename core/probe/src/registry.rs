@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::histogram::{Histogram, HistogramSnapshot};
+use crate::pattern::Pattern;
 
 /// Cache lines a counter is spread over, so that threads do not fight. A guess; more would cost memory.
 const COUNTER_SHARDS: usize = 4;
@@ -103,6 +104,8 @@ pub enum Value {
     Text(String),
     /// How often each magnitude was seen.
     Histogram(HistogramSnapshot),
+    /// A line of a table: columns in their order.
+    Row(Vec<(&'static str, Value)>),
 }
 
 impl fmt::Display for Value {
@@ -119,6 +122,13 @@ impl fmt::Display for Value {
                 h.percentile(50),
                 h.percentile(99)
             ),
+            Value::Row(columns) => {
+                for (index, (name, value)) in columns.iter().enumerate() {
+                    let gap = if index > 0 { " " } else { "" };
+                    write!(f, "{gap}{name}={value}")?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -271,17 +281,17 @@ impl Registry {
         made
     }
 
-    /// All statistics that `wanted` names: `module[:instance[:name[:statistic]]]`, where an empty part means any.
+    /// All statistics that `wanted` names: `module[:instance[:name[:statistic]]]`, each part a glob (`*`, `?`, `[a-z]`),
+    /// where an empty part means any.
     pub fn snapshot(&self, wanted: &str) -> Snapshot {
-        let wanted = Wanted::parse(wanted);
+        let wanted = Pattern::parse(wanted);
         let mut tree = BTreeMap::new();
         for (key, instance) in self.living() {
-            let mut values = if wanted.wants_instance(&key) {
-                instance.values()
-            } else {
+            if !wanted.wants(&key.module, key.instance, &key.name) {
                 continue;
-            };
-            values.retain(|statistic, _| wanted.statistic.is_none_or(|s| s == statistic));
+            }
+            let mut values = instance.values();
+            values.retain(|statistic, _| wanted.wants_statistic(statistic));
             if !values.is_empty() {
                 tree.insert(key, values);
             }
@@ -297,37 +307,6 @@ impl Registry {
             instance.upgrade().map(|instance| (key.clone(), instance))
         };
         instances.iter().filter_map(held).collect()
-    }
-}
-
-/// What a reader asked for.
-struct Wanted<'a> {
-    module: Option<&'a str>,
-    instance: Option<&'a str>,
-    name: Option<&'a str>,
-    statistic: Option<&'a str>,
-}
-
-impl<'a> Wanted<'a> {
-    fn parse(text: &'a str) -> Wanted<'a> {
-        let mut parts = text
-            .splitn(4, ':')
-            .map(|part| Some(part).filter(|part| !part.is_empty()));
-        let mut next = || parts.next().flatten();
-        Wanted {
-            module: next(),
-            instance: next(),
-            name: next(),
-            statistic: next(),
-        }
-    }
-
-    fn wants_instance(&self, key: &Key) -> bool {
-        self.module.is_none_or(|module| module == key.module)
-            && self
-                .instance
-                .is_none_or(|instance| instance == key.instance.to_string())
-            && self.name.is_none_or(|name| name == key.name)
     }
 }
 

@@ -68,6 +68,19 @@ impl IoPriority {
         IoPriority::Rebuild,
     ];
 
+    /// Its name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IoPriority::SyncRead => "sync_read",
+            IoPriority::SyncWrite => "sync_write",
+            IoPriority::AsyncRead => "async_read",
+            IoPriority::AsyncWrite => "async_write",
+            IoPriority::Scrub => "scrub",
+            IoPriority::Trim => "trim",
+            IoPriority::Rebuild => "rebuild",
+        }
+    }
+
     /// Its place in an array with one entry for each.
     pub fn index(self) -> usize {
         match self {
@@ -171,6 +184,18 @@ impl VdevStatistics {
         sizes[class].record(io.bytes);
     }
 
+    /// Reads and writes so far, without their histograms: cheap enough to ask at every txg.
+    pub fn totals(&self) -> IoTotals {
+        let of =
+            |counts: &[AtomicU64; 4], kind: IoKind| counts[kind.index()].load(Ordering::Relaxed);
+        IoTotals {
+            reads: of(&self.operations, IoKind::Read),
+            writes: of(&self.operations, IoKind::Write),
+            read_bytes: of(&self.bytes, IoKind::Read),
+            written_bytes: of(&self.bytes, IoKind::Write),
+        }
+    }
+
     /// What was counted so far.
     pub fn snapshot(&self) -> VdevStatisticsSnapshot {
         fn all<const N: usize>(histograms: &[LazyHistogram; N]) -> [HistogramSnapshot; N] {
@@ -193,6 +218,39 @@ impl VdevStatistics {
             merged_bytes: all(&self.merged_bytes),
             pending: now(&self.pending),
             active: now(&self.active),
+        }
+    }
+}
+
+/// Reads and writes of one device, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoTotals {
+    /// Finished reads.
+    pub reads: u64,
+    /// Finished writes.
+    pub writes: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub written_bytes: u64,
+}
+
+impl IoTotals {
+    /// Adds another device's.
+    pub fn merge(&mut self, other: &IoTotals) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+
+    /// What came after `earlier`, totals of the same devices.
+    pub fn since(&self, earlier: &IoTotals) -> IoTotals {
+        IoTotals {
+            reads: self.reads.saturating_sub(earlier.reads),
+            writes: self.writes.saturating_sub(earlier.writes),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
         }
     }
 }
@@ -312,6 +370,9 @@ mod tests {
         let snapshot = statistics.snapshot();
         let class = IoPriority::AsyncWrite.index();
         assert_eq!(snapshot.operations(IoKind::Write), 2);
+        let totals = statistics.totals();
+        assert_eq!((totals.writes, totals.written_bytes), (2, 4096 + (1 << 20)));
+        assert_eq!(totals.since(&totals), IoTotals::default());
         assert_eq!(snapshot.bytes(IoKind::Write), 4096 + (1 << 20));
         assert_eq!(snapshot.total_ns[1].sum(), 8000);
         assert_eq!(snapshot.device_ns[0].count(), 0);

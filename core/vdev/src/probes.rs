@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::Guid;
-use tarn_probe::{Instance, IoKind, Value, VdevStatistics, registry};
+use tarn_probe::{
+    Instance, IoKind, IoPriority, Value, VdevStatistics, VdevStatisticsSnapshot, registry,
+};
 
 /// The module under which all of it is found.
 const MODULE: &str = "vdev";
@@ -38,25 +40,47 @@ impl LeafProbes {
 
 fn values(statistics: &VdevStatistics) -> Vec<(String, Value)> {
     let now = statistics.snapshot();
-    let kinds = [
+    let mut values = Vec::new();
+    for (kind, name) in [
         (IoKind::Read, "reads"),
         (IoKind::Write, "writes"),
         (IoKind::Flush, "flushes"),
-    ];
-    let mut values = Vec::new();
-    for (kind, name) in kinds {
+        (IoKind::Trim, "trims"),
+    ] {
         values.push((name.to_owned(), Value::Counter(now.operations(kind))));
         values.push((format!("{name}_failed"), Value::Counter(now.errors(kind))));
     }
-    for (kind, name) in [
-        (IoKind::Read, "read_bytes"),
-        (IoKind::Write, "written_bytes"),
-    ] {
+    for (kind, name) in [(IoKind::Read, "nread"), (IoKind::Write, "nwritten")] {
         values.push((name.to_owned(), Value::Counter(now.bytes(kind))));
     }
-    for (name, [reads, writes]) in [("total_ns", now.total_ns), ("device_ns", now.device_ns)] {
-        values.push((format!("read_{name}"), Value::Histogram(reads)));
-        values.push((format!("write_{name}"), Value::Histogram(writes)));
+    for (name, [reads, writes]) in [("total_ns", &now.total_ns), ("device_ns", &now.device_ns)] {
+        values.push((format!("read_{name}"), Value::Histogram(reads.clone())));
+        values.push((format!("write_{name}"), Value::Histogram(writes.clone())));
+    }
+    for class in IoPriority::ALL {
+        push_class(&mut values, class, &now);
     }
     values
+}
+
+/// What is known of a class that was ever used.
+fn push_class(values: &mut Vec<(String, Value)>, class: IoPriority, now: &VdevStatisticsSnapshot) {
+    let index = class.index();
+    let (pending, active) = (now.pending[index], now.active[index]);
+    if now.queue_ns[index].count() + pending + active == 0 {
+        return;
+    }
+    let mut push = |what: &str, value| values.push((format!("{}_{what}", class.name()), value));
+    let gauge = |count: u64| Value::Gauge(i64::try_from(count).unwrap_or(i64::MAX));
+    push("pending", gauge(pending));
+    push("active", gauge(active));
+    push("queue_ns", Value::Histogram(now.queue_ns[index].clone()));
+    push(
+        "single_bytes",
+        Value::Histogram(now.single_bytes[index].clone()),
+    );
+    push(
+        "merged_bytes",
+        Value::Histogram(now.merged_bytes[index].clone()),
+    );
 }

@@ -30,7 +30,7 @@ use tarn_host::device::OpenMode;
 use tarn_host::lock::RwLock;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, PhysicalSize, Txg, VdevId};
-use tarn_probe::VdevStatisticsSnapshot;
+use tarn_probe::{IoTotals, VdevStatisticsSnapshot};
 
 /// How to open a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,6 +392,15 @@ impl VdevTree {
     /// The device of this guid.
     pub fn leaf(&self, guid: Guid) -> Option<Arc<Leaf>> {
         self.leaves().into_iter().find(|leaf| leaf.guid == guid)
+    }
+
+    /// Reads and writes of all leaves since they were opened.
+    pub fn io_totals(&self) -> IoTotals {
+        let mut sum = IoTotals::default();
+        for leaf in self.leaves() {
+            sum.merge(&leaf.probes.statistics.totals());
+        }
+        sum
     }
 
     /// The whole tree as `zpool status` shows it.

@@ -71,7 +71,7 @@ pub struct VdevIo {
 /// `tarn kstat [module[:instance[:name[:statistic]]]]`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Kstat {
-    /// The pattern; everything when empty.
+    /// Four globs with colons between; what is empty or missing means any.
     #[serde(default)]
     pub pattern: String,
 }
@@ -83,20 +83,21 @@ pub struct Kstats {
     pub groups: Vec<KstatGroup>,
 }
 
-/// A group of statistics.
+/// A group of statistics: what one thing has counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KstatGroup {
-    /// Layer or front end.
+    /// Where it is counted: `zfs` for the whole process, `zfs/POOL` for a pool, or a layer.
     pub module: String,
-    /// Pool, dataset or vdev.
-    pub instance: String,
+    /// Tells groups of one module and name apart.
+    pub instance: u32,
     /// Name of the group.
     pub name: String,
-    /// The kind of group.
+    /// `table` when each statistic is a row of columns, else `misc`.
     pub class: String,
     /// When it was read, unix nanoseconds.
     pub snaptime: u64,
-    /// Statistics by name.
+    /// Statistics by name: a number, a text, a row (an object), or a histogram (an object with `count`, `sum`, `p50`,
+    /// `p90`, `p99`, `p999`, `max`, and `buckets`, each lowest value, highest value and count).
     #[schema(value_type = Object)]
     pub data: serde_json::Map<String, serde_json::Value>,
 }

@@ -1,0 +1,136 @@
+//! What is counted of a whole pool, below `zfs/POOL:0` in the tree of statistics: `txgs` (the last groups), `dmu_tx`
+//! (the door to them, and what is dirty), `io` (what devices did), `state`.
+
+use crate::pool::{Mode, Parts};
+use crate::txg_history::{TxgHistory, Work};
+use std::sync::Arc;
+use tarn_object::Txgs;
+use tarn_ondisk::units::Txg;
+use tarn_probe::{Instance, Value, registry};
+use tarn_vdev::VdevTree;
+
+/// The measuring points of one pool. They leave the tree with it.
+#[derive(Debug)]
+pub(crate) struct Probes {
+    history: Arc<TxgHistory>,
+    txgs: Arc<Txgs>,
+    vdevs: Arc<VdevTree>,
+    _instances: [Arc<Instance>; 4],
+}
+
+impl Probes {
+    /// Hangs them into the tree. They hold nothing of the pool that would keep it open.
+    pub(crate) fn new(parts: &Parts) -> Probes {
+        let module = format!("zfs/{}", parts.name);
+        let of = |name| registry().instance(&module, 0, name);
+        let history = Arc::new(TxgHistory::new());
+        let (txgs, vdevs) = (parts.env.txgs.clone(), parts.vdevs.clone());
+        let instances = [of("txgs"), of("dmu_tx"), of("io"), of("state")];
+        let [groups, door, io, state] = &instances;
+
+        let watched = Arc::downgrade(&history);
+        groups.provide(move || watched.upgrade().map_or(Vec::new(), |all| all.values()));
+        let watched = Arc::downgrade(&txgs);
+        door.provide(move || {
+            watched
+                .upgrade()
+                .map_or(Vec::new(), |txgs| door_values(&txgs))
+        });
+        let watched = Arc::downgrade(&vdevs);
+        io.provide(move || {
+            watched
+                .upgrade()
+                .map_or(Vec::new(), |vdevs| io_values(&vdevs))
+        });
+        let watched = (Arc::downgrade(&vdevs), Arc::downgrade(&txgs));
+        let is_writable = parts.mode == Mode::ReadWrite;
+        state.provide(move || match (watched.0.upgrade(), watched.1.upgrade()) {
+            (Some(vdevs), Some(txgs)) => state_values(&vdevs, &txgs, is_writable),
+            _ => Vec::new(),
+        });
+        Probes {
+            history,
+            txgs,
+            vdevs,
+            _instances: instances,
+        }
+    }
+
+    /// A group takes changes now.
+    pub(crate) fn opened(&self, txg: Txg) {
+        self.history.opened(txg, tarn_host::monotonic_ns());
+    }
+
+    /// It takes no new writers any more.
+    pub(crate) fn closing(&self, txg: Txg) {
+        self.history.closing(txg, tarn_host::monotonic_ns());
+    }
+
+    /// Its writers are gone, and the next one takes changes.
+    pub(crate) fn closed(&self, txg: Txg) {
+        let now_ns = tarn_host::monotonic_ns();
+        self.history.closed(txg, now_ns);
+        self.history.opened(txg.next(), now_ns);
+    }
+
+    /// It is being stored from now on.
+    pub(crate) fn syncing(&self, txg: Txg) {
+        let work = self.work();
+        self.history.syncing(txg, tarn_host::monotonic_ns(), work);
+    }
+
+    /// It is stored.
+    pub(crate) fn stored(&self, txg: Txg) {
+        let work = self.work();
+        self.history.stored(txg, tarn_host::monotonic_ns(), work);
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            cleaned_bytes: self.txgs.door_counts().cleaned_bytes,
+            io: self.vdevs.io_totals(),
+        }
+    }
+}
+
+fn counter(name: &str, count: u64) -> (String, Value) {
+    (name.to_owned(), Value::Counter(count))
+}
+
+fn gauge(name: &str, now: u64) -> (String, Value) {
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    (name.to_owned(), Value::Gauge(now))
+}
+
+fn door_values(txgs: &Txgs) -> Vec<(String, Value)> {
+    let counts = txgs.door_counts();
+    vec![
+        counter("dmu_tx_assigned", counts.assigned),
+        counter("dmu_tx_dirty_delay", counts.delayed),
+        counter("dmu_tx_dirty_delay_ns", counts.delay_ns),
+        counter("dmu_tx_dirty_over_max", counts.full),
+        gauge("dirty_bytes", txgs.dirty_bytes()),
+        gauge("dirty_bytes_max", txgs.limits().dirty_bytes_max),
+        gauge("open_txg", txgs.open_txg().get()),
+        gauge("stored_txg", txgs.stored_txg().get()),
+    ]
+}
+
+fn io_values(vdevs: &VdevTree) -> Vec<(String, Value)> {
+    let totals = vdevs.io_totals();
+    vec![
+        counter("nread", totals.read_bytes),
+        counter("nwritten", totals.written_bytes),
+        counter("reads", totals.reads),
+        counter("writes", totals.writes),
+    ]
+}
+
+/// One word, as OpenZFS's kstat of that name has it.
+fn state_values(vdevs: &VdevTree, txgs: &Txgs, is_writable: bool) -> Vec<(String, Value)> {
+    let word = match is_writable && txgs.is_suspended() {
+        true => "SUSPENDED",
+        false => vdevs.health().standing.state.name(),
+    };
+    vec![("state".to_owned(), Value::Text(word.to_owned()))]
+}
