@@ -342,9 +342,8 @@ fn store_heads(
     for ((entry, (previous, contents)), root) in sets.iter_mut().zip(kept).zip(&roots) {
         if !root.is_same_block(&previous) {
             if !previous.is_hole() {
-                if previous.birth() == storing.phase.txg {
-                    entry.set.env().cache.forget(&previous);
-                }
+                // A snapshot may have the head too, and reads it again.
+                entry.set.env().cache.forget(&previous);
                 entry.killed(&previous);
             }
             entry.born(root);

@@ -29,7 +29,7 @@ use tarn_block::{
 use tarn_cache::PoolCache;
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::declare::{ByteOrder, Stored, narrow, widen};
+use tarn_ondisk::declare::{Stored, narrow, widen};
 use tarn_ondisk::dnode::{Dnode, DnodeFlags, POINTER_SHIFT};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize};
@@ -38,7 +38,7 @@ use tarn_probe::{Operation, Outcome};
 use crate::dirty::{BlockRanges, Shape, SpillContents};
 use crate::error::SyncError;
 use crate::object::Object;
-use crate::objset::occupied;
+use crate::objset::{MOS_ID, occupied};
 use crate::sync::SetLedger;
 use crate::walk::{Geometry, low_bits};
 
@@ -249,7 +249,8 @@ impl TreeJob {
             return;
         }
         self.used_change -= i128::from(storing.io.deflated_size(pointer).get());
-        if pointer.birth() == storing.phase.txg {
+        // Nobody reads a block of the MOS again that is not in it any more; and there is one of each for every group.
+        if pointer.birth() == storing.phase.txg || self.object.context.id == MOS_ID {
             self.cache().forget(pointer);
         }
         ledger.killed(pointer);
@@ -364,10 +365,9 @@ impl TreeJob {
         }
         let (mut fill, mut are_holes) = (0_u64, true);
         for entry in bytes.chunks_exact(1 << POINTER_SHIFT) {
-            let pointer = little_endian(entry);
-            if !pointer.is_hole() {
+            if let Some(below) = BlockPointer::fill_in(entry) {
                 are_holes = false;
-                fill = fill.saturating_add(pointer.fill());
+                fill = fill.saturating_add(below);
             }
         }
         if are_holes {
@@ -611,8 +611,4 @@ pub(crate) fn store_trees(
         batches.flush(jobs, ledgers)?;
     }
     Ok(())
-}
-
-fn little_endian(bytes: &[u8]) -> BlockPointer {
-    BlockPointer::from_bytes(bytes, ByteOrder::Little).expect("the bytes are a pointer's")
 }

@@ -13,9 +13,11 @@
 //!   size that blocks of that level have. So a tree that leads back into itself is refused at once.
 
 use std::ops::Range;
+use std::sync::{Arc, Weak};
 
 use tarn_block::Block;
 use tarn_cache::{Hint, Kind};
+use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
 use tarn_ondisk::dnode::POINTER_SHIFT;
@@ -129,12 +131,31 @@ impl PointerBlock {
     }
 }
 
-/// The block of pointers to data that was used last.
+/// The block of pointers to data that was used last, as long as the cache keeps it: thousands of objects that are open and not
+/// used hold none.
 #[derive(Debug)]
 pub(crate) struct PointerMemo {
     /// Its index at level 1.
     index: u64,
-    pointers: PointerBlock,
+    block: Weak<Buffer>,
+    order: ByteOrder,
+}
+
+impl PointerMemo {
+    fn new(index: u64, pointers: &PointerBlock) -> PointerMemo {
+        PointerMemo {
+            index,
+            block: Arc::downgrade(pointers.block.shared()),
+            order: pointers.order,
+        }
+    }
+
+    fn pointers(&self) -> Option<PointerBlock> {
+        Some(PointerBlock {
+            block: Block::from(self.block.upgrade()?),
+            order: self.order,
+        })
+    }
 }
 
 impl Object {
@@ -150,9 +171,10 @@ impl Object {
         };
         if let Some(memo) = &state.memo
             && memo.index == geometry.ancestor(block, 1)
+            && let Some(pointers) = memo.pointers()
         {
             let entry = low_bits(block, geometry.fanout_shift());
-            return Some(top(memo.pointers.get(entry), 0));
+            return Some(top(pointers.get(entry), 0));
         }
         state
             .root_of(block, 0)
@@ -213,7 +235,7 @@ impl Object {
             pointer = pointers.get(low_bits(next, geometry.fanout_shift()));
             self.check_pointer(&pointer, at, &geometry)?;
             if at == 0 {
-                self.remember(generation, PointerMemo { index, pointers });
+                self.remember(generation, PointerMemo::new(index, &pointers));
             }
         }
         Ok(pointer)

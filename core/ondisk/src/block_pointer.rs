@@ -502,6 +502,31 @@ impl BlockPointer {
         }
     }
 
+    /// What is allocated below the pointer that these little-endian bytes are, or `None` where it is a hole. For blocks of a thousand
+    /// pointers of which nothing else is asked.
+    ///
+    /// # Panics
+    /// When there are less bytes than a pointer has.
+    pub fn fill_in(bytes: &[u8]) -> Option<u64> {
+        let word = |offset: usize| {
+            let bytes = bytes[offset..offset + 8].try_into();
+            u64::from_le_bytes(bytes.expect("a word has eight bytes"))
+        };
+        let pointer = BlockPointer {
+            dva_words: [
+                Dva {
+                    words: [word(0), word(8)],
+                },
+                Dva::EMPTY,
+                Dva::EMPTY,
+            ],
+            properties: word(48),
+            fill_word: word(88),
+            ..BlockPointer::HOLE
+        };
+        (!pointer.is_hole()).then(|| pointer.fill())
+    }
+
     /// True where both point at the same bytes in the same place, whatever else they say.
     #[doc(alias = "BP_EQUAL")]
     pub fn is_same_block(&self, other: &BlockPointer) -> bool {
@@ -746,6 +771,19 @@ mod tests {
             birth: Txg::from(77),
             fill: 1,
         })
+    }
+
+    #[test]
+    fn the_fill_is_found_in_bytes_without_decoding_them() {
+        let filled = |pointer: &BlockPointer| BlockPointer::fill_in(&pointer.to_bytes());
+        let mut pointer = sample();
+        pointer.set_fill(77);
+        assert_eq!(filled(&pointer), Some(77));
+        assert_eq!(filled(&BlockPointer::HOLE), None);
+        let (size, level) = (LogicalSize::from(512), Level::ZERO);
+        let birth = Txg::from(9);
+        let hole = BlockPointer::punched(size, ObjectType::PlainFile, level, birth);
+        assert_eq!(filled(&hole), None);
     }
 
     #[test]

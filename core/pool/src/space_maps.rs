@@ -471,8 +471,8 @@ fn is_worn(
         return false;
     }
     let txg = storing.writer.tx.txg();
-    let ranges = storing.space.allocated_ranges(vdev, index, txg);
-    let needed = ranges.map(|ranges| widen(ranges.segment_count()) * 2 * WORD_BYTES);
+    let ranges = storing.space.allocated_ranges_max(vdev, index, txg);
+    let needed = ranges.map(|count| widen(count) * 2 * WORD_BYTES);
     needed.is_some_and(|needed| needed.saturating_mul(WORN_FACTOR) <= head.length)
 }
 

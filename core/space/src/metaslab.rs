@@ -350,6 +350,21 @@ impl Metaslab {
     }
 }
 
+impl Metaslab {
+    /// No more ranges than this are allocated once this txg is stored. `None` if it is not in memory. Takes no longer the more
+    /// there are.
+    pub(crate) fn allocated_ranges_max(&self, txg: Txg) -> Option<usize> {
+        let later = self.allocating.range(txg.next()..).map(|(_, later)| later);
+        let apart: usize = self
+            .deferred
+            .values()
+            .chain(later)
+            .map(RangeTree::segment_count)
+            .sum();
+        Some(self.free_ranges()?.segment_count() + 1 + apart)
+    }
+}
+
 /// Coming and going.
 impl Metaslab {
     /// True if the caller is to load it now: it is away, and nobody else is loading it.

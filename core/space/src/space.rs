@@ -205,6 +205,14 @@ impl Space {
         state.metaslab(vdev, as_index(index))?.allocated_ranges(txg)
     }
 
+    /// No more ranges of a metaslab than this are allocated once `txg` is stored. `None` if they are not in memory.
+    pub fn allocated_ranges_max(&self, vdev: VdevId, index: u64, txg: Txg) -> Option<usize> {
+        let state = self.state.lock();
+        state
+            .metaslab(vdev, as_index(index))?
+            .allocated_ranges_max(txg)
+    }
+
     /// Like [`Space::allocated_ranges`], and loads the metaslab if it has to. `None` if it cannot.
     pub fn load_allocated_ranges(&self, vdev: VdevId, index: u64, txg: Txg) -> Option<RangeTree> {
         let state = self.state.lock();

@@ -7,6 +7,7 @@ use crate::files::Tree;
 use crate::messages::dataset::Unmount;
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::mounts::{MountRefusal, Mounted};
+use crate::refusals::of_task;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
@@ -101,7 +102,7 @@ impl Engine {
         self.unmount_these(open, below, force)
     }
 
-    /// Unmounts these, the deepest paths first. The first that is in use ends it.
+    /// Unmounts these, the deepest paths first. The first that is in use ends it. What was written is stored before they are gone.
     pub(super) fn unmount_these(
         &self,
         open: &Arc<OpenPool>,
@@ -109,13 +110,20 @@ impl Engine {
         force: bool,
     ) -> Result<(), Refusal> {
         mounts.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
-        for (name, mounted) in mounts {
-            self.unmount_one(open, &name, &mounted, force)?;
+        let mut outcome = Ok(());
+        let mut gone = Vec::new();
+        for (name, mounted) in &mounts {
+            outcome = self.unmount_one(open, name, mounted, force);
+            if outcome.is_err() {
+                break;
+            }
+            gone.push(mounted);
         }
-        Ok(())
+        let stored = self.store_unmounted(open, &gone, force);
+        outcome.and(stored)
     }
 
-    /// Unmounts one. What was written is stored before it is gone.
+    /// Unmounts one.
     fn unmount_one(
         &self,
         open: &Arc<OpenPool>,
@@ -123,25 +131,51 @@ impl Engine {
         mounted: &Mounted,
         force: bool,
     ) -> Result<(), Refusal> {
-        let action = || format!("cannot unmount '{}'", mounted.path.display());
         let undone = self.mounter.unmount(mounted.key, &mounted.path, force);
         undone.map_err(|refusal| match refusal {
             MountRefusal::Busy => {
                 let reason = "pool or dataset is busy";
-                Refusal::new(RefusalKind::Busy, action(), reason)
+                Refusal::new(RefusalKind::Busy, cannot_unmount(mounted), reason)
             }
-            MountRefusal::Failed(why) => Refusal::new(RefusalKind::Busy, action(), why),
+            MountRefusal::Failed(why) => {
+                Refusal::new(RefusalKind::Busy, cannot_unmount(mounted), why)
+            }
         })?;
         open.mounts.lock().remove(name);
-        let files = mounted.tree.files();
+        Ok(())
+    }
+
+    /// Stores what was changed in file systems that are not mounted any more, all in one group.
+    fn store_unmounted(
+        &self,
+        open: &Arc<OpenPool>,
+        gone: &[&Mounted],
+        force: bool,
+    ) -> Result<(), Refusal> {
         // What a suspended pool could not store was told to those who waited for it.
         let is_lost = force && open.pool.failure().is_some();
-        if files.properties().is_read_only || is_lost {
+        let is_writable =
+            |mounted: &&&Mounted| !mounted.tree.files().properties().is_read_only && !is_lost;
+        let gone: Vec<&&Mounted> = gone.iter().filter(is_writable).collect();
+        let Some(first) = gone.first() else {
             return Ok(());
-        }
+        };
         let operation = self.operation(0);
-        files
-            .sync_all(&operation)
-            .map_err(|error| Refusal::new(RefusalKind::Device, action(), error.to_string()))
+        for mounted in &gone {
+            let stored = mounted.tree.files().store_access_times(&operation);
+            stored.map_err(|error| {
+                Refusal::new(
+                    RefusalKind::Device,
+                    cannot_unmount(mounted),
+                    error.to_string(),
+                )
+            })?;
+        }
+        let stored = open.pool.sync_all(&operation);
+        stored.map_err(|error| of_task(cannot_unmount(first), &error))
     }
+}
+
+fn cannot_unmount(mounted: &Mounted) -> String {
+    format!("cannot unmount '{}'", mounted.path.display())
 }

@@ -28,15 +28,23 @@ impl FileSystem {
 
     /// Waits until all changes of the file system are stored, access times included.
     pub fn sync_all(&self, operation: &Operation) -> Result<(), PosixError> {
-        let Some(txgs) = &self.txgs else {
-            return Ok(());
-        };
-        if !self.properties().is_read_only {
-            for node in self.nodes.all() {
-                self.store_access_time(&node, operation)?;
-            }
+        self.store_access_times(operation)?;
+        match &self.txgs {
+            Some(txgs) => self.wait_stored(txgs.open_txg(), operation),
+            None => Ok(()),
         }
-        self.wait_stored(txgs.open_txg(), operation)
+    }
+
+    /// Puts access times into the open group that so far are only in memory. Whoever waits for that group has all changes of the file
+    /// system stored.
+    pub fn store_access_times(&self, operation: &Operation) -> Result<(), PosixError> {
+        if self.txgs.is_none() || self.properties().is_read_only {
+            return Ok(());
+        }
+        for node in self.nodes.all() {
+            self.store_access_time(&node, operation)?;
+        }
+        Ok(())
     }
 
     /// Waits until a group is stored.
