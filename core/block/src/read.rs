@@ -21,6 +21,7 @@ use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::units::PhysicalSize;
 use tarn_probe::{Operation, Outcome, Stage};
+use tarn_space::Allocation;
 use tarn_vdev::{Place, ReadRequest, VdevState};
 
 /// Says whether bytes are those that were wanted.
@@ -59,6 +60,20 @@ impl BlockIo {
         let mut bytes = self.read_stored(&stored, operation)?;
         bytes.truncate(stored.physical_bytes());
         Ok(Block::new(bytes))
+    }
+
+    /// Every place that a block takes: one for each copy; for a gang, those of its headers and pieces, which is why headers are
+    /// read. None for what is not stored.
+    pub fn places(
+        &self,
+        pointer: &BlockPointer,
+        operation: &Operation,
+    ) -> Result<Vec<Allocation>, ReadError> {
+        if pointer.kind() != PointerKind::Stored {
+            return Ok(Vec::new());
+        }
+        let places = gang::places(self, pointer, operation)?;
+        Ok(places.into_iter().map(|(place, _)| place).collect())
     }
 
     /// Many blocks at once, as one batch of the devices. Each has its own outcome.

@@ -16,6 +16,7 @@ mod create;
 mod datasets;
 pub mod engine;
 pub mod files;
+pub mod inspect;
 pub mod instance;
 mod kstat;
 pub mod messages;

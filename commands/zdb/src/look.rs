@@ -1,0 +1,72 @@
+//! What all parts of a look at a pool need.
+
+use crate::options::Options;
+use std::cell::Cell;
+use tarn_engine::inspect::Inspection;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::{Corrupt, Stored};
+use tarn_pool::Pool;
+use tarn_pool::directory::Directory;
+use tarn_probe::Operation;
+
+/// A pool, and what is to be shown of it.
+pub struct Look<'a> {
+    /// What was asked for.
+    pub options: &'a Options,
+    /// The open pool.
+    pub inspection: &'a Inspection,
+    /// Whether something was found that cannot be right, which the exit code says.
+    pub is_corrupt: Cell<bool>,
+}
+
+impl<'a> Look<'a> {
+    /// Nothing wrong was found yet.
+    pub fn new(options: &'a Options, inspection: &'a Inspection) -> Look<'a> {
+        Look {
+            options,
+            inspection,
+            is_corrupt: Cell::new(false),
+        }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &'a Pool {
+        self.inspection.pool()
+    }
+
+    /// On whose behalf everything is read.
+    pub fn operation(&self) -> &'a Operation {
+        self.inspection.operation()
+    }
+
+    /// The pool's directory.
+    pub fn directory(&self) -> Directory<'a> {
+        self.inspection.directory()
+    }
+
+    /// How much of datasets and objects is wanted.
+    pub fn depth(&self) -> u32 {
+        self.options.level('d')
+    }
+
+    /// A number as the options want it.
+    pub fn nice(&self, number: u64) -> String {
+        self.options.nice(number)
+    }
+
+    /// The pointers of a block of them.
+    ///
+    /// # Errors
+    /// What is in the way, in words.
+    pub fn pointers(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, String> {
+        let words = |error: Corrupt| error.to_string();
+        parent.check().map_err(words)?;
+        let block = self.pool().io().read(parent, self.operation());
+        let block = block.map_err(|error| error.to_string())?;
+        let order = parent.byte_order();
+        block
+            .chunks_exact(BlockPointer::SIZE)
+            .map(|bytes| BlockPointer::from_bytes(bytes, order).map_err(words))
+            .collect()
+    }
+}

@@ -1,0 +1,331 @@
+//! Visiting every block of a pool.
+//!
+//! # Mechanism
+//! The MOS first, then each dataset by the number of its object. A snapshot's blocks belong to it only as far as they
+//! were born after the snapshot before it: everything older is visited with that one. So every block is visited once. A head has its
+//! intent log besides, whose blocks hang off the head of its object set.
+//!
+//! Blocks that are to be freed are in no object set any more, and are visited apart: deferred frees, frees of destroyed snapshots,
+//! trees of destroyed datasets, and what livelists of destroyed clones still have.
+
+use super::error::InspectError;
+use super::open::Inspection;
+use std::collections::{BTreeMap, BTreeSet};
+use tarn_object::{
+    BlockTrees, HEAD_LEVEL, MOS_ID, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions,
+    read_head, walk_objset,
+};
+use tarn_ondisk::block_pointer::{BlockPointer, Dva};
+use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::dataset::Dataset;
+use tarn_ondisk::dnode::Dnode;
+use tarn_ondisk::intent_log::{LogBlock, LogForm, LoggedChange, OBJECT_SET_WORD, SEQUENCE_WORD};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::pool_directory as name;
+use tarn_ondisk::units::{ObjectId, Txg};
+
+/// The level of blocks of an intent log in a mark.
+#[doc(alias = "ZB_ZIL_LEVEL")]
+pub const INTENT_LOG_LEVEL: i64 = -2;
+
+/// Since this version, what destroyed snapshots had is freed from a list.
+#[doc(alias = "SPA_VERSION_DEADLISTS")]
+const VERSION_DEADLISTS: u64 = 26;
+
+/// Longest intent log that is followed: a guard against one that bites its tail.
+const LOG_BLOCKS_MAX: usize = 1 << 20;
+
+/// How a block is referenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// From an object set.
+    ObjectSet,
+    /// From an intent log.
+    IntentLog,
+    /// From a list of blocks to be freed.
+    Deferred,
+}
+
+/// A block that was found: neither a hole nor redacted.
+#[derive(Debug)]
+pub struct FoundBlock<'a> {
+    /// How it was found.
+    pub reference: Reference,
+    /// Where.
+    pub mark: TraversalMark,
+    /// Its pointer.
+    pub pointer: &'a BlockPointer,
+    /// The dnode of its object; none for heads, intent logs and what is to be freed.
+    pub dnode: Option<&'a Dnode>,
+}
+
+impl FoundBlock<'_> {
+    /// Where the block begins in its object, as `zdb` tells it.
+    #[doc(alias = "blkid2offset")]
+    pub fn offset(&self) -> u64 {
+        let block = self.mark.block;
+        match (self.dnode, u32::try_from(self.mark.level)) {
+            (Some(dnode), Ok(level)) => {
+                let shift = level.saturating_mul(dnode.pointers_per_block_shift());
+                let first = block.checked_shl(shift).unwrap_or(u64::MAX);
+                first.saturating_mul(dnode.data_block_size.get())
+            }
+            _ if self.mark.object.is_zero() => block,
+            _ => block.saturating_mul(self.pointer.logical_size().get()),
+        }
+    }
+}
+
+/// Whoever wants to hear of all blocks.
+pub trait BlockVisitor {
+    /// A block.
+    fn block(&mut self, found: &FoundBlock<'_>);
+
+    /// What is below this mark cannot be read; the walk goes on behind it.
+    fn unreadable(&mut self, mark: &TraversalMark, why: &ObjectError);
+}
+
+impl Inspection {
+    /// Visits all blocks that are in use: of the MOS, of all datasets, of intent logs.
+    #[doc(alias = "traverse_pool")]
+    pub fn visit_used(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
+        let root = self.pool().uberblock().root;
+        self.visit_set(MOS_ID, &root, Txg::ZERO, visitor);
+        let (mos, operation) = (self.pool().mos(), self.operation());
+        let in_mos = |object| move |cause| InspectError::Object { object, cause };
+        let mut last = ObjectId::ZERO;
+        while let Some(id) = mos.next_object(last, operation).map_err(in_mos(last))? {
+            last = id;
+            let object = mos.object(id, operation).map_err(in_mos(id))?;
+            if object.info().bonus_type == ObjectType::DslDataset {
+                let dataset: Dataset = self.directory().bonus(id)?;
+                if !dataset.is_snapshot() {
+                    self.visit_intent_log(id, &dataset.root, visitor);
+                }
+                self.visit_set(id, &dataset.root, dataset.previous_snapshot_txg, visitor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the blocks of one object set that were born after a txg.
+    pub fn visit_set(
+        &self,
+        set: ObjectId,
+        root: &BlockPointer,
+        born_after: Txg,
+        visitor: &mut dyn BlockVisitor,
+    ) {
+        let options = WalkOptions {
+            born_after,
+            ..WalkOptions::default()
+        };
+        let (cache, operation) = (self.pool().cache(), self.operation());
+        let mut adapter = Adapter {
+            visitor,
+            reference: Reference::ObjectSet,
+        };
+        walk_objset(cache, set, root, options, &mut adapter, operation);
+    }
+
+    /// Visits the blocks of the intent log of an object set, and those its records name.
+    ///
+    /// A log that was never claimed has as many blocks as verify and were born in stored txgs; a claimed one, as many as were claimed.
+    #[doc(alias = "traverse_zil")]
+    pub fn visit_intent_log(
+        &self,
+        set: ObjectId,
+        root: &BlockPointer,
+        visitor: &mut dyn BlockVisitor,
+    ) {
+        if root.is_hole() {
+            return;
+        }
+        // An unreadable head is reported by the walk.
+        let Ok(head) = read_head(self.pool().cache(), set, root, self.operation()) else {
+            return;
+        };
+        let log: &IntentLogHead = &head.intent_log;
+        let is_claimed = !log.claim_txg.is_zero();
+        let stored_until = self.pool().uberblock().txg;
+        let mut seen = BTreeSet::new();
+        let mut next = log.first;
+        while !next.is_hole() && seen.len() < LOG_BLOCKS_MAX {
+            let pointer = next;
+            let sequence = pointer.checksum_words.0[SEQUENCE_WORD];
+            let is_beyond = match is_claimed {
+                true => sequence > log.claimed_block_sequence,
+                false => pointer.logical_birth > stored_until,
+            };
+            if is_beyond || !seen.insert(first_place(&pointer)) {
+                return;
+            }
+            let mark = TraversalMark {
+                objset: set,
+                object: ObjectId::ZERO,
+                level: INTENT_LOG_LEVEL,
+                block: sequence,
+            };
+            visitor.block(&FoundBlock {
+                reference: Reference::IntentLog,
+                mark,
+                pointer: &pointer,
+                dnode: None,
+            });
+            let Some(form) = LogForm::of_checksum(pointer.checksum_kind()) else {
+                return;
+            };
+            // The last block was made ready and never written: it does not verify, which is how a log ends.
+            let Ok(contents) = self.pool().io().read(&pointer, self.operation()) else {
+                return;
+            };
+            let Ok(block) = LogBlock::decode(&contents, form) else {
+                return;
+            };
+            for record in block.records().flatten().filter(|_| is_claimed) {
+                if record.sequence > log.claimed_record_sequence {
+                    return;
+                }
+                let LoggedChange::Write(write) = &record.change else {
+                    continue;
+                };
+                let is_ours = write.pointer.logical_birth >= log.claim_txg;
+                if write.pointer.is_hole() || !is_ours || !seen.insert(first_place(&write.pointer))
+                {
+                    continue;
+                }
+                let size = write.pointer.logical_size().get().max(1);
+                let mark = TraversalMark {
+                    objset: ObjectId::new(pointer.checksum_words.0[OBJECT_SET_WORD]),
+                    object: write.object,
+                    level: INTENT_LOG_LEVEL,
+                    block: write.offset / size,
+                };
+                visitor.block(&FoundBlock {
+                    reference: Reference::IntentLog,
+                    mark,
+                    pointer: &write.pointer,
+                    dnode: None,
+                });
+            }
+            next = block.chain.next;
+        }
+    }
+
+    /// Visits all blocks that wait to be freed.
+    pub fn visit_deferred(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
+        let directory = self.directory();
+        let lists = match self.pool().uberblock().version {
+            0..VERSION_DEADLISTS => &[name::SYNC_POINTER_LIST][..],
+            _ => &[name::SYNC_POINTER_LIST, name::FREE_POINTER_LIST],
+        };
+        for list in lists {
+            if let Some(id) = directory.find(list)? {
+                self.each_in_list(id, &mut |pointer, _| deferred(visitor, pointer))?;
+            }
+        }
+        if let Some(id) = directory.find(name::BLOCK_TREE)? {
+            let in_mos = |cause| InspectError::Object { object: id, cause };
+            let trees =
+                BlockTrees::open(self.pool().mos(), id, self.operation()).map_err(in_mos)?;
+            let mut adapter = Adapter {
+                visitor,
+                reference: Reference::Deferred,
+            };
+            trees
+                .for_each(self.operation(), &mut adapter)
+                .map_err(in_mos)?;
+        }
+        if let Some(clones) = directory.find(name::DELETED_CLONES)? {
+            for (_, value) in directory.entries(clones)? {
+                let livelist = value.as_word().unwrap_or(0);
+                self.visit_livelist(ObjectId::new(livelist), visitor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a livelist has allocated and not freed.
+    #[doc(alias = "dsl_process_sub_livelist")]
+    fn visit_livelist(
+        &self,
+        livelist: ObjectId,
+        visitor: &mut dyn BlockVisitor,
+    ) -> Result<(), InspectError> {
+        for (_, value) in self.directory().entries(livelist)? {
+            let mut kept: BTreeMap<(Option<Dva>, Txg), (BlockPointer, i64)> = BTreeMap::new();
+            let list = ObjectId::new(value.as_word().unwrap_or(0));
+            self.each_in_list(list, &mut |pointer, is_freed| {
+                let key = (first_place(pointer), pointer.birth());
+                let (_, count) = kept.entry(key).or_insert((*pointer, 0));
+                *count += if is_freed { -1 } else { 1 };
+            })?;
+            for (pointer, _) in kept.values().filter(|(_, count)| *count > 0) {
+                deferred(visitor, pointer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all pointers of a list, and whether each is marked as freed.
+    pub fn each_in_list(
+        &self,
+        list: ObjectId,
+        each: &mut dyn FnMut(&BlockPointer, bool),
+    ) -> Result<(), InspectError> {
+        let in_mos = |cause| InspectError::Object {
+            object: list,
+            cause,
+        };
+        let mos = self.pool().mos();
+        let opened = PointerList::open(mos, list, self.operation()).map_err(in_mos)?;
+        opened
+            .for_each(self.operation(), |entry| {
+                each(&entry.pointer, entry.is_freed);
+                Step::Continue
+            })
+            .map_err(in_mos)
+    }
+}
+
+fn deferred(visitor: &mut dyn BlockVisitor, pointer: &BlockPointer) {
+    visitor.block(&FoundBlock {
+        reference: Reference::Deferred,
+        mark: TraversalMark::default(),
+        pointer,
+        dnode: None,
+    });
+}
+
+/// What tells blocks apart.
+fn first_place(pointer: &BlockPointer) -> Option<Dva> {
+    pointer.dvas().next()
+}
+
+/// Passes on what a walk finds.
+struct Adapter<'a> {
+    visitor: &'a mut dyn BlockVisitor,
+    reference: Reference,
+}
+
+impl Visitor for Adapter<'_> {
+    fn enter(&mut self, visit: &Visit<'_>) -> Step {
+        if visit.pointer.is_hole() || visit.pointer.is_redacted() {
+            return Step::Continue;
+        }
+        let is_head = visit.mark.level == HEAD_LEVEL;
+        self.visitor.block(&FoundBlock {
+            reference: self.reference,
+            mark: visit.mark,
+            pointer: visit.pointer,
+            dnode: visit.dnode.filter(|_| !is_head),
+        });
+        Step::Continue
+    }
+
+    fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step {
+        self.visitor.unreadable(&visit.mark, why);
+        Step::Continue
+    }
+}
