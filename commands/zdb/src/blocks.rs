@@ -42,9 +42,6 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     let sums = class_sums(look)?;
     let class = |class| sums.get(&class).copied().unwrap_or_default();
     let mut census = Census::begin(look, out)?;
-    if leaks {
-        writeln!(census.out());
-    }
     census.run()?;
     errors(&mut census);
     let has_leaks = census.report_leaks();

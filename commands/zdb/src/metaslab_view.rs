@@ -27,6 +27,10 @@ const EXIT_BAD: u8 = 1;
 /// Free ranges below this power of two are not in OpenZFS's tree by size while there are larger ones.
 const BY_SIZE_SHIFT_MIN: u32 = 14;
 
+/// What OpenZFS shows where an entry names no vdev.
+#[doc(alias = "SM_NO_VDEVID")]
+const NO_VDEV: u64 = 1 << 24;
+
 /// What OpenZFS shows where no fragmentation can be told.
 const FRAGMENTATION_UNKNOWN: u64 = u64::MAX;
 
@@ -46,7 +50,7 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<Option<u8>, InspectError> 
         };
         numbers.push(number);
     }
-    let view = View::of(look)?;
+    let view = View { look };
     let Some((wanted, only)) = numbers.split_first() else {
         for vdev in &vdevs {
             view.vdev(out, vdev, &[])?;
@@ -61,37 +65,12 @@ pub fn show(out: &mut Out, look: &Look<'_>) -> Result<Option<u8>, InspectError> 
     Ok(None)
 }
 
-/// What showing metaslabs needs.
+/// Shows metaslabs.
 struct View<'a, 'b> {
     look: &'a Look<'b>,
-    /// What logs have for each metaslab, where metaslabs are loaded.
-    logged: BTreeMap<(VdevId, u64), Vec<Entry>>,
 }
 
-impl<'a, 'b> View<'a, 'b> {
-    fn of(look: &'a Look<'b>) -> Result<View<'a, 'b>, InspectError> {
-        let mut logged: BTreeMap<(VdevId, u64), Vec<Entry>> = BTreeMap::new();
-        if look.options.level('m') > 2 && !look.options.has('L') {
-            let vdevs = look.pool().vdevs().top_levels();
-            let mut since = BTreeMap::new();
-            for vdev in &vdevs {
-                for metaslab in metaslabs(look, vdev)? {
-                    since.insert((vdev.id, metaslab.index), metaslab.unflushed);
-                }
-            }
-            for (txg, log) in logs(look)? {
-                for_each_entry(look, log, SpaceMapDecoder::of_log(), &mut |entry| {
-                    if let Some(key) = place_of(&vdevs, &entry)
-                        && since.get(&key).is_some_and(|since| txg >= *since)
-                    {
-                        logged.entry(key).or_default().push(entry);
-                    }
-                })?;
-            }
-        }
-        Ok(View { look, logged })
-    }
-
+impl View<'_, '_> {
     fn vdev(&self, out: &mut Out, vdev: &TopLevel, only: &[u64]) -> Result<(), InspectError> {
         let metaslabs = metaslabs(self.look, vdev)?;
         self.header(out, vdev, metaslabs.len())?;
@@ -172,7 +151,7 @@ impl<'a, 'b> View<'a, 'b> {
             write!(out, "{}", histogram(&head.histogram, first));
         }
         if let Some((id, _)) = map {
-            show_map(out, look, *id, metaslab.region(vdev.ashift), false)?;
+            show_map(out, look, *id, metaslab.region(vdev.ashift))?;
         }
         if has_logs(look) {
             writeln!(
@@ -184,7 +163,7 @@ impl<'a, 'b> View<'a, 'b> {
         Ok(())
     }
 
-    /// What is free in a metaslab, its map and the logs together.
+    /// What is free in a metaslab by its own map. Log space maps are shown apart.
     fn loaded(
         &self,
         out: &mut Out,
@@ -206,8 +185,6 @@ impl<'a, 'b> View<'a, 'b> {
             let decoder = SpaceMapDecoder::new(metaslab.region(vdev.ashift));
             for_each_entry(self.look, *id, decoder, &mut |entry| apply(&entry))?;
         }
-        let logged = self.logged.get(&(vdev.id, metaslab.index));
-        logged.into_iter().flatten().for_each(&mut apply);
         let mut free = allocated.complement(Range::new(metaslab.start, metaslab.size));
         free.index_by_size();
         let counts = free.histogram();
@@ -260,7 +237,6 @@ pub fn show_map(
     look: &Look<'_>,
     id: ObjectId,
     region: Region,
-    names_vdevs: bool,
 ) -> Result<(), InspectError> {
     let (head, _) = head(look, id)?;
     writeln!(out, "space map object {id}:");
@@ -271,7 +247,6 @@ pub fn show_map(
     }
     let mut words = Words {
         region,
-        names_vdevs,
         count: 0,
         allocated: 0,
         first: None,
@@ -297,7 +272,6 @@ pub fn show_map(
 /// Takes the words of a map apart.
 struct Words {
     region: Region,
-    names_vdevs: bool,
     count: u64,
     allocated: i64,
     /// The first word of an entry of two.
@@ -309,7 +283,6 @@ impl Words {
         if let Some(first) = self.first.take() {
             let run = ((first >> 24) & 0xf_ffff_ffff) + 1;
             let vdev = first & 0xff_ffff;
-            let vdev = if self.names_vdevs { vdev } else { 1 << 24 };
             self.run(
                 out,
                 word >> 63 != 0,
@@ -358,17 +331,16 @@ impl Words {
             .wrapping_add(self.region.start.get());
         let size = run.wrapping_shl(shift);
         let letter = if is_free { 'F' } else { 'A' };
-        write!(
+        let (vdev, words) = match vdev {
+            Some(vdev) => (vdev, 2),
+            None => (NO_VDEV, 1),
+        };
+        writeln!(
             out,
-            "\t    [{:6}] {letter} range: {start:012x}-{:012x} size: {size:08x}",
+            "\t    [{:6}]    {letter}  range: {start:010x}-{:010x}  size: {size:06x} vdev: {vdev:06} words: {words}",
             self.count,
-            start.wrapping_add(size).wrapping_sub(1)
+            start.wrapping_add(size)
         );
-        match vdev {
-            // OpenZFS prints what the bits have, where none is meant.
-            Some(vdev) => writeln!(out, " vdev: {}", vdev & 0xff_ffff),
-            None => writeln!(out),
-        }
         let size = size.cast_signed();
         self.allocated = self
             .allocated
@@ -386,7 +358,7 @@ pub fn show_logs(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     let logs = logs(look)?;
     for (txg, log) in &logs {
         writeln!(out, "Log Spacemap object {log} txg {txg}");
-        show_map(out, look, *log, Region::LOG, true)?;
+        show_map(out, look, *log, Region::LOG)?;
     }
     writeln!(out, "\nLog Space Map Obsolete Entry Statistics:");
     let vdevs = look.pool().vdevs().top_levels();

@@ -9,6 +9,7 @@ use crate::look::Look;
 use crate::metaslab::{TOP_ZAP, logs, metaslabs, object_of, top_zap};
 use crate::out::Out;
 use crate::set::{extension, lists_of};
+use crate::zap_view;
 use std::collections::BTreeSet;
 use tarn_engine::inspect::InspectError;
 use tarn_ondisk as ondisk;
@@ -267,7 +268,7 @@ impl Referenced<'_, '_> {
         let stored: ondisk::dataset::Dataset = self.look.directory().bonus(id)?;
         self.dataset(id, &stored)?;
         if !stored.snapshot_names.is_zero() {
-            for (_, value) in self.look.directory().entries(stored.snapshot_names)? {
+            for (_, value) in zap_view::entries(self.look, stored.snapshot_names)? {
                 if let Some(snapshot) = value.as_word().map(ObjectId::new) {
                     let stored = self.look.directory().bonus(snapshot)?;
                     self.dataset(snapshot, &stored)?;

@@ -6,6 +6,7 @@ use crate::object::ObjectShower;
 use crate::options::ObjectRange;
 use crate::out::Out;
 use crate::pointer;
+use crate::zap_view;
 use crate::znode::Files;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -216,7 +217,7 @@ fn below(
     let directory = look.directory();
     let stored: ondisk::dataset_dir::DatasetDirectory = directory.bonus(id)?;
     if nesting_left > 0 && !stored.children.is_zero() {
-        for (component, value) in directory.entries(stored.children)? {
+        for (component, value) in zap_view::entries(look, stored.children)? {
             if let Some(child) = value.as_word().filter(|_| !component.starts_with('$')) {
                 let name = format!("{name}/{component}");
                 below(look, ObjectId::new(child), name, nesting_left - 1, each)?;
@@ -228,7 +229,7 @@ fn below(
     }
     let head: ondisk::dataset::Dataset = directory.bonus(stored.head_dataset)?;
     if !head.snapshot_names.is_zero() {
-        for (snapshot, value) in directory.entries(head.snapshot_names)? {
+        for (snapshot, value) in zap_view::entries(look, head.snapshot_names)? {
             if let Some(id) = value.as_word() {
                 each(ObjectId::new(id), format!("{name}@{snapshot}"))?;
             }

@@ -9,7 +9,7 @@ use crate::znode;
 use std::sync::Arc;
 use tarn_object::Object;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::bpobj::{PointerListHead, PointerListVersion};
+use tarn_ondisk::bpobj::PointerListHead;
 use tarn_ondisk::dataset::Dataset;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::declare::{ByteOrder, Stored, narrow, widen};
@@ -140,23 +140,18 @@ fn packed_list(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, bonus: &[u8
 }
 
 fn pointer_list(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, bonus: &[u8]) {
-    let (head, version) = match PointerListHead::from_bonus(bonus, ByteOrder::Little) {
+    let (head, _) = match PointerListHead::from_bonus(bonus, ByteOrder::Little) {
         Ok(head) => head,
         Err(error) => return unclear(out, look, &error),
     };
     writeln!(out, "\t\tnum_blkptrs = {}", head.count);
     writeln!(out, "\t\tbytes = {}", look.nice(head.allocated.get()));
-    if version >= PointerListVersion::Sized {
-        writeln!(out, "\t\tcomp = {}", look.nice(head.compressed.get()));
-        writeln!(out, "\t\tuncomp = {}", look.nice(head.uncompressed.get()));
-    }
-    if version >= PointerListVersion::Nested {
-        writeln!(out, "\t\tsubobjs = {}", head.sublists);
-        writeln!(out, "\t\tnum_subobjs = {}", head.sublist_count);
-    }
-    if version >= PointerListVersion::Freed {
-        writeln!(out, "\t\tnum_freed = {}", head.freed_count);
-    }
+    // OpenZFS shows what the room for a bonus has, whether or not this list has it.
+    writeln!(out, "\t\tcomp = {}", look.nice(head.compressed.get()));
+    writeln!(out, "\t\tuncomp = {}", look.nice(head.uncompressed.get()));
+    writeln!(out, "\t\tsubobjs = {}", head.sublists);
+    writeln!(out, "\t\tnum_subobjs = {}", head.sublist_count);
+    writeln!(out, "\t\tnum_freed = {}", head.freed_count);
     if look.depth() < 5 {
         return;
     }

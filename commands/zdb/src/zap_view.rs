@@ -4,15 +4,18 @@ use crate::look::Look;
 use crate::out::Out;
 use crate::pointer::histogram;
 use std::sync::Arc;
+use tarn_engine::inspect::InspectError;
 use tarn_object::Object;
 use tarn_object::zap::{ObjectZap, OwnedName, ZapEntry, ZapError, ZapValue};
 use tarn_ondisk::declare::narrow;
-use tarn_ondisk::units::BlockId;
+use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_ondisk::zap::fat::{FatHeader, pointer};
 use tarn_ondisk::zap::hash::Cursor;
 use tarn_ondisk::zap::leaf::{Leaf, LeafEntry};
+use tarn_ondisk::zap::micro::Micro;
 use tarn_ondisk::zap::{BlockKind, to_little_endian};
 use tarn_ondisk::znode::DirectoryEntry;
+use tarn_posix::{CaseSensitivity, Naming};
 
 /// How many buckets each histogram has.
 const HISTOGRAM_SIZE: usize = 10;
@@ -64,6 +67,32 @@ pub enum Contents {
     Hidden,
 }
 
+/// The ZAP in an object, with the way it normalises names.
+pub fn open<'a>(look: &Look<'a>, object: &Arc<Object>) -> ObjectZap<'a> {
+    let zap = ObjectZap::of(object, look.operation());
+    let form = block(look, object, 0).and_then(|first| match BlockKind::of_block(&first)? {
+        BlockKind::Micro => Some(Micro::open(first).ok()?.normalization()),
+        _ => Some(FatHeader::open(&first).ok()?.normalization),
+    });
+    let naming = Naming::new(form.unwrap_or(0), false, CaseSensitivity::Sensitive);
+    match naming.normalize() {
+        Some(normalize) => zap.with_normalize(normalize),
+        None => zap,
+    }
+}
+
+/// All entries of a ZAP of the MOS whose names are text, in its own order.
+pub fn entries(look: &Look<'_>, id: ObjectId) -> Result<Vec<(String, ZapValue)>, InspectError> {
+    let object = look.directory().object(id)?;
+    let entries = open(look, &object).entries();
+    let entries = entries.map_err(|cause| InspectError::Zap { object: id, cause })?;
+    let named = entries.into_iter().filter_map(|entry| match entry.name {
+        OwnedName::Text(name) => Some((String::from_utf8_lossy(&name).into_owned(), entry.value)),
+        OwnedName::Words(_) => None,
+    });
+    Ok(named.collect())
+}
+
 /// Shows a ZAP.
 pub fn show(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, contents: Contents) {
     if let Err(error) = statistics(out, look, object) {
@@ -74,7 +103,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, object: &Arc<Object>, contents: Cont
         return;
     }
     writeln!(out);
-    let zap = ObjectZap::of(object, look.operation());
+    let zap = open(look, object);
     let mut cursor = Cursor::START;
     loop {
         let batch = match zap.entries_from(cursor, 1024) {
@@ -173,7 +202,7 @@ fn layout(out: &mut Out, entry: &ZapEntry) {
 
 /// Says how a ZAP is laid out.
 fn statistics(out: &mut Out, look: &Look<'_>, object: &Arc<Object>) -> Result<(), ZapError> {
-    let zap = ObjectZap::of(object, look.operation());
+    let zap = open(look, object);
     let entry_count = zap.count()?;
     let Some(first) = block(look, object, 0) else {
         return Ok(());

@@ -3,10 +3,11 @@
 use crate::look::Look;
 use crate::out::Out;
 use crate::set::SetView;
+use crate::zap_view;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tarn_object::zap::{ObjectZap, OwnedName, ZapValue};
+use tarn_object::zap::{OwnedName, ZapValue};
 use tarn_object::{Object, ObjectSet};
 use tarn_ondisk::attributes::{
     Attributes, FileAttribute, LAYOUTS_NAME, Layouts, REGISTRY_NAME, Registry,
@@ -59,12 +60,12 @@ impl Files {
     fn of(look: &Look<'_>, set: &Arc<ObjectSet>) -> Files {
         let number = |zap: ObjectId, name: &str| {
             let object = set.object(zap, look.operation()).ok()?;
-            let value = ObjectZap::of(&object, look.operation()).lookup_word(name);
+            let value = zap_view::open(look, &object).lookup_word(name);
             value.ok().flatten().map(ObjectId::new)
         };
         let entries = |zap: ObjectId| {
             let object = set.object(zap, look.operation()).ok()?;
-            ObjectZap::of(&object, look.operation()).entries().ok()
+            zap_view::open(look, &object).entries().ok()
         };
         let mut registry = Registry::of_old_files();
         let mut layouts = Layouts::new();
@@ -178,7 +179,7 @@ impl Files {
         let names = directories.entry(directory).or_insert_with(|| {
             let mut names = Names::new();
             if let Ok(object) = self.set.object(directory, look.operation()) {
-                let entries = ObjectZap::of(&object, look.operation()).entries();
+                let entries = zap_view::open(look, &object).entries();
                 for entry in entries.unwrap_or_default() {
                     if let (OwnedName::Text(name), Some(word)) = (entry.name, entry.value.as_word())
                     {
