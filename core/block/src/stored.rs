@@ -7,6 +7,7 @@ use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::LogicalSize;
+use tarn_transform::checksum::embedded;
 use tarn_transform::{
     Checksum, ChecksumAlgorithm, CompressionAlgorithm, DecompressError, Salt, checksum, compress,
 };
@@ -56,6 +57,10 @@ impl<'a> StoredPointer<'a> {
             ByteOrder::Little => checksum::ByteOrder::Little,
             ByteOrder::Big => checksum::ByteOrder::Big,
         };
+        if self.checksum.is_embedded() {
+            // A log block carries its checksum; what the pointer has is the verifier, which tells the block from others.
+            return embedded::verify(self.checksum, bytes, &expected).is_ok();
+        }
         if self.has_truncated_checksum() {
             return self.verifies_truncated(bytes, order, salt, &expected);
         }
@@ -131,4 +136,71 @@ pub(crate) fn expand(
     let mut plain = Buffer::for_overwrite(logical_size.to_usize());
     compress::decompress(compression, stored, &mut plain)?;
     Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_ondisk::block_pointer::{Dva, StoredBlock};
+    use tarn_ondisk::checksum::ChecksumKind;
+    use tarn_ondisk::compression::Compression;
+    use tarn_ondisk::intent_log::{LogBlock, LogForm};
+    use tarn_ondisk::units::{AllocatedSize, Level, PhysicalSize, Txg, VdevId, VdevOffset};
+
+    /// A block of an intent log, and the pointer that the block before it has.
+    fn log_block(form: LogForm, kind: ChecksumKind) -> (Vec<u8>, BlockPointer) {
+        let verifier = [0x4ed9, 0x1b08, 76, 426];
+        let mut block = vec![0; 4096];
+        LogBlock::encode(&mut block, form, BlockPointer::HOLE, &[]);
+        let algorithm = ChecksumAlgorithm::from_code(kind.code()).unwrap();
+        let order = checksum::ByteOrder::Little;
+        embedded::seal(algorithm, &mut block, &Checksum(verifier), order);
+        let place = Dva::new(
+            VdevId::from(0),
+            VdevOffset::from(0x1000),
+            AllocatedSize::from(4096),
+        );
+        let pointer = BlockPointer::stored(&StoredBlock {
+            dvas: &[place],
+            logical_size: LogicalSize::from(4096),
+            physical_size: PhysicalSize::from(4096),
+            compression: Compression::Off,
+            checksum_kind: kind,
+            checksum: tarn_ondisk::checksum::Checksum(verifier),
+            object_type: ObjectType::IntentLog,
+            level: Level::ZERO,
+            birth: Txg::from(9),
+            fill: 0,
+        });
+        (block, pointer)
+    }
+
+    #[test]
+    fn a_block_of_an_intent_log_verifies_by_the_checksum_it_carries() {
+        for (form, kind) in [
+            (LogForm::Zilog, ChecksumKind::IntentLog),
+            (LogForm::Zilog2, ChecksumKind::IntentLog2),
+        ] {
+            let (mut block, mut pointer) = log_block(form, kind);
+            assert!(
+                StoredPointer::parse(&pointer)
+                    .unwrap()
+                    .verifies(&block, None)
+            );
+            block[20] ^= 1;
+            assert!(
+                !StoredPointer::parse(&pointer)
+                    .unwrap()
+                    .verifies(&block, None)
+            );
+            block[20] ^= 1;
+            // The block of another log, or an older one of this, is not the one meant.
+            pointer.checksum_words.0[3] += 1;
+            assert!(
+                !StoredPointer::parse(&pointer)
+                    .unwrap()
+                    .verifies(&block, None)
+            );
+        }
+    }
 }
