@@ -8,7 +8,7 @@
 use crate::look::Look;
 use crate::metaslab::{TOP_ZAP, logs, metaslabs, object_of, top_zap};
 use crate::out::Out;
-use crate::set::{extension, lists_of};
+use crate::set::{extension, lists_of, show_dead_blocks};
 use crate::zap_view;
 use std::collections::BTreeSet;
 use tarn_engine::inspect::InspectError;
@@ -56,6 +56,7 @@ const NAMED: &[&str] = &[
 
 /// Verifies the MOS. Gives whether all is right.
 pub fn verify(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
+    origin(out, look)?;
     let mut found = Referenced {
         look,
         objects: BTreeSet::new(),
@@ -96,6 +97,31 @@ pub fn verify(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectError> {
         is_right = false;
     }
     Ok(is_right)
+}
+
+/// Shows the deadlists of the hidden origin, which OpenZFS comes across here.
+fn origin(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
+    let directory = look.directory();
+    if let Some(clones) = directory.find(name::DELETED_CLONES)? {
+        for (_, value) in directory.entries(clones)? {
+            let livelist = ObjectId::new(value.as_word().unwrap_or(0));
+            show_dead_blocks(out, look, livelist, "Deleted Livelist")?;
+        }
+    }
+    let root: ondisk::dataset_dir::DatasetDirectory =
+        directory.bonus(directory.require(name::ROOT_DATASET)?)?;
+    let own = directory.value_in(root.children, "$ORIGIN")?;
+    let Some(own) = own.and_then(|value| value.as_word()) else {
+        return Ok(());
+    };
+    let own: ondisk::dataset_dir::DatasetDirectory = directory.bonus(ObjectId::new(own))?;
+    let head: ondisk::dataset::Dataset = directory.bonus(own.head_dataset)?;
+    show_dead_blocks(out, look, head.deadlist, "Deadlist")?;
+    if !head.previous_snapshot.is_zero() {
+        let snapshot: ondisk::dataset::Dataset = directory.bonus(head.previous_snapshot)?;
+        show_dead_blocks(out, look, snapshot.deadlist, "Deadlist")?;
+    }
+    Ok(())
 }
 
 /// Objects that were named.

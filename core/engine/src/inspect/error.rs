@@ -54,7 +54,7 @@ pub enum InspectError {
         /// The pool.
         name: String,
         /// What is in the way.
-        cause: ImportError,
+        cause: Box<ImportError>,
     },
     /// The device cannot be opened.
     #[error("cannot open '{}': {}", path.display(), in_system_words(cause))]

@@ -116,6 +116,7 @@ impl Inspection {
         };
         let pool = Pool::import(host, &cache, &request, &operation).map_err(|cause| {
             let name = name.to_string();
+            let cause = Box::new(cause);
             InspectError::Import { name, cause }
         })?;
         let found_as = match source {
