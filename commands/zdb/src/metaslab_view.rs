@@ -401,7 +401,8 @@ pub fn show_groups(out: &mut Out, look: &Look<'_>) -> Result<(), InspectError> {
     for vdev in look.pool().vdevs().top_levels() {
         let class = class_of(&vdev);
         let is_normal = class == MetaslabClass::Normal;
-        if !is_normal && !(show_special && class == MetaslabClass::Special) {
+        let is_shown = is_normal || show_special && class == MetaslabClass::Special;
+        if !is_shown {
             continue;
         }
         let metaslabs = metaslabs(look, &vdev)?;

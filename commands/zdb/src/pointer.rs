@@ -69,7 +69,7 @@ pub fn is_stored(pointer: &BlockPointer) -> bool {
 #[doc(alias = "dump_histogram")]
 pub fn histogram(counts: &[u64], first: usize) -> String {
     let filled = || counts.iter().enumerate().filter(|(_, count)| **count > 0);
-    let (low, high) = match (filled().next(), filled().last()) {
+    let (low, high) = match (filled().next(), filled().next_back()) {
         (Some((low, _)), Some((high, _))) => (low, high),
         // What OpenZFS prints of an empty one: nothing.
         _ => return String::new(),

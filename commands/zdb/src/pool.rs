@@ -122,15 +122,14 @@ fn whole(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
         uberblock::show(out, &look.pool().uberblock(), options.level('u'));
         writeln!(out);
     }
-    if look.depth() > 2 || options.has('m') {
-        if let Some(code) = metaslab_view::show(out, look)? {
-            return Ok(code);
-        }
+    let shows_maps = look.depth() > 2 || options.has('m');
+    if shows_maps && let Some(code) = metaslab_view::show(out, look)? {
+        return Ok(code);
     }
     if options.has('M') {
         metaslab_view::show_groups(out, look)?;
     }
-    if look.depth() > 2 || options.has('m') {
+    if shows_maps {
         metaslab_view::show_logs(out, look)?;
     }
     let mut code = 0;
