@@ -110,7 +110,8 @@ fn make_and_list(
     share: &Path,
     arguments: &Arguments,
 ) -> Outcome<(String, Listing)> {
-    let pool = case.name();
+    // A name that begins with a kind of vdev is reserved.
+    let pool = format!("on-{}", case.name());
     make_pool(
         instance,
         case,
