@@ -3,13 +3,15 @@
 //! # Mechanism
 //! Each octave (from one power of two to the next) is cut into 16 buckets of equal width. 31 octaves from 64 to
 //! 2^37 make 496 buckets: 64 ns to 137 s, or 64 B to 128 GiB. What is smaller falls into the first bucket, what is
-//! larger into the last. Counting is one relaxed addition.
+//! larger into the last. Counting is one relaxed addition. An octave takes memory when it is first counted in: most
+//! histograms ever see only a few, and there are many histograms (each kind of operation of each mounted dataset has two).
 //!
 //! # Invariants
 //! - Two histograms merge by adding bucket by bucket, exactly: the histogram of a minute is the sum of its
 //!   seconds, and the power-of-two histogram of `zpool iostat -w` is the sum of sixteen neighbours.
 //! - The sum of all buckets is the number of values recorded.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits of a value below its highest one that choose the bucket within an octave.
@@ -17,32 +19,33 @@ pub const SUB_BITS: u32 = 4;
 /// The power of two at which buckets begin.
 const FIRST_OCTAVE: u32 = 6;
 const OCTAVES: u32 = 31;
+/// The same as a count of places.
+const OCTAVE_COUNT: usize = 31;
 const BUCKETS_PER_OCTAVE: usize = 1 << SUB_BITS;
 /// How many buckets there are.
-pub const BUCKET_COUNT: usize = 31 * BUCKETS_PER_OCTAVE;
+pub const BUCKET_COUNT: usize = OCTAVE_COUNT * BUCKETS_PER_OCTAVE;
 
 /// A histogram that any thread may add to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: Box<[AtomicU64; BUCKET_COUNT]>,
+    octaves: [OnceLock<Box<Octave>>; OCTAVE_COUNT],
     sum: AtomicU64,
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// The buckets from one power of two to the next.
+type Octave = [AtomicU64; BUCKETS_PER_OCTAVE];
 
 impl Histogram {
-    /// An empty one, 4 KiB in size.
+    /// An empty one. It takes half a KiB, and 128 bytes more for each octave that something was counted in.
     pub fn new() -> Histogram {
-        let buckets: Box<[AtomicU64]> = (0..BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect();
-        let buckets = buckets.try_into().expect("as many as counted");
-        Histogram {
-            buckets,
-            sum: AtomicU64::new(0),
-        }
+        Histogram::default()
+    }
+
+    /// The bucket that counts `value`.
+    fn bucket(&self, value: u64) -> &AtomicU64 {
+        let index = bucket_of(value);
+        let octave = self.octaves[index / BUCKETS_PER_OCTAVE].get_or_init(Box::default);
+        &octave[index % BUCKETS_PER_OCTAVE]
     }
 
     /// Counts one value.
@@ -52,26 +55,30 @@ impl Histogram {
 
     /// Counts one value, at less cost where only one thread writes.
     pub(crate) fn record_by(&self, writers: Writers, value: u64) {
-        writers.add(&self.buckets[bucket_of(value)], 1);
+        writers.add(self.bucket(value), 1);
         writers.add(&self.sum, value);
     }
 
     /// Counts the same value several times.
     pub fn record_many(&self, value: u64, times: u64) {
-        Writers::Many.add(&self.buckets[bucket_of(value)], times);
+        Writers::Many.add(self.bucket(value), times);
         Writers::Many.add(&self.sum, value.wrapping_mul(times));
     }
 
     /// What it holds now. Values recorded meanwhile may or may not be in it.
     pub fn snapshot(&self) -> HistogramSnapshot {
-        HistogramSnapshot {
-            buckets: self
-                .buckets
-                .iter()
-                .map(|b| b.load(Ordering::Relaxed))
-                .collect(),
-            sum: self.sum.load(Ordering::Relaxed),
+        let mut snapshot = HistogramSnapshot::default();
+        let places = snapshot.buckets.chunks_mut(BUCKETS_PER_OCTAVE);
+        for (places, octave) in places.zip(&self.octaves) {
+            for (place, bucket) in places
+                .iter_mut()
+                .zip(octave.get().into_iter().flat_map(|o| o.iter()))
+            {
+                *place = bucket.load(Ordering::Relaxed);
+            }
         }
+        snapshot.sum = self.sum.load(Ordering::Relaxed);
+        snapshot
     }
 }
 
