@@ -17,6 +17,10 @@ use tarn_space::Allocation;
 
 impl BlockIo {
     /// Frees a block in this phase, or keeps it to be freed in the next txg.
+    ///
+    /// # Errors
+    /// The pointer leads to what was never allocated, or to a block with twins (dedup): the pool must not go on
+    /// storing.
     pub fn free(
         &self,
         pointer: &BlockPointer,
@@ -40,6 +44,9 @@ impl BlockIo {
     }
 
     /// Frees a block whatever the pass.
+    ///
+    /// # Errors
+    /// As [`free`](Self::free).
     pub fn free_now(
         &self,
         pointer: &BlockPointer,

@@ -30,6 +30,9 @@ pub(crate) type Verify<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 impl BlockIo {
     /// The contents of a block: its logical size in bytes. A hole gives zeros, of the size its
     /// pointer has; one that was never filled has none, and the caller knows better.
+    ///
+    /// # Errors
+    /// No copy verified, with one failure for each; or the block is of a kind that cannot be read here.
     pub fn read(&self, pointer: &BlockPointer, operation: &Operation) -> Result<Block, ReadError> {
         match pointer.kind() {
             PointerKind::Hole => Ok(Block::zeroed(pointer.logical_size().to_usize())),
@@ -48,6 +51,9 @@ impl BlockIo {
 
     /// The contents of a block as they are stored: verified, but compressed and perhaps
     /// encrypted. For a hole or an embedded block, the plain contents.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_raw(
         &self,
         pointer: &BlockPointer,

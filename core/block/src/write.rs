@@ -148,6 +148,9 @@ impl BlockIo {
     ///
     /// # Panics
     /// When a request's data is not as long as it says, or not whole sectors: we made it.
+    ///
+    /// # Errors
+    /// No room, or a device failed beyond redundancy. What was written before is not referenced by anybody.
     pub fn write(
         &self,
         requests: Vec<WriteRequest>,

@@ -211,6 +211,9 @@ impl PoolCache {
     }
 
     /// The contents of a block, from memory or from its devices.
+    ///
+    /// # Errors
+    /// As [`BlockIo::read`]; all who wait for the block get the same error.
     pub fn read(
         &self,
         pointer: &BlockPointer,

@@ -52,6 +52,9 @@ pub struct VolumeFacts {
 }
 
 /// The object set of a dataset, to read; a snapshot's never changes.
+///
+/// # Errors
+/// Its object set could not be read.
 pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
     let root = dataset.stored()?.root;
     let view = dataset.directory().view();
@@ -64,6 +67,9 @@ pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
 }
 
 /// Reads what a dataset contains.
+///
+/// # Errors
+/// Its object set could not be read, or is of a kind that is not known.
 pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
     if dataset.stored()?.root.is_hole() {
         return Ok(Contents::Other);

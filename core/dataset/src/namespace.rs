@@ -148,6 +148,9 @@ impl Namespace {
     }
 
     /// Reads until nothing moved in between.
+    ///
+    /// # Errors
+    /// Those of `read`.
     pub fn consistently<T>(
         &self,
         read: impl Fn() -> Result<T, DatasetError>,
@@ -201,6 +204,9 @@ impl<'a> View<'a> {
     }
 
     /// The root directory.
+    ///
+    /// # Errors
+    /// What could not be read.
     pub fn root(self) -> Result<Directory<'a>, DatasetError> {
         Directory::open(self, self.namespace.root, self.namespace.pool_name.clone())
     }
@@ -241,16 +247,25 @@ impl<'a> View<'a> {
     }
 
     /// The dataset of this object number, with its full name found through its parents.
+    ///
+    /// # Errors
+    /// There is no such dataset, or what could not be read.
     pub fn dataset_by_id(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
         Dataset::open_by_id(self, id)
     }
 
     /// The dataset of this object number, for those who do not ask for its name: to find that takes longer than all the rest.
+    ///
+    /// # Errors
+    /// There is no such dataset, or what could not be read.
     pub fn dataset_without_name(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
         Dataset::open_unnamed(self, id)
     }
 
     /// The full name of a directory, found through its parents.
+    ///
+    /// # Errors
+    /// What could not be read, or parents that lead in a circle.
     pub fn directory_name(self, id: ObjectId) -> Result<String, DatasetError> {
         let mut components = Vec::new();
         let mut current = id;

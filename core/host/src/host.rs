@@ -49,6 +49,9 @@ pub struct BadOption {
 impl RealOptions {
     /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints it), and for tests
     /// `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`).
+    ///
+    /// # Errors
+    /// The variable that makes no sense.
     pub fn from_environment() -> Result<RealOptions, BadOption> {
         RealOptions::from_variables(&|name| std::env::var(name).ok())
     }
@@ -229,6 +232,9 @@ impl Host {
     }
 
     /// Opens a block device or a plain file.
+    ///
+    /// # Errors
+    /// What the system said, or a thing that is neither.
     pub fn open_device(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Device>, OpenError> {
         match &self.inner.kind {
             Kind::Real(options) => file_device::open(path, mode, *options),
@@ -254,6 +260,9 @@ impl Host {
     }
 
     /// The contents of a file.
+    ///
+    /// # Errors
+    /// What the system said.
     pub fn read_file(&self, path: &Path) -> Result<Vec<u8>, FileError> {
         match self.simulation() {
             None => file::read(path),
@@ -262,6 +271,9 @@ impl Host {
     }
 
     /// Replaces a file, durably and in one step: after a crash there is the old one or the new one.
+    ///
+    /// # Errors
+    /// What the system said; the old contents stand then.
     pub fn write_file_atomically(&self, path: &Path, contents: &[u8]) -> Result<(), FileError> {
         match self.simulation() {
             None => file::write_atomically(path, contents),
@@ -270,6 +282,9 @@ impl Host {
     }
 
     /// Removes a file; that it is not there is no error.
+    ///
+    /// # Errors
+    /// What the system said.
     pub fn remove_file(&self, path: &Path) -> Result<(), FileError> {
         match self.simulation() {
             None => file::remove(path),
@@ -286,6 +301,9 @@ impl Host {
     }
 
     /// Makes a folder, and those above it.
+    ///
+    /// # Errors
+    /// What the system said.
     pub fn create_directories(&self, path: &Path) -> Result<(), FileError> {
         match self.simulation() {
             None => file::create_directories(path),
@@ -294,6 +312,9 @@ impl Host {
     }
 
     /// Removes a folder with nothing in it; that it is not there is no error.
+    ///
+    /// # Errors
+    /// What the system said; a folder with something in it stays.
     pub fn remove_directory(&self, path: &Path) -> Result<(), FileError> {
         match self.simulation() {
             None => file::remove_directory(path),
@@ -302,6 +323,9 @@ impl Host {
     }
 
     /// The names in a folder, in their order.
+    ///
+    /// # Errors
+    /// What the system said.
     pub fn list_directory(&self, path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
         match self.simulation() {
             None => file::list_directory(path),

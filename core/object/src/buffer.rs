@@ -51,6 +51,9 @@ enum Old {
 
 impl Object {
     /// Writes bytes. The object grows as needed.
+    ///
+    /// # Errors
+    /// `NoSuchObject` when it was freed meanwhile, or the block that could not be read to be changed in part.
     pub fn write(
         &self,
         tx: &Tx,
@@ -86,6 +89,9 @@ impl Object {
     ///
     /// # Panics
     /// When the contents are not as large as the object's blocks.
+    ///
+    /// # Errors
+    /// `NoSuchObject` when it was freed meanwhile.
     pub fn write_block(
         &self,
         tx: &Tx,
@@ -106,6 +112,9 @@ impl Object {
     }
 
     /// Changes a block in place: `change` sees its newest contents.
+    ///
+    /// # Errors
+    /// The block could not be read, or the object was freed meanwhile.
     pub fn change_block(
         &self,
         tx: &Tx,
@@ -428,6 +437,9 @@ impl Object {
     ///
     /// It costs little now, and when the group is stored about as much as there are blocks of
     /// pointers in the range; huge ranges are better freed in several groups.
+    ///
+    /// # Errors
+    /// What could not be read to be zeroed in part, or the object was freed meanwhile.
     pub fn free_range(
         &self,
         tx: &Tx,

@@ -100,6 +100,9 @@ impl Taken {
 
 impl ObjectSet {
     /// Makes a new object, with a number that was free.
+    ///
+    /// # Errors
+    /// What could not be read on the search for a free number.
     pub fn allocate(
         &self,
         tx: &Tx,
@@ -115,6 +118,9 @@ impl ObjectSet {
     }
 
     /// Makes a new object with this number, which must be free.
+    ///
+    /// # Errors
+    /// The number is taken, or its block could not be read.
     pub fn claim(
         &self,
         tx: &Tx,
@@ -144,6 +150,9 @@ impl ObjectSet {
 
     /// Frees an object with all its blocks. Its number can be given out again once that is stored. What
     /// has very many blocks is better freed in parts before, with [`Object::free_range`].
+    ///
+    /// # Errors
+    /// There is no such object, or its block could not be read.
     pub fn free_object(
         &self,
         tx: &Tx,

@@ -81,6 +81,9 @@ pub struct FileSystem {
 
 impl FileSystem {
     /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash.
+    ///
+    /// # Errors
+    /// It is no file system, of a version that is not known, or something could not be read.
     pub fn open(
         parts: FileSystemParts,
         operation: &Operation,

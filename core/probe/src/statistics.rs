@@ -124,11 +124,14 @@ pub(crate) fn push_values(
 ) {
     let mut push = |what: &str, value| values.push((format!("{}_{what}", kind.name()), value));
     push("operations", Value::Counter(counts.operations));
-    push("bytes", Value::Counter(counts.bytes));
     push("errors", Value::Counter(counts.errors));
     push("cache_hits", Value::Counter(counts.cache_hits));
     push("latency_ns", Value::Histogram(counts.latency));
-    push("size_bytes", Value::Histogram(counts.size));
+    // Most kinds have no size: nothing is said of it then.
+    if counts.size.count() > 0 {
+        push("bytes", Value::Counter(counts.bytes));
+        push("size_bytes", Value::Histogram(counts.size));
+    }
 }
 
 /// The statistics of one dataset, and its number in records.

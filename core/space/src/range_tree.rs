@@ -129,6 +129,9 @@ impl RangeTree {
     }
 
     /// Puts a range in, none of which may be there yet.
+    ///
+    /// # Errors
+    /// Part of it is there already; nothing has changed.
     pub fn add(&mut self, range: Range) -> Result<(), RangeError> {
         let (start, end) = range.bounds().ok_or(RangeError::NotARange(range))?;
         let before = self.last_from_before(start);
@@ -157,6 +160,9 @@ impl RangeTree {
     }
 
     /// Takes a range out, all of which must be there.
+    ///
+    /// # Errors
+    /// Part of it is not there; nothing has changed.
     pub fn remove(&mut self, range: Range) -> Result<(), RangeError> {
         let (start, end) = range.bounds().ok_or(RangeError::NotARange(range))?;
         let (segment_start, segment_end) = self

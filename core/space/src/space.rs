@@ -101,6 +101,9 @@ impl Space {
     ///
     /// `near` lists places whose vdevs are preferred, for each copy in order. `size_on` says how much room
     /// the block takes on a vdev. May load metaslabs, and wait for that.
+    ///
+    /// # Errors
+    /// There is no room in one piece for all copies.
     pub fn allocate(
         &self,
         class: Class,
@@ -148,6 +151,10 @@ impl Space {
 
     /// Takes back a range of a block born in `birth`. It is handed out again after two more txgs
     /// are stored.
+    ///
+    /// # Errors
+    /// It was not allocated, or its metaslab cannot be read: pointers come from the disk, and so may such
+    /// ranges.
     pub fn free(
         &self,
         vdev: VdevId,
@@ -165,6 +172,9 @@ impl Space {
 
     /// Marks a range as handed out that was promised by a log of an earlier run, and is in no
     /// space map yet.
+    ///
+    /// # Errors
+    /// It is allocated already, cannot be on that vdev, or its metaslab cannot be read.
     pub fn claim(
         &self,
         vdev: VdevId,

@@ -243,6 +243,9 @@ fn configuration(list: &NvList, label: u64) -> Result<Vec<u8>, LabelError> {
 
 /// Makes all four labels of a device that is about to join a pool: no boot environment, this
 /// configuration, no uberblock. What was there before is gone.
+///
+/// # Errors
+/// The configuration has no room in a label, or the device cannot be written.
 #[doc(alias = "vdev_label_init")]
 pub fn create_labels(window: &Window, list: &NvList) -> Result<(), LabelError> {
     let mut requests = Vec::new();
@@ -270,6 +273,9 @@ pub fn create_labels(window: &Window, list: &NvList) -> Result<(), LabelError> {
 }
 
 /// Overwrites all four labels with zeros: `zpool labelclear`.
+///
+/// # Errors
+/// The device cannot be written.
 #[doc(alias = "zpool_clear_label")]
 pub fn clear_labels(window: &Window) -> Result<(), LabelError> {
     let starts = (0..LABEL_COUNT).filter_map(|index| label_offset(window.size_bytes(), index));

@@ -100,6 +100,9 @@ impl Window {
 }
 
 /// Opens the device at a path, for a pool.
+///
+/// # Errors
+/// What the system said.
 pub fn open_window(host: &Host, path: &Path, mode: OpenMode) -> Result<Window, OpenError> {
     host.open_device(path, mode).map(Window::of_pool)
 }

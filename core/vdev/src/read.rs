@@ -63,6 +63,9 @@ impl fmt::Debug for ReadRequest<'_> {
 
 impl VdevTree {
     /// Reads one place. Tries every copy and every reconstruction until `verify` accepts.
+    ///
+    /// # Errors
+    /// No copy and no reconstruction was accepted.
     pub fn read(
         &self,
         place: Place,

@@ -183,6 +183,9 @@ struct TreeState {
 
 impl VdevTree {
     /// Opens all devices of a pool. `root` is its whole tree.
+    ///
+    /// # Errors
+    /// It has a kind of vdev that we cannot read, or devices are missing that `options` need.
     pub fn open(
         host: &Host,
         root: &VdevConfig,
@@ -242,6 +245,9 @@ impl VdevTree {
     }
 
     /// Opens one more top-level vdev, behind the last: `zpool add`. Its labels do not matter.
+    ///
+    /// # Errors
+    /// It is of a kind that we cannot write, or has not enough devices.
     pub fn add(&self, config: &VdevConfig) -> Result<VdevId, OpenError> {
         let mut config = config.clone();
         config.id = widen(self.state.read().root.children.len());

@@ -42,6 +42,9 @@ impl VdevTree {
     ///
     /// # Panics
     /// When a place is not on its vdev, or has another size than its data: places are ours.
+    ///
+    /// # Errors
+    /// More leaves failed than redundancy covers.
     pub fn write(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -72,6 +75,9 @@ impl VdevTree {
     }
 
     /// Makes durable what was written. A leaf that cannot is taken out of use.
+    ///
+    /// # Errors
+    /// More leaves are out of use than redundancy covers.
     pub fn flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
         let tops = self.tops();
         let leaves = tops.iter().flat_map(|top| &top.leaves);

@@ -20,6 +20,10 @@ pub(crate) const EXECUTE: u32 = 1;
 
 impl FileSystem {
     /// Whether all of `mask` (4 to read, 2 to write, 1 to execute or search) is allowed.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `ReadOnly` for writing where nothing can be written, `NotFound`, or what could not
+    /// be read.
     pub fn access(
         &self,
         credentials: &Credentials,

@@ -20,6 +20,10 @@ const EDGE_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
     /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he opened the file.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `QuotaExceeded`, `NotPermitted` for an
+    /// immutable file, `ReadOnly`, or what could not be read.
     #[doc(alias = "zpl_fallocate_common")]
     pub fn allocate(
         &self,

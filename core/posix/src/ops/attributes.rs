@@ -11,6 +11,9 @@ use crate::types::Attributes;
 
 impl FileSystem {
     /// What `stat` shows of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, or what could not be read.
     pub fn attributes(
         &self,
         id: ObjectId,

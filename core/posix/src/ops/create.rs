@@ -38,6 +38,10 @@ const TARGET_BYTES_MAX: usize = 4095;
 
 impl FileSystem {
     /// Makes a file and gives it a name.
+    ///
+    /// # Errors
+    /// `Exists`, `PermissionDenied`, `NameTooLong`, `NotUtf8`, `NoSpace`, `QuotaExceeded`, `ReadOnly`,
+    /// `NotDirectory`; nothing has changed then.
     #[doc(alias("zfs_create", "zfs_mkdir", "zfs_symlink", "zfs_mknode"))]
     pub fn create(
         &self,

@@ -13,6 +13,10 @@ use crate::xattrs::{NAME_BYTES_MAX, Namespace};
 
 impl FileSystem {
     /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported` where the dataset has none (`xattr=off`), `PermissionDenied`, or what
+    /// could not be read.
     pub fn get_xattr(
         &self,
         credentials: &Credentials,

@@ -17,6 +17,10 @@ const LINKS_MAX: u64 = (1 << 31) - 1;
 
 impl FileSystem {
     /// Gives a file another name.
+    ///
+    /// # Errors
+    /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory or an immutable file, `CrossDevice` between
+    /// projects, `PermissionDenied`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_link")]
     pub fn link(
         &self,

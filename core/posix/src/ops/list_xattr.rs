@@ -12,6 +12,9 @@ use crate::xattrs::Namespace;
 
 impl FileSystem {
     /// The names of the extended attributes that this user may see.
+    ///
+    /// # Errors
+    /// `NotFound`, or what could not be read.
     pub fn list_xattr(
         &self,
         credentials: &Credentials,

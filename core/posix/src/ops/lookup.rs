@@ -17,6 +17,9 @@ use crate::types::{Attributes, Credentials};
 
 impl FileSystem {
     /// The file that a name in a directory leads to.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `NameTooLong`, `PermissionDenied`, or what could not be read.
     pub fn lookup(
         &self,
         credentials: &Credentials,

@@ -9,6 +9,9 @@ use crate::node::Node;
 
 impl FileSystem {
     /// Somebody opens a file. It stays in memory, and on disk, until it is closed as often.
+    ///
+    /// # Errors
+    /// `NotFound`, or what could not be read.
     pub fn opened(&self, id: ObjectId, operation: &Operation) -> Result<(), PosixError> {
         if self.control_entry(id).is_some() {
             return Ok(());
@@ -22,6 +25,10 @@ impl FileSystem {
     }
 
     /// Somebody closes a file. With the last one a file without a name is freed.
+    ///
+    /// # Errors
+    /// When a file without a name cannot be freed now (it stays in the unlinked set, and is freed at the next
+    /// mount), or an access time cannot be stored.
     pub fn closed(&self, id: ObjectId, operation: &Operation) -> Result<(), PosixError> {
         let Some(node) = self.nodes.find(id) else {
             return Ok(());

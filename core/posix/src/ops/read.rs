@@ -52,6 +52,9 @@ impl ReadData {
 impl FileSystem {
     /// Reads up to `size` bytes from `offset` on, as far as the file reaches. Whether the caller may read was decided when
     /// he opened the file.
+    ///
+    /// # Errors
+    /// `IsDirectory`, `NotFound`, or the block that could not be read.
     pub fn read(
         &self,
         _credentials: &Credentials,
@@ -72,6 +75,9 @@ impl FileSystem {
     }
 
     /// Checks that a user may open a file for reading.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `NotFound`, or what could not be read.
     pub fn check_read(
         &self,
         credentials: &Credentials,

@@ -24,6 +24,9 @@ const BATCH: usize = 64;
 
 impl FileSystem {
     /// Gives the entries of a directory from a cookie on (0 is the start) to `take`, until it says that it is full.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `NotFound`, or what could not be read. Entries before it were given to `take`.
     pub fn read_directory(
         &self,
         _credentials: &Credentials,
@@ -85,6 +88,9 @@ impl FileSystem {
     }
 
     /// Checks that a user may list a directory.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `NotDirectory`, `NotFound`, or what could not be read.
     pub fn check_list(
         &self,
         credentials: &Credentials,

@@ -15,6 +15,9 @@ const TARGET_BYTES_MAX: u64 = 4096;
 
 impl FileSystem {
     /// The target of a symbolic link: an attribute, or, of old files, what follows the structure in the bonus, or the contents.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no symbolic link, `NotFound`, or what could not be read.
     pub fn read_link(
         &self,
         _credentials: &Credentials,

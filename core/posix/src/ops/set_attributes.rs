@@ -45,6 +45,10 @@ const PRIVILEGED: ZnodeFlags = ZnodeFlags::IMMUTABLE
 
 impl FileSystem {
     /// Changes attributes of a file, and gives back all of them.
+    ///
+    /// # Errors
+    /// `NotPermitted` for who is not the owner or for an immutable file, `PermissionDenied`, `FileTooLarge`,
+    /// `QuotaExceeded`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_setattr")]
     pub fn set_attributes(
         &self,

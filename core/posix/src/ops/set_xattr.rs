@@ -21,6 +21,10 @@ const XATTR_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
     /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `Exists` or `NoAttribute` as `mode` says, `AttributeTooLarge`, `NotSupported`, `PermissionDenied`,
+    /// `NotPermitted`, `NoSpace`, `ReadOnly`.
     #[doc(alias = "zpl_xattr_set")]
     pub fn set_xattr(
         &self,
@@ -71,6 +75,9 @@ impl FileSystem {
     }
 
     /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported`, `PermissionDenied`, `NotPermitted`, `ReadOnly`.
     pub fn remove_xattr(
         &self,
         credentials: &Credentials,

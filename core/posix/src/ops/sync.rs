@@ -13,6 +13,9 @@ use crate::properties::SyncPolicy;
 impl FileSystem {
     /// Waits until all changes of a file are stored. Attributes are stored together with contents, so `data_only`
     /// spares nothing.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed: then nobody knows whether it will be stored.
     pub fn sync(
         &self,
         id: ObjectId,
@@ -27,6 +30,9 @@ impl FileSystem {
     }
 
     /// Waits until all changes of the file system are stored, access times included.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed.
     pub fn sync_all(&self, operation: &Operation) -> Result<(), PosixError> {
         self.store_access_times(operation)?;
         match &self.txgs {

@@ -22,6 +22,9 @@ pub(crate) const ATTEMPTS_MAX: usize = 1000;
 
 impl FileSystem {
     /// Removes a name of a file that is no directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_remove")]
     pub fn unlink(
         &self,
@@ -61,6 +64,10 @@ impl FileSystem {
     }
 
     /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `NotFound`, `NotDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has
+    /// changed then.
     #[doc(alias = "zfs_rmdir")]
     pub fn remove_directory(
         &self,

@@ -40,6 +40,10 @@ pub enum WriteAt {
 impl FileSystem {
     /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the largest size is reached on the
     /// way. Whether the caller may write was decided when he opened the file.
+    ///
+    /// # Errors
+    /// `NoSpace`, `QuotaExceeded` and `FileTooLarge` when not one byte could be written; `IsDirectory`,
+    /// `NotPermitted`, `ReadOnly`, or what could not be read to be changed.
     #[doc(alias = "zfs_write")]
     pub fn write(
         &self,
