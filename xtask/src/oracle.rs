@@ -187,6 +187,28 @@ const DATASETS: [(&str, &str); 14] = [
     ),
 ];
 
+/// Features that a pool of OpenZFS's uses from its creation. Where one is used and not counted as such, OpenZFS forgets
+/// what belongs to it at its first write.
+const ACTIVE_FROM_THE_START: [&str; 5] = [
+    "vdev_zaps_v2",
+    "spacemap_histogram",
+    "extensible_dataset",
+    "hole_birth",
+    "enabled_txg",
+];
+
+fn expect_active_features(instance: &Instance, pool: &str) -> Outcome {
+    for feature in ACTIVE_FROM_THE_START {
+        let property = format!("feature@{feature}");
+        let asked = ["get", "-Hp", "-o", "value", &property, pool];
+        let value = instance.must("zpool", &asked)?.stdout;
+        if value.trim() != "active" {
+            return Err(format!("{property} of a new pool is {}", value.trim()).into());
+        }
+    }
+    Ok(())
+}
+
 /// Makes the pool of a case, fills and changes it, and leaves it imported.
 fn make_pool(
     instance: &Instance,
@@ -215,6 +237,7 @@ fn make_pool(
     let words = case.layout.words(images);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     instance.must("zpool", &[&options[..], &more[..], &words[..]].concat())?;
+    expect_active_features(instance, pool)?;
 
     let mut seed = arguments.seed * 1000;
     for (name, properties) in DATASETS {

@@ -439,7 +439,12 @@ impl Making<'_> {
             fill: &request.fill,
             ownership: request.ownership.clone(),
         })?;
-        config::create_vdev_objects(writer, self.vdevs, is_wanted(Feature::VdevZapsV2))?;
+        let has_root_zap = is_wanted(Feature::VdevZapsV2);
+        config::create_vdev_objects(writer, self.vdevs, has_root_zap)?;
+        if has_root_zap {
+            // OpenZFS keeps the root's ZAP in the configuration only while the feature counts it.
+            features.store(Feature::VdevZapsV2, 1)?;
+        }
         self.fill_rest(writer, now_s, events.into_inner())?;
         Ok((namespace, features.finish().0))
     }
