@@ -15,8 +15,10 @@ use tarn_host::sim::SimDisk;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::checksum::{Checksum, ChecksumKind};
 use tarn_ondisk::compression::Compression;
-use tarn_ondisk::declare::{ByteOrder, Stored, widen};
-use tarn_ondisk::label::{LABEL_COUNT, Ring, label_offset};
+use tarn_ondisk::declare::{ByteOrder, Stored, narrow, widen};
+use tarn_ondisk::label::{
+    CONFIGURATION_BYTES, CONFIGURATION_OFFSET, LABEL_COUNT, Ring, label_offset,
+};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::{AllocatedSize, PhysicalSize, VdevId, VdevOffset};
@@ -267,6 +269,28 @@ impl<'a> Liar<'a> {
     pub fn tell_uberblock(&mut self, change: impl FnOnce(&mut Uberblock)) {
         change(&mut self.uberblock);
         self.seal();
+    }
+
+    /// Changes what labels say of the pool: all of them, or one.
+    pub fn tell_labels(&mut self, only: Option<u64>, change: impl FnOnce(&mut [u8])) {
+        let length = narrow(CONFIGURATION_BYTES);
+        let places = (0..LABEL_COUNT).filter_map(|label| {
+            let is_wanted = only.is_none_or(|only| only == label);
+            let label = label_offset(self.size_bytes, label).filter(|_| is_wanted)?;
+            Some(label + CONFIGURATION_OFFSET)
+        });
+        let places: Vec<u64> = places.collect();
+        let Some(first) = places.first() else {
+            return;
+        };
+        let mut area = self.disk.peek(*first, length);
+        change(&mut area[..length - embedded::TRAILER_BYTES]);
+        for offset in places {
+            let verifier = embedded::label_verifier(offset);
+            let order = checksum::ByteOrder::Little;
+            embedded::seal(ChecksumAlgorithm::Label, &mut area, &verifier, order);
+            self.disk.poke(offset, &area);
+        }
     }
 
     /// Stores contents in all places of a pointer, and gives back the pointer to them.

@@ -14,6 +14,9 @@ pub fn tell(liar: &mut Liar<'_>, random: &mut Random) -> Option<String> {
     if random.chance(1, 40) {
         return Some(lie_in_uberblock(liar, random));
     }
+    if random.chance(1, 12) {
+        return Some(lie_in_labels(liar, random));
+    }
     let kinds: Vec<_> = liar.by_kind().into_iter().collect();
     let ((is_mos, kind), indexes) = &kinds[random.index(kinds.len())];
     let index = indexes[random.index(indexes.len())];
@@ -115,6 +118,75 @@ fn lie_in_uberblock(liar: &mut Liar<'_>, random: &mut Random) -> String {
         }
     });
     format!("uberblock: {told}")
+}
+
+/// What labels say of the pool: the tree of devices above all.
+fn lie_in_labels(liar: &mut Liar<'_>, random: &mut Random) -> String {
+    let only = random.chance(1, 4).then(|| random.below(4));
+    let mut told = String::new();
+    liar.tell_labels(only, |area| told = lie_in_list(area, random));
+    format!("label {only:?}: {told}")
+}
+
+/// Words of the lists that describe a pool.
+const LIST_NAMES: [&str; 24] = [
+    "version",
+    "name",
+    "state",
+    "txg",
+    "pool_guid",
+    "top_guid",
+    "guid",
+    "vdev_children",
+    "vdev_tree",
+    "type",
+    "id",
+    "path",
+    "metaslab_array",
+    "metaslab_shift",
+    "ashift",
+    "asize",
+    "is_log",
+    "create_txg",
+    "nparity",
+    "children",
+    "features_for_read",
+    "hostid",
+    "whole_disk",
+    "DTL",
+];
+
+/// A name-value list in XDR: the value of a name, or anything.
+fn lie_in_list(bytes: &mut [u8], random: &mut Random) -> String {
+    if random.chance(1, 20) {
+        return nest_deeply(bytes);
+    }
+    let name = LIST_NAMES[random.index(LIST_NAMES.len())];
+    let mut wanted = u32::try_from(name.len())
+        .unwrap_or(0)
+        .to_be_bytes()
+        .to_vec();
+    wanted.extend(name.as_bytes());
+    let places: Vec<usize> = bytes
+        .windows(wanted.len())
+        .enumerate()
+        .filter_map(|(at, window)| (window == wanted).then_some(at))
+        .collect();
+    let number = bad_number(random, bytes);
+    if places.is_empty() || random.chance(1, 3) {
+        let at = random.index(used(bytes) / 4) * 4;
+        put(bytes, at, &number.to_be_bytes()[4..]);
+        return format!("list: word {at} = {:#x}", number & 0xffff_ffff);
+    }
+    let at = places[random.index(places.len())];
+    // Behind the name: type, count, value.
+    let behind = at + 4 + name.len().next_multiple_of(4);
+    let at = behind + [0, 4, 8, 8, 8, 8][random.index(6)];
+    match at == behind + 8 {
+        true => put(bytes, at, &number.to_be_bytes()),
+        false => put(bytes, at, &number.to_be_bytes()[4..]),
+    }
+    format!("list: {name} at {} = {number:#x}", at - behind)
 }
 
 /// An ancestor of a block, or the block itself.
@@ -293,8 +365,8 @@ fn lie_in_dnode(
 }
 
 fn lie_in_data(bytes: &mut [u8], code: u8, random: &mut Random) -> String {
-    if ObjectType::from_code(code) == ObjectType::PackedNvlist && random.chance(1, 3) {
-        return nest_deeply(bytes);
+    if ObjectType::from_code(code) == ObjectType::PackedNvlist {
+        return lie_in_list(bytes, random);
     }
     let is_leaf = bytes.len() >= 48 && word(bytes, 0) == (1 << 63);
     let is_head = bytes.len() >= 16 && word(bytes, 0) == (1 << 63) + 1;

@@ -19,6 +19,8 @@ const ENTRIES_MAX: usize = 500;
 const READ_BYTES: usize = 300 << 10;
 /// So many snapshots of a dataset are looked into.
 const SNAPSHOTS_MAX: usize = 3;
+/// So many datasets are destroyed.
+const DESTROYED_MAX: usize = 4;
 /// So many errors are kept.
 const ERRORS_MAX: usize = 50;
 
@@ -229,6 +231,59 @@ fn contents(what: &str, files: &Arc<FileSystem>, attributes: &Attributes, seen: 
     }
 }
 
+/// Makes, changes and destroys datasets.
+fn change_datasets(house: &House, seen: &mut Seen) {
+    let engine = &house.engine;
+    let pools: Vec<String> = engine
+        .pool_describe(&call(), pool::Describe::default())
+        .map(|described| described.pools)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|pool| pool.name)
+        .collect();
+    for pool in pools {
+        let guest = format!("{pool}/guest");
+        let create = dataset::Create {
+            name: guest.clone(),
+            ..dataset::Create::default()
+        };
+        seen.refusal("create", engine.dataset_create(&call(), create));
+        let set = dataset::Set {
+            name: pool.clone(),
+            properties: vec![("compression".to_string(), "gzip".to_string())],
+            no_mount: false,
+        };
+        seen.refusal("set", engine.dataset_set(&call(), set));
+        let rename = dataset::Rename {
+            from: guest,
+            to: format!("{pool}/moved"),
+            ..dataset::Rename::default()
+        };
+        seen.refusal("rename", engine.dataset_rename(&call(), rename));
+        let children: Vec<String> = house
+            .trees()
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(&pool) && name.len() > pool.len())
+            .take(DESTROYED_MAX)
+            .collect();
+        for name in children {
+            let destroy = dataset::Destroy {
+                name,
+                recursive: true,
+                dependents: true,
+                force: true,
+                dry_run: false,
+            };
+            seen.refusal("destroy", engine.dataset_destroy(&call(), destroy));
+        }
+        // What is destroyed is freed in the background, group after group.
+        for _ in 0..4 {
+            seen.refusal("sync", house.sync());
+        }
+    }
+}
+
 /// Changes a little of everything that is mounted: what fails, fails with an error.
 pub fn change(house: &House, seen: &mut Seen) {
     for (name, tree) in house.trees() {
@@ -265,4 +320,5 @@ pub fn change(house: &House, seen: &mut Seen) {
         }
     }
     seen.refusal("sync", house.sync());
+    change_datasets(house, seen);
 }
