@@ -105,25 +105,31 @@ impl Writers {
 }
 
 /// The contents of a histogram at one moment, or the difference or union of several.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct HistogramSnapshot {
+    /// Empty where nothing was ever recorded: a tree of devices that are not there has thousands of these.
     buckets: Vec<u64>,
     sum: u64,
 }
 
-impl Default for HistogramSnapshot {
-    fn default() -> Self {
-        HistogramSnapshot {
-            buckets: vec![0; BUCKET_COUNT],
-            sum: 0,
-        }
+/// What an empty one counts.
+static NOTHING: [u64; BUCKET_COUNT] = [0; BUCKET_COUNT];
+
+impl PartialEq for HistogramSnapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.sum == other.sum && self.buckets() == other.buckets()
     }
 }
+
+impl Eq for HistogramSnapshot {}
 
 impl HistogramSnapshot {
     /// The counts, lowest bucket first.
     pub fn buckets(&self) -> &[u64] {
-        &self.buckets
+        match self.buckets.is_empty() {
+            true => &NOTHING,
+            false => &self.buckets,
+        }
     }
 
     /// How many values were recorded.
@@ -143,8 +149,12 @@ impl HistogramSnapshot {
 
     /// Adds another one.
     pub fn merge(&mut self, other: &HistogramSnapshot) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
+        } else {
+            for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+                *mine += theirs;
+            }
         }
         self.sum = self.sum.wrapping_add(other.sum);
     }
@@ -156,7 +166,7 @@ impl HistogramSnapshot {
             buckets: self
                 .buckets
                 .iter()
-                .zip(&earlier.buckets)
+                .zip(earlier.buckets())
                 .map(difference)
                 .collect(),
             sum: self.sum.wrapping_sub(earlier.sum),
@@ -227,6 +237,20 @@ fn bucket_range(index: usize) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_snapshot_is_one_of_nothing() {
+        let histogram = Histogram::default();
+        let (empty, nothing) = (HistogramSnapshot::default(), histogram.snapshot());
+        assert_eq!(empty, nothing);
+        histogram.record(1000);
+        let mut sum = HistogramSnapshot::default();
+        sum.merge(&histogram.snapshot());
+        assert_eq!(sum, histogram.snapshot());
+        assert_eq!(sum.since(&empty), sum);
+        assert_eq!(empty.since(&nothing), empty);
+        assert_eq!(empty.percentile(50), 0);
+    }
 
     /// A cheap stream of numbers of all magnitudes.
     fn values(mut state: u64) -> impl Iterator<Item = u64> {

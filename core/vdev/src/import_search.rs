@@ -47,7 +47,7 @@ pub const DEFAULT_PLACES: &[&str] = &[
 ];
 
 /// More top-level vdevs than this no pool has; what claims more is damaged.
-const TOP_LEVELS_MAX: u64 = 1 << 16;
+const TOP_LEVELS_MAX: u64 = 1 << 12;
 
 /// A device with a valid label.
 #[derive(Debug, Clone)]
@@ -471,6 +471,14 @@ mod tests {
             kinds,
             [VdevKind::Missing, VdevKind::Mirror, VdevKind::Missing]
         );
+    }
+
+    #[test]
+    fn a_label_that_claims_vdevs_without_end_is_believed_up_to_a_bound() {
+        let mut device = device(&root(1), 0, 0, 9, "/a");
+        device.label.set("vdev_children", u64::MAX);
+        let pool = found(vec![device]);
+        assert_eq!(pool.root.children.len(), narrow(TOP_LEVELS_MAX));
     }
 
     #[test]

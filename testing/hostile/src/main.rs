@@ -127,17 +127,19 @@ fn child(arguments: &Arguments, name: &str) -> Outcome<()> {
     let mut out = std::io::stdout();
     for number in arguments.from..arguments.from + arguments.rounds {
         writeln!(out, "begin {number}")?;
-        let round = subject.round(arguments.seed, number);
+        // A line that cannot be written has no reader.
+        let mut tell = |told: &str| _ = writeln!(std::io::stdout(), "told {told}");
+        let round = subject.round(arguments.seed, number, &mut tell);
         let [read, write] = round.imported;
         let seen = &round.seen;
         writeln!(
             out,
-            "told {}; readable {read}, writable {write}, {} file systems, {} files, {} bytes, {} errors",
-            round.told, seen.filesystems, seen.files, seen.bytes, seen.error_count
+            "seen   readable {read}, writable {write}, {} file systems, {} files, {} bytes, {} errors",
+            seen.filesystems, seen.files, seen.bytes, seen.error_count
         )?;
         if arguments.verbose {
             for error in &seen.errors {
-                writeln!(out, "told   {}", error.replace('\n', " / "))?;
+                writeln!(out, "seen   {}", error.replace('\n', " / "))?;
             }
         }
         match round.panic {
@@ -210,6 +212,8 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
                     }
                     told = text.to_string();
                 }
+                Some(("seen", text)) if arguments.verbose => println!("{text}"),
+                Some(("seen", _)) => {}
                 Some(("panic", text)) => {
                     find(current.take(), text, &told);
                 }
@@ -224,7 +228,7 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
                         return Err(format!("{name}: the child ended: {status}").into());
                     }
                     (Some(number), _) => {
-                        find(current, &format!("the process ended: {status}"), "");
+                        find(current, &format!("the process ended: {status}"), &told);
                         return Ok((number + 1, findings));
                     }
                 }
@@ -233,7 +237,7 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
                 child.kill()?;
                 child.wait()?;
                 let number = current.ok_or("the pool could not be made in time")?;
-                find(current, "it does not end", "");
+                find(current, "it does not end", &told);
                 return Ok((number + 1, findings));
             }
         }

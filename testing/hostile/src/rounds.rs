@@ -43,8 +43,6 @@ struct Prepared {
 /// How a round ended.
 #[derive(Debug)]
 pub struct Round {
-    /// What was done to the pool.
-    pub told: String,
     /// Whether it could be imported, read-only and to be written.
     pub imported: [bool; 2],
     /// What was seen.
@@ -69,8 +67,8 @@ impl<'a> Subject<'a> {
         format!("{} {:?}", self.base.name, self.damage).to_lowercase()
     }
 
-    /// One round.
-    pub fn round(&self, seed: u64, number: u64) -> Round {
+    /// One round. What is done to the pool is told before anything looks at it.
+    pub fn round(&self, seed: u64, number: u64, tell: &mut dyn FnMut(&str)) -> Round {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(number));
         let random = &mut random.fork();
         let machine = self.base.machine(seed);
@@ -78,8 +76,8 @@ impl<'a> Subject<'a> {
             Damage::Raw => raw::damage(&machine, self.base, random),
             Damage::Lies => self.tell_lies(&machine, random),
         };
+        tell(&told);
         let mut round = Round {
-            told,
             imported: [false; 2],
             seen: Seen::default(),
             panic: None,
