@@ -14,7 +14,7 @@ use crate::namespace::Namespace;
 use crate::properties::inherit::{self, Found};
 use crate::properties::table;
 use crate::properties::value::{Default as DefaultValue, Property};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use tarn_block::{DatasetPolicy, Embedding, HoleBirth, RedundantMetadata};
 use tarn_host::lock::{Mutex, Rank};
@@ -27,10 +27,29 @@ use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, ZstdLevel};
 /// The table. Objects of the MOS are read while it is held, so that a set is opened once.
 const HEADS: Rank = Rank::new(tarn_host::ranks::DATASET + 10, "open datasets").across_waits();
 
+/// What has changed; taken for a moment.
+const CHANGED: Rank = Rank::new(tarn_host::ranks::DATASET + 12, "changed policies");
+
+/// Properties that say how blocks are written.
+const POLICY: [&str; 5] = [
+    "checksum",
+    "compression",
+    "copies",
+    "redundant_metadata",
+    "special_small_blocks",
+];
+
+/// Whether a property says how blocks are written.
+pub(crate) fn decides_writing(property: &str) -> bool {
+    POLICY.contains(&property)
+}
+
 /// The open heads of a pool.
 pub(crate) struct Heads {
     open: Mutex<BTreeMap<ObjectId, Weak<ObjectSet>>>,
     ownership: Mutex<Option<Arc<dyn Ownership>>>,
+    /// Directories at and below which blocks are to be written otherwise, and heads have not been told.
+    changed: Mutex<BTreeSet<ObjectId>>,
 }
 
 /// Who tells owners apart; taken for a moment.
@@ -42,7 +61,13 @@ impl Heads {
         Heads {
             open: Mutex::new(HEADS, BTreeMap::new()),
             ownership: Mutex::new(OWNERSHIP, None),
+            changed: Mutex::new(CHANGED, BTreeSet::new()),
         }
+    }
+
+    /// Blocks at and below this directory are to be written otherwise.
+    pub(crate) fn note_changed(&self, directory: ObjectId) {
+        self.changed.lock().insert(directory);
     }
 
     fn ownership(&self) -> Option<Arc<dyn Ownership>> {
@@ -109,17 +134,22 @@ impl Namespace {
         self.heads().ownership()
     }
 
-    /// Tells open heads how blocks are to be written now.
+    /// Tells open heads how blocks are to be written now: those for which that may have changed since they were told last.
     ///
     /// # Errors
     /// When properties cannot be read.
     pub fn refresh_policies(&self, operation: &Operation) -> Result<(), DatasetError> {
+        let changed = std::mem::take(&mut *self.heads().changed.lock());
         let open: Vec<Arc<ObjectSet>> = {
             let open = self.heads().open.lock();
             open.values().filter_map(Weak::upgrade).collect()
         };
         for set in open {
             let dataset = Dataset::open_unnamed(self.view(operation), set.id())?;
+            let above = dataset.directory().lineage()?;
+            if !above.iter().any(|step| changed.contains(&step.id())) {
+                continue;
+            }
             let before = set.policy();
             let policy = policy_of(&dataset, None)?;
             set.set_policy(SetPolicy {

@@ -45,7 +45,7 @@ pub struct Namespace {
     adjusted_bytes: AtomicU64,
     /// What writers were admitted for.
     in_flight: InFlight,
-    /// Counts changes of properties.
+    /// Counts changes of how blocks are written.
     property_generation: AtomicU64,
     /// Object sets that are open for writing.
     heads: Heads,
@@ -92,24 +92,21 @@ impl Namespace {
         self.adjusted_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Changes whenever a property of some dataset may have: who keeps values of properties reads them again.
+    /// Changes whenever blocks of some dataset may have to be written otherwise than before: see
+    /// [`refresh_policies`](Namespace::refresh_policies).
     pub fn property_generation(&self) -> u64 {
         self.property_generation.load(Ordering::Acquire)
     }
 
-    /// Properties of this directory, and so of what is below it, may have changed.
-    pub(crate) fn properties_changed(
-        &self,
-        _directory: &Directory<'_>,
-    ) -> Result<(), DatasetError> {
+    /// How blocks of this directory's head, and of those below it, are to be written may have changed.
+    pub(crate) fn policies_changed(&self, directory: &Directory<'_>) {
+        self.heads.note_changed(directory.id());
         self.property_generation.fetch_add(1, Ordering::AcqRel);
-        Ok(())
     }
 
     /// There is no such head any more.
     pub(crate) fn head_destroyed(&self, head: ObjectId) {
         self.forget_head(head);
-        self.property_generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What writers were admitted for.

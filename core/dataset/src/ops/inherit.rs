@@ -4,6 +4,7 @@ use super::set::{check_limit, find, store_with_limits};
 use crate::contents;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
+use crate::heads::decides_writing;
 use crate::names::{DatasetName, is_user_property};
 use crate::namespace::View;
 use crate::properties::inherit::{Found, RECEIVED_SUFFIX, find_by_name};
@@ -82,8 +83,8 @@ impl SyncTask for InheritProperty {
             BackTo::Received => Entry::Reverted,
         };
         store_with_limits(context, &dataset, property, &entry)?;
-        if !dataset.is_snapshot() {
-            context.namespace.properties_changed(dataset.directory())?;
+        if !dataset.is_snapshot() && decides_writing(property) {
+            context.namespace.policies_changed(dataset.directory());
         }
         Ok(())
     }

@@ -106,7 +106,8 @@ impl Rename {
         let value = ZapValue::word(directory.id().get());
         writing.put(parent.stored()?.children, component, &value)?;
         let renamed = context.view().directory(&self.to)?;
-        context.namespace.properties_changed(&renamed)
+        context.namespace.policies_changed(&renamed);
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
 use crate::filesystem_counts;
+use crate::heads::decides_writing;
 use crate::names::{DatasetName, NAME_BYTES_MAX};
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
@@ -90,8 +91,9 @@ impl SyncTask for SetProperties {
                 self.source,
             )?;
         }
-        if !dataset.is_snapshot() {
-            context.namespace.properties_changed(dataset.directory())?;
+        let mut changed = self.settings.iter().map(|checked| &checked.name);
+        if !dataset.is_snapshot() && changed.any(|name| decides_writing(name)) {
+            context.namespace.policies_changed(dataset.directory());
         }
         Ok(())
     }

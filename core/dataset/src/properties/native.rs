@@ -11,6 +11,7 @@ use super::inherit::{self, Found, Place};
 use super::table::PROPERTIES;
 use super::value::{Change, Default, Form, Kinds, Property};
 use crate::contents::{self, Contents};
+use crate::creation::ORIGIN;
 use crate::dataset::{Dataset, NamedBookmark};
 use crate::error::DatasetError;
 use crate::space_used;
@@ -280,14 +281,15 @@ impl Facts<'_> {
         if origin.is_zero() {
             return Ok(None);
         }
-        let name = self
-            .dataset
-            .directory()
-            .view()
-            .dataset_by_id(origin)?
-            .name();
-        // Every dataset without an origin of its own is a clone of the pool's empty one.
-        Ok((!name.contains("/$ORIGIN@")).then_some(name))
+        // Every dataset without an origin of its own is a clone of the pool's empty one; to find that one's name would take as long as
+        // the pool has datasets.
+        let view = self.dataset.directory().view();
+        let snapshot = view.dataset_without_name(origin)?;
+        let empty = view.root()?.child(ORIGIN)?;
+        if empty.is_some_and(|empty| empty.id() == snapshot.directory().id()) {
+            return Ok(None);
+        }
+        view.dataset_by_id(origin).map(|origin| Some(origin.name()))
     }
 
     /// The clones of a snapshot, sorted by name.

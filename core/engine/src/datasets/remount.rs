@@ -11,8 +11,10 @@
 use super::cannot_open;
 use super::mount::Values;
 use super::mountpoint::{self, MountPoint};
+use super::properties::kind_of;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
+use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
 use crate::mounts::{MountRefusal, Mounted};
 use std::collections::BTreeSet;
@@ -29,8 +31,8 @@ pub(super) struct Follower {
     pub(super) name: String,
     /// The dataset itself.
     head: ObjectId,
-    /// The folder is ours: nobody named it.
-    owns_folder: bool,
+    /// Who says where it is mounted.
+    source: Source,
 }
 
 impl Follower {
@@ -43,9 +45,22 @@ impl Follower {
         }
     }
 
-    /// Whether its mount point has its name in it.
-    pub(super) fn follows_name(&self) -> bool {
-        self.owns_folder
+    /// Whether it is mounted elsewhere when this dataset, which is above it or itself, gets another name. Its mount point has the
+    /// name in it unless it comes from the renamed dataset or from one below.
+    pub(super) fn moves_with(&self, renamed: &str) -> bool {
+        match &self.source {
+            Source::Default => true,
+            Source::Inherited(above) => {
+                let rest = above.strip_prefix(renamed);
+                !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            _ => false,
+        }
+    }
+
+    /// The folder is ours: nobody named it.
+    fn owns_folder(&self) -> bool {
+        matches!(self.source, Source::Default | Source::Inherited(_))
     }
 }
 
@@ -144,7 +159,7 @@ impl Engine {
             .mounts
             .iter()
             .filter(|(one, mounted)| {
-                one.owns_folder && places.iter().all(|(path, ..)| *path != mounted.path)
+                one.owns_folder() && places.iter().all(|(path, ..)| *path != mounted.path)
             })
             .map(|(_, mounted)| &mounted.path)
             .collect();
@@ -254,10 +269,10 @@ fn gathered(
         let mut found = Vec::new();
         let mut waiting = vec![directory];
         while let Some(directory) = waiting.pop() {
-            let Some((follower, source)) = follower(&directory)? else {
+            let Some(follower) = follower(&directory)? else {
                 continue;
             };
-            if directory.name() == name || follows(&source) {
+            if directory.name() == name || follows(&follower.source) {
                 found.push(follower);
                 waiting.extend(directory.children()?);
             }
@@ -266,18 +281,20 @@ fn gathered(
     })
 }
 
-/// A directory's file system, and where its mount point comes from. A volume has none.
-fn follower(directory: &Directory<'_>) -> Result<Option<(Follower, Source)>, DatasetError> {
+/// A directory's file system. A volume is none, and has nothing below it.
+fn follower(directory: &Directory<'_>) -> Result<Option<Follower>, DatasetError> {
     let Some(head) = directory.head()? else {
         return Ok(None);
     };
+    if kind_of(&head)? != DatasetKind::Filesystem {
+        return Ok(None);
+    }
     let (_, source) = mountpoint::of_dataset(&head, None)?;
-    let follower = Follower {
+    Ok(Some(Follower {
         name: directory.name().to_string(),
         head: head.id(),
-        owns_folder: matches!(source, Source::Default | Source::Inherited(_)),
-    };
-    Ok(Some((follower, source)))
+        source,
+    }))
 }
 
 /// The file systems of these names.
@@ -289,7 +306,7 @@ pub(super) fn named(
     let view = open.pool.namespace().view(operation);
     let mut found = Vec::new();
     for name in names {
-        found.extend(follower(&view.directory(name)?)?.map(|(one, _)| one));
+        found.extend(follower(&view.directory(name)?)?);
     }
     Ok(found)
 }

@@ -92,11 +92,7 @@ impl Engine {
         }
         let found = all_below(open, &request.from, operation);
         let mut found = found.map_err(|error| cannot_open(&request.from, &error))?;
-        let parent = |name: &str| name.rsplit_once('/').map(|(parent, _)| parent.to_string());
-        let stays_below = parent(&request.from) == parent(&request.to);
-        let same_component =
-            request.from.rsplit('/').next() == request.to.rsplit('/').next() && stays_below;
-        found.retain(|one| !same_component && one.follows_name());
+        found.retain(|one| one.moves_with(&request.from));
         Ok(found)
     }
 }
