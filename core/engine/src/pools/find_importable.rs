@@ -3,9 +3,10 @@
 //! Each pool that is found is opened read-only for a moment, as far as it goes: only its own directory knows which
 //! features it uses.
 
+use super::auxiliary;
 use super::condition::{Evidence, ImportEvidence, Unsupported, find};
 use super::vdev_status::{layout_of_candidate, state_word};
-use crate::engine::Engine;
+use crate::engine::{Auxiliary, Engine};
 use crate::messages::Refusal;
 use crate::messages::condition::Condition;
 use crate::messages::pool::{FindImportable, Importable, ImportablePool};
@@ -26,6 +27,7 @@ struct Trial {
     features: Option<PoolFeatures>,
     evidence: ImportEvidence,
     unsupported: Vec<String>,
+    auxiliary: Auxiliary,
 }
 
 impl Engine {
@@ -72,7 +74,7 @@ impl Engine {
             destroyed: facts.state == PoolState::Destroyed,
             remark,
             comment: facts.comment.as_ref().map(ToString::to_string),
-            layout: layout_of_candidate(&self.host, &health, &candidate.root),
+            layout: layout_of_candidate(&self.host, &health, &trial.auxiliary),
             remarks: remarks_of(&health),
             ..ImportablePool::default()
         })
@@ -100,6 +102,8 @@ impl Engine {
                 }
                 trial.health = Some(pool.vdevs().health());
                 trial.features = Some(features);
+                trial.auxiliary =
+                    auxiliary::read(&pool, &found.paths, operation).unwrap_or_default();
                 close(&pool);
             }
             Err(ImportError::UnsupportedFeatures { features }) => {

@@ -5,13 +5,17 @@
 //! this moment: it is refused, unless an administrator insists.
 
 use super::auxiliary;
+use super::create::remembered;
 use super::dates::date;
 use super::properties::apply_fail_mode;
 use super::search::Found;
+use super::set::changes_of;
 use crate::administration::Call;
+use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Import, Imported};
 use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
@@ -34,6 +38,7 @@ struct Options {
     mount_options: Vec<String>,
     is_forced: bool,
     mounts: bool,
+    settings: PoolSettings,
 }
 
 impl Engine {
@@ -73,6 +78,9 @@ impl Engine {
         let name = request.rename.as_deref();
         let mut imported = Imported::default();
         let open = self.open_candidate(candidate, &found.paths, name, options, operation)?;
+        if let Err(refusal) = self.set_imported(&open, &options.settings, operation) {
+            imported.warnings.push(refusal.to_string());
+        }
         imported.pools.push(open.pool.name().to_string());
         self.mount_imported(&open, options, &mut imported, operation);
         Ok(imported)
@@ -84,6 +92,9 @@ impl Engine {
         for candidate in &found.candidates {
             match self.open_candidate(candidate, &found.paths, None, options, operation) {
                 Ok(open) => {
+                    if let Err(refusal) = self.set_imported(&open, &options.settings, operation) {
+                        imported.warnings.push(refusal.to_string());
+                    }
                     imported.pools.push(open.pool.name().to_string());
                     self.mount_imported(&open, options, &mut imported, operation);
                 }
@@ -261,56 +272,59 @@ impl Engine {
     }
 
     fn import_options(&self, request: &Import) -> Result<Options, Refusal> {
-        let mut options = Options {
-            mode: Mode::ReadWrite,
+        let is_mount_option = |(_, value): &&(String, String)| value.is_empty();
+        let given = request.properties.iter();
+        let mount_options = given.clone().filter(is_mount_option);
+        let mount_options = mount_options.map(|(words, _)| words.clone()).collect();
+        let of_pool = given.filter(|pair| !is_mount_option(pair)).cloned();
+        let of_pool: Vec<(String, String)> = of_pool.collect();
+        let settings = PoolSettings::parse(&self.host, &of_pool, Occasion::Import);
+        let mut settings = settings.map_err(|reason| {
+            let action = format!(
+                "cannot import pool '{}'",
+                request.pool.as_deref().unwrap_or_default()
+            );
+            Refusal::new(RefusalKind::Invalid, action, reason)
+        })?;
+        let altroot = request.altroot.clone().or(settings.altroot.take());
+        Ok(Options {
+            mode: match settings.read_only {
+                Some(true) => Mode::ReadOnly,
+                _ => Mode::ReadWrite,
+            },
             need: match request.missing_log {
                 true => Need::AllButLogs,
                 false => Need::All,
             },
-            altroot: request.altroot.clone(),
-            remembered: match request.altroot {
-                Some(_) => Remembered::Nowhere,
-                None => Remembered::ByInstance,
-            },
-            mount_options: Vec::new(),
+            remembered: remembered(&settings, altroot.is_some()),
+            altroot,
+            mount_options,
             is_forced: request.force,
             mounts: !request.no_mount,
-        };
-        for (property, value) in &request.properties {
-            self.import_property(property, value, &mut options)?;
-        }
-        Ok(options)
+            settings,
+        })
     }
 
-    /// Takes one `-o`: a property of the pool, or options of mounts.
-    fn import_property(
+    /// Sets the properties that were asked for with the import.
+    fn set_imported(
         &self,
-        property: &str,
-        value: &str,
-        options: &mut Options,
+        open: &OpenPool,
+        settings: &PoolSettings,
+        operation: &Operation,
     ) -> Result<(), Refusal> {
-        let bad = |reason: String| {
-            let action = format!("cannot import pool with property '{property}'");
-            Err(Refusal::new(RefusalKind::Invalid, action, reason))
-        };
-        match (property, value) {
-            (words, "") => options.mount_options.push(words.to_string()),
-            ("readonly", "on") => options.mode = Mode::ReadOnly,
-            ("readonly", "off") => options.mode = Mode::ReadWrite,
-            ("readonly", _) => return bad("must be one of 'on | off'".to_string()),
-            ("altroot", path) => {
-                options.altroot = Some(path.to_string());
-                options.remembered = Remembered::Nowhere;
-            }
-            ("cachefile", "none") => options.remembered = Remembered::Nowhere,
-            ("cachefile", path) => options.remembered = Remembered::In(path.to_string()),
-            _ => {
-                return bad(format!(
-                    "property '{property}' cannot be set at import time"
-                ));
-            }
+        if open.pool.mode() == Mode::ReadOnly {
+            return Ok(());
         }
-        Ok(())
+        let action = || format!("cannot set property for '{}'", open.pool.name());
+        let changes = changes_of(open, settings.clone(), operation)
+            .map_err(|reason| Refusal::new(RefusalKind::Invalid, action(), reason))?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changed = open.pool.change_properties(changes, operation);
+        changed.map_err(|error| of_task(action(), &error))?;
+        apply_fail_mode(&open.pool, operation)
+            .map_err(|error| Refusal::new(RefusalKind::Corrupt, action(), error.to_string()))
     }
 }
 

@@ -115,7 +115,7 @@ impl Engine {
 }
 
 /// What is to be changed in the pool.
-fn changes_of(
+pub(super) fn changes_of(
     open: &OpenPool,
     settings: PoolSettings,
     operation: &Operation,

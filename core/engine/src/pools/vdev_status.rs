@@ -80,13 +80,9 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
 pub(crate) fn layout_of_candidate(
     host: &Host,
     health: &VdevHealth,
-    root: &VdevConfig,
+    auxiliary: &Auxiliary,
 ) -> Vec<VdevStatus> {
-    let auxiliary = Auxiliary {
-        spares: root.spares.clone(),
-        caches: root.caches.clone(),
-    };
-    layout(host, health, &auxiliary, &Tops::default())
+    layout(host, health, auxiliary, &Tops::default())
 }
 
 fn layout(
