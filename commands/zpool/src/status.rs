@@ -4,6 +4,7 @@ use crate::list;
 use crate::pools;
 use crate::status_json;
 use crate::vdevs::{CLASSES, Names, with_role};
+use tarn_engine::messages::Value;
 use tarn_engine::messages::pool::{PoolDescription, VdevRole, VdevStatus};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::interval::Interval;
@@ -53,6 +54,8 @@ pub struct Request {
     shows_initialization: bool,
     /// `-t`.
     pub shows_trim: bool,
+    /// `-D`: what is known of deduplicated blocks.
+    shows_dedup: bool,
     /// `--power`.
     pub shows_power: bool,
     /// `-j`.
@@ -74,7 +77,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let client = session.connect()?;
     let mut done = 0;
     loop {
-        let found = pools::find(&client, &request.pools, request.is_verbose)?;
+        let mut found = pools::find(&client, &request.pools, request.is_verbose)?;
         match request.json {
             Some(numbers) if !found.has_failed => {
                 let mut out = json::frame(session);
@@ -87,6 +90,13 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             }
             Some(_) => {}
             None => print(&request, &found.pools),
+        }
+        if request.shows_dedup && found.pools.iter().any(has_dedup_entries) {
+            let what = "statistics of deduplicated blocks";
+            complain(format!(
+                "zpool status -D: {what} are not supported by this version of Tarn"
+            ));
+            found.has_failed = true;
         }
         done += 1;
         if found.has_failed || !request.interval.wait(done) {
@@ -119,10 +129,11 @@ pub fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let mut options = Options::new(GRAMMAR, arguments);
     while let Some((option, value)) = options.take()? {
         match option {
-            "c" | "D" => {
-                let text = format!("zpool status -{option}: not supported by this version of Tarn");
+            "c" => {
+                let text = "zpool status -c: not supported by this version of Tarn";
                 return Err(Failure::error(text));
             }
+            "D" => request.shows_dedup = true,
             "d" => request.shows_direct = true,
             "e" => request.only_unhealthy = true,
             "i" => request.shows_initialization = true,
@@ -227,7 +238,17 @@ fn of_pool(request: &Request, pool: &PoolDescription) -> String {
     text.push_str(&Tree { request, pool }.text());
     text.push('\n');
     text.push_str(&errors(request, pool));
+    if request.shows_dedup && !has_dedup_entries(pool) {
+        text.push_str("\n dedup: no DDT entries\n");
+    }
     text
+}
+
+/// Whether blocks are deduplicated.
+fn has_dedup_entries(pool: &PoolDescription) -> bool {
+    let size = pool.properties.get("dedup_table_size");
+    let size = size.map(|answer| &answer.value);
+    !matches!(size, None | Some(Value::Absent | Value::Number(0)))
 }
 
 /// The `status:` text with its last newline.
@@ -533,6 +554,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_without_deduplicated_blocks_says_so() {
+        let mut pool = samples::basic();
+        assert!(shown("-D", &[pool.clone()]).ends_with("errors\n\n dedup: no DDT entries\n"));
+        let answer = samples::answer(Value::Number(4096), tarn_engine::messages::Source::None);
+        pool.properties.insert("dedup_table_size".into(), answer);
+        assert!(has_dedup_entries(&pool));
+        assert!(!shown("-D", &[pool]).contains("dedup"));
+    }
+
+    #[test]
     fn what_makes_no_sense_or_is_missing_is_refused() {
         for (line, failure) in [
             (
@@ -541,8 +572,8 @@ mod tests {
             ),
             ("-Q", Failure::usage("invalid option 'Q'")),
             (
-                "-D",
-                Failure::error("zpool status -D: not supported by this version of Tarn"),
+                "-c iostat",
+                Failure::error("zpool status -c: not supported by this version of Tarn"),
             ),
         ] {
             assert_eq!(try_request(line).unwrap_err(), failure, "{line}");
