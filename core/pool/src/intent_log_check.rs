@@ -11,7 +11,7 @@ use tarn_object::{ObjectSet, read_head};
 use tarn_ondisk::intent_log::{LogBlock, LogForm};
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::ObjectId;
-use tarn_probe::Operation;
+use tarn_probe::{Operation, OperationKind};
 
 /// Refuses when a dataset has an intent log.
 ///
@@ -55,7 +55,8 @@ fn has_records(mos: &Arc<ObjectSet>, log: &IntentLogHead, operation: &Operation)
     let Some(form) = LogForm::of_checksum(log.first.checksum_kind()) else {
         return false;
     };
-    let Ok(block) = mos.env().cache.io().read(&log.first, operation) else {
+    let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
+    let Ok(block) = mos.env().cache.io().read(&log.first, &search) else {
         return false;
     };
     LogBlock::decode(&block, form).is_ok_and(|block| block.records().next().is_some())

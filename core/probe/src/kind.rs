@@ -118,6 +118,8 @@ words! {
         Assembly = 33 "assembly",
         /// Anything else.
         Other = 34 "other",
+        /// Ours: where an intent log ends. What does not verify there is the end, and no device's fault.
+        LogSearch = 35 "log_search",
     }
 }
 

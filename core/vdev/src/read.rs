@@ -28,7 +28,7 @@ use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::label::device_offset;
 use tarn_ondisk::units::{AllocatedSize, Guid, VdevId, VdevOffset};
-use tarn_probe::{Operation, Outcome as Happened};
+use tarn_probe::{Operation, OperationKind, Outcome as Happened};
 
 /// Where the bytes of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -319,9 +319,16 @@ impl OneRead<'_> {
         let buffer = outcome?.expect("a read gives its buffer back");
         let leaf = &self.top.leaves[leaf];
         self.accept(buffer).ok_or_else(|| {
-            leaf.errors.count_checksum();
+            if self.blames() {
+                leaf.errors.count_checksum();
+            }
             leaf.checksum_failure()
         })
+    }
+
+    /// Whether what does not verify is the fault of a device.
+    fn blames(&self) -> bool {
+        self.operation.what().kind != OperationKind::LogSearch
     }
 
     fn accept(&self, mut buffer: Buffer) -> Option<Buffer> {
@@ -484,7 +491,9 @@ impl OneRead<'_> {
         for (column, asked) in row.columns.iter().zip(&row.asked) {
             if let (Some(_), Some(leaf)) = (column, asked) {
                 let leaf = &self.top.leaves[*leaf];
-                leaf.errors.count_checksum();
+                if self.blames() {
+                    leaf.errors.count_checksum();
+                }
                 failures.push(leaf.checksum_failure());
             }
         }
@@ -498,7 +507,8 @@ impl OneRead<'_> {
         let Place { vdev, offset, size } = self.request.place;
         let counters = [&self.top.errors, &self.tree.errors];
         if devices.iter().any(LeafFailure::is_checksum) {
-            counters.iter().for_each(|errors| errors.count_checksum());
+            let blamed = counters.iter().filter(|_| self.blames());
+            blamed.for_each(|errors| errors.count_checksum());
             VdevReadError::Checksum {
                 vdev,
                 offset,
