@@ -345,6 +345,47 @@ pub struct PoolDescription {
     /// Paths of damaged files, with `with_errors`.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// What is known of deduplicated blocks.
+    #[serde(default)]
+    pub dedup: DedupTables,
+}
+
+/// The tables of deduplicated blocks, together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DedupTables {
+    /// How many blocks are in them.
+    #[serde(default)]
+    pub entries: u64,
+    /// What they take on disk.
+    #[serde(default)]
+    pub disk_bytes: u64,
+    /// What they would take in memory.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// The blocks by their references: row `i` has those of 2^i and more.
+    #[serde(default)]
+    pub rows: Vec<DedupRow>,
+}
+
+/// Deduplicated blocks with about the same number of references.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DedupRow {
+    /// How many there are.
+    pub blocks: u64,
+    /// Their sizes before compression.
+    pub logical_bytes: u64,
+    /// Their sizes after compression.
+    pub physical_bytes: u64,
+    /// What they take on devices.
+    pub allocated_bytes: u64,
+    /// How often they are referenced.
+    pub referenced_blocks: u64,
+    /// What they would be without compression if each reference were a block.
+    pub referenced_logical_bytes: u64,
+    /// The same with compression.
+    pub referenced_physical_bytes: u64,
+    /// The same on devices.
+    pub referenced_allocated_bytes: u64,
 }
 
 /// The vdev tree's root, which bears the pool's name.

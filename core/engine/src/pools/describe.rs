@@ -2,7 +2,7 @@
 
 use super::condition::{Evidence, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
-use super::{errors, properties, scan};
+use super::{dedup, errors, properties, scan};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{Describe, Described, PoolDescription};
 use crate::messages::{Refusal, RefusalKind};
@@ -75,6 +75,7 @@ fn describe(
         layout: layout_of_pool(open, &health),
         error_count,
         errors,
+        dedup: dedup::tables(pool, operation)?,
         ..PoolDescription::default()
     })
 }

@@ -7,6 +7,7 @@ mod clear;
 mod condition;
 mod create;
 mod dates;
+mod dedup;
 mod describe;
 mod destroy;
 mod errors;

@@ -1,5 +1,6 @@
 //! The properties of an open pool.
 
+use super::dedup;
 use crate::engine::{OpenPool, Remembered};
 use crate::messages::{Properties, PropertyValue, Source, Value};
 use tarn_dataset::properties::pool_table::POOL_PROPERTIES;
@@ -143,8 +144,10 @@ fn computed(
         "expandsize" => absent(Source::None),
         "freeing" => number(internal_used(pool, "$FREE", operation)?),
         "leaked" => number(internal_used(pool, "$LEAK", operation)?),
-        "dedupratio" | "bcloneratio" => number(100),
-        "bcloneused" | "bclonesaved" | "dedup_table_size" | "dedupcached" => number(0),
+        "dedupratio" => number(dedup::ratio_hundredths(&dedup::tables(pool, operation)?)),
+        "dedup_table_size" => number(dedup::tables(pool, operation)?.disk_bytes),
+        "bcloneratio" => number(100),
+        "bcloneused" | "bclonesaved" | "dedupcached" => number(0),
         "last_scrubbed_txg" => {
             let stored = pool.directory(operation).value(name::LAST_SCRUBBED_TXG)?;
             number(stored.and_then(|value| value.as_word()).unwrap_or(0))
