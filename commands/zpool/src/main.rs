@@ -5,7 +5,7 @@
 //!
 //! # Map
 //! - `pools`, `asked`, `vdevs`, `vdev_json`: which pools, which properties, how vdevs are named
-//! - one file per subcommand; `list_vdevs`, `status_json`, `iostat_table` and `importable` are parts of those they are named for;
+//! - one file per subcommand; `list_vdevs`, `status_json`, `status_dedup`, `iostat_table` and `importable` are parts of those they are named for;
 //!   `usage` has their usage texts
 //! - `assignments`, `paths`: what the subcommands that change something share
 //! - `vdev_grammar`, `device_path`, `planned`: vdevs as they are given, and as `-n` shows them
@@ -34,6 +34,7 @@ mod pools;
 mod samples;
 mod set;
 mod status;
+mod status_dedup;
 mod status_json;
 mod sync;
 mod upgrade;

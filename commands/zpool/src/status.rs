@@ -2,9 +2,9 @@
 
 use crate::list;
 use crate::pools;
+use crate::status_dedup;
 use crate::status_json;
 use crate::vdevs::{CLASSES, Names, with_role};
-use tarn_engine::messages::Value;
 use tarn_engine::messages::pool::{PoolDescription, VdevRole, VdevStatus};
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::interval::Interval;
@@ -77,7 +77,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let client = session.connect()?;
     let mut done = 0;
     loop {
-        let mut found = pools::find(&client, &request.pools, request.is_verbose)?;
+        let found = pools::find(&client, &request.pools, request.is_verbose)?;
         match request.json {
             Some(numbers) if !found.has_failed => {
                 let mut out = json::frame(session);
@@ -90,13 +90,6 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             }
             Some(_) => {}
             None => print(&request, &found.pools),
-        }
-        if request.shows_dedup && found.pools.iter().any(has_dedup_entries) {
-            let what = "statistics of deduplicated blocks";
-            complain(format!(
-                "zpool status -D: {what} are not supported by this version of Tarn"
-            ));
-            found.has_failed = true;
         }
         done += 1;
         if found.has_failed || !request.interval.wait(done) {
@@ -238,17 +231,10 @@ fn of_pool(request: &Request, pool: &PoolDescription) -> String {
     text.push_str(&Tree { request, pool }.text());
     text.push('\n');
     text.push_str(&errors(request, pool));
-    if request.shows_dedup && !has_dedup_entries(pool) {
-        text.push_str("\n dedup: no DDT entries\n");
+    if request.shows_dedup {
+        text.push_str(&status_dedup::text(&pool.dedup, request.is_exact));
     }
     text
-}
-
-/// Whether blocks are deduplicated.
-fn has_dedup_entries(pool: &PoolDescription) -> bool {
-    let size = pool.properties.get("dedup_table_size");
-    let size = size.map(|answer| &answer.value);
-    !matches!(size, None | Some(Value::Absent | Value::Number(0)))
 }
 
 /// The `status:` text with its last newline.
@@ -551,16 +537,6 @@ mod tests {
             text.contains("\tfxbasic       ONLINE       0     0     0     -     0\n"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_pool_without_deduplicated_blocks_says_so() {
-        let mut pool = samples::basic();
-        assert!(shown("-D", &[pool.clone()]).ends_with("errors\n\n dedup: no DDT entries\n"));
-        let answer = samples::answer(Value::Number(4096), tarn_engine::messages::Source::None);
-        pool.properties.insert("dedup_table_size".into(), answer);
-        assert!(has_dedup_entries(&pool));
-        assert!(!shown("-D", &[pool]).contains("dedup"));
     }
 
     #[test]
