@@ -58,7 +58,7 @@ const LONG: &[(&str, char)] = &[
 const SHOWING: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
 
 /// Options that OpenZFS has and this version has not.
-const NOT_BUILT: &str = "BDEFGkKorRstTVxXyYZ";
+const NOT_BUILT: &str = "BDEFGkKoOrRstTVxXyYZ";
 
 /// What is shown when nothing is chosen, as far as it is built.
 const EVERYTHING: &str = "CudmMbch";
@@ -357,6 +357,7 @@ mod tests {
     #[test]
     fn what_is_not_built_is_named() {
         assert_eq!(parsed(&["-R"]), Err(BadUsage::NotBuilt("-R".into())));
+        assert_eq!(parsed(&["-O"]), Err(BadUsage::NotBuilt("-O".into())));
         assert_eq!(
             parsed(&["--bin=lsize", "t"]),
             Err(BadUsage::NotBuilt("--bin".into()))
