@@ -151,6 +151,7 @@ impl Facts {
         FileKind::from_mode(self.mode).expect("a mode that is none was refused")
     }
 
+    /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind() == FileKind::Directory
     }

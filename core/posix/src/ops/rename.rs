@@ -47,6 +47,11 @@ struct Renaming<'a> {
 
 impl FileSystem {
     /// Renames a file. What has the new name is replaced, refused or swapped, as the mode says.
+    ///
+    /// # Errors
+    /// `Exists` where nothing may be replaced, `NotFound`, `NotEmpty`, `NotDirectory` and `IsDirectory` for what cannot take
+    /// another's place, `Invalid` for a directory into itself, `CrossDevice` between projects, `PermissionDenied`,
+    /// `NotPermitted`, `NoSpace`, `ReadOnly`; nothing has changed then.
     #[doc(alias = "zfs_rename")]
     #[expect(
         clippy::too_many_arguments,
