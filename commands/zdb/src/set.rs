@@ -88,7 +88,7 @@ impl SetView {
             referenced: used,
             created: Txg::INITIAL,
             is_encrypted: false,
-            compression: "lz4".to_string(),
+            compression: "on".to_string(),
             files: OnceCell::new(),
         })
     }
@@ -158,15 +158,11 @@ fn compression(look: &Look<'_>, directory: &ondisk::dataset_dir::DatasetDirector
     let mut current = *directory;
     for _ in 0..NESTING_MAX {
         let found = look.directory().value_in(current.properties, "compression");
-        if let Ok(Some(value)) = found
-            && let Some(word) = value.as_word()
-        {
-            // Levels are above the function's number.
-            let code = u8::try_from(word & 0x7f).unwrap_or(0);
-            if Compression::from_code(code) != Compression::On {
-                return Compression::from_code(code).to_string();
-            }
-            break;
+        let word = found.ok().flatten().and_then(|value| value.as_word());
+        match word.map(Setting::of) {
+            Some(Setting::Named(name)) => return name,
+            Some(Setting::Default) => break,
+            Some(Setting::Inherited) | None => {}
         }
         if current.parent.is_zero() {
             break;
@@ -187,6 +183,37 @@ fn compression(look: &Look<'_>, directory: &ondisk::dataset_dir::DatasetDirector
         Compression::Lzjb
     };
     default.to_string()
+}
+
+/// What the number of a property says of compression.
+enum Setting {
+    /// As the directory above has it.
+    Inherited,
+    /// The default function.
+    Default,
+    /// This function, with its level.
+    Named(String),
+}
+
+impl Setting {
+    fn of(word: u64) -> Setting {
+        use ondisk::compression::Compression;
+        // Levels are above the function's number.
+        let (code, level) = (word & 0x7f, word >> 7);
+        match Compression::from_code(u8::try_from(code).unwrap_or(0)) {
+            Compression::Inherit => Setting::Inherited,
+            Compression::On => Setting::Default,
+            Compression::Zstd => Setting::Named(match level {
+                0 => "zstd".to_string(),
+                1..=100 => format!("zstd-{level}"),
+                101..=110 => format!("zstd-fast-{}", level - 100),
+                111..=119 => format!("zstd-fast-{}", (level - 109) * 10),
+                120 => "zstd-fast-500".to_string(),
+                _ => "zstd-fast-1000".to_string(),
+            }),
+            plain => Setting::Named(plain.to_string()),
+        }
+    }
 }
 
 /// Calls `each` for every dataset and snapshot, in the order in which OpenZFS visits them: children first, then snapshots,

@@ -1,0 +1,24 @@
+Dataset mos [META], ID 0, cr_txg 4, 104K, 60 objects
+Dataset fxgang/a [ZPL], ID 137, cr_txg 8, 16.8M, 819 objects
+Dataset fxgang/b [ZPL], ID 155, cr_txg 30, 1.20M, 199 objects
+Dataset fxgang [ZPL], ID 54, cr_txg 1, 25K, 8 objects
+Verified large_blocks feature refcount of 1 is correct
+Verified large_dnode feature refcount of 0 is correct
+Verified sha512 feature refcount of 0 is correct
+Verified skein feature refcount of 0 is correct
+Verified edonr feature refcount of 0 is correct
+Verified userobj_accounting feature refcount of 3 is correct
+Verified encryption feature refcount of 0 is correct
+Verified project_quota feature refcount of 3 is correct
+Verified redaction_bookmarks feature refcount of 0 is correct
+Verified redacted_datasets feature refcount of 0 is correct
+Verified bookmark_written feature refcount of 0 is correct
+Verified livelist feature refcount of 0 is correct
+Verified zstd_compress feature refcount of 0 is correct
+Verified zilsaxattr feature refcount of 1 is correct
+Verified blake3 feature refcount of 0 is correct
+Verified redaction_list_spill feature refcount of 0 is correct
+Verified longname feature refcount of 0 is correct
+Verified large_microzap feature refcount of 0 is correct
+Verified device_removal feature refcount of 0 is correct
+Verified indirect_refcount feature refcount of 0 is correct

@@ -1,0 +1,11 @@
+Simulated DDT histogram:
+
+bucket              allocated                       referenced          
+______   ______________________________   ______________________________
+refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE
+------   ------   -----   -----   -----   ------   -----   -----   -----
+     1      128   11.8M   7.99M   8.17M      128   11.8M   7.99M   8.17M
+ Total      128   11.8M   7.99M   8.17M      128   11.8M   7.99M   8.17M
+
+dedup = 1.00, compress = 1.47, copies = 1.02, dedup * compress / copies = 1.44
+
