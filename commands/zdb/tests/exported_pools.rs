@@ -133,7 +133,7 @@ fn a_pool_that_is_whole_has_no_leaks_and_shows_all_it_has() {
         (&["-S", "tank"], "Simulated DDT histogram:\n"),
         (
             &["-S", "all:all", "tank"],
-            "0\t4096\t3\tDMU objset\tfletcher4\toff\t",
+            "\t3\tDMU objset\tfletcher4\toff\t",
         ),
         (&["-d", "tank/", "1"], "object directory"),
     ] {
@@ -150,7 +150,7 @@ fn room_that_no_pointer_leads_to_is_a_leak() {
     exported_pool(folder.path(), |pool, operation| {
         let tx = pool
             .txgs()
-            .assign(TxEstimate::default(), operation)
+            .assign(&TxEstimate::default(), operation)
             .unwrap();
         let size = |_| AllocatedSize::from(3 << 12);
         let places = pool
@@ -179,7 +179,7 @@ fn a_block_that_space_maps_do_not_have_is_reported() {
         let place = root.dvas().next().unwrap();
         let tx = pool
             .txgs()
-            .assign(TxEstimate::default(), operation)
+            .assign(&TxEstimate::default(), operation)
             .unwrap();
         let (vdev, offset, size) = (place.vdev(), place.offset(), place.allocated_size());
         pool.space()
@@ -214,9 +214,9 @@ fn a_damaged_image_gives_errors_and_no_panic() {
         seed ^= seed << 17;
         seed
     };
-    for round in 0..12 {
+    for round in 0..6 {
         let mut damaged = whole.clone();
-        for _ in 0..10 + 60 * round {
+        for _ in 0..10 + 120 * round {
             let sector = used[usize::try_from(random()).unwrap() % used.len()];
             let at = sector * 512 + usize::try_from(random()).unwrap() % 512;
             damaged[at] ^= 1 << (random() % 8);

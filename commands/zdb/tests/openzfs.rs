@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 use tarn_golden::{Fixture, Fixtures};
 
 /// Options whose output was recorded for every fixture.
@@ -59,6 +60,14 @@ fn fixtures() -> Option<Fixtures> {
     Fixtures::find(&checkout, &checkout.join("target/fixtures")).ok()
 }
 
+/// Tests run side by side, and must not unpack one fixture twice at a time.
+static UNPACKING: Mutex<()> = Mutex::new(());
+
+fn unpacked(fixtures: &Fixtures, name: &str) -> Fixture {
+    let _alone = UNPACKING.lock().unwrap_or_else(PoisonError::into_inner);
+    fixtures.unpack(name).unwrap()
+}
+
 fn zdb(fixture: &Fixture, option: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_zdb"))
         .env("TZ", "UTC")
@@ -99,7 +108,7 @@ fn our_words_are_those_of_openzfs() {
         .iter()
         .filter(|name| there.iter().any(|other| other == **name))
     {
-        let fixture = fixtures.unpack(name).unwrap();
+        let fixture = unpacked(&fixtures, name);
         if text(&zdb(&fixture, "u")) != recorded(name, "u") {
             println!("{name} is not the pool that was recorded");
             continue;
@@ -122,7 +131,7 @@ fn nothing_leaks_where_openzfs_finds_no_leaks() {
         .iter()
         .filter(|name| there.iter().any(|other| other == **name))
     {
-        let fixture = fixtures.unpack(name).unwrap();
+        let fixture = unpacked(&fixtures, name);
         let output = zdb(&fixture, "bcc");
         let said = text(&output);
         assert!(
@@ -141,7 +150,7 @@ fn labels_are_shown_as_openzfs_shows_them() {
         .iter()
         .filter(|name| there.iter().any(|other| other == **name))
     {
-        let fixture = fixtures.unpack(name).unwrap();
+        let fixture = unpacked(&fixtures, name);
         let truth = fixture.folder().join("truth/zdb-label-0.txt");
         let (Ok(truth), Ok(images)) = (std::fs::read_to_string(truth), fixture.images()) else {
             continue;
