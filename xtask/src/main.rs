@@ -9,6 +9,7 @@ mod build;
 mod changes;
 mod ci;
 mod demo;
+mod conformance;
 mod golden;
 mod hostile;
 mod oracle;
@@ -50,6 +51,8 @@ enum Task {
     Hostile(hostile::Arguments),
     /// Make and change pools, and have OpenZFS judge them
     Oracle(oracle::Arguments),
+    /// Suites of others, and crashes, on a mount
+    Conformance(conformance::Arguments),
     /// Run one of OpenZFS's own programs, unpacked and not installed
     #[command(disable_help_flag = true)]
     Openzfs {
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Task::Golden(arguments) => golden::golden(&arguments),
         Task::Hostile(arguments) => hostile::hostile(&arguments),
         Task::Oracle(arguments) => oracle::oracle(&arguments),
+        Task::Conformance(arguments) => conformance::conformance(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),
     };
     match outcome {

@@ -357,8 +357,36 @@ fn is_gone_within(state: &Path, limit: Duration) -> bool {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut killed = false;
+    // The one that serves, and perhaps the one that started it and waits for its answer.
+    while let Some(process) = find_daemon(state)
+        && Instant::now() < deadline
+    {
+        if let Some(id) = rustix::process::Pid::from_raw(process) {
+            // It may have ended since it was found.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        }
+        while !is_gone(process) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        killed = true;
     }
-    true
+    killed
+}
+
+/// Whether a process has given back everything it held. Its memory goes first, and with that what it is known by; its files and sockets
+/// go with its last thread. What then remains is a number that waits for its parent.
+fn is_gone(process: i32) -> bool {
+    let folder = PathBuf::from(format!("/proc/{process}"));
+    let Ok(status) = fs::read_to_string(folder.join("status")) else {
+        return true;
+    };
+    let is_remainder = status
+        .lines()
+        .any(|line| line.starts_with("State:") && line.contains('Z'));
+    let threads = fs::read_dir(folder.join("task")).map_or(0, Iterator::count);
+    is_remainder && threads <= 1
 }
 
 /// What is mounted below a folder, the last mounted first.

@@ -11,6 +11,8 @@
 //! - [`fsx`] changes one file at random beside a model of it in memory, and stops at the first
 //!   byte that differs.
 //! - [`load`] does one kind of work as fast as it can, and says how fast that was.
+//! - [`ledger`] changes a directory one call after the other, and says after a crash whether it is as it was at a moment that
+//!   kept everything durable.
 //! - [`twister`] is the source of chance, the same numbers for the same seed for ever.
 //!
 //! # Knows nothing about
@@ -19,6 +21,7 @@
 mod errno;
 pub mod fsx;
 pub mod load;
+pub mod ledger;
 mod mapped;
 pub mod tree;
 pub mod twister;

@@ -17,6 +17,7 @@ const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 
 /// A generator of the same numbers for the same seed.
+#[derive(Debug)]
 pub struct Twister {
     state: Box<[u32; WORDS]>,
     next: usize,

@@ -1,0 +1,110 @@
+//! `cargo xtask conformance`: suites that others wrote, and crashes, on a mount of ours.
+//!
+//! # Mechanism
+//! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
+//! in the middle of work and looks at what is left. Each has an instance of its own, a pool of files and a mount.
+
+mod fsx;
+mod kill;
+mod pjdfstest;
+mod suite;
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use tarn_oracle::instance::Instance;
+use tarn_oracle::layout::Layout;
+
+use crate::workspace::{Outcome, Steps};
+
+/// The pool's name in every test.
+const POOL: &str = "conforming";
+
+/// Which tests, and how much.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Which tests; all unless given
+    #[arg(value_enum)]
+    pub tests: Vec<Test>,
+    /// Where chance starts
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// fsx: how many operations for each seed
+    #[arg(long, default_value_t = 100_000)]
+    pub operations: u64,
+    /// fsx: how many seeds, at the same time
+    #[arg(long, default_value_t = 4)]
+    pub seeds: u64,
+    /// kill: how often the daemon is killed
+    #[arg(long, default_value_t = 20)]
+    pub kills: u32,
+    /// What every change is tried with: little of everything
+    #[arg(long)]
+    pub small: bool,
+    /// Leave the scratch folders for a look
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// What is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Test {
+    /// The rules of POSIX, one by one
+    Pjdfstest,
+    /// One file, changed at random
+    Fsx,
+    /// The daemon, killed at random moments
+    Kill,
+}
+
+/// Runs the tests asked for.
+pub fn conformance(arguments: &Arguments) -> Outcome {
+    if arguments.small {
+        return small();
+    }
+    let wanted = |test| arguments.tests.is_empty() || arguments.tests.contains(&test);
+    let mut steps = Steps::default();
+    if wanted(Test::Pjdfstest) {
+        steps.run("pjdfstest", || pjdfstest::pjdfstest(arguments));
+    }
+    if wanted(Test::Fsx) {
+        steps.run("fsx", || fsx::fsx(arguments));
+    }
+    if wanted(Test::Kill) {
+        steps.run("kill -9", || kill::kill(arguments));
+    }
+    steps.finish()
+}
+
+/// What every change is tried with.
+pub fn small() -> Outcome {
+    conformance(&Arguments {
+        tests: Vec::new(),
+        seed: 1,
+        operations: 5000,
+        seeds: 2,
+        kills: 3,
+        small: false,
+        keep: false,
+    })
+}
+
+/// Makes the pool of a test, of one file.
+fn make_pool(instance: &Instance, images: &Path, mountpoint: &Path) -> Outcome {
+    Layout::Single.make_images(images, 2 << 30)?;
+    let (mountpoint, image) = (
+        mountpoint.display().to_string(),
+        &Layout::Single.words(images)[0],
+    );
+    let options = [
+        "-O",
+        "acltype=posix",
+        "-O",
+        "xattr=sa",
+        "-O",
+        "compression=lz4",
+    ];
+    let words = [&["create", "-m", &mountpoint][..], &options, &[POOL, image]].concat();
+    instance.must("zpool", &words)?;
+    Ok(())
+}
