@@ -7,6 +7,7 @@
 use std::sync::Arc;
 pub use tarn_host::monotonic_ns;
 pub use tarn_ondisk::units::ObjectId;
+pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;

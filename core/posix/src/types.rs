@@ -236,6 +236,15 @@ pub enum Seek {
     Hole,
 }
 
+/// What a file may lend those who run it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privileges {
+    /// `security.capability`.
+    Capabilities,
+    /// Capabilities, and the set-id bits.
+    All,
+}
+
 /// How to set an extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {

@@ -208,13 +208,20 @@ fn reading_changes_access_times_as_the_dataset_says() {
             .unwrap()
             .accessed
     };
+    let is_due = || {
+        let due = mounted.files.would_note_access(id, &mounted.operation);
+        due.unwrap()
+    };
     age();
+    assert!(!is_due());
     mounted.contents(id);
     assert_eq!(accessed(), long_ago);
     mounted
         .files
         .set_properties(properties(AccessTimes::Relative));
+    assert!(is_due());
     mounted.contents(id);
+    assert!(!is_due());
     let first = accessed();
     assert!(first > long_ago, "it was older than the last change");
     mounted.contents(id);

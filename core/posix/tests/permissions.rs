@@ -7,8 +7,8 @@ use tarn_ondisk::units::ObjectId;
 use tarn_posix::WriteAt;
 use tarn_posix::properties::{AclType, MountProperties};
 use tarn_posix::types::{
-    Credentials, DeviceNumber, FileKind, NewFile, RenameMode, SetAttributes, SetTime, Timestamp,
-    XattrMode,
+    Credentials, DeviceNumber, FileKind, NewFile, Privileges, RenameMode, SetAttributes, SetTime,
+    Timestamp, XattrMode,
 };
 use tarn_posix::{NewFileSystem, PosixError};
 
@@ -278,6 +278,8 @@ fn immutable_and_append_only_files_stay() {
     set(&mounted, &root, file, flags(IMMUTABLE)).unwrap();
     let write = |at| files.write(&root, file, at, b"abc", operation);
     assert_eq!(errno(write(WriteAt::End)), NOT_PERMITTED);
+    let opened = |appends| files.check_writing(file, appends, operation);
+    assert_eq!(errno(opened(true)), NOT_PERMITTED);
     assert_eq!(
         errno(set(&mounted, &root, file, with_mode(0))),
         NOT_PERMITTED
@@ -289,6 +291,8 @@ fn immutable_and_append_only_files_stay() {
     let linked = files.link(&root, file, mounted.root(), b"g", operation);
     assert_eq!(errno(linked), NOT_PERMITTED);
     set(&mounted, &root, file, flags(APPEND_ONLY)).unwrap();
+    assert_eq!(errno(opened(false)), NOT_PERMITTED);
+    opened(true).unwrap();
     write(WriteAt::End).unwrap();
     assert_eq!(errno(write(WriteAt::Offset(0))), NOT_PERMITTED);
     let shorter = SetAttributes {
@@ -460,4 +464,39 @@ fn attributes_of_users_need_leave_to_write_and_others_privilege() {
         .id;
     let done = files.set_xattr(&one, pipe, b"user.a", b"", XattrMode::Any, operation);
     assert_eq!(errno(done), NOT_PERMITTED);
+}
+
+#[test]
+fn a_file_that_is_written_to_loses_what_it_lends_those_who_run_it() {
+    let mounted = open_to_all(MountProperties::default());
+    let root = Credentials::root();
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let file = mounted
+        .make(&root, mounted.root(), "f", FileKind::Regular, 0o755)
+        .unwrap()
+        .id;
+    let drop = |which| files.drop_privileges(file, which, operation).unwrap();
+    let mode = || files.attributes(file, operation).unwrap().permissions;
+    assert!(!drop(Privileges::All));
+
+    set(&mounted, &root, file, with_mode(0o6755)).unwrap();
+    assert!(!drop(Privileges::Capabilities));
+    assert_eq!(mode(), 0o6755);
+    assert!(drop(Privileges::All));
+    assert_eq!(mode(), 0o755);
+    // Without execution by the group the bit means something else.
+    set(&mounted, &root, file, with_mode(0o6744)).unwrap();
+    assert!(drop(Privileges::All));
+    assert_eq!(mode(), 0o2744);
+
+    for (name, value) in [("user.a", "kept"), ("security.capability", "all of them")] {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        files
+            .set_xattr(&root, file, name, value, XattrMode::Any, operation)
+            .unwrap();
+    }
+    assert!(drop(Privileges::Capabilities));
+    assert!(!drop(Privileges::Capabilities));
+    let names = files.list_xattr(&root, file, operation).unwrap();
+    assert_eq!(names, [b"user.a".to_vec()]);
 }

@@ -3,11 +3,13 @@
 use crate::operations::{
     Call, Reply, attributes_answer, device_of, done, parse_changes, put_entry, put_open, refused,
 };
-use crate::protocol::{Answer, Arguments, opcode};
+use crate::protocol::{
+    Answer, Arguments, OPEN_KEEP_CACHE, WRITE_DROP_SET_IDS, opcode, setattr_bits,
+};
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, RenameMode, WriteAt, XattrMode,
+    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt, XattrMode,
 };
 
 impl Call<'_> {
@@ -16,7 +18,11 @@ impl Call<'_> {
         file: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
+        let bits = arguments.clone().u32()?;
         let changes = parse_changes(&mut arguments)?;
+        if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.drop_privileges(file, bits & setattr_bits::DROP_SET_IDS != 0)?;
+        }
         let changed =
             file.files
                 .set_attributes(self.credentials, file.id, &changes, self.operation);
@@ -108,7 +114,7 @@ impl Call<'_> {
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
         put_entry(&mut answer, node, &made);
-        put_open(&mut answer);
+        put_open(&mut answer, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }
 
@@ -199,10 +205,12 @@ impl Call<'_> {
     pub(crate) fn write(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         arguments.u64()?;
         let (offset, size) = (arguments.u64()?, arguments.u32()?);
-        arguments.skip(4 + 8)?;
+        let write_flags = arguments.u32()?;
+        arguments.skip(8)?;
         let flags = arguments.u32()?;
         arguments.skip(4)?;
         let bytes = arguments.bytes(size)?;
+        self.drop_privileges(file, write_flags & WRITE_DROP_SET_IDS != 0)?;
         let at = WriteAt::Offset(offset);
         let written = file
             .files
@@ -214,6 +222,21 @@ impl Call<'_> {
             .u32(u32::try_from(written).map_err(|_| Errno::IO)?)
             .u32(0);
         Ok(Reply::Parts(answer))
+    }
+
+    /// Before contents or owner change: takes capabilities, and set-id bits unless the caller may keep them. The kernel must not go on
+    /// with the mode it knew, for it decides by that what a program runs as.
+    pub(crate) fn drop_privileges(&self, file: &Place, set_ids_too: bool) -> Result<(), Errno> {
+        let which = if set_ids_too {
+            Privileges::All
+        } else {
+            Privileges::Capabilities
+        };
+        let dropped = file.files.drop_privileges(file.id, which, self.operation);
+        if dropped.map_err(refused)? {
+            self.device.forget_attributes(self.node);
+        }
+        Ok(())
     }
 
     /// A file opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is stored.
@@ -276,6 +299,8 @@ impl Call<'_> {
             mode if mode == keep | libc::FALLOC_FL_ZERO_RANGE => Allocate::ZeroRangeKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
+        // The kernel does not say whether the caller may keep the set-id bits; root may.
+        self.drop_privileges(file, self.credentials.uid != 0)?;
         let operation = self.operation;
         done(
             file.files

@@ -19,6 +19,7 @@
 
 mod changes;
 mod clients;
+mod control;
 pub mod mount;
 pub mod mounter;
 mod nodes;

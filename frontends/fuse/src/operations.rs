@@ -4,6 +4,7 @@ use crate::protocol::{
     Answer, Arguments, FSYNC_DATA_ONLY, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode,
     setattr_bits,
 };
+use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
@@ -74,24 +75,20 @@ pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u
 /// What an operation needs beside its arguments.
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,
+    pub(crate) device: &'a Device,
+    /// What the kernel calls the file.
+    pub(crate) node: u64,
     pub(crate) credentials: &'a Credentials,
     pub(crate) operation: &'a Operation,
 }
 
 /// Runs one request.
 pub(crate) fn run(
-    session: &Session,
+    call: &Call<'_>,
     head: &RequestHead,
     arguments: Arguments<'_>,
     file: &Place,
-    credentials: &Credentials,
-    operation: &Operation,
 ) -> Result<Reply, Errno> {
-    let call = Call {
-        session,
-        credentials,
-        operation,
-    };
     match head.opcode {
         opcode::LOOKUP => call.lookup(file, arguments),
         opcode::GETATTR => call.attributes(file),
@@ -105,21 +102,22 @@ pub(crate) fn run(
         opcode::RMDIR => call.remove_directory(file, arguments),
         opcode::RENAME | opcode::RENAME2 => call.rename(file, head.opcode, arguments),
         opcode::LINK => call.link(file, arguments),
-        opcode::OPEN => call.open(file),
-        opcode::OPENDIR => Ok(opened_directory()),
-        opcode::RELEASE => call.release(file),
+        opcode::OPEN => call.open(file, arguments),
+        opcode::OPENDIR => call.open_directory(file),
+        opcode::RELEASE | opcode::RELEASEDIR => call.release(file),
         opcode::READ => call.read(file, arguments),
         opcode::WRITE => call.write(file, arguments),
         opcode::STATFS => call.space(file),
         opcode::FSYNC | opcode::FSYNCDIR => call.sync(file, arguments),
         opcode::SYNCFS => call.sync_all(file),
-        opcode::FLUSH | opcode::RELEASEDIR => Ok(Reply::Parts(Answer::new())),
+        opcode::FLUSH => Ok(Reply::Parts(Answer::new())),
         opcode::GETXATTR => call.get_xattr(file, arguments),
         opcode::LISTXATTR => call.list_xattr(file, arguments),
         opcode::SETXATTR => call.set_xattr(file, arguments),
         opcode::REMOVEXATTR => call.remove_xattr(file, arguments),
         opcode::FALLOCATE => call.allocate(file, arguments),
         opcode::LSEEK => call.seek(file, arguments),
+        opcode::IOCTL => call.control(file, head.uid, arguments),
         opcode::READDIR => call.read_directory(file, arguments),
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
@@ -166,11 +164,34 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    fn open(&self, file: &Place) -> Result<Reply, Errno> {
+    /// Opens a file. Where reading would change the access time, the kernel is not to answer reads from what it has cached:
+    /// the first of them comes to us, and from then on it may.
+    fn open(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            let appends = flags & libc::O_APPEND != 0;
+            let checked = file.files.check_writing(file.id, appends, self.operation);
+            checked.map_err(refused)?;
+        }
+        let opened = file.files.opened(file.id, self.operation);
+        opened.map_err(refused)?;
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let is_due = reads
+            && file
+                .files
+                .would_note_access(file.id, self.operation)
+                .unwrap_or(false);
+        let mut answer = Answer::new();
+        put_open(&mut answer, if is_due { 0 } else { OPEN_KEEP_CACHE });
+        Ok(Reply::Parts(answer))
+    }
+
+    /// Opens a directory: it stays until it is closed, though it be removed. Nothing of it is cached across opens.
+    fn open_directory(&self, file: &Place) -> Result<Reply, Errno> {
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let mut answer = Answer::new();
-        put_open(&mut answer);
+        put_open(&mut answer, 0);
         Ok(Reply::Parts(answer))
     }
 
@@ -464,15 +485,8 @@ pub(crate) fn put_entry(answer: &mut Answer, node: u64, attributes: &Attributes)
 }
 
 /// Adds what an open gives: no handle, since the object is all there is to it.
-pub(crate) fn put_open(answer: &mut Answer) {
-    answer.u64(0).u32(OPEN_KEEP_CACHE).u32(0);
-}
-
-/// What opening a directory gives: nothing to hold, and nothing to be cached across opens.
-fn opened_directory() -> Reply {
-    let mut answer = Answer::new();
-    answer.zeros(16);
-    Reply::Parts(answer)
+pub(crate) fn put_open(answer: &mut Answer, flags: u32) {
+    answer.u64(0).u32(flags).u32(0);
 }
 
 /// Bytes of a directory entry, padded to eight.

@@ -62,15 +62,15 @@ pub mod init_flags {
     pub const ASYNC_DIO: u32 = 1 << 15;
     /// Lookups and reads of one directory may be sent side by side.
     pub const PARALLEL_DIROPS: u32 = 1 << 18;
-    /// We take the set-id bits away when a file is written, truncated or given away. Otherwise the kernel would ask for that in the name
-    /// of the writer, who may not change modes.
-    pub const HANDLE_KILLPRIV: u32 = 1 << 19;
     /// The kernel reads and enforces POSIX ACLs.
     pub const POSIX_ACL: u32 = 1 << 20;
     /// `max_pages` is set.
     pub const MAX_PAGES: u32 = 1 << 22;
     /// Targets of symbolic links may be cached.
     pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    /// We take set-id bits and capabilities away when a file is written, truncated or given away; writes and truncations say
+    /// whether the caller may keep the set-id bits. Otherwise the kernel would ask for the capabilities before each write.
+    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
 }
 
 /// Bits of `setattr`: what is set.
@@ -93,10 +93,18 @@ pub mod setattr_bits {
     pub const ATIME_NOW: u32 = 1 << 7;
     /// The modification time is the present.
     pub const MTIME_NOW: u32 = 1 << 8;
+    /// The caller may not keep the set-id bits of a file he truncates.
+    pub const DROP_SET_IDS: u32 = 1 << 11;
 }
 
 /// Answer to open: keep what the kernel has cached.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
+
+/// A flag of `write`: the caller may not keep the set-id bits.
+pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;
+
+/// A notice to the kernel: it is to forget what it knows of a node.
+pub const NOTIFY_FORGET_NODE: i32 = 2;
 
 /// A flag of `fsync`: the contents only.
 pub const FSYNC_DATA_ONLY: u32 = 1;
@@ -145,6 +153,11 @@ impl<'a> Arguments<'a> {
         };
         arguments.skip(4)?;
         Ok((head, arguments))
+    }
+
+    /// Arguments that lie within others.
+    pub fn of(bytes: &'a [u8]) -> Arguments<'a> {
+        Arguments { bytes }
     }
 
     /// The next 32 bits.
@@ -271,6 +284,13 @@ pub fn reply_head(unique: u64, error: Option<Errno>, body: usize) -> [u8; 16] {
     head[..4].copy_from_slice(&length.to_ne_bytes());
     head[4..8].copy_from_slice(&error.to_ne_bytes());
     head[8..].copy_from_slice(&unique.to_ne_bytes());
+    head
+}
+
+/// The head of a message that no request asked for.
+pub fn notice_head(what: i32, body: usize) -> [u8; 16] {
+    let mut head = reply_head(0, None, body);
+    head[4..8].copy_from_slice(&what.to_ne_bytes());
     head
 }
 

@@ -19,7 +19,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::protocol::{REQUEST_BYTES_MAX, reply_head};
+use crate::protocol::{Answer, NOTIFY_FORGET_NODE, REQUEST_BYTES_MAX, notice_head, reply_head};
 
 /// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess, above the queue
 /// depth of most pools.
@@ -58,6 +58,17 @@ impl Device {
         let mut slices = Vec::with_capacity(parts.len() + 1);
         slices.push(IoSlice::new(&head));
         slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+        let _ = rustix::io::writev(&self.descriptor, &slices);
+    }
+
+    /// Tells the kernel that the attributes of a node are others than it has cached. Its contents stay.
+    pub fn forget_attributes(&self, node: u64) {
+        let mut body = Answer::new();
+        // An offset below zero: no contents.
+        body.u64(node).u64(u64::MAX).u64(0);
+        let head = notice_head(NOTIFY_FORGET_NODE, body.len());
+        let slices = [IoSlice::new(&head), IoSlice::new(body.as_slice())];
+        // A node that the kernel does not know any more is an error, and as good.
         let _ = rustix::io::writev(&self.descriptor, &slices);
     }
 

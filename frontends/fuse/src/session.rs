@@ -26,7 +26,7 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::READDIRPLUS_AUTO
     | init_flags::ASYNC_DIO
     | init_flags::PARALLEL_DIROPS
-    | init_flags::HANDLE_KILLPRIV
+    | init_flags::HANDLE_KILLPRIV_V2
     | init_flags::POSIX_ACL
     | init_flags::MAX_PAGES
     | init_flags::CACHE_SYMLINKS;
@@ -219,7 +219,14 @@ impl Handler for Session {
         let range = operations::range(&head, arguments.clone());
         let operation = self.tree.begin(who, kind, place.id, range);
         let credentials = credentials_of(&head);
-        match operations::run(self, &head, arguments, &place, &credentials, &operation) {
+        let call = operations::Call {
+            session: self,
+            device,
+            node: head.node,
+            credentials: &credentials,
+            operation: &operation,
+        };
+        match operations::run(&call, &head, arguments, &place) {
             Ok(Reply::Nothing) => {}
             Ok(Reply::Parts(answer)) => device.reply(head.unique, &[answer.as_slice()]),
             Ok(Reply::Read(data)) => {

@@ -4,6 +4,7 @@ pub(crate) mod access;
 mod allocate;
 mod attributes;
 pub(crate) mod create;
+mod drop_privileges;
 mod get_xattr;
 mod link;
 mod list_xattr;

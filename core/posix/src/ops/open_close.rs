@@ -24,6 +24,19 @@ impl FileSystem {
         }
     }
 
+    /// Refuses to open a file for writing whose flags forbid it: at all, or but for appending.
+    pub fn check_writing(
+        &self,
+        id: ObjectId,
+        appends: bool,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        match self.control_entry(id) {
+            Some(_) => Ok(()),
+            None => FileSystem::check_contents_flags(&self.node(id, operation)?.facts(), appends),
+        }
+    }
+
     /// Somebody closes a file. With the last one a file without a name is freed.
     ///
     /// # Errors

@@ -124,18 +124,32 @@ impl FileSystem {
     /// The file was read: its access time changes, if the dataset says so. It is stored with the next change of the
     /// file, when it is closed, or when the file system is synced.
     pub(crate) fn note_access(&self, node: &Node) {
+        let now = self.now();
+        if self.is_access_due(node, now) {
+            *node.accessed.lock() = Some(now);
+        }
+    }
+
+    /// Whether reading this file now would change its access time. Who answers reads from a cache of his own has to ask.
+    pub fn would_note_access(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<bool, PosixError> {
+        let node = self.node(id, operation)?;
+        Ok(self.is_access_due(&node, self.now()))
+    }
+
+    fn is_access_due(&self, node: &Node, now: Timestamp) -> bool {
         let properties = self.properties();
         if properties.is_read_only || properties.access_times == AccessTimes::Never {
-            return;
+            return false;
         }
         let facts = node.facts();
-        let now = self.now();
-        let mut accessed = node.accessed.lock();
+        let accessed = *node.accessed.lock();
         let last = accessed.unwrap_or(facts.accessed).max(facts.accessed);
         let changed = facts.modified.max(facts.changed);
-        if properties.access_times == AccessTimes::Always || is_stale(last, changed, now) {
-            *accessed = Some(now);
-        }
+        properties.access_times == AccessTimes::Always || is_stale(last, changed, now)
     }
 }
 

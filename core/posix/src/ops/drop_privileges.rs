@@ -1,0 +1,75 @@
+//! What a file loses when somebody writes to it, cuts it, or gives it away: what would let others run it with rights that its old
+//! contents, or its old owner, were trusted with.
+//!
+//! The kernel leaves this to us, and says of each request whether the caller may keep the set-id bits. It is a transaction of its
+//! own, before the change: a crash in between leaves a file that can do less.
+
+use tarn_ondisk::attributes::FileAttribute;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::node::{Node, lock_existing};
+use crate::ops::set_attributes::ATTRIBUTE_BYTES;
+use crate::permissions::{SET_GID, SET_UID, without_set_ids};
+use crate::types::{Credentials, FileKind, Privileges};
+
+/// The attribute that has the capabilities of a program.
+const CAPABILITY_NAME: &[u8] = b"security.capability";
+
+impl FileSystem {
+    /// Takes privileges from a file. True if it had any.
+    #[doc(alias = "file_remove_privs")]
+    pub fn drop_privileges(
+        &self,
+        id: ObjectId,
+        which: Privileges,
+        operation: &Operation,
+    ) -> Result<bool, PosixError> {
+        if self.control_entry(id).is_some() {
+            return Ok(false);
+        }
+        let node = self.node(id, operation)?;
+        // Nearly always there is nothing to take, and that is seen without a lock.
+        if !self.may_have_privileges(&node, which) {
+            return Ok(false);
+        }
+        let change = lock_existing(&[&node])?;
+        let mut facts = (*node.facts()).clone();
+        let capability = self.stored_xattr(&node, &facts, CAPABILITY_NAME, operation)?;
+        let permissions = match which {
+            Privileges::Capabilities => facts.permissions(),
+            Privileges::All => without_set_ids(&Credentials::root(), &facts),
+        };
+        if capability.is_none() && permissions == facts.permissions() {
+            return Ok(false);
+        }
+        let old = (*node.facts()).clone();
+        let tx = self.begin(ATTRIBUTE_BYTES, operation)?;
+        if capability.is_some() {
+            self.take_xattr(&node.object, &mut facts, CAPABILITY_NAME, &tx, operation)?;
+        }
+        if permissions != facts.permissions() {
+            self.change_permissions(&mut facts, permissions);
+            self.follow_permissions(&node, &old, &mut facts, &tx, operation)?;
+        }
+        facts.attributes_changed(self.now());
+        self.store(&node, facts, &tx, operation)?;
+        let txg = tx.txg();
+        drop((tx, change));
+        self.after_change(txg, operation)?;
+        Ok(true)
+    }
+
+    fn may_have_privileges(&self, node: &Node, which: Privileges) -> bool {
+        let facts = node.facts();
+        if facts.kind() != FileKind::Regular || self.properties().is_read_only {
+            return false;
+        }
+        let listed = facts.value(FileAttribute::Xattrs, &self.tables.current());
+        let has_attributes = !facts.xattr_directory.is_zero() || listed.is_some();
+        let has_set_ids = facts.permissions() & (SET_UID | SET_GID) != 0;
+        has_attributes || (which == Privileges::All && has_set_ids)
+    }
+}

@@ -1,0 +1,174 @@
+//! `ioctl`: the flags that `lsattr` and `chattr` show and change, and projects.
+//!
+//! # Mechanism
+//! Linux has two structures for them: a word (`FS_IOC_GETFLAGS`), and one that has the project as well (`FS_IOC_FSGETXATTR`). Both come
+//! here with their bits, which are others than ours. The kernel has checked owner and privileges where it knows these calls; older
+//! ones do not, so it is checked again. Everything else is refused with `ENOTTY`.
+
+use crate::operations::{Call, Reply, refused};
+use crate::protocol::{Answer, Arguments};
+use crate::session::Place;
+use rustix::io::Errno;
+use tarn_engine::files::{Attributes, Credentials, FileFlags, SetAttributes};
+
+/// `FS_IOC_GETFLAGS`.
+const GET_FLAGS: u32 = 0x8008_6601;
+/// `FS_IOC_SETFLAGS`.
+const SET_FLAGS: u32 = 0x4008_6602;
+/// `FS_IOC_FSGETXATTR`.
+const GET_MORE: u32 = 0x801c_581f;
+/// `FS_IOC_FSSETXATTR`.
+const SET_MORE: u32 = 0x401c_5820;
+
+/// The flags Linux knows that we have: ours, `FS_…_FL`, `FS_XFLAG_…`.
+const FLAGS: [(FileFlags, u32, u32); 4] = [
+    (FileFlags::IMMUTABLE, 0x10, 0x8),
+    (FileFlags::APPEND_ONLY, 0x20, 0x10),
+    (FileFlags::NO_DUMP, 0x40, 0x80),
+    (FileFlags::INHERIT_PROJECT, 0x2000_0000, 0x200),
+];
+
+/// Which of the two structures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Word,
+    More,
+}
+
+impl Call<'_> {
+    /// Answers an `ioctl`.
+    pub(crate) fn control(
+        &self,
+        file: &Place,
+        uid: u32,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        arguments.skip(8 + 4)?;
+        let command = arguments.u32()?;
+        arguments.skip(8)?;
+        let (given, room) = (arguments.u32()?, arguments.u32()?);
+        let mut given = Arguments::of(arguments.bytes(given)?);
+        let read = || {
+            file.files
+                .attributes(file.id, self.operation)
+                .map_err(refused)
+        };
+        let mut answer = Answer::new();
+        answer.zeros(16);
+        match command {
+            GET_FLAGS => {
+                answer.u32(bits_of(flags_in(&read()?), Form::Word));
+            }
+            GET_MORE => {
+                let attributes = read()?;
+                let project = u32::try_from(attributes.project).unwrap_or(u32::MAX);
+                let bits = bits_of(flags_in(&attributes), Form::More);
+                answer.u32(bits).zeros(8).u32(project).zeros(12);
+            }
+            SET_FLAGS => {
+                let flags = with_bits(flags_in(&read()?), given.u32()?, Form::Word)?;
+                self.set_flags(file, uid, flags, None)?;
+            }
+            SET_MORE => {
+                let attributes = read()?;
+                let flags = with_bits(flags_in(&attributes), given.u32()?, Form::More)?;
+                given.skip(8)?;
+                let project = u64::from(given.u32()?);
+                let project = Some(project).filter(|project| *project != attributes.project);
+                self.set_flags(file, uid, flags, project)?;
+            }
+            _ => return Err(Errno::NOTTY),
+        }
+        // What the caller has room for.
+        answer.truncate(
+            16 + usize::try_from(room)
+                .unwrap_or(usize::MAX)
+                .min(answer.len() - 16),
+        );
+        Ok(Reply::Parts(answer))
+    }
+
+    fn set_flags(
+        &self,
+        file: &Place,
+        uid: u32,
+        flags: u64,
+        project: Option<u64>,
+    ) -> Result<(), Errno> {
+        let credentials = Credentials {
+            privileged: uid == 0,
+            ..self.credentials.clone()
+        };
+        let changes = SetAttributes {
+            flags: Some(flags),
+            project,
+            ..SetAttributes::default()
+        };
+        let set = file
+            .files
+            .set_attributes(&credentials, file.id, &changes, self.operation);
+        set.map(drop).map_err(refused)
+    }
+}
+
+/// The flags of a file.
+fn flags_in(attributes: &Attributes) -> FileFlags {
+    FileFlags::from_word(attributes.flags)
+}
+
+/// A file's flags in the bits of Linux.
+fn bits_of(flags: FileFlags, form: Form) -> u32 {
+    let mut bits = 0;
+    for (ours, word, more) in FLAGS {
+        if flags.has(ours) {
+            bits |= if form == Form::Word { word } else { more };
+        }
+    }
+    bits
+}
+
+/// All flags of a file when those that Linux names become these. Bits that we do not have are refused.
+fn with_bits(mut flags: FileFlags, bits: u32, form: Form) -> Result<u64, Errno> {
+    let mut unknown = bits;
+    for (ours, word, more) in FLAGS {
+        let bit = if form == Form::Word { word } else { more };
+        unknown &= !bit;
+        flags = if bits & bit != 0 {
+            flags.and(ours)
+        } else {
+            flags.without(ours)
+        };
+    }
+    match unknown {
+        0 => Ok(flags.word()),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_shown_and_set_in_both_forms_and_others_stay() {
+        let hidden = FileFlags::HIDDEN;
+        let file = FileFlags::IMMUTABLE.and(hidden);
+        assert_eq!(bits_of(file, Form::Word), 0x10);
+        assert_eq!(bits_of(file, Form::More), 0x8);
+        let flags = FileFlags::from_word(with_bits(file, 0x20 | 0x40, Form::Word).unwrap());
+        assert_eq!(
+            flags,
+            hidden.and(FileFlags::APPEND_ONLY).and(FileFlags::NO_DUMP)
+        );
+    }
+
+    #[test]
+    fn flags_that_we_do_not_have_are_refused() {
+        let compressed = 0x4;
+        let file = FileFlags::NONE;
+        assert_eq!(
+            with_bits(file, compressed, Form::Word),
+            Err(Errno::OPNOTSUPP)
+        );
+    }
+}
