@@ -326,12 +326,19 @@ fn find_daemon(state: &Path) -> Option<i32> {
 }
 
 fn kill_daemon(state: &Path) -> bool {
-    let Some(process) = find_daemon(state) else {
-        return false;
-    };
-    signal(process, rustix::process::Signal::KILL);
-    let _ = is_gone_within(state, Duration::from_secs(30));
-    true
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut killed = false;
+    // The one that serves, and perhaps the one that started it and waits for its answer.
+    while let Some(process) = find_daemon(state)
+        && Instant::now() < deadline
+    {
+        signal(process, rustix::process::Signal::KILL);
+        while !is_gone(process) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        killed = true;
+    }
+    killed
 }
 
 /// Asks the daemon whose `TARN_DIR` is `state` to end, if there is one, and waits. False if it still runs after `limit`.
@@ -340,7 +347,14 @@ pub fn stop_daemon(state: &Path, limit: Duration) -> bool {
     if let Some(process) = find_daemon(state) {
         signal(process, rustix::process::Signal::TERM);
     }
-    is_gone_within(state, limit)
+    let deadline = Instant::now() + limit;
+    while find_daemon(state).is_some() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 fn signal(process: i32, signal: rustix::process::Signal) {
@@ -348,31 +362,6 @@ fn signal(process: i32, signal: rustix::process::Signal) {
         // It may have ended since it was found.
         let _ = rustix::process::kill_process(id, signal);
     }
-}
-
-fn is_gone_within(state: &Path, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    while find_daemon(state).is_some() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let mut killed = false;
-    // The one that serves, and perhaps the one that started it and waits for its answer.
-    while let Some(process) = find_daemon(state)
-        && Instant::now() < deadline
-    {
-        if let Some(id) = rustix::process::Pid::from_raw(process) {
-            // It may have ended since it was found.
-            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
-        }
-        while !is_gone(process) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        killed = true;
-    }
-    killed
 }
 
 /// Whether a process has given back everything it held. Its memory goes first, and with that what it is known by; its files and sockets

@@ -20,8 +20,8 @@
 
 mod errno;
 pub mod fsx;
-pub mod load;
 pub mod ledger;
+pub mod load;
 mod mapped;
 pub mod tree;
 pub mod twister;
