@@ -20,6 +20,9 @@ const CAPABILITY_NAME: &[u8] = b"security.capability";
 
 impl FileSystem {
     /// Takes privileges from a file. True if it had any.
+    ///
+    /// # Errors
+    /// When there is no such file, it cannot be read, or the change cannot be stored.
     #[doc(alias = "file_remove_privs")]
     pub fn drop_privileges(
         &self,

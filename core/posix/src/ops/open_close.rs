@@ -25,6 +25,9 @@ impl FileSystem {
     }
 
     /// Refuses to open a file for writing whose flags forbid it: at all, or but for appending.
+    ///
+    /// # Errors
+    /// [`PosixError::NotPermitted`]; or when there is no such file, or it cannot be read.
     pub fn check_writing(
         &self,
         id: ObjectId,

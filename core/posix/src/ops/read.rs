@@ -131,6 +131,9 @@ impl FileSystem {
     }
 
     /// Whether reading this file now would change its access time. Who answers reads from a cache of his own has to ask.
+    ///
+    /// # Errors
+    /// When there is no such file, or it cannot be read.
     pub fn would_note_access(
         &self,
         id: ObjectId,
