@@ -68,6 +68,9 @@ impl Histogram {
     /// What it holds now. Values recorded meanwhile may or may not be in it.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut snapshot = HistogramSnapshot::default();
+        if self.octaves.iter().any(|octave| octave.get().is_some()) {
+            snapshot.buckets = vec![0; BUCKET_COUNT];
+        }
         let places = snapshot.buckets.chunks_mut(BUCKETS_PER_OCTAVE);
         for (places, octave) in places.zip(&self.octaves) {
             for (place, bucket) in places
