@@ -110,7 +110,8 @@ pub(crate) fn run(
         opcode::STATFS => call.space(file),
         opcode::FSYNC | opcode::FSYNCDIR => call.sync(file, arguments),
         opcode::SYNCFS => call.sync_all(file),
-        opcode::FLUSH => Ok(Reply::Parts(Answer::new())),
+        // Nothing is kept back until a close. Told so once, the kernel does not ask again.
+        opcode::FLUSH => Err(Errno::NOSYS),
         opcode::GETXATTR => call.get_xattr(file, arguments),
         opcode::LISTXATTR => call.list_xattr(file, arguments),
         opcode::SETXATTR => call.set_xattr(file, arguments),
