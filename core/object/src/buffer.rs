@@ -153,11 +153,13 @@ impl Object {
             }
             let size = state.newest.block_size.to_usize();
             let mut buffer = match (state.newest_of(block), base.take()) {
-                (Newest::Data(_), _) if is_whole => Arc::new(Buffer::for_overwrite(size)),
+                (Newest::Data(_), _) | (Newest::Unknown, None) if is_whole => {
+                    Arc::new(Buffer::for_overwrite(size))
+                }
                 (Newest::Data(older), _) => older.clone(),
                 (Newest::Freed, _) => Arc::new(Buffer::zeroed(size)),
                 (Newest::Unknown, Some(base)) => base,
-                (Newest::Unknown, None) if is_whole || self.top_of(&state, block).is_none() => {
+                (Newest::Unknown, None) if self.top_of(&state, block).is_none() => {
                     Arc::new(Buffer::zeroed(size))
                 }
                 (Newest::Unknown, None) => {
