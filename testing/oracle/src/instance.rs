@@ -252,9 +252,14 @@ impl Instance {
             let _ = program::run(self.command("tarn").arg("stop"), Duration::from_secs(60));
         }
         let _ = self.kill_daemon();
-        for mount in mounts_below(&self.folder) {
+        // A dead mount hides those below it, so the outermost goes first, and takes them along. The table lists them as
+        // they were mounted, and this list is turned around.
+        while let Some(outermost) = mounts_below(&self.folder).pop() {
             let lazily = ["-l", "--"];
-            let _ = Command::new("umount").args(lazily).arg(&mount).output();
+            let _ = Command::new("umount").args(lazily).arg(&outermost).output();
+            if mounts_below(&self.folder).last() == Some(&outermost) {
+                break;
+            }
         }
     }
 }

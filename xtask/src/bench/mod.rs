@@ -36,6 +36,10 @@ use table::Rates;
 /// Set for the process that runs in the namespace of its own.
 const INSIDE: &str = "TARN_BENCH_INSIDE";
 
+/// Before other work on the machine, so that less of it is measured. Daemons and loads inherit it; the kernel's own
+/// threads, which store what its file systems write, do not.
+const PRIORITY: &str = "-15";
+
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -120,6 +124,7 @@ fn enter_namespace() -> Outcome {
     let program = std::env::current_exe()?;
     let error = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--"])
+        .args(["nice", "-n", PRIORITY])
         .arg(program)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")
@@ -152,7 +157,7 @@ fn compare_file_systems(
             print!(" {}", peer.name());
             // Who watches wants to know what is running; it matters to nobody if they do not.
             let _ = std::io::Write::flush(&mut std::io::stdout());
-            let measured = one_round(peer.as_mut(), loads, &size, &mut rates);
+            let measured = one_round(round, peer.as_mut(), loads, &size, &mut rates);
             // What a peer leaves behind is in the way of the next, whatever happened.
             let removed = peer.remove();
             if let Err(why) = measured.and(removed) {
@@ -177,7 +182,13 @@ fn conditions(size: &Size, rounds: usize) -> String {
 }
 
 /// Does the loads asked for, and those before them that they need, and notes the rate of each.
-fn one_round(peer: &mut dyn Peer, loads: &[Load], size: &Size, rates: &mut Rates) -> Outcome {
+fn one_round(
+    round: usize,
+    peer: &mut dyn Peer,
+    loads: &[Load],
+    size: &Size,
+    rates: &mut Rates,
+) -> Outcome {
     let folder = peer.make()?;
     let needed: Vec<Load> = loads.iter().filter_map(|load| load.needs()).collect();
     for load in Load::ALL {
@@ -193,7 +204,7 @@ fn one_round(peer: &mut dyn Peer, loads: &[Load], size: &Size, rates: &mut Rates
         }
         let done = load.run(&folder, size)?;
         if is_asked {
-            rates.add(load, peer.name(), done.per_second());
+            rates.add(round, load, peer.name(), done.per_second());
         }
         // What this load left to be written is not the next one's to wait for.
         rustix::fs::syncfs(File::open(&folder)?)?;

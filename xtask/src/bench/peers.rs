@@ -179,6 +179,19 @@ impl ZfsFuse {
     fn zpool(&self, arguments: &[&str]) -> Outcome<String> {
         output(self.programs.command("zpool")?.args(arguments))
     }
+
+    /// The pool is busy until the kernel's last requests are answered, which nobody waits for.
+    fn zpool_when_idle(&self, arguments: &[&str]) -> Outcome<String> {
+        let began = Instant::now();
+        loop {
+            match self.zpool(arguments) {
+                Err(_) if began.elapsed() < START_LIMIT => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
 }
 
 impl Drop for ZfsFuse {
@@ -214,7 +227,7 @@ impl Peer for ZfsFuse {
     }
 
     fn forget(&mut self) -> Outcome {
-        self.zpool(&["export", POOL])?;
+        self.zpool_when_idle(&["export", POOL])?;
         let folder = self.folder.display().to_string();
         self.zpool(&["import", "-o", "cachefile=none", "-d", &folder, POOL])?;
         Ok(())
@@ -222,7 +235,7 @@ impl Peer for ZfsFuse {
 
     fn remove(&mut self) -> Outcome {
         if self.folder.exists() {
-            self.zpool(&["destroy", "-f", POOL])?;
+            self.zpool_when_idle(&["destroy", "-f", POOL])?;
             fs::remove_dir_all(&self.folder)?;
         }
         Ok(())

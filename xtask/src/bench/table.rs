@@ -1,6 +1,6 @@
 //! What was measured, as a table with ratios and verdicts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tarn_workload::load::Load;
 
@@ -10,15 +10,15 @@ use super::peers::OURS;
 /// The rates of every load of every peer, one for each round; and what went wrong.
 #[derive(Default)]
 pub struct Rates {
-    rates: HashMap<(Load, String), Vec<f64>>,
+    rates: HashMap<(Load, String), BTreeMap<usize, f64>>,
     notes: Vec<String>,
 }
 
 impl Rates {
     /// Adds a round's rate.
-    pub fn add(&mut self, load: Load, peer: &str, rate: f64) {
+    pub fn add(&mut self, round: usize, load: Load, peer: &str, rate: f64) {
         let key = (load, peer.to_string());
-        self.rates.entry(key).or_default().push(rate);
+        self.rates.entry(key).or_default().insert(round, rate);
     }
 
     /// Notes why a peer has no rate.
@@ -29,20 +29,21 @@ impl Rates {
         }
     }
 
-    fn of(&self, load: Load, peer: &str) -> &[f64] {
-        let rates = self.rates.get(&(load, peer.to_string()));
-        rates.map_or(&[], Vec::as_slice)
+    fn of(&self, load: Load, peer: &str) -> Option<&BTreeMap<usize, f64>> {
+        self.rates.get(&(load, peer.to_string()))
     }
 
     /// The median over the rounds.
     fn rate(&self, load: Load, peer: &str) -> Option<f64> {
-        median(self.of(load, peer).to_vec())
+        median(self.of(load, peer)?.values().copied().collect())
     }
 
-    /// Ours by theirs: the median of each round's ratio.
+    /// Ours by theirs: the median of the ratios of those rounds that have both.
     fn ratio(&self, load: Load, peer: &str) -> Option<f64> {
-        let pairs = self.of(load, OURS).iter().zip(self.of(load, peer));
-        median(pairs.map(|(ours, theirs)| ours / theirs).collect())
+        let theirs = self.of(load, peer)?;
+        let rounds = self.of(load, OURS)?.iter();
+        let ratios = rounds.filter_map(|(round, ours)| Some(ours / theirs.get(round)?));
+        median(ratios.collect())
     }
 }
 
@@ -112,10 +113,15 @@ mod tests {
     #[test]
     fn a_ratio_is_the_median_of_those_of_the_rounds() {
         let mut rates = Rates::default();
-        for (ours, theirs) in [(100.0, 10.0), (20.0, 10.0), (30.0, 1.0)] {
-            rates.add(Load::Create, OURS, ours);
-            rates.add(Load::Create, "zfs-fuse", theirs);
+        for (round, (ours, theirs)) in [(100.0, 10.0), (20.0, 10.0), (30.0, 1.0)]
+            .into_iter()
+            .enumerate()
+        {
+            rates.add(round, Load::Create, OURS, ours);
+            rates.add(round, Load::Create, "zfs-fuse", theirs);
         }
+        // A round that only one of them finished says nothing.
+        rates.add(3, Load::Create, "zfs-fuse", 1000.0);
         assert_eq!(rates.ratio(Load::Create, "zfs-fuse"), Some(10.0));
         assert_eq!(rates.rate(Load::Create, OURS), Some(30.0));
         assert_eq!(rates.ratio(Load::Create, "btrfs"), None);
@@ -124,11 +130,11 @@ mod tests {
     #[test]
     fn what_is_below_its_bar_or_was_not_judged_is_named() {
         let mut rates = Rates::default();
-        rates.add(Load::Create, OURS, 29.0);
-        rates.add(Load::Create, "zfs-fuse", 10.0);
-        rates.add(Load::Unlink, OURS, 30.0);
-        rates.add(Load::Unlink, "zfs-fuse", 10.0);
-        rates.add(Load::Postmark, OURS, 1.0);
+        rates.add(0, Load::Create, OURS, 29.0);
+        rates.add(0, Load::Create, "zfs-fuse", 10.0);
+        rates.add(0, Load::Unlink, OURS, 30.0);
+        rates.add(0, Load::Unlink, "zfs-fuse", 10.0);
+        rates.add(0, Load::Postmark, OURS, 1.0);
         let loads = [Load::Create, Load::Unlink, Load::Postmark];
         let failed = print(&rates, &loads, &["zfs-fuse", "btrfs"]);
         let expected = [
