@@ -13,6 +13,7 @@
 //! # Knows nothing about
 //! Which host used the pool last, and whether that matters: who imports decides before.
 
+use crate::close::Leaving;
 use crate::config;
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
@@ -96,11 +97,19 @@ impl Pool {
         let pool = finish(host, request, opened, &configuration, operation)?;
         if request.mode == Mode::ReadWrite {
             pool.start_sync();
-            // From here on labels say who uses it.
-            pool.sync_all(operation)?;
-            pool.clean_up(operation).map_err(PoolError::from)?;
+            if let Err(error) = pool.take_over(operation) {
+                // Its threads would keep its devices. What cannot be stored now is in the error already.
+                drop(pool.close(Leaving::Kept, operation));
+                return Err(error);
+            }
         }
         Ok(pool)
+    }
+
+    /// From here on labels say who uses it.
+    fn take_over(&self, operation: &Operation) -> Result<(), ImportError> {
+        self.sync_all(operation)?;
+        Ok(self.clean_up(operation).map_err(PoolError::from)?)
     }
 }
 

@@ -267,11 +267,8 @@ fn suspends(fault: &Fault, fail_mode: &str) {
         let refusal = house.export("tank", false).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::Suspended, "{refusal}");
         house.export("tank", true).unwrap();
-    });
-    run.unwrap();
-    disk(&machine, "a").clear_faults();
-    let run = machine.run(|host| {
-        let house = House::new(host);
+        disk(&machine, "a").clear_faults();
+        // Nothing of it is left open here.
         house.import(Some("tank"), &[]).unwrap();
         let files = house.files("tank");
         for number in 0..10 {
@@ -362,6 +359,26 @@ fn a_pool_that_was_exported_is_gone_from_memory() {
         drop(files);
         house.export("tank", false).unwrap();
         assert_eq!(env.strong_count(), 0);
+    });
+    run.unwrap();
+}
+
+/// An import that fails because nothing can be written leaves no device open: it can be tried again.
+#[test]
+fn an_import_that_fails_can_be_tried_again() {
+    let machine = machine(31, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        put(&house.files("tank"), "file", 1).unwrap();
+        house.export("tank", false).unwrap();
+        disk(&machine, "a").inject(everything(Action::Write));
+        house.import(Some("tank"), &[]).unwrap_err();
+        assert!(house.status("tank").is_err());
+        disk(&machine, "a").clear_faults();
+        house.import(Some("tank"), &[]).unwrap();
+        check(&house.files("tank"), "file", 1);
+        house.export("tank", false).unwrap();
     });
     run.unwrap();
 }

@@ -19,7 +19,7 @@ use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
-use tarn_pool::{ImportError, ImportRequest, Mode, Pool, PoolError};
+use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
@@ -39,6 +39,21 @@ struct Options {
     is_forced: bool,
     mounts: bool,
     settings: PoolSettings,
+}
+
+/// Reads what belongs to a pool that was just opened.
+fn complete(
+    pool: &Arc<Pool>,
+    options: &Options,
+    paths: &DevicePaths,
+    operation: &Operation,
+) -> Result<Arc<OpenPool>, PoolError> {
+    apply_fail_mode(pool, operation)?;
+    let checkpoint = tarn_pool::checkpoint::load(pool, operation)?;
+    let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
+    let open = OpenPool::new(pool.clone(), altroot, remembered, checkpoint);
+    auxiliary::load(&open, paths, operation)?;
+    Ok(open)
 }
 
 impl Engine {
@@ -182,15 +197,13 @@ impl Engine {
         };
         let pool = Pool::import(&self.host, &self.cache, &request, operation)
             .map_err(|error| import_refusal(&error, action.clone()))?;
-        let damaged = |error: PoolError| {
-            Refusal::new(RefusalKind::Corrupt, action.clone(), error.to_string())
-        };
         pool.namespace().set_ownership(Arc::new(FileOwnership));
-        apply_fail_mode(&pool, operation).map_err(damaged)?;
-        let checkpoint = tarn_pool::checkpoint::load(&pool, operation).map_err(damaged)?;
-        let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
-        let open = OpenPool::new(pool, altroot, remembered, checkpoint);
-        auxiliary::load(&open, paths, operation).map_err(damaged)?;
+        let completed = complete(&pool, options, paths, operation).map_err(|error| {
+            // Its threads would keep its devices.
+            drop(pool.close(Leaving::Kept, operation));
+            Refusal::new(RefusalKind::Corrupt, action, error.to_string())
+        });
+        let open = completed?;
         self.add_pool(open.clone());
         Ok(open)
     }
