@@ -180,6 +180,9 @@ impl Shower<'_> {
             out,
             "  {total} bytes used, {free} bytes free (using {used:4.1}%)\n"
         );
+        for kind in &found.others {
+            writeln!(out, "skip type {kind}!");
+        }
         let rows = [
             ("integers:", found.integers.len(), sizes[0]),
             ("strings:", found.strings.len(), sizes[1]),
@@ -225,6 +228,8 @@ struct Statistics {
     booleans: NvList,
     list_count: usize,
     leaf_sizes: Vec<usize>,
+    /// Types that are not counted.
+    others: Vec<u32>,
 }
 
 impl Default for Statistics {
@@ -235,6 +240,7 @@ impl Default for Statistics {
             booleans: NvList::with_duplicates(),
             list_count: 0,
             leaf_sizes: Vec::new(),
+            others: Vec::new(),
         }
     }
 }
@@ -256,7 +262,7 @@ impl Statistics {
                         }
                     }
                 }
-                _ => {}
+                other => self.others.push(other.kind().number()),
             }
         }
     }

@@ -123,7 +123,11 @@ impl SetView {
             referenced: stored.referenced.get(),
             created: stored.creation_txg,
             is_encrypted: crypto.is_some(),
-            compression: compression(look, &facts.stored),
+            compression: match stored.is_snapshot() {
+                // Nothing is written to a snapshot, so OpenZFS does not ask for its property.
+                true => "inherit".to_string(),
+                false => compression(look, &facts.stored),
+            },
             directory: Some(facts),
             name,
             files: OnceCell::new(),
