@@ -10,7 +10,7 @@ use std::time::Instant;
 use tarn_oracle::tools::is_in_path;
 
 use crate::workspace::{Outcome, Steps, cargo, duration, run};
-use crate::{build, demo, golden, hostile, oracle, scale, tidy};
+use crate::{build, conformance, demo, golden, hostile, oracle, scale, tidy};
 
 /// Programs the steps start, and the Debian package each is in.
 const NEEDED: [(&str, &str); 4] = [
@@ -48,6 +48,7 @@ pub fn ci() -> Outcome {
     steps.run("scale, small budget", || {
         scale::scale(&scale::Arguments::of_ci())
     });
+    steps.run("conformance, small budget", conformance::small);
     steps.run("golden", golden_all);
     steps.run("oracle, small budget", oracle_small);
     println!("\ntotal {}", duration(began.elapsed()));
