@@ -71,10 +71,8 @@ impl Mounter for FuseMounter {
     }
 
     fn clear_remains(&self, path: &Path) {
-        // A mount whose server died answers everything with this.
-        while std::fs::symlink_metadata(path)
-            .is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
-        {
+        // A mount whose server died answers this, which is asked of the server each time. Attributes may still be cached.
+        while rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN) {
             if mount::unmount(path, true).is_err() {
                 return;
             }

@@ -254,12 +254,16 @@ impl Instance {
         let _ = self.kill_daemon();
         // A dead mount hides those below it, so the outermost goes first, and takes them along. The table lists them as
         // they were mounted, and this list is turned around.
-        while let Some(outermost) = mounts_below(&self.folder).pop() {
+        // Several may lie on one another at one place.
+        let mut left = mounts_below(&self.folder);
+        while let Some(outermost) = left.last() {
             let lazily = ["-l", "--"];
-            let _ = Command::new("umount").args(lazily).arg(&outermost).output();
-            if mounts_below(&self.folder).last() == Some(&outermost) {
+            let _ = Command::new("umount").args(lazily).arg(outermost).output();
+            let now = mounts_below(&self.folder);
+            if now.len() >= left.len() {
                 break;
             }
+            left = now;
         }
     }
 }
