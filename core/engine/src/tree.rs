@@ -15,6 +15,7 @@ use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
 use tarn_posix::space::{SpaceDoor, SpaceRefusal};
 use tarn_posix::types::{SpaceFacts, Timestamp};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
+use tarn_zil::IntentLog;
 
 /// One mounted dataset.
 pub(crate) struct MountedTree {
@@ -41,8 +42,10 @@ impl MountedTree {
             true => pool.namespace().head_set(head, operation),
             false => tarn_dataset::contents::objset(dataset),
         };
+        let set = set.map_err(|error| error.to_string())?;
         let parts = FileSystemParts {
-            set: set.map_err(|error| error.to_string())?,
+            log: is_writable.then(|| IntentLog::new(set.clone())),
+            set,
             txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
             host: pool.host().clone(),
@@ -182,6 +185,7 @@ impl Tree for MountedTree {
         let parts = FileSystemParts {
             set: set.ok_or(PosixError::NotFound)?,
             txgs: None,
+            log: None,
             properties: MountProperties {
                 is_read_only: true,
                 ..*self.files.properties()

@@ -17,6 +17,7 @@ use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_probe::Operation;
+use tarn_zil::IntentLog;
 
 use crate::control_directory::{ControlEntry, SnapshotList};
 use crate::directory::{Directory, open_zap};
@@ -50,6 +51,8 @@ pub struct FileSystemParts {
     pub set: Arc<ObjectSet>,
     /// The pool's transaction groups; none where nothing can change, as in a snapshot.
     pub txgs: Option<Arc<Txgs>>,
+    /// Its intent log; none where nothing can change, or where durability waits for the txg.
+    pub log: Option<Arc<IntentLog>>,
     /// Its properties.
     pub properties: MountProperties,
     /// The machine.
@@ -64,6 +67,7 @@ pub struct FileSystemParts {
 pub struct FileSystem {
     pub(crate) set: Arc<ObjectSet>,
     pub(crate) txgs: Option<Arc<Txgs>>,
+    pub(crate) log: Option<Arc<IntentLog>>,
     pub(crate) host: Host,
     pub(crate) space: SpaceDoor,
     pub(crate) snapshots: Option<SnapshotList>,
@@ -91,6 +95,7 @@ impl FileSystem {
         let FileSystemParts {
             set,
             txgs,
+            log,
             properties,
             host,
             space,
@@ -125,6 +130,7 @@ impl FileSystem {
             version: facts.version,
             set,
             txgs,
+            log,
             host,
             space,
             snapshots,

@@ -195,6 +195,7 @@ impl Mounted {
         let parts = FileSystemParts {
             set: set.clone(),
             txgs: Some(storage.txgs.clone()),
+            log: None,
             properties,
             host: storage.host.clone(),
             space: SpaceDoor::unlimited(),

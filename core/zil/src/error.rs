@@ -1,0 +1,16 @@
+//! Why durability could not be promised.
+
+use tarn_object::AssignError;
+
+/// Why durability could not be promised.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The pool is suspended or being closed: nobody knows whether the changes will be stored.
+    #[error("the changes are not stored, and will perhaps not be: {cause}")]
+    NotStored {
+        /// Why not.
+        #[from]
+        cause: AssignError,
+    },
+}
