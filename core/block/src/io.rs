@@ -26,6 +26,8 @@ pub struct BlockIo {
     salt: OnceLock<Salt>,
     shapes: RwLock<Arc<VdevShapes>>,
     pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
+    /// Bytes that logs may still take before it is looked how much room there is.
+    pub(crate) log_allowance: AtomicU64,
     /// State of the dice for forced ganging.
     dice: AtomicU64,
 }
@@ -150,6 +152,7 @@ impl BlockIo {
             salt: OnceLock::new(),
             shapes: RwLock::new(ranks::SHAPES, shapes),
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
+            log_allowance: AtomicU64::new(0),
             dice: AtomicU64::new(options.force_ganging.map_or(1, |force| force.seed | 1)),
         }
     }

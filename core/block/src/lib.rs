@@ -10,7 +10,7 @@
 //! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`mod@write`]) takes a
 //! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
 //! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
-//! pointer ([`embed`]), bad copies written anew ([`repair`]), and what kind of block is written how
+//! pointer ([`embed`]), blocks of intent logs ([`log_block`]), bad copies written anew ([`repair`]), and what kind of block is written how
 //! ([`policy`]).
 //!
 //! # Invariants
@@ -28,6 +28,7 @@ pub mod error;
 mod free;
 mod gang;
 pub mod io;
+mod log_block;
 pub mod policy;
 mod probes;
 mod ranks;
@@ -42,6 +43,7 @@ pub use error::{
     BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, ReadError, WriteError,
 };
 pub use io::{BlockIo, BlockIoOptions, ForceGanging, HoleBirth, Repair, WritePhase};
+pub use log_block::LogBlockWrite;
 pub use policy::{BlockRole, DatasetPolicy, Embedding, RedundantMetadata, WritePolicy};
 pub use ref_table::{RefTable, Release};
 pub use write::{PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest};

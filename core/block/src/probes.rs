@@ -26,6 +26,10 @@ pub(crate) struct Probes {
     pub(crate) gangs: Arc<Counter>,
     /// Blocks freed, or kept to be freed in the next txg.
     pub(crate) frees: Arc<Counter>,
+    /// Blocks of intent logs.
+    pub(crate) log_writes: Arc<Counter>,
+    /// The bytes written of them.
+    pub(crate) log_bytes: Arc<Counter>,
     _instance: Arc<Instance>,
 }
 
@@ -46,6 +50,8 @@ impl Probes {
             rewrites: instance.counter("rewrites"),
             gangs: instance.counter("gangs"),
             frees: instance.counter("frees"),
+            log_writes: instance.counter("log_writes"),
+            log_bytes: instance.counter("log_bytes"),
             _instance: instance,
         }
     }

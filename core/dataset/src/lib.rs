@@ -31,6 +31,7 @@ pub mod limits;
 mod livelist;
 pub mod names;
 pub mod namespace;
+mod open_logs;
 pub mod ops;
 pub mod properties;
 mod ranks;

@@ -20,6 +20,7 @@ use crate::error::DatasetError;
 use crate::heads::Heads;
 use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
+use crate::open_logs::OpenLogs;
 use crate::stored::Reading;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,8 @@ pub struct Namespace {
     property_generation: AtomicU64,
     /// Object sets that are open for writing.
     heads: Heads,
+    /// Intent logs of mounted datasets.
+    logs: OpenLogs,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
     kept_bytes: AtomicU64,
 }
@@ -65,6 +68,7 @@ impl Namespace {
             in_flight: InFlight::new(),
             property_generation: AtomicU64::new(0),
             heads: Heads::new(),
+            logs: OpenLogs::new(),
             kept_bytes: AtomicU64::new(0),
         }
     }
@@ -117,6 +121,11 @@ impl Namespace {
     /// Object sets that are open for writing.
     pub(crate) fn heads(&self) -> &Heads {
         &self.heads
+    }
+
+    /// Intent logs of mounted datasets.
+    pub(crate) fn logs(&self) -> &OpenLogs {
+        &self.logs
     }
 
     /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes: datasets cannot use

@@ -30,6 +30,9 @@ impl Namespace {
         if sets.is_empty() {
             return Ok(false);
         }
+        if context.tx.pass() == 1 {
+            self.sync_logs(&sets, context)?;
+        }
         let opened: Result<Vec<HeadLedger<'_>>, DatasetError> = sets
             .iter()
             .map(|set: &Arc<ObjectSet>| HeadLedger::open(context, set.id()))

@@ -15,7 +15,7 @@ use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
 use tarn_posix::space::{SpaceDoor, SpaceRefusal};
 use tarn_posix::types::{SpaceFacts, Timestamp};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
-use tarn_zil::IntentLog;
+use tarn_zil::Durability;
 
 /// One mounted dataset.
 pub(crate) struct MountedTree {
@@ -24,6 +24,9 @@ pub(crate) struct MountedTree {
     files: Arc<FileSystem>,
     statistics: Arc<DatasetStatistics>,
 }
+
+/// How what is asked to be durable becomes so. Logs are not written before they can be replayed.
+const DURABILITY: Durability = Durability::ByGroup;
 
 impl MountedTree {
     /// Opens a dataset's files.
@@ -44,7 +47,7 @@ impl MountedTree {
         };
         let set = set.map_err(|error| error.to_string())?;
         let parts = FileSystemParts {
-            log: is_writable.then(|| IntentLog::new(set.clone())),
+            log: is_writable.then(|| pool.namespace().open_log(&set, DURABILITY)),
             set,
             txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
@@ -52,7 +55,10 @@ impl MountedTree {
             space: space_of(pool, head),
             snapshots: Some(snapshots_of(pool, head)),
         };
-        let files = FileSystem::open(parts, operation).map_err(|error| error.to_string())?;
+        let files = FileSystem::open(parts, operation).map_err(|error| {
+            pool.namespace().forget_log(head);
+            error.to_string()
+        })?;
         let registry = tarn_probe::registry();
         let name = dataset.name();
         let statistics =

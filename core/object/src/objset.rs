@@ -620,6 +620,11 @@ impl ObjectSet {
         ObjectZap::make(&object, tx, NewZap::micro(self), operation)
     }
 
+    /// The set is to be looked at when this group is stored, though no object of it has changed: its log has.
+    pub fn touch(&self, tx: &Tx) {
+        self.add_dirty(tx.txg(), None);
+    }
+
     /// An object has changes in this group, or the head has.
     pub(crate) fn add_dirty(&self, txg: Txg, object: Option<Arc<Object>>) {
         let is_first = {

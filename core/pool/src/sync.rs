@@ -86,6 +86,7 @@ impl Pool {
             match self.sync_group(&mut tx, &mut jobs, &operation) {
                 Ok(()) => {
                     self.txgs().finish_sync(tx);
+                    self.namespace().logs_stored(txg);
                     self.probes.stored(txg);
                     jobs.stored();
                     operation.finish();

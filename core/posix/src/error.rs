@@ -8,6 +8,7 @@ use tarn_object::{AssignError, ObjectError};
 use tarn_ondisk::attributes::CannotEncode;
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::units::ObjectId;
+use tarn_zil::CommitError;
 
 /// Why an operation on a file failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -114,6 +115,15 @@ pub enum PosixError {
     /// The pool does not take changes.
     #[error("{0}")]
     Pool(#[from] AssignError),
+}
+
+impl From<CommitError> for PosixError {
+    fn from(error: CommitError) -> PosixError {
+        match error {
+            CommitError::NotStored { cause } => PosixError::Pool(cause),
+            _ => PosixError::Pool(AssignError::Suspended),
+        }
+    }
 }
 
 impl PosixError {

@@ -252,10 +252,13 @@ impl FileSystem {
         Ok(txgs.assign(&TxEstimate::freeing(free_bytes), operation)?)
     }
 
-    /// After a change was made and its transaction dropped: waits until it is stored, where the dataset says so.
+    /// After a change was made, its transaction dropped and the locks of its files released: waits until it is durable, where the dataset says so.
     pub(crate) fn after_change(&self, txg: Txg, operation: &Operation) -> Result<(), PosixError> {
         match self.properties.read().sync {
-            SyncPolicy::Always => self.wait_stored(txg, operation),
+            SyncPolicy::Always => match self.wanted_log() {
+                Some(log) => Ok(log.commit(None, operation)?),
+                None => self.wait_stored(txg, operation),
+            },
             SyncPolicy::Standard | SyncPolicy::Disabled => Ok(()),
         }
     }

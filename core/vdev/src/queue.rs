@@ -101,6 +101,31 @@ pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) ->
         .collect()
 }
 
+/// Makes durable what was written to one leaf before, in the calling thread where the device can do that.
+pub(crate) fn flush_here(leaf: &Arc<Leaf>, operation: &Operation) -> Outcome {
+    let class = write_class(operation);
+    let window = leaf.window().ok_or_else(|| leaf.not_usable())?;
+    leaf.probes.statistics.add_active(class, 1);
+    let started_ns = tarn_host::monotonic_ns();
+    let flushed = window.device().flush();
+    let device_ns = tarn_host::monotonic_ns().saturating_sub(started_ns);
+    leaf.probes.statistics.add_active(class, -1);
+    leaf.probes.statistics.finish(&FinishedIo {
+        kind: IoKind::Flush,
+        priority: class,
+        bytes: 0,
+        queue_ns: 0,
+        device_ns,
+        is_merged: false,
+        has_failed: flushed.is_err(),
+    });
+    operation.add(Stage::Device, device_ns);
+    flushed.map(|()| None).map_err(|error| {
+        leaf.errors.count_write();
+        leaf.device_failure(error)
+    })
+}
+
 /// The requests to one leaf.
 struct Group {
     leaf: Arc<Leaf>,

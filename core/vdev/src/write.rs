@@ -100,6 +100,50 @@ impl VdevTree {
         self.judge(&tops, &dirty, outcomes, standing)
     }
 
+    /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
+    /// meanwhile: what counts is a flush of our own, after our own writes.
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    /// More leaves failed than redundancy covers: nobody knows what of it is stored.
+    pub fn write_durably(
+        &self,
+        writes: Vec<PhysicalWrite>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let mut vdevs: Vec<VdevId> = writes.iter().map(|write| write.place.vdev).collect();
+        vdevs.sort_unstable();
+        vdevs.dedup();
+        self.write(writes, operation)?;
+        let tops: Vec<Arc<TopVdev>> = vdevs
+            .into_iter()
+            .map(|vdev| self.top(vdev).expect("a place is on a vdev"))
+            .collect();
+        if let Some(top) = tops.iter().find(|top| !top.standing().state.is_usable()) {
+            return Err(self.lost(top, Vec::new()));
+        }
+        let leaves = tops.iter().flat_map(|top| &top.leaves);
+        let written: Vec<Arc<Leaf>> = leaves.filter(|leaf| leaf.is_usable()).cloned().collect();
+        let outcomes = match written.as_slice() {
+            [leaf] => vec![queue::flush_here(leaf, operation)],
+            _ => {
+                let ios = written.iter().map(LeafIo::flush).collect();
+                queue::run(ios, queue::write_class(operation), operation)
+            }
+        };
+        let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
+        self.judge(&tops, &written, outcomes, standing)
+    }
+
+    /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend
+    /// on its size.
+    pub fn may_write_part(&self, vdev: VdevId) -> bool {
+        self.top(vdev)
+            .is_some_and(|top| matches!(top.layout, Layout::Copies))
+    }
+
     /// Takes leaves that failed out of use, or fails where their vdev cannot do without them.
     pub(crate) fn judge(
         &self,

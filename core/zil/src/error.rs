@@ -10,7 +10,6 @@ pub enum CommitError {
     #[error("the changes are not stored, and will perhaps not be: {cause}")]
     NotStored {
         /// Why not.
-        #[from]
         cause: AssignError,
     },
 }

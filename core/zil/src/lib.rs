@@ -15,10 +15,16 @@
 //! # Knows nothing about
 //! Files: what a record means is decided above.
 
+mod commit;
 mod error;
 mod log;
+mod packing;
+mod pending;
+mod probes;
 mod record;
+mod storing;
 
 pub use error::CommitError;
-pub use log::IntentLog;
+pub use log::{Durability, IntentLog};
 pub use record::{Contents, IntentRecord, LogSource};
+pub use storing::LogClosing;

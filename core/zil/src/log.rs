@@ -1,30 +1,168 @@
 //! The log of one file system or volume: [`IntentLog`].
+//!
+//! # Mechanism
+//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the blocks of the chain, and who is
+//! writing. Nothing is waited for under it. Records are added by whoever changes files; `commit` takes them out and writes
+//! them; `storing` keeps the chain and the head true as groups are stored.
+//!
+//! # Invariants
+//! - One thread at a time writes blocks.
+//! - While `must_wait` is not stored, no block is written: what is missing in the log is in a group before it.
+//! - The last block of a chain has a place and was not written.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use tarn_host::lock::{Mutex, Rank};
-use tarn_object::{ObjectSet, Tx};
-use tarn_ondisk::units::ObjectId;
+use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_object::{AssignError, ObjectSet, OpenTx, Tx, TxEstimate, Txgs, Urgency};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::checksum::Checksum;
+use tarn_ondisk::intent_log::{OBJECT_SET_WORD, SEQUENCE_WORD};
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-use crate::error::CommitError;
+use crate::pending::Pending;
+use crate::probes::probes;
 use crate::record::{IntentRecord, LogSource};
 
 /// Who knows contents; taken for a moment.
 const SOURCE: Rank = Rank::new(tarn_host::ranks::ZIL, "intent log source");
+/// Records, chain, and who writes; taken for a moment.
+const STATE: Rank = Rank::new(tarn_host::ranks::ZIL + 1, "intent log");
+
+/// How many batches are looked back at to guess how large the next one is.
+const REMEMBERED_BATCHES: usize = 8;
+
+/// How commits make things durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// By blocks of the log.
+    ByLog,
+    /// By waiting for the group. Records are not kept.
+    ByGroup,
+}
 
 /// The intent log of one file system or volume. Shared by all who change it.
 pub struct IntentLog {
-    set: Arc<ObjectSet>,
+    pub(crate) set: Arc<ObjectSet>,
+    pub(crate) durability: Durability,
     source: Mutex<Option<Weak<dyn LogSource>>>,
+    pub(crate) state: Mutex<State>,
+    /// A batch was finished, or a block that was on its way has arrived.
+    pub(crate) changed: Condvar,
+}
+
+/// What is in memory of a log.
+pub(crate) struct State {
+    pub(crate) pending: Pending,
+    pub(crate) batches: Batches,
+    /// Nothing is durable by the log before this group is stored.
+    pub(crate) must_wait: Txg,
+    pub(crate) chain: Chain,
+    /// The number of the last record written.
+    pub(crate) sequence: u64,
+    /// Blocks on their way to the devices point to places allocated in this group.
+    pub(crate) in_flight: Option<Txg>,
+    /// No more commits by this log: it is being closed.
+    pub(crate) is_closed: bool,
+    /// What is applied again at present: its number.
+    pub(crate) replaying: Option<u64>,
+    /// The highest record that was applied again, by the group its changes are part of.
+    pub(crate) replayed: BTreeMap<Txg, u64>,
+    /// Blocks of an old log, to be freed when this group is stored.
+    pub(crate) abandoned: BTreeMap<Txg, Vec<BlockPointer>>,
+}
+
+/// Who writes, and for whom.
+#[derive(Default)]
+pub(crate) struct Batches {
+    /// Who waits for the next batch: for which files.
+    pub(crate) wanted: Vec<Option<ObjectId>>,
+    /// How many batches were begun.
+    pub(crate) begun: u64,
+    /// How many are done, well or badly.
+    pub(crate) done: u64,
+    /// While a batch is written: the newest group of its records.
+    pub(crate) writing: Option<Txg>,
+    /// About how many bytes the last ones had.
+    pub(crate) sizes: [usize; REMEMBERED_BATCHES],
+}
+
+impl Batches {
+    /// A guess at how many bytes the next batch has.
+    pub(crate) fn likely_bytes(&self) -> usize {
+        self.sizes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// A batch had so many bytes.
+    pub(crate) fn remember(&mut self, bytes: usize) {
+        self.sizes.rotate_right(1);
+        self.sizes[0] = bytes;
+    }
+}
+
+/// The blocks that the head leads to.
+#[derive(Default)]
+pub(crate) struct Chain {
+    pub(crate) blocks: VecDeque<ChainBlock>,
+    /// Nothing is written into it any more: a block failed, or the log is closed.
+    pub(crate) is_ended: bool,
+    /// What its blocks are known by.
+    name: [u64; 2],
+    /// How many blocks were made.
+    pub(crate) count: u64,
+}
+
+/// A block of the chain.
+#[derive(Debug, Clone)]
+pub(crate) struct ChainBlock {
+    pub(crate) pointer: BlockPointer,
+    /// The newest group of a record in it; `None` while it is not written.
+    pub(crate) newest: Option<Txg>,
+}
+
+impl Chain {
+    /// A chain without blocks, with a name of its own.
+    pub(crate) fn named(name: [u64; 2]) -> Chain {
+        Chain {
+            name,
+            ..Chain::default()
+        }
+    }
+
+    /// What the next block of this chain is known by. They are counted from 1.
+    pub(crate) fn next_name(&mut self, set: ObjectId) -> Checksum {
+        self.count += 1;
+        let mut words = [self.name[0], self.name[1], 0, 0];
+        words[OBJECT_SET_WORD] = set.get();
+        words[SEQUENCE_WORD] = self.count;
+        Checksum(words)
+    }
 }
 
 impl IntentLog {
     /// For an object set that is open for writing.
-    pub fn new(set: Arc<ObjectSet>) -> Arc<IntentLog> {
+    pub fn new(set: Arc<ObjectSet>, durability: Durability) -> Arc<IntentLog> {
         Arc::new(IntentLog {
             set,
+            durability,
             source: Mutex::new(SOURCE, None),
+            state: Mutex::new(
+                STATE,
+                State {
+                    pending: Pending::default(),
+                    batches: Batches::default(),
+                    must_wait: Txg::ZERO,
+                    chain: Chain::default(),
+                    sequence: 0,
+                    in_flight: None,
+                    is_closed: false,
+                    replaying: None,
+                    replayed: BTreeMap::new(),
+                    abandoned: BTreeMap::new(),
+                },
+            ),
+            changed: Condvar::new(),
         })
     }
 
@@ -33,14 +171,36 @@ impl IntentLog {
         *self.source.lock() = Some(source);
     }
 
+    pub(crate) fn source(&self) -> Option<Arc<dyn LogSource>> {
+        self.source.lock().as_ref().and_then(Weak::upgrade)
+    }
+
     /// The object set it belongs to.
     pub fn set(&self) -> &Arc<ObjectSet> {
         &self.set
     }
 
+    pub(crate) fn txgs(&self) -> &Arc<Txgs> {
+        &self.set.env().txgs
+    }
+
+    /// A hold on the open group for the log's own sake.
+    pub(crate) fn assign(&self, operation: &Operation) -> Result<OpenTx, AssignError> {
+        let estimate = TxEstimate {
+            urgency: Urgency::Now,
+            ..TxEstimate::default()
+        };
+        self.txgs().assign(&estimate, operation)
+    }
+
     /// Whether records are to be made at all.
     pub fn is_wanted(&self) -> bool {
-        false
+        self.durability == Durability::ByLog
+    }
+
+    /// Whether it was closed: a new one takes its place.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
     }
 
     /// Takes a change into the log's memory. Called with the transaction of the change and the locks of its files held, so that
@@ -48,30 +208,35 @@ impl IntentLog {
     ///
     /// While the log is replayed nothing is kept.
     #[doc(alias = "zil_itx_assign")]
-    pub fn record(&self, _tx: &Tx, _record: IntentRecord) {}
+    pub fn record(&self, tx: &Tx, record: IntentRecord) {
+        let is_first = {
+            let mut state = self.state.lock();
+            if let Some(sequence) = state.replaying {
+                state.replayed.insert(tx.txg(), sequence);
+                true
+            } else if !self.is_wanted() || state.is_closed {
+                false
+            } else {
+                probes().records.increment();
+                state.pending.add(tx.txg(), record)
+            }
+        };
+        if is_first {
+            self.set.touch(tx);
+        }
+    }
 
     /// A file is finally gone: records that only it needs are not stored any more.
     #[doc(alias = "zil_remove_async")]
-    pub fn forget(&self, _object: ObjectId) {}
+    pub fn forget(&self, object: ObjectId) {
+        self.state.lock().pending.forget(object);
+    }
 
     /// From now on every commit stores what so far only this file needs, in order: another change builds on it, as a rename does
     /// on what was written into the file.
     #[doc(alias = "zil_async_to_sync")]
-    pub fn share(&self, _object: ObjectId) {}
-
-    /// Returns when all changes of this file that were recorded before are durable, and what they build on; without a file
-    /// all changes.
-    ///
-    /// # Errors
-    /// When the pool is suspended or being closed, or devices are lost.
-    #[doc(alias = "zil_commit")]
-    pub fn commit(
-        &self,
-        _object: Option<ObjectId>,
-        operation: &Operation,
-    ) -> Result<(), CommitError> {
-        let txgs = &self.set.env().txgs;
-        Ok(txgs.wait_stored(txgs.open_txg(), operation)?)
+    pub fn share(&self, object: ObjectId) {
+        self.state.lock().pending.share(object);
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
 use tarn_probe::Operation;
+use tarn_zil::LogClosing;
 
 impl Engine {
     pub(crate) fn unmount(
@@ -145,7 +146,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stores what was changed in file systems that are not mounted any more, all in one group.
+    /// Stores what was changed in file systems that are not mounted any more, all in one group, and leaves no intent log of them.
     fn store_unmounted(
         &self,
         open: &Arc<OpenPool>,
@@ -154,25 +155,42 @@ impl Engine {
     ) -> Result<(), Refusal> {
         // What a suspended pool could not store was told to those who waited for it.
         let is_lost = force && open.pool.failure().is_some();
-        let is_writable =
-            |mounted: &&&Mounted| !mounted.tree.files().properties().is_read_only && !is_lost;
-        let gone: Vec<&&Mounted> = gone.iter().filter(is_writable).collect();
-        let Some(first) = gone.first() else {
+        let stored = match is_lost {
+            true => Ok(()),
+            false => self.store_last_changes(open, gone),
+        };
+        for mounted in gone {
+            open.pool.namespace().forget_log(mounted.tree.head());
+        }
+        stored
+    }
+
+    fn store_last_changes(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {
+        let operation = self.operation(0);
+        let failed = |mounted: &Mounted, why: String| {
+            Refusal::new(RefusalKind::Device, cannot_unmount(mounted), why)
+        };
+        let mut last_changed = None;
+        for mounted in gone.iter().copied() {
+            if !mounted.tree.files().properties().is_read_only {
+                let stored = mounted.tree.files().store_access_times(&operation);
+                stored.map_err(|error| failed(mounted, error.to_string()))?;
+                last_changed = Some(mounted);
+            }
+            let closed = open
+                .pool
+                .namespace()
+                .close_log(mounted.tree.head(), &operation);
+            if closed.map_err(|error| failed(mounted, error.to_string()))? == LogClosing::WithGroup
+            {
+                last_changed = Some(mounted);
+            }
+        }
+        let Some(mounted) = last_changed else {
             return Ok(());
         };
-        let operation = self.operation(0);
-        for mounted in &gone {
-            let stored = mounted.tree.files().store_access_times(&operation);
-            stored.map_err(|error| {
-                Refusal::new(
-                    RefusalKind::Device,
-                    cannot_unmount(mounted),
-                    error.to_string(),
-                )
-            })?;
-        }
         let stored = open.pool.sync_all(&operation);
-        stored.map_err(|error| of_task(cannot_unmount(first), &error))
+        stored.map_err(|error| of_task(cannot_unmount(mounted), &error))
     }
 }
 

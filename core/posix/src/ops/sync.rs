@@ -1,10 +1,14 @@
 //! Durability: what was answered, and asked to be durable, is stored.
 //!
-//! A change is durable when its transaction group is. There is no shorter way: whoever asks waits for
-//! the newest group that changes the file, which is stored at once.
+//! A change is durable when its transaction group is stored. Whoever asks for it sooner has it written to the intent log, where
+//! there is one; elsewhere he waits for the newest group that changes the file, which is then stored at once. Who asks for the whole file
+//! system always waits for the group: many changes are better stored once.
+
+use std::sync::Arc;
 
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
+use tarn_zil::IntentLog;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
@@ -26,7 +30,10 @@ impl FileSystem {
             return Ok(());
         }
         let node = self.node(id, operation)?;
-        self.wait_stored(node.changed_in(), operation)
+        match self.wanted_log() {
+            Some(log) => Ok(log.commit(Some(id), operation)?),
+            None => self.wait_stored(node.changed_in(), operation),
+        }
     }
 
     /// Waits until all changes of the file system are stored, access times included.
@@ -51,6 +58,11 @@ impl FileSystem {
             self.store_access_time(&node, operation)?;
         }
         Ok(())
+    }
+
+    /// The intent log, if durability comes from it.
+    pub(crate) fn wanted_log(&self) -> Option<&Arc<IntentLog>> {
+        self.log.as_ref().filter(|log| log.is_wanted())
     }
 
     /// Waits until a group is stored.

@@ -1,0 +1,160 @@
+//! Blocks of intent logs: placed before they are written, written by whoever waits for them.
+//!
+//! # Mechanism
+//! A log block is named by the block before it, which is written first; so its pointer is made when it has a place, and not a byte
+//! of contents. Instead of a checksum the pointer has what the block will be known by: two random numbers of the log, its object set, and
+//! how many blocks were before it. The block carries its checksum itself ([`embedded`]).
+//!
+//! Only the used part of a block is written, and summed, in steps of 4 KiB; not on RAID-Z, where the rows of a block depend on its
+//! size.
+//!
+//! Logs may take the normal class's room, but not the last of it: a group that cannot be stored for want of room would suspend the
+//! pool. When little is left there is [`NoSpace`], and whoever asked waits for his group instead.
+//!
+//! # Invariants
+//! - A log block is never split into a gang.
+//! - When [`BlockIo::write_log`] succeeds, its blocks are durable on every leaf that was written.
+
+use crate::error::WriteError;
+use crate::io::BlockIo;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, StoredBlock};
+use tarn_ondisk::checksum::{Checksum, ChecksumKind};
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize, PhysicalSize, Txg};
+use tarn_probe::{Operation, Stage};
+use tarn_space::{Allocation, Class, error::NoSpace};
+use tarn_transform::checksum::embedded;
+use tarn_transform::{ChecksumAlgorithm, checksum};
+use tarn_vdev::{PhysicalWrite, Place};
+
+/// How often it is looked how much room is left: after so many bytes.
+const ALLOWANCE_BYTES: u64 = 16 << 20;
+/// This part of the normal class is not for logs: twice what is kept from datasets as slop.
+const RESERVE_DIVISOR: u64 = 16;
+
+/// A log block that is ready to be written.
+#[derive(Debug)]
+pub struct LogBlockWrite {
+    /// Where it goes, as [`BlockIo::allocate_log_block`] said.
+    pub pointer: BlockPointer,
+    /// The used part, in whole steps of 4 KiB, without its checksum.
+    pub contents: Buffer,
+}
+
+impl BlockIo {
+    /// A place for a block of an intent log, in the log's own class where there is one. `name` is what the block is known by. The caller holds
+    /// the transaction.
+    ///
+    /// # Errors
+    /// No room in one piece, or too little left.
+    #[doc(alias = "zio_alloc_zil")]
+    pub fn allocate_log_block(
+        &self,
+        size: PhysicalSize,
+        name: Checksum,
+        birth: Txg,
+    ) -> Result<BlockPointer, NoSpace> {
+        self.take_log_allowance(size)?;
+        let places = self.allocate(Class::Log, 1, &[], size, birth)?;
+        let dvas: Vec<Dva> = places
+            .iter()
+            .map(|place| Dva::new(place.vdev, place.offset, place.size))
+            .collect();
+        Ok(BlockPointer::stored(&StoredBlock {
+            dvas: &dvas,
+            logical_size: LogicalSize::from(size.get()),
+            physical_size: size,
+            compression: Compression::Off,
+            checksum_kind: ChecksumKind::IntentLog2,
+            checksum: name,
+            object_type: ObjectType::IntentLog,
+            level: Level::ZERO,
+            birth,
+            fill: 0,
+        }))
+    }
+
+    /// Gives back a place that nothing points to, under the transaction under which it was allocated.
+    pub fn forget_log_block(&self, pointer: &BlockPointer) {
+        let places: Vec<Allocation> = pointer
+            .dvas()
+            .map(|dva| Allocation {
+                vdev: dva.vdev(),
+                offset: dva.offset(),
+                size: dva.allocated_size(),
+            })
+            .collect();
+        self.space.undo(&places, pointer.birth());
+    }
+
+    /// Writes log blocks, and returns when they are durable. In the calling thread, as far as devices let it.
+    ///
+    /// # Errors
+    /// Devices failed beyond what redundancy covers: nobody knows what of it is stored.
+    #[doc(alias = "zil_lwb_write_issue")]
+    pub fn write_log(
+        &self,
+        blocks: Vec<LogBlockWrite>,
+        operation: &Operation,
+    ) -> Result<(), WriteError> {
+        let _timer = operation.stage(Stage::Log);
+        let shapes = self.shapes();
+        let mut writes = Vec::with_capacity(blocks.len());
+        for LogBlockWrite { pointer, contents } in blocks {
+            let mut contents = contents;
+            let name = checksum::Checksum(pointer.checksum_words.0);
+            let order = checksum::ByteOrder::Little;
+            embedded::seal(ChecksumAlgorithm::Zilog2, &mut contents, &name, order);
+            let dva = pointer.dvas().next().expect("a log block has a place");
+            let whole = shapes
+                .place(dva, pointer.physical_size())
+                .expect("space hands out places on vdevs that are there");
+            let sector = shapes.place(dva, PhysicalSize::new(1));
+            let sector = sector.expect("the vdev is there").size;
+            let used = widen(contents.len()).next_multiple_of(sector);
+            let size = match self.vdevs.may_write_part(whole.vdev) {
+                true => used.min(whole.size),
+                false => whole.size,
+            };
+            contents.resize(narrow(size));
+            self.probes.log_writes.increment();
+            self.probes.log_bytes.add(size);
+            writes.push(PhysicalWrite {
+                place: Place { size, ..whole },
+                data: Arc::new(contents),
+            });
+        }
+        self.vdevs.write_durably(writes, operation)?;
+        Ok(())
+    }
+
+    /// Looks now and then how much room is left, and refuses when it is little.
+    fn take_log_allowance(&self, size: PhysicalSize) -> Result<(), NoSpace> {
+        let take = |left: u64| left.checked_sub(size.get());
+        let taken = self
+            .log_allowance
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() {
+            return Ok(());
+        }
+        let normal = self.space.class_totals(Class::Normal);
+        let own = self.space.class_totals(Class::Log);
+        let reserve = normal.size.get() / RESERVE_DIVISOR;
+        // The room of log vdevs is nobody else's.
+        let free = normal.free().get().saturating_sub(reserve);
+        if free.max(own.free().get()) < ALLOWANCE_BYTES + size.get() {
+            return Err(NoSpace {
+                class: Class::Log,
+                copies: 1,
+                size: AllocatedSize::new(size.get()),
+            });
+        }
+        self.log_allowance.store(ALLOWANCE_BYTES, Ordering::Relaxed);
+        Ok(())
+    }
+}

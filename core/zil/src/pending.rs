@@ -1,0 +1,195 @@
+//! Records in memory: in order, by group, and by the file that alone needs them.
+//!
+//! # Mechanism
+//! Each group has a list that every commit needs, and lists that only commits of one file need. A commit takes the lists it needs
+//! out of all groups and merges them by their order; what others need stays. So an `fsync` stores what was done to its own file, and the names
+//! that everything builds on, but not what was written into other files.
+//!
+//! A write whose bytes are fetched later is joined to the one before it where they touch: a file written from front to end
+//! has one record for a group.
+//!
+//! # Invariants
+//! - Order and groups agree: a later group's records were all made after an earlier one's.
+//! - No record is in two lists.
+
+use std::collections::BTreeMap;
+
+use tarn_ondisk::intent_log::LoggedChange;
+use tarn_ondisk::units::{ObjectId, Txg};
+
+use crate::record::{Contents, IntentRecord};
+
+/// What a record takes in a block beside its contents, at most for most: a guess for those with names.
+const RECORD_BYTES: u64 = 512;
+/// Writes are joined up to this size. A guess: what is larger is not written to the log anyway.
+const JOINED_BYTES_MAX: u64 = 4 << 20;
+
+/// A record with its place among all.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Counts records as they were made.
+    pub(crate) order: u64,
+    /// The group its change is part of.
+    pub(crate) txg: Txg,
+    /// The record.
+    pub(crate) record: IntentRecord,
+}
+
+/// Some records in order, and about how much room they take.
+#[derive(Debug, Default)]
+struct List {
+    entries: Vec<Entry>,
+    bytes: u64,
+}
+
+impl List {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += stored_bytes(&entry.record.change);
+        self.entries.push(entry);
+    }
+
+    /// Whether the record was joined to the last one.
+    fn join(&mut self, record: &IntentRecord) -> bool {
+        let Some(last) = self.entries.last_mut() else {
+            return false;
+        };
+        if last.record.contents != Contents::Fetch || record.contents != Contents::Fetch {
+            return false;
+        }
+        let (LoggedChange::Write(before), LoggedChange::Write(write)) =
+            (&mut last.record.change, &record.change)
+        else {
+            return false;
+        };
+        let end = before.offset.saturating_add(before.length);
+        let new_end = write.offset.saturating_add(write.length).max(end);
+        let touches = before.offset <= write.offset && write.offset <= end;
+        let length = new_end - before.offset;
+        if !touches || length > JOINED_BYTES_MAX {
+            return false;
+        }
+        self.bytes += length - before.length;
+        before.length = length;
+        true
+    }
+}
+
+/// The records of one group.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    shared: List,
+    own: BTreeMap<ObjectId, List>,
+}
+
+/// All records that are neither stored nor in the log.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    groups: BTreeMap<Txg, Group>,
+    next_order: u64,
+}
+
+impl Pending {
+    /// Adds the newest record. True if it is the first of its group.
+    pub(crate) fn add(&mut self, txg: Txg, record: IntentRecord) -> bool {
+        let is_first = !self.groups.contains_key(&txg);
+        let group = self.groups.entry(txg).or_default();
+        let list = match record.object {
+            Some(object) => group.own.entry(object).or_default(),
+            None => &mut group.shared,
+        };
+        // Joining must not move a write past what others have recorded: only a file's own list has nobody else's.
+        if record.object.is_none() || !list.join(&record) {
+            let order = self.next_order;
+            self.next_order += 1;
+            list.push(Entry { order, txg, record });
+        }
+        is_first
+    }
+
+    /// Only this file needed them, and it is gone.
+    pub(crate) fn forget(&mut self, object: ObjectId) {
+        for group in self.groups.values_mut() {
+            group.own.remove(&object);
+        }
+    }
+
+    /// From now on all commits need what so far only this file did.
+    pub(crate) fn share(&mut self, object: ObjectId) {
+        for group in self.groups.values_mut() {
+            if let Some(own) = group.own.remove(&object) {
+                group.shared.bytes += own.bytes;
+                group.shared.entries.extend(own.entries);
+                group.shared.entries.sort_by_key(|entry| entry.order);
+            }
+        }
+    }
+
+    /// Drops what is stored with its group.
+    pub(crate) fn drop_stored(&mut self, stored: Txg) -> Vec<Group> {
+        let later = self.groups.split_off(&stored.next());
+        let dropped = std::mem::replace(&mut self.groups, later);
+        dropped.into_values().collect()
+    }
+
+    /// About how much room a commit takes: of this file, or of all.
+    pub(crate) fn bytes(&self, object: Option<ObjectId>, stored: Txg) -> u64 {
+        let groups = self.groups.range(stored.next()..);
+        groups
+            .map(|(_, group)| group.needed(object).map(|list| list.bytes).sum::<u64>())
+            .sum()
+    }
+
+    /// The newest group that a commit needs something of; zero for none.
+    pub(crate) fn newest(&self, object: Option<ObjectId>) -> Txg {
+        let mut groups = self.groups.iter().rev();
+        let newest = groups.find(|(_, group)| {
+            let mut lists = group.needed(object);
+            lists.any(|list| !list.entries.is_empty())
+        });
+        newest.map_or(Txg::ZERO, |(txg, _)| *txg)
+    }
+
+    /// Takes out, in order, what commits of these files need. Among them `None` is all files.
+    pub(crate) fn take(&mut self, objects: &[Option<ObjectId>], stored: Txg) -> Vec<Entry> {
+        let takes_all = objects.contains(&None);
+        let mut taken = Vec::new();
+        for (_, group) in self.groups.range_mut(stored.next()..) {
+            let start = taken.len();
+            let shared = std::mem::take(&mut group.shared);
+            taken.extend(shared.entries);
+            if takes_all {
+                let own = std::mem::take(&mut group.own);
+                taken.extend(own.into_values().flat_map(|list| list.entries));
+            } else {
+                for object in objects.iter().flatten() {
+                    let own = group.own.remove(object);
+                    taken.extend(own.into_iter().flat_map(|list| list.entries));
+                }
+            }
+            taken[start..].sort_by_key(|entry| entry.order);
+        }
+        taken
+    }
+}
+
+impl Group {
+    /// The lists that a commit needs.
+    fn needed(&self, object: Option<ObjectId>) -> impl Iterator<Item = &List> {
+        let own = match object {
+            Some(object) => self.own.range(object..=object),
+            None => self.own.range(..),
+        };
+        std::iter::once(&self.shared).chain(own.map(|(_, list)| list))
+    }
+}
+
+/// About how much room a record takes.
+fn stored_bytes(change: &LoggedChange) -> u64 {
+    let contents = match change {
+        LoggedChange::Write(write) => write.length,
+        LoggedChange::SetXattr { value, .. } => tarn_ondisk::declare::widen(value.len()),
+        LoggedChange::SetAcl { acl, .. } => tarn_ondisk::declare::widen(acl.entries.len()),
+        _ => 0,
+    };
+    RECORD_BYTES + contents
+}

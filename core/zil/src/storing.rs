@@ -1,0 +1,169 @@
+//! The log beside the groups: what is stored is dropped, what it leaves is freed, and the head follows.
+//!
+//! # Mechanism
+//! When a group is being stored, the blocks at the front of the chain whose records are all part of it or of earlier ones are freed
+//! with it, and the head leads to the first block that is left. After the group is stored, its records in memory are dropped.
+//!
+//! The sync thread waits for blocks on their way that point to places allocated in its group. So a stored space map never has a log block
+//! that no written block leads to.
+//!
+//! # Invariants
+//! - The head of a stored group leads to a block that this group's space maps have, or is empty.
+//! - A block is freed in the same group in which the head passes it.
+
+use tarn_block::{BlockFreeError, WritePhase};
+use tarn_object::{AssignError, SyncTx};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::Txg;
+use tarn_probe::Operation;
+
+use crate::log::{Chain, IntentLog, State};
+
+/// When a log that is closed has nothing on the disk any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogClosing {
+    /// It has nothing there.
+    Done,
+    /// When the group that is open now is stored.
+    WithGroup,
+}
+
+impl IntentLog {
+    /// For the sync thread, in the first pass of a group and before the object set is stored: frees what the group makes superfluous and
+    /// puts the rest into the head.
+    ///
+    /// # Errors
+    /// When a block cannot be freed, which was the log's own: the group must not be stored.
+    #[doc(alias = "zil_sync")]
+    pub fn sync(&self, tx: &SyncTx, operation: &Operation) -> Result<(), BlockFreeError> {
+        let txg = tx.txg();
+        let mut state = self.state.lock();
+        let is_under_way = |state: &mut State| state.in_flight.is_some_and(|of| of <= txg);
+        self.changed.wait_while(&mut state, is_under_way);
+        let before = self.set.phys().intent_log;
+        let mut head = before;
+        if let Some(sequence) = state.replayed.remove(&txg) {
+            head.replayed_sequence = head.replayed_sequence.max(sequence);
+        }
+        let mut freed = Vec::new();
+        if let Some(blocks) = state.abandoned.remove(&txg) {
+            freed.extend(blocks);
+            head = IntentLogHead::default();
+        }
+        let had_blocks = !state.chain.blocks.is_empty();
+        freed.extend(state.chain.pass(txg));
+        if had_blocks {
+            let first = state.chain.blocks.front().map(|block| block.pointer);
+            let first = first.filter(|pointer| pointer.birth() <= txg);
+            head = IntentLogHead {
+                first: first.unwrap_or(BlockPointer::HOLE),
+                ..IntentLogHead::default()
+            };
+        }
+        drop(state);
+        if head != before {
+            self.set.change_head(tx, |objset| objset.intent_log = head);
+        }
+        let phase = WritePhase {
+            txg,
+            pass: tx.pass(),
+        };
+        for pointer in freed {
+            self.set.env().cache.io().free(&pointer, phase, operation)?;
+        }
+        Ok(())
+    }
+
+    /// After a group was stored: drops what is not needed any more.
+    #[doc(alias = "zil_clean")]
+    pub fn stored(&self, txg: Txg) {
+        let dropped = self.state.lock().pending.drop_stored(txg);
+        drop(dropped);
+    }
+
+    /// From now on durability comes from groups. When the group that is open now is stored, the log has no block on the disk.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed: the log stays, and whoever imports the pool finds all in it stored, or replays it.
+    #[doc(alias = "zil_close")]
+    pub fn close(&self, operation: &Operation) -> Result<LogClosing, AssignError> {
+        {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            let is_writing = |state: &mut State| state.batches.writing.is_some();
+            self.changed.wait_while(&mut state, is_writing);
+            if state.chain.blocks.is_empty() {
+                return Ok(LogClosing::Done);
+            }
+            state.chain.is_ended = true;
+        }
+        let tx = self.assign(operation)?;
+        self.set.touch(&tx);
+        self.state.lock().chain.end(tx.txg());
+        Ok(LogClosing::WithGroup)
+    }
+
+    /// An old log was applied again, or is not to be: its blocks are freed with the open group, and the head is empty then. Gives back the
+    /// group.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed.
+    #[doc(alias = "zil_destroy")]
+    pub fn abandon(
+        &self,
+        blocks: Vec<BlockPointer>,
+        operation: &Operation,
+    ) -> Result<Txg, AssignError> {
+        let tx = self.assign(operation)?;
+        self.set.touch(&tx);
+        let mut state = self.state.lock();
+        state.replaying = None;
+        state.abandoned.insert(tx.txg(), blocks);
+        state.must_wait = state.must_wait.max(tx.txg());
+        Ok(tx.txg())
+    }
+
+    /// What is changed from now on is this record applied again, until the next is named; `None` when it is all over. Changes
+    /// note it ([`record`](Self::record)), so that the head says with each group how far replay has come.
+    #[doc(alias = "zil_replaying")]
+    pub fn set_replaying(&self, sequence: Option<u64>) {
+        self.state.lock().replaying = sequence;
+    }
+}
+
+impl Chain {
+    /// Takes off the front what is not needed once this group is stored.
+    fn pass(&mut self, txg: Txg) -> Vec<BlockPointer> {
+        let mut passed = Vec::new();
+        let is_stored = |of: Option<Txg>| of.is_some_and(|of| of <= txg);
+        if self.is_ended {
+            let mut all = self.blocks.iter();
+            if all.all(|block| is_stored(block.newest) && block.pointer.birth() <= txg) {
+                passed.extend(self.blocks.drain(..).map(|block| block.pointer));
+                *self = Chain::default();
+            }
+            return passed;
+        }
+        while let [first, second, ..] = self.blocks.make_contiguous()
+            && is_stored(first.newest)
+            && second.pointer.birth() <= txg
+        {
+            passed.extend(self.blocks.pop_front().map(|block| block.pointer));
+        }
+        passed
+    }
+
+    /// Nothing is written into the chain any more. It is freed as a whole, not before this group.
+    pub(crate) fn end(&mut self, txg: Txg) {
+        self.is_ended = true;
+        for block in &mut self.blocks {
+            block.newest = Some(block.newest.unwrap_or(txg).max(txg));
+        }
+    }
+
+    /// The last names were not used.
+    pub(crate) fn unname(&mut self, count: usize) {
+        self.count -= tarn_ondisk::declare::widen(count);
+    }
+}
