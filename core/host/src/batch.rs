@@ -14,6 +14,7 @@ use crate::device::{Request, WriteData};
 use crate::error::{Action, DeviceError, Errno};
 use crate::lock::check_wait;
 use crate::sim::SimulatedBatch;
+use crate::waiting::about_to_wait;
 
 /// What became of one request.
 #[derive(Debug)]
@@ -161,6 +162,9 @@ impl BatchState {
 
     fn wait(&self) -> Vec<Completion> {
         let mut work = self.work.lock();
+        if work.jobs_left > 0 {
+            about_to_wait();
+        }
         self.done.wait_while(&mut work, |work| work.jobs_left > 0);
         std::mem::take(&mut work.slots)
             .into_iter()

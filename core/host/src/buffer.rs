@@ -8,8 +8,8 @@
 //! # Mechanism
 //! Sizes are rounded up to a class: four classes an octave, all multiples of 4 KiB from there on, 512, 1024 and
 //! 2048 below. A class cuts its buffers from slabs of 1 or 4 MiB which are mapped straight from the system and
-//! given back when all their buffers are free. Each thread keeps a few free buffers of each class for itself, so
-//! that most allocations take no lock. What is larger than 1 MiB is mapped alone.
+//! given back when all their buffers are free, but for some that are kept. Each thread keeps a few free buffers of
+//! each class for itself, so that most allocations take no lock. What is larger than 1 MiB is mapped alone.
 //!
 //! # Invariants
 //! - A buffer is aligned to 4096 bytes, or to its class if that is smaller.
@@ -47,8 +47,9 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const THREAD_BYTES_MAX: usize = 256 << 10;
 /// Free buffers of one class a thread keeps for itself at most.
 const THREAD_COUNT_MAX: usize = 16;
-/// Entirely free slabs a class keeps before it gives one back, so that it does not map and unmap in turns.
-const FREE_SLABS_MAX: usize = 2;
+/// So many bytes of entirely free slabs are kept for the next who needs them, over all classes: what one transaction group
+/// gives back the next takes, and fresh memory has to be cleared by the system. A guess: the metadata of a large group.
+const FREE_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes on the heap, aligned for devices.
 pub struct Buffer {
@@ -212,6 +213,9 @@ pub fn mapped_bytes() -> usize {
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
+/// Bytes of slabs that are entirely free, of all classes.
+static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
 /// The class that serves `length`; none if it is too large for one.
 fn class_of(length: usize) -> Option<usize> {
     const KIB: usize = 1024;
@@ -323,8 +327,6 @@ struct Class {
     slabs: BTreeMap<usize, Slab>,
     /// Addresses of slabs with free buffers. We allocate from the lowest, so that high ones run empty.
     with_free: BTreeSet<usize>,
-    /// How many slabs are entirely free.
-    free_slabs: usize,
 }
 
 struct Slab {
@@ -356,7 +358,6 @@ impl Class {
         Class {
             slabs: BTreeMap::new(),
             with_free: BTreeSet::new(),
-            free_slabs: 0,
         }
     }
 
@@ -372,7 +373,7 @@ impl Class {
                 .get_mut(&address)
                 .expect("listed as having free buffers");
             if slab.free_count() == slab.count {
-                self.free_slabs -= 1;
+                FREE_BYTES.fetch_sub(slab_bytes(class), Ordering::Relaxed);
             }
             own.push(slab.take(class));
             if slab.free_count() == 0 {
@@ -396,7 +397,7 @@ impl Class {
             },
         );
         self.with_free.insert(address);
-        self.free_slabs += 1;
+        FREE_BYTES.fetch_add(bytes, Ordering::Relaxed);
         address
     }
 
@@ -416,10 +417,11 @@ impl Class {
             if slab.free_count() < slab.count {
                 continue;
             }
-            if self.free_slabs < FREE_SLABS_MAX {
-                self.free_slabs += 1;
+            let free_bytes = FREE_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if free_bytes <= FREE_BYTES_MAX {
                 continue;
             }
+            FREE_BYTES.fetch_sub(bytes, Ordering::Relaxed);
             let slab = self.slabs.remove(&address).expect("found above");
             self.with_free.remove(&address);
             unmap(slab.base.0, bytes);

@@ -26,6 +26,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
 use crate::sim::baton;
+use crate::waiting::about_to_wait;
 
 /// How long the caller works alone. Waking a thread costs some 10 µs here; below twice that help comes too late.
 const INLINE_NS: u64 = 20_000;
@@ -115,6 +116,8 @@ impl Compute {
         if left == 0 {
             return;
         }
+        // Not a wait yet, but as long as one.
+        about_to_wait();
         let desk = Desk::default();
         let call = Call {
             batch: (&raw const *batch).cast(),

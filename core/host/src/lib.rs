@@ -39,6 +39,7 @@ pub mod sim;
 mod system;
 mod threads;
 mod uring;
+mod waiting;
 
 pub use batch::{Batch, Completion};
 pub use buffer::Buffer;
@@ -53,3 +54,4 @@ pub use identity::{HostIdentity, effective_uid};
 pub use lock::{Condvar, Mutex, Rank, RwLock};
 pub use sim::{SimHost, SimOptions};
 pub use threads::{JoinHandle, ThreadPanicked};
+pub use waiting::call_before_waits;

@@ -22,6 +22,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::sim::baton;
+use crate::waiting::about_to_wait;
 
 /// The place of a lock in the order in which locks are taken: low ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,10 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.lock(),
+            None => self.inner.try_lock().unwrap_or_else(|| {
+                about_to_wait();
+                self.inner.lock()
+            }),
             Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_lock()),
         };
         self.guard(inner)
@@ -201,7 +205,10 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> ReadGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.read(),
+            None => self.inner.try_read().unwrap_or_else(|| {
+                about_to_wait();
+                self.inner.read()
+            }),
             Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_read()),
         };
         held::push(self.rank);
@@ -218,7 +225,10 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write(&self) -> WriteGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.write(),
+            None => self.inner.try_write().unwrap_or_else(|| {
+                about_to_wait();
+                self.inner.write()
+            }),
             Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_write()),
         };
         held::push(self.rank);
@@ -325,7 +335,10 @@ impl Condvar {
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         held::check_wait("a condition", Some(guard.mutex.rank));
         match baton::current() {
-            None => self.inner.wait(&mut guard.inner),
+            None => {
+                about_to_wait();
+                self.inner.wait(&mut guard.inner);
+            }
             Some(me) => _ = self.wait_in_simulation(&me, guard, None),
         }
     }
@@ -349,7 +362,10 @@ impl Condvar {
     ) -> TimedOut {
         held::check_wait("a condition", Some(guard.mutex.rank));
         match baton::current() {
-            None => TimedOut(self.inner.wait_for(&mut guard.inner, timeout).timed_out()),
+            None => {
+                about_to_wait();
+                TimedOut(self.inner.wait_for(&mut guard.inner, timeout).timed_out())
+            }
             Some(me) => TimedOut(self.wait_in_simulation(&me, guard, Some(timeout))),
         }
     }

@@ -62,7 +62,9 @@ impl SetLedger<'_> {
         self.ledger.born(pointer);
     }
 
+    /// What was overwritten or freed need not be cached: nobody looks for it again, but for a snapshot, which reads it anew.
     pub(crate) fn killed(&mut self, pointer: &BlockPointer) {
+        self.set.env().cache.forget(pointer);
         self.ledger.killed(pointer);
     }
 }
@@ -342,8 +344,6 @@ fn store_heads(
     for ((entry, (previous, contents)), root) in sets.iter_mut().zip(kept).zip(&roots) {
         if !root.is_same_block(&previous) {
             if !previous.is_hole() {
-                // A snapshot may have the head too, and reads it again.
-                entry.set.env().cache.forget(&previous);
                 entry.killed(&previous);
             }
             entry.born(root);

@@ -72,6 +72,14 @@ pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u
     }
 }
 
+/// Whether a request asks for more bytes of a file than this.
+pub(crate) fn reads_more_than(request: &[u8], bytes: usize) -> bool {
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    Arguments::of_request(request).is_ok_and(|(head, arguments)| {
+        head.opcode == opcode::READ && range(&head, arguments).1 > bytes
+    })
+}
+
 /// What an operation needs beside its arguments.
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,

@@ -1,23 +1,37 @@
 //! The server: all devices, one bounded set of threads.
 //!
+//! # Problem
+//! A program that asks one thing after the other waits for each answer, and waking a thread takes longer than most
+//! requests. But a request that waits for a disk must not keep others waiting, and thousands of mounts must not have threads
+//! of their own.
+//!
 //! # Mechanism
-//! Idle threads wait together at one epoll. A device that has a request wakes one of them, and is not watched until that
-//! one has read the request (one shot): so no two threads read for nothing. The thread then watches the device again, and
-//! if no other thread is idle and the bound allows, starts one; only then it serves the request, from beginning to end.
-//! A request that waits for a disk thus costs a thread and nobody else. Threads that find nothing to do for a while end, down to
-//! a few.
+//! Idle threads wait together at one epoll. A device that has a request wakes one of them, which then owns the device: the
+//! epoll does not watch it (one shot). The owner reads a request and serves it, from beginning to end. It lets the device go,
+//! so that it is watched again and another thread serves what comes, as soon as
+//! - it is about to wait, for whatever it be: [`call_before_waits`] tells;
+//! - the request moves many bytes, or several requests in a row were waiting already: others can use more processors.
+//!
+//! After the reply it takes the device back, if nobody else has taken it, and looks for the next request for [`LINGER_MAX`] before it
+//! lets go. Devices on which that finds nothing are let alone for a while.
+//!
+//! Threads that find nothing to do for a while end, down to a few.
 //!
 //! # Invariants
-//! - There is always an idle thread, or the bound is reached: then requests queue in the kernel.
+//! - Exactly one of these holds of a device: it is watched, or one thread owns it, which will let it go.
+//! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
 //! - A device is closed when its session is removed and the requests being served are done.
 
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tarn_engine::files::call_before_waits;
 
 use crate::protocol::{Answer, NOTIFY_FORGET_NODE, REQUEST_BYTES_MAX, notice_head, reply_head};
 
@@ -34,8 +48,31 @@ const IDLE_MAX: rustix::time::Timespec = rustix::time::Timespec {
     tv_nsec: 0,
 };
 
+/// How long a thread that has replied looks for the next request. As long as it takes to put a thread to sleep and wake it
+/// again, on the machines this was measured on: so looking in vain costs at most twice.
+const LINGER_MAX: Duration = Duration::from_micros(50);
+
+/// Pauses between two looks: some microsecond, so that looking keeps neither the kernel's queue from those who send requests nor the
+/// processor from a sibling thread.
+const SPINS: u32 = 20;
+
+/// After looking in vain so often in a row, a thread looks again only after one reply in [`PATIENCE`].
+const PATIENCE: u32 = 8;
+
+/// So many requests in a row that need not be waited for show that several programs ask.
+const CROWD: u32 = 8;
+
+/// How many requests are served by whoever comes, before it is looked again whether several programs ask.
+const CROWD_REQUESTS: u32 = 64;
+
 /// What serves the requests of one mount.
 pub trait Handler: Send + Sync {
+    /// Whether serving this request takes long, though it wait for nothing.
+    fn is_long(&self, request: &[u8]) -> bool;
+
+    /// Whether somebody waits for the answer to this request before he asks for more.
+    fn is_waited_for(&self, request: &[u8]) -> bool;
+
     /// Serves one request, and replies to it.
     fn serve(&self, request: &[u8], device: &Device);
 
@@ -81,8 +118,103 @@ impl Device {
 
 /// A mount that is served.
 struct Served {
+    key: u64,
     device: Device,
     handler: Arc<dyn Handler>,
+    /// Some thread owns the device.
+    is_owned: AtomicBool,
+    /// How often in a row nothing came while a thread lingered.
+    in_vain: AtomicU32,
+    /// How many requests in a row were there at once.
+    at_once: AtomicU32,
+    /// So many more requests are served by whoever comes.
+    crowd: AtomicU32,
+}
+
+impl Served {
+    /// Takes the device, unless another thread has it.
+    fn own(&self) -> bool {
+        !self.is_owned.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether it is worth looking for the next request.
+    fn has_patience(&self) -> bool {
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        if in_vain < PATIENCE {
+            return true;
+        }
+        let next = in_vain.wrapping_add(1).max(PATIENCE);
+        self.in_vain.store(next, Ordering::Relaxed);
+        in_vain.is_multiple_of(PATIENCE)
+    }
+
+    /// A request was there at once. What nobody waits for tells nothing: whoever caused it goes on asking. Counts that several
+    /// threads change at the same time may be off, which does no harm.
+    fn note_arrival(&self, is_waited_for: bool) {
+        if !is_waited_for {
+            self.at_once.store(0, Ordering::Relaxed);
+            return;
+        }
+        let in_a_row = self.at_once.load(Ordering::Relaxed) + 1;
+        if in_a_row < CROWD {
+            self.at_once.store(in_a_row, Ordering::Relaxed);
+            return;
+        }
+        self.at_once.store(0, Ordering::Relaxed);
+        self.crowd.store(CROWD_REQUESTS, Ordering::Relaxed);
+    }
+
+    /// Whether several programs ask, as far as is known.
+    fn is_crowded(&self) -> bool {
+        let crowd = self.crowd.load(Ordering::Relaxed);
+        if crowd > 0 {
+            self.crowd.store(crowd - 1, Ordering::Relaxed);
+        }
+        crowd > 0
+    }
+
+    /// Looks for the next request for a while.
+    fn linger(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let mut read = rustix::io::read(&self.device.descriptor, &mut *buffer);
+        match read {
+            Ok(length) => self.note_arrival(self.handler.is_waited_for(&buffer[..length])),
+            Err(_) => self.at_once.store(0, Ordering::Relaxed),
+        }
+        let began = Instant::now();
+        while read == Err(Errno::AGAIN) {
+            if began.elapsed() > LINGER_MAX {
+                let in_vain = self.in_vain.load(Ordering::Relaxed);
+                self.in_vain
+                    .store(in_vain.saturating_add(1), Ordering::Relaxed);
+                return read;
+            }
+            for _ in 0..SPINS {
+                std::hint::spin_loop();
+            }
+            read = rustix::io::read(&self.device.descriptor, &mut *buffer);
+        }
+        self.in_vain.store(0, Ordering::Relaxed);
+        read
+    }
+}
+
+/// The device that a thread owns while it serves a request.
+struct Owned {
+    server: Arc<Server>,
+    served: Arc<Served>,
+}
+
+thread_local! {
+    static OWNED: RefCell<Option<Owned>> = const { RefCell::new(None) };
+}
+
+/// This thread lets the device go that it owns, if it does.
+fn let_go() {
+    let owned = OWNED.with_borrow_mut(Option::take);
+    if let Some(owned) = owned {
+        owned.server.watch(&owned.served);
+        owned.server.start_thread_if_none_is_idle();
+    }
 }
 
 /// Serves all mounts of a daemon.
@@ -93,6 +225,8 @@ pub struct Server {
     threads: AtomicUsize,
     idle: AtomicUsize,
     stopping: AtomicBool,
+    /// There is a second processor for those who send requests.
+    can_linger: bool,
     itself: Weak<Server>,
 }
 
@@ -110,6 +244,7 @@ impl Server {
             threads: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            can_linger: std::thread::available_parallelism().is_ok_and(|count| count.get() > 1),
             itself: itself.clone(),
         }))
     }
@@ -121,8 +256,13 @@ impl Server {
     pub fn add(&self, descriptor: OwnedFd, handler: Arc<dyn Handler>) -> Result<u64, Errno> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let served = Arc::new(Served {
+            key,
             device: Device { descriptor },
             handler,
+            is_owned: AtomicBool::new(false),
+            in_vain: AtomicU32::new(0),
+            at_once: AtomicU32::new(0),
+            crowd: AtomicU32::new(0),
         });
         self.table().insert(key, served.clone());
         let watched = epoll::add(
@@ -177,28 +317,69 @@ impl Server {
         }
     }
 
-    /// The life of a thread: wait, read, watch again, serve.
-    fn run_thread(&self) {
+    /// The life of a thread: wait, and serve what comes.
+    fn run_thread(self: &Arc<Self>) {
+        call_before_waits(let_go);
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         while let Some(key) = self.wait() {
-            let Some(served) = self.table().get(&key).cloned() else {
-                continue;
-            };
-            match rustix::io::read(&served.device.descriptor, &mut buffer[..]) {
-                Ok(length) => {
-                    self.watch(key, &served);
-                    self.start_thread_if_none_is_idle();
-                    served.handler.serve(&buffer[..length], &served.device);
-                }
-                // The request was taken back before it was read.
-                Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => self.watch(key, &served),
-                Err(_) => {
-                    self.remove(key);
-                    served.handler.ended();
-                }
+            let served = self.table().get(&key).cloned();
+            // Not ours if a thread that had replied was faster.
+            if let Some(served) = served.filter(|served| served.own()) {
+                self.serve_owned(served, &mut buffer);
             }
         }
         self.threads.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Serves an owned device until it is quiet, or another thread's.
+    fn serve_owned(self: &Arc<Self>, mut served: Arc<Served>, buffer: &mut [u8]) {
+        let mut read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+        loop {
+            let request = match read {
+                Ok(length) => &buffer[..length],
+                // None came, or it was taken back before it was read.
+                Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return self.watch(&served),
+                Err(_) => {
+                    self.remove(served.key);
+                    return served.handler.ended();
+                }
+            };
+            OWNED.set(Some(Owned {
+                server: self.clone(),
+                served: served.clone(),
+            }));
+            if served.is_crowded() || served.handler.is_long(request) {
+                let_go();
+            }
+            served.handler.serve(request, &served.device);
+            let is_ours = match OWNED.take() {
+                Some(owned) => {
+                    served = owned.served;
+                    true
+                }
+                None => self.take_back(&served),
+            };
+            if !is_ours {
+                return;
+            }
+            if !self.can_linger || !served.has_patience() {
+                return self.watch(&served);
+            }
+            read = served.linger(buffer);
+        }
+    }
+
+    /// Takes a device back that was let go, if nobody has taken it and it is worth it.
+    fn take_back(&self, served: &Served) -> bool {
+        let wants = self.can_linger
+            && served.crowd.load(Ordering::Relaxed) == 0
+            && served.in_vain.load(Ordering::Relaxed) < PATIENCE;
+        let is_ours = wants && served.own();
+        if is_ours {
+            // Who was woken meanwhile finds it owned.
+            self.change_watch(served, epoll::EventFlags::ONESHOT);
+        }
+        is_ours
     }
 
     /// Waits for a device that has a request. None when this thread is not needed any more.
@@ -223,13 +404,112 @@ impl Server {
         woken
     }
 
-    /// Watches a device again.
-    fn watch(&self, key: u64, served: &Served) {
-        let _ = epoll::modify(
-            &self.epoll,
-            &served.device.descriptor,
-            epoll::EventData::new_u64(key),
-            epoll::EventFlags::IN | epoll::EventFlags::ONESHOT,
-        );
+    /// Lets go of an owned device: it is watched again.
+    fn watch(&self, served: &Served) {
+        served.is_owned.store(false, Ordering::Release);
+        self.change_watch(served, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+    }
+
+    fn change_watch(&self, served: &Served, flags: epoll::EventFlags) {
+        let data = epoll::EventData::new_u64(served.key);
+        // A device that was removed is watched no more.
+        let _ = epoll::modify(&self.epoll, &served.device.descriptor, data, flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use tarn_host::lock::{Condvar, Mutex, Rank};
+
+    /// Waits at a request of `w` until one of `g` was served; echoes all.
+    struct Gate {
+        is_open: Mutex<bool>,
+        opened: Condvar,
+        long: &'static [u8],
+    }
+
+    impl Handler for Gate {
+        fn is_long(&self, request: &[u8]) -> bool {
+            request == self.long
+        }
+
+        fn is_waited_for(&self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn serve(&self, request: &[u8], device: &Device) {
+            match request {
+                b"w" => {
+                    let mut is_open = self.is_open.lock();
+                    self.opened.wait_while(&mut is_open, |is_open| !*is_open);
+                }
+                b"g" => {
+                    *self.is_open.lock() = true;
+                    self.opened.notify_all();
+                }
+                _ => {}
+            }
+            rustix::io::write(&device.descriptor, request).unwrap();
+        }
+
+        fn ended(&self) {}
+    }
+
+    fn served(long: &'static [u8]) -> (Arc<Server>, OwnedFd) {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        rustix::io::ioctl_fionbio(&ours, true).unwrap();
+        let server = Server::new().unwrap();
+        let gate = Gate {
+            is_open: Mutex::new(Rank::new(1, "gate"), false),
+            opened: Condvar::new(),
+            long,
+        };
+        server.add(ours, Arc::new(gate)).unwrap();
+        (server, theirs)
+    }
+
+    fn ask(socket: &OwnedFd, request: &[u8]) {
+        rustix::io::write(socket, request).unwrap();
+    }
+
+    fn answer(socket: &OwnedFd) -> Vec<u8> {
+        let mut bytes = [0; 16];
+        let length = rustix::io::read(socket, &mut bytes[..]).unwrap();
+        bytes[..length].to_vec()
+    }
+
+    #[test]
+    fn a_request_that_waits_keeps_no_other_from_being_served() {
+        let (server, socket) = served(b"");
+        for _ in 0..3 {
+            ask(&socket, b"a");
+            assert_eq!(answer(&socket), b"a");
+        }
+        ask(&socket, b"w");
+        ask(&socket, b"g");
+        let mut answers = [answer(&socket), answer(&socket)];
+        answers.sort();
+        assert_eq!(answers, [b"g", b"w"]);
+        server.stop();
+    }
+
+    #[test]
+    fn requests_one_after_the_other_and_many_at_once_are_all_answered() {
+        let (server, socket) = served(b"long");
+        for round in 0..2000_u32 {
+            let many = if round % 100 == 0 { 50 } else { 1 };
+            let request: &[u8] = if round % 7 == 0 { b"long" } else { b"x" };
+            (0..many).for_each(|_| ask(&socket, request));
+            (0..many).for_each(|_| assert_eq!(answer(&socket), request));
+        }
+        server.stop();
     }
 }

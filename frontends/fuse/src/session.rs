@@ -37,6 +37,9 @@ const BACKGROUND_MAX: u16 = 64;
 /// Pages of the kernel in a request of the largest size.
 const PAGES_MAX: u16 = 256;
 
+/// Requests that move more bytes than this take long. A guess: some ten microseconds of copying.
+const LONG_BYTES: usize = 64 << 10;
+
 /// One mount.
 pub struct Session {
     tree: Arc<dyn Tree>,
@@ -190,6 +193,20 @@ impl Session {
 }
 
 impl Handler for Session {
+    fn is_long(&self, request: &[u8]) -> bool {
+        request.len() > LONG_BYTES || operations::reads_more_than(request, LONG_BYTES)
+    }
+
+    fn is_waited_for(&self, request: &[u8]) -> bool {
+        const NOT: [u32; 4] = [
+            opcode::FORGET,
+            opcode::BATCH_FORGET,
+            opcode::RELEASE,
+            opcode::RELEASEDIR,
+        ];
+        Arguments::of_request(request).is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
+    }
+
     fn serve(&self, request: &[u8], device: &Device) {
         let Ok((head, arguments)) = Arguments::of_request(request) else {
             return;
