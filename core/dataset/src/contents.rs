@@ -66,6 +66,22 @@ pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
         })
 }
 
+/// What kind of contents a dataset has, without its facts: they are left at zero. Reads the head of the object set only, and no
+/// object in it.
+///
+/// # Errors
+/// Its object set could not be read.
+pub fn outline(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
+    if dataset.stored()?.root.is_hole() {
+        return Ok(Contents::Other);
+    }
+    Ok(match objset(dataset)?.objset_type() {
+        ondisk::objset::ObjsetType::Zfs => Contents::Filesystem(FilesystemFacts::default()),
+        ondisk::objset::ObjsetType::Zvol => Contents::Volume(VolumeFacts::default()),
+        _ => Contents::Other,
+    })
+}
+
 /// Reads what a dataset contains.
 ///
 /// # Errors

@@ -62,7 +62,11 @@ pub fn of_dataset(
     dataset: &Dataset<'_>,
     wanted: impl Fn(&Property) -> bool,
 ) -> Result<Vec<NativeValue>, DatasetError> {
-    let contents = contents::read(dataset)?;
+    let mut rows = PROPERTIES.iter();
+    let contents = match rows.any(|row| OF_CONTENTS.contains(&row.name) && wanted(row)) {
+        true => contents::read(dataset)?,
+        false => contents::outline(dataset)?,
+    };
     let kinds = kind(&contents, dataset);
     let facts = Facts { dataset, contents };
     let mut values = Vec::new();
@@ -112,6 +116,16 @@ pub fn of_bookmark(bookmark: &NamedBookmark) -> Vec<NativeValue> {
 
 /// A value and where it comes from; `None` where the dataset has no such thing.
 type Answer = Option<(Shown, ShownSource)>;
+
+/// Properties that are facts of the object set itself.
+const OF_CONTENTS: [&str; 6] = [
+    "version",
+    "utf8only",
+    "normalization",
+    "casesensitivity",
+    "volsize",
+    "volblocksize",
+];
 
 /// What values are computed from.
 struct Facts<'a> {

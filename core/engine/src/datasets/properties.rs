@@ -52,7 +52,7 @@ pub(super) fn kind_of(dataset: &Dataset<'_>) -> Result<DatasetKind, DatasetError
     if dataset.is_snapshot() {
         return Ok(DatasetKind::Snapshot);
     }
-    Ok(match contents::read(dataset)? {
+    Ok(match contents::outline(dataset)? {
         Contents::Volume(_) => DatasetKind::Volume,
         Contents::Filesystem(_) | Contents::Other => DatasetKind::Filesystem,
     })
