@@ -1,6 +1,7 @@
 //! The cache of a process, and the view that one pool has of it.
 
 use crate::adaptive::Use;
+use crate::contents::Contents;
 use crate::key::{Key, fingerprint};
 use crate::prefetch::Prefetcher;
 use crate::probes::{Probes, Sizes};
@@ -220,8 +221,22 @@ impl PoolCache {
         hint: Hint,
         operation: &Operation,
     ) -> Result<Block, ReadError> {
+        self.read_contents(pointer, hint, operation)
+            .map(Contents::into_block)
+    }
+
+    /// The same in the form in which it is kept, for blocks of pointers: [`PoolCache::read`] has to unpack them each time.
+    ///
+    /// # Errors
+    /// As [`PoolCache::read`].
+    pub fn read_contents(
+        &self,
+        pointer: &BlockPointer,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Contents, ReadError> {
         if pointer.kind() != PointerKind::Stored {
-            return self.0.io.read(pointer, operation);
+            return self.read_unkept(pointer, operation);
         }
         let key = Key::of(self.0.pool, pointer);
         let fingerprint = fingerprint(pointer);
@@ -230,10 +245,10 @@ impl PoolCache {
         loop {
             let now_ns = operation.started_ns();
             let flight = match shard.find(&key, fingerprint, hint.how, now_ns) {
-                Answer::Hit(block, is_first_use) => {
+                Answer::Hit(contents, is_first_use) => {
                     probes.hit(hint, is_first_use);
                     operation.mark(Outcome::CacheHit);
-                    return Ok(block);
+                    return Ok(contents);
                 }
                 Answer::Join(flight) => {
                     probes.joined(hint);
@@ -243,7 +258,7 @@ impl PoolCache {
                     probes.miss(hint, memory);
                     flight
                 }
-                Answer::Stranger => return self.0.io.read(pointer, operation),
+                Answer::Stranger => return self.read_unkept(pointer, operation),
             };
             if flight.try_lead() {
                 return self.lead(pointer, key, flight, hint, operation);
@@ -256,6 +271,16 @@ impl PoolCache {
         }
     }
 
+    /// Reads a block that is not kept.
+    fn read_unkept(
+        &self,
+        pointer: &BlockPointer,
+        operation: &Operation,
+    ) -> Result<Contents, ReadError> {
+        let block = self.0.io.read(pointer, operation);
+        block.map(|block| Contents::of(pointer, block))
+    }
+
     /// Reads a block for all who wait for it.
     fn lead(
         &self,
@@ -264,13 +289,13 @@ impl PoolCache {
         flight: Arc<Flight>,
         hint: Hint,
         operation: &Operation,
-    ) -> Result<Block, ReadError> {
+    ) -> Result<Contents, ReadError> {
         let leader = Leader {
             shard: self.0.cache.shard(&key),
             key,
             flight,
         };
-        let answer = self.0.io.read(pointer, operation);
+        let answer = self.read_unkept(pointer, operation);
         leader.land(answer.clone(), hint.how, operation.started_ns());
         answer
     }
@@ -310,7 +335,8 @@ impl PoolCache {
         let key = Key::of(self.0.pool, pointer);
         let now_ns = operation.started_ns();
         let shard = self.0.cache.shard(&key);
-        shard.insert(key, fingerprint(pointer), block, now_ns);
+        let contents = Contents::of(pointer, block);
+        shard.insert(key, fingerprint(pointer), contents, now_ns);
     }
 
     /// Forgets a block that was freed, or is about to be written in place.
@@ -356,7 +382,7 @@ pub(crate) struct Leader<'a> {
 }
 
 impl Leader<'_> {
-    pub(crate) fn land(&self, answer: Result<Block, ReadError>, how: Use, now_ns: u64) {
+    pub(crate) fn land(&self, answer: Result<Contents, ReadError>, how: Use, now_ns: u64) {
         self.shard
             .land(&self.key, &self.flight, answer, how, now_ns);
     }

@@ -17,7 +17,7 @@
 //! 3. On a miss the caller leaves a *flight* in the shard and reads the block through `block`, without
 //!    any lock ([`single_flight`]). Whoever else wants the block finds the flight and waits for it;
 //!    all get the same block, or the same error.
-//! 4. The block is kept ([`adaptive`]): what is dropped for it is decided there. A write puts its
+//! 4. The block is kept ([`adaptive`]), a block of few pointers packed ([`contents`]): what is dropped for it is decided there. A write puts its
 //!    blocks here too, and a free takes them out.
 //!
 //! *Prefetch* is the same read, done by a few workers ahead of the reader, in batches that are one batch for
@@ -38,6 +38,7 @@
 
 mod adaptive;
 mod cache;
+mod contents;
 mod fixed_state;
 mod key;
 pub mod prefetch;
@@ -48,4 +49,5 @@ mod single_flight;
 mod workers;
 
 pub use cache::{Cache, CacheOptions, Hint, Kind, PoolCache};
+pub use contents::{Contents, WeakContents};
 pub use prefetch::{ObjectKey, Prefetcher};

@@ -1,19 +1,20 @@
 //! A part of the cache, under its own lock: its lists, and the flights of its keys.
 
 use crate::adaptive::{Found, ListName, Lists, Memory, Use};
+use crate::contents::Contents;
 use crate::key::Key;
 use crate::probes::Sizes;
 use crate::ranks;
 use crate::single_flight::{Flight, Landing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tarn_block::{Block, ReadError};
+use tarn_block::ReadError;
 use tarn_host::lock::Mutex;
 
 /// A block that is kept.
 #[derive(Clone)]
 struct Kept {
-    block: Block,
+    contents: Contents,
     fingerprint: u64,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Shard(Mutex<State>);
 /// What to do about a wish.
 pub(crate) enum Answer {
     /// Here it is. True if prefetch brought it in and this is its first use.
-    Hit(Block, bool),
+    Hit(Contents, bool),
     /// A read is under way, or waits for a leader.
     Join(Arc<Flight>),
     /// The caller is to read it, and to end this flight.
@@ -51,7 +52,7 @@ impl Shard {
         let mut state = self.0.lock();
         let memory = match state.lists.find(key, how, now_ns) {
             Found::Here(kept, is_first_use) if kept.fingerprint == fingerprint => {
-                return Answer::Hit(kept.block, is_first_use);
+                return Answer::Hit(kept.contents, is_first_use);
             }
             Found::Here(..) => return Answer::Stranger,
             Found::Away(memory) => memory,
@@ -72,18 +73,18 @@ impl Shard {
         &self,
         key: &Key,
         flight: &Arc<Flight>,
-        answer: Result<Block, ReadError>,
+        answer: Result<Contents, ReadError>,
         how: Use,
         now_ns: u64,
     ) {
         let mut state = self.0.lock();
         state.end(key, flight);
-        if let (Ok(block), false) = (&answer, flight.is_stale()) {
+        if let (Ok(contents), false) = (&answer, flight.is_stale()) {
             let kept = Kept {
-                block: block.clone(),
+                contents: contents.clone(),
                 fingerprint: flight.fingerprint,
             };
-            state.lists.insert(*key, kept, cost(block), how, now_ns);
+            state.lists.insert(*key, kept, cost(contents), how, now_ns);
         }
         drop(state);
         flight.land(Landing::Answer(answer));
@@ -97,11 +98,14 @@ impl Shard {
 
     /// Keeps a block that was just written. What was known of the key is replaced, and a read
     /// under way will not be kept.
-    pub(crate) fn insert(&self, key: Key, fingerprint: u64, block: Block, now_ns: u64) {
+    pub(crate) fn insert(&self, key: Key, fingerprint: u64, contents: Contents, now_ns: u64) {
         let mut state = self.0.lock();
         state.disown(&key);
-        let size = cost(&block);
-        let kept = Kept { block, fingerprint };
+        let size = cost(&contents);
+        let kept = Kept {
+            contents,
+            fingerprint,
+        };
         state.lists.insert(key, kept, size, Use::Demand, now_ns);
     }
 
@@ -172,6 +176,6 @@ impl State {
     }
 }
 
-fn cost(block: &Block) -> u64 {
-    u64::try_from(block.memory_bytes()).expect("a size fits 64 bits")
+fn cost(contents: &Contents) -> u64 {
+    u64::try_from(contents.memory_bytes()).expect("a size fits 64 bits")
 }

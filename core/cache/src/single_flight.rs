@@ -9,9 +9,10 @@
 //! - A flight lands once. If its leader is gone without an answer, it lands as abandoned, and
 //!   those who waited try again.
 
+use crate::contents::Contents;
 use crate::ranks;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tarn_block::{Block, ReadError};
+use tarn_block::ReadError;
 use tarn_host::lock::{Condvar, Mutex};
 
 /// A read under way, or about to be.
@@ -29,7 +30,7 @@ pub(crate) struct Flight {
 #[derive(Clone)]
 pub(crate) enum Landing {
     /// With an answer.
-    Answer(Result<Block, ReadError>),
+    Answer(Result<Contents, ReadError>),
     /// Without one.
     Abandoned,
 }

@@ -10,6 +10,7 @@
 
 use crate::adaptive::Use;
 use crate::cache::{Cache, Leader};
+use crate::contents::Contents;
 use crate::key::Key;
 use crate::ranks;
 use crate::single_flight::Flight;
@@ -63,8 +64,9 @@ impl Job {
                 .collect();
             let pointers: Vec<BlockPointer> = led.iter().map(|(pointer, _)| *pointer).collect();
             let answers = self.io.read_many(&pointers, operation);
-            for ((_, leader), answer) in led.iter().zip(answers) {
-                leader.land(answer, Use::Prefetch, operation.started_ns());
+            for ((pointer, leader), answer) in led.iter().zip(answers) {
+                let contents = answer.map(|block| Contents::of(pointer, block));
+                leader.land(contents, Use::Prefetch, operation.started_ns());
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::stored::Reading;
 use std::sync::Arc;
-use tarn_object::ObjectSet;
+use tarn_object::{ObjectSet, read_head};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::units::ObjectId;
 
@@ -72,10 +72,18 @@ pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
 /// # Errors
 /// Its object set could not be read.
 pub fn outline(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
-    if dataset.stored()?.root.is_hole() {
+    let root = dataset.stored()?.root;
+    if root.is_hole() {
         return Ok(Contents::Other);
     }
-    Ok(match objset(dataset)?.objset_type() {
+    let view = dataset.directory().view();
+    let cache = &view.namespace().mos().env().cache;
+    let head = read_head(cache, dataset.id(), &root, view.operation());
+    let head = head.map_err(|cause| DatasetError::Object {
+        object: dataset.id(),
+        cause,
+    })?;
+    Ok(match head.objset_type {
         ondisk::objset::ObjsetType::Zfs => Contents::Filesystem(FilesystemFacts::default()),
         ondisk::objset::ObjsetType::Zvol => Contents::Volume(VolumeFacts::default()),
         _ => Contents::Other,

@@ -72,11 +72,18 @@ impl<'a> Directory<'a> {
         self.view.mos().names_and_objects(self.stored()?.children)
     }
 
+    /// Components of the names of children that users see, sorted.
+    pub fn child_names(&self) -> Result<Vec<String>, DatasetError> {
+        let ids = self.child_ids()?;
+        let seen = ids.into_iter().filter(is_shown);
+        Ok(seen.map(|(component, _)| component).collect())
+    }
+
     /// Children that users see, sorted by name.
     pub fn children(&self) -> Result<Vec<Directory<'a>>, DatasetError> {
         let ids = self.child_ids()?;
         ids.into_iter()
-            .filter(|(component, _)| !component.starts_with('$') && !component.contains('%'))
+            .filter(is_shown)
             .map(|(component, id)| {
                 Directory::open(self.view, id, format!("{}/{component}", self.name))
             })
@@ -114,4 +121,9 @@ impl<'a> Directory<'a> {
         }
         Ok(lineage)
     }
+}
+
+/// Whether users see a child: not the pool's own, nor what a receive makes on the side.
+fn is_shown((component, _): &(String, ObjectId)) -> bool {
+    !component.starts_with('$') && !component.contains('%')
 }

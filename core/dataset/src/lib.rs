@@ -29,6 +29,7 @@ mod intent_log;
 pub mod ledger;
 pub mod limits;
 mod livelist;
+pub mod look_through;
 pub mod names;
 pub mod namespace;
 mod open_logs;

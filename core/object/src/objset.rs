@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tarn_block::{Block, DatasetPolicy, HoleBirth};
-use tarn_cache::PoolCache;
+use tarn_cache::{Kind, PoolCache};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk as ondisk;
@@ -88,6 +88,13 @@ impl ObjectEnv {
             txgs,
             zeros,
         })
+    }
+
+    /// Has the heads of object sets read that will be looked at soon.
+    pub fn expect_heads(&self, roots: &[BlockPointer]) {
+        let sound = roots.iter().filter(|root| root.check().is_ok());
+        let sound: Vec<BlockPointer> = sound.copied().collect();
+        self.cache.prefetch(&sound, Kind::Metadata);
     }
 
     /// A block of zeros.

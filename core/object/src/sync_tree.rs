@@ -189,9 +189,9 @@ impl TreeJob {
         let pointers = self
             .object
             .read_pointers(pointer, level, index, storing.operation)?;
-        for entry in 0..pointers.count() {
+        for (entry, pointer) in pointers.present(0) {
             let child = (index << geometry.fanout_shift()) + widen(entry);
-            self.free_below(&pointers.get(entry), level - 1, child, ledger, storing)?;
+            self.free_below(&pointer, level - 1, child, ledger, storing)?;
         }
         Ok(())
     }
@@ -218,9 +218,8 @@ impl TreeJob {
                 .flatten();
             match pointers {
                 Some(pointers) => {
-                    for entry in 0..pointers.count() {
+                    for (entry, next) in pointers.present(0) {
                         let child = (index << geometry.fanout_shift()) + widen(entry);
-                        let next = pointers.get(entry);
                         self.kill_tree(&next, level - 1, child, ledger, storing);
                     }
                 }
@@ -421,10 +420,7 @@ impl TreeJob {
         let pointers = self
             .object
             .read_pointers(&previous, level, index, storing.operation)?;
-        match pointers.little_endian() {
-            Some(contents) => bytes.copy_from_slice(contents),
-            None => (0..pointers.count()).for_each(|entry| put(entry, &pointers.get(entry))),
-        }
+        pointers.write_to(&mut bytes);
         Ok((previous, bytes))
     }
 

@@ -360,7 +360,7 @@ impl<'a> Walker<'a> {
         self.leave(&visit, stop)
     }
 
-    /// All pointers of a block of them.
+    /// All pointers of a block of them. Holes that were never anything are not visited.
     fn children(
         &mut self,
         tree: &Tree<'_>,
@@ -370,15 +370,19 @@ impl<'a> Walker<'a> {
     ) -> Flow {
         let is_read = level > 1 || tree.geometry.object_type == ObjectType::Dnode;
         let first = block << tree.geometry.fanout_shift();
-        for entry in 0..pointers.count() {
-            if is_read && entry.is_multiple_of(PREFETCH_COUNT) {
-                let soon = (entry..pointers.count().min(entry + PREFETCH_COUNT))
-                    .map(|entry| pointers.get(entry))
-                    .filter(|pointer| !self.is_old(pointer));
+        let wanted: Vec<(usize, BlockPointer)> = pointers
+            .present(0)
+            .filter(|(_, pointer)| !self.is_old(pointer))
+            .collect();
+        for part in wanted.chunks(PREFETCH_COUNT) {
+            if is_read && part.len() > 1 {
+                let soon = part.iter().map(|(_, pointer)| *pointer);
                 let soon: Vec<_> = soon.filter(|pointer| pointer.check().is_ok()).collect();
                 self.cache.prefetch(&soon, Kind::Metadata);
             }
-            self.pointer(tree, &pointers.get(entry), level - 1, first + widen(entry))?;
+            for (entry, pointer) in part {
+                self.pointer(tree, pointer, level - 1, first + widen(*entry))?;
+            }
         }
         ON
     }
@@ -433,7 +437,9 @@ impl<'a> Walker<'a> {
         level: u8,
         block: u64,
     ) -> Result<PointerBlock, ObjectError> {
-        let contents = self.cache.read(pointer, metadata_hint(), self.operation);
+        let contents = self
+            .cache
+            .read_contents(pointer, metadata_hint(), self.operation);
         let contents = contents.map_err(|why| self.read_error(object, level, block, why))?;
         PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(object, what))
     }

@@ -3,7 +3,7 @@
 //! # Mechanism
 //! A block of pointers holds a power of two of them, so the way down is spelled by the bits of the
 //! index: the highest choose one of the dnode's pointers, the next ones an entry in the block it leads to, and
-//! so on. Blocks of pointers come from the cache and are not decoded: the entry wanted is taken out of the bytes. The lowest
+//! so on. Blocks of pointers come from the cache and are neither unpacked nor decoded: the entry wanted is taken out. The lowest
 //! one used last is remembered with the object, so that reading along a file looks at one entry per block.
 //!
 //! A hole in the middle of the tree stands for holes in all its blocks, punched when it was.
@@ -13,11 +13,8 @@
 //!   size that blocks of that level have. So a tree that leads back into itself is refused at once.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
 
-use tarn_block::Block;
-use tarn_cache::{Hint, Kind};
-use tarn_host::buffer::Buffer;
+use tarn_cache::{Contents, Hint, Kind, WeakContents};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
 use tarn_ondisk::dnode::POINTER_SHIFT;
@@ -94,14 +91,14 @@ impl Geometry {
 /// A block of pointers, as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct PointerBlock {
-    block: Block,
+    contents: Contents,
     order: ByteOrder,
 }
 
 impl PointerBlock {
     /// What a pointer leads to. Refused if it is not as large as the pointer says.
-    pub fn new(block: Block, pointer: &BlockPointer) -> Result<PointerBlock, Corrupt> {
-        if LogicalSize::of(&block) != pointer.logical_size() {
+    pub fn new(contents: Contents, pointer: &BlockPointer) -> Result<PointerBlock, Corrupt> {
+        if contents.pointer_count() != pointer.logical_size().to_usize() >> POINTER_SHIFT {
             return Err(Corrupt::Inconsistent {
                 what: "block of pointers",
                 offset: 0,
@@ -109,25 +106,42 @@ impl PointerBlock {
             });
         }
         Ok(PointerBlock {
-            block,
+            contents,
             order: pointer.byte_order(),
         })
     }
 
     /// How many pointers it holds.
     pub fn count(&self) -> usize {
-        self.block.len() >> POINTER_SHIFT
+        self.contents.pointer_count()
     }
 
     /// One of them.
     pub fn get(&self, index: usize) -> BlockPointer {
-        let bytes = &self.block[index << POINTER_SHIFT..];
-        BlockPointer::from_bytes(bytes, self.order).expect("the index is inside the block")
+        let bytes = self.contents.pointer(index);
+        bytes.map_or(BlockPointer::HOLE, |bytes| self.decode(bytes))
     }
 
-    /// All of its bytes, if their order is the one we write.
-    pub fn little_endian(&self) -> Option<&[u8]> {
-        (self.order == ByteOrder::Little).then_some(&*self.block)
+    /// Those from this index on, with their indexes. Holes that remember nothing may be left out.
+    pub fn present(&self, from: usize) -> impl Iterator<Item = (usize, BlockPointer)> {
+        let each = self.contents.pointers();
+        each.skip_while(move |(index, _)| *index < from)
+            .map(|(index, bytes)| (index, self.decode(bytes)))
+    }
+
+    /// Puts all of them into bytes that are zeros, in the order that we write.
+    pub fn write_to(&self, bytes: &mut [u8]) {
+        for (index, stored) in self.contents.pointers() {
+            let place = &mut bytes[index << POINTER_SHIFT..][..stored.len()];
+            match self.order {
+                ByteOrder::Little => place.copy_from_slice(stored),
+                ByteOrder::Big => self.decode(stored).write_to(place),
+            }
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> BlockPointer {
+        BlockPointer::from_bytes(bytes, self.order).expect("these are the bytes of a pointer")
     }
 }
 
@@ -137,7 +151,7 @@ impl PointerBlock {
 pub(crate) struct PointerMemo {
     /// Its index at level 1.
     index: u64,
-    block: Weak<Buffer>,
+    contents: WeakContents,
     order: ByteOrder,
 }
 
@@ -145,14 +159,14 @@ impl PointerMemo {
     fn new(index: u64, pointers: &PointerBlock) -> PointerMemo {
         PointerMemo {
             index,
-            block: Arc::downgrade(pointers.block.shared()),
+            contents: pointers.contents.downgrade(),
             order: pointers.order,
         }
     }
 
     fn pointers(&self) -> Option<PointerBlock> {
         Some(PointerBlock {
-            block: Block::from(self.block.upgrade()?),
+            contents: self.contents.upgrade()?,
             order: self.order,
         })
     }
@@ -249,14 +263,11 @@ impl Object {
         index: u64,
         operation: &Operation,
     ) -> Result<PointerBlock, ObjectError> {
-        let block = self
-            .context
-            .env
-            .cache
-            .read(pointer, metadata_hint(), operation);
-        let block =
-            block.map_err(|why| self.read_error(Level::new(level), BlockId::from(index), why))?;
-        PointerBlock::new(block, pointer).map_err(|what| self.corrupt(what))
+        let cache = &self.context.env.cache;
+        let contents = cache.read_contents(pointer, metadata_hint(), operation);
+        let contents = contents
+            .map_err(|why| self.read_error(Level::new(level), BlockId::from(index), why))?;
+        PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(what))
     }
 
     /// Refuses a pointer that cannot be at this place of the tree.
@@ -387,16 +398,33 @@ impl Object {
         let pointers = self.read_pointers(pointer, level, index, operation)?;
         let first = geometry.ancestor(from.max(span.start), level - 1);
         let start = narrow(first - (index << geometry.fanout_shift()));
-        for entry in start..pointers.count() {
+        // What is left out is a hole.
+        let mut next = start;
+        let hole_at = |entry: usize| {
             let child = (index << geometry.fanout_shift()) + widen(entry);
-            let next = pointers.get(entry);
-            let found =
-                self.next_below(&next, level - 1, child, from, wanted, geometry, operation)?;
+            geometry.span(level - 1, child).start.max(from)
+        };
+        for (entry, pointer) in pointers.present(start) {
+            if entry > next && wanted == Wanted::Hole {
+                return Ok(Some(hole_at(next)));
+            }
+            let child = (index << geometry.fanout_shift()) + widen(entry);
+            let found = self.next_below(
+                &pointer,
+                level - 1,
+                child,
+                from,
+                wanted,
+                geometry,
+                operation,
+            )?;
             if found.is_some() {
                 return Ok(found);
             }
+            next = entry + 1;
         }
-        Ok(None)
+        let is_hole_left = wanted == Wanted::Hole && next < pointers.count();
+        Ok(is_hole_left.then(|| hole_at(next)))
     }
 
     /// The first block from `from` on that is dirty, and the highest block.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName, NameKind};
 use tarn_probe::Operation;
 
@@ -73,10 +74,7 @@ impl Engine {
             wanted,
             operation,
         };
-        let found = open
-            .pool
-            .namespace()
-            .consistently(|| scope.named(&parsed, request.depth));
+        let found = scope.named(&parsed, request.depth);
         found.map_err(|error| cannot_open(&name, &error))
     }
 
@@ -116,13 +114,7 @@ pub(super) fn bad_name(name: &str, bad: BadName) -> Refusal {
 
 impl Scope<'_> {
     fn whole_pool(&self, depth: Option<u64>) -> Result<Vec<DatasetDescription>, DatasetError> {
-        let namespace = self.open.pool.namespace();
-        namespace.consistently(|| {
-            let mut found = Vec::new();
-            let root = namespace.view(self.operation).root()?;
-            self.directory(&root, depth, false, &mut found)?;
-            Ok(found)
-        })
+        self.below(self.open.pool.name(), depth, false)
     }
 
     /// A dataset that was named, whatever kind it is, and what is below it.
@@ -131,22 +123,36 @@ impl Scope<'_> {
         name: &DatasetName,
         depth: Option<u64>,
     ) -> Result<Vec<DatasetDescription>, DatasetError> {
-        let view = self.open.pool.namespace().view(self.operation);
-        let mut found = Vec::new();
+        let namespace = self.open.pool.namespace();
         match name.kind() {
-            NameKind::Head => {
-                let directory = view.directory(name.head())?;
-                self.directory(&directory, depth, true, &mut found)?;
-            }
-            NameKind::Snapshot => {
-                let snapshot = view.dataset(name)?;
+            NameKind::Head => self.below(name.head(), depth, true),
+            NameKind::Snapshot => namespace.consistently(|| {
+                let snapshot = namespace.view(self.operation).dataset(name)?;
                 let kind = DatasetKind::Snapshot;
                 let described = properties::describe(self.open, &snapshot, kind, self.wanted)?;
-                found.push(described);
-            }
-            NameKind::Bookmark => found.push(self.bookmark(name)?),
+                Ok(vec![described])
+            }),
+            NameKind::Bookmark => namespace.consistently(|| Ok(vec![self.bookmark(name)?])),
         }
-        Ok(found)
+    }
+
+    /// A dataset and what is below it.
+    fn below(
+        &self,
+        first: &str,
+        depth: Option<u64>,
+        is_named: bool,
+    ) -> Result<Vec<DatasetDescription>, DatasetError> {
+        let namespace = self.open.pool.namespace();
+        namespace.look_through(first, depth, self.operation, |directory| {
+            let is_named = is_named && directory.name() == first;
+            // Snapshots count as a level below their dataset.
+            let is_deep = depth != Some(level_below(first, directory.name()));
+            Ok(Look {
+                found: self.directory(directory, is_named, is_deep)?,
+                goes_on: true,
+            })
+        })
     }
 
     fn bookmark(&self, name: &DatasetName) -> Result<DatasetDescription, DatasetError> {
@@ -169,32 +175,24 @@ impl Scope<'_> {
         ))
     }
 
-    /// A directory's head, its snapshots and bookmarks, and what is below it.
+    /// A directory's head, with its snapshots and bookmarks where they are wanted.
     fn directory(
         &self,
         directory: &Directory<'_>,
-        depth: Option<u64>,
         is_named: bool,
-        found: &mut Vec<DatasetDescription>,
-    ) -> Result<(), DatasetError> {
+        is_deep: bool,
+    ) -> Result<Vec<DatasetDescription>, DatasetError> {
+        let mut found = Vec::new();
         if let Some(head) = directory.head()? {
             let kind = properties::kind_of(&head)?;
             if is_named || self.kinds.contains(&kind) {
                 found.push(properties::describe(self.open, &head, kind, self.wanted)?);
             }
-            // Snapshots count as a level below their dataset.
-            if depth != Some(0) {
-                self.snapshots_and_bookmarks(&head, found)?;
+            if is_deep {
+                self.snapshots_and_bookmarks(&head, &mut found)?;
             }
         }
-        if depth == Some(0) {
-            return Ok(());
-        }
-        let depth = depth.map(|depth| depth - 1);
-        for child in directory.children()? {
-            self.directory(&child, depth, false, found)?;
-        }
-        Ok(())
+        Ok(found)
     }
 
     fn snapshots_and_bookmarks(
@@ -218,4 +216,10 @@ impl Scope<'_> {
         }
         Ok(())
     }
+}
+
+/// How many levels a name is below another.
+fn level_below(above: &str, name: &str) -> u64 {
+    let components = |name: &str| u64::try_from(name.split('/').count()).unwrap_or(u64::MAX);
+    components(name).saturating_sub(components(above))
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::look_through::Look;
 use tarn_dataset::properties::native::{self, NativeValue, Shown};
 use tarn_dataset::properties::size;
 use tarn_ondisk::dataset::DatasetFlags;
@@ -471,33 +472,37 @@ fn candidate_of(open: &OpenPool, name: &str, operation: &Operation) -> Result<Ca
     })
 }
 
-/// All file systems of a pool, or of one dataset and below.
+/// All file systems of a pool, or of one dataset and below, that are mounted without being named.
 fn candidates_below(
     open: &OpenPool,
     name: Option<&str>,
     operation: &Operation,
 ) -> Result<Vec<Candidate>, DatasetError> {
+    let first = name.unwrap_or(open.pool.name());
     let namespace = open.pool.namespace();
-    namespace.consistently(|| {
-        let view = namespace.view(operation);
-        let first = match name {
-            Some(name) => view.directory(name)?,
-            None => view.root()?,
+    namespace.look_through(first, None, operation, |directory| {
+        let head = directory.head()?;
+        let candidate = match head {
+            Some(head) if is_automatic(&head)? => candidate(open, &head)?,
+            _ => None,
         };
-        let (mut waiting, mut candidates) = (vec![first], Vec::new());
-        while let Some(directory) = waiting.pop() {
-            if let Some(head) = directory.head()? {
-                candidates.extend(candidate(open, &head)?);
-            }
-            waiting.extend(directory.children()?);
-        }
-        Ok(candidates)
+        Ok(Look {
+            found: candidate.into_iter().collect(),
+            goes_on: true,
+        })
     })
+}
+
+/// Whether a dataset is mounted without being named.
+fn is_automatic(head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let canmount = native::of_dataset(head, |row| row.name == "canmount")?;
+    let on = Shown::Text("on".to_string());
+    Ok(canmount.first().is_some_and(|found| found.value == on))
 }
 
 /// What is needed to mount a dataset; none when it is no file system.
 fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, DatasetError> {
-    if !matches!(contents::read(head)?, Contents::Filesystem(_)) {
+    if !matches!(contents::outline(head)?, Contents::Filesystem(_)) {
         return Ok(None);
     }
     let (point, _) = mountpoint::of_dataset(head, open.altroot.as_deref())?;

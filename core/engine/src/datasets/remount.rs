@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::look_through::Look;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
@@ -264,20 +265,13 @@ fn gathered(
     follows: impl Fn(&Source) -> bool,
 ) -> Result<Vec<Follower>, DatasetError> {
     let namespace = open.pool.namespace();
-    namespace.consistently(|| {
-        let directory = namespace.view(operation).directory(name)?;
-        let mut found = Vec::new();
-        let mut waiting = vec![directory];
-        while let Some(directory) = waiting.pop() {
-            let Some(follower) = follower(&directory)? else {
-                continue;
-            };
-            if directory.name() == name || follows(&follower.source) {
-                found.push(follower);
-                waiting.extend(directory.children()?);
-            }
-        }
-        Ok(found)
+    namespace.look_through(name, None, operation, |directory| {
+        let follower = follower(directory)?;
+        let follower = follower.filter(|found| directory.name() == name || follows(&found.source));
+        Ok(Look {
+            goes_on: follower.is_some(),
+            found: follower.into_iter().collect(),
+        })
     })
 }
 
