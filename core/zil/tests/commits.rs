@@ -1,0 +1,299 @@
+//! What commits promise, and what they store: with power cut at every write, with many threads, and with nothing wrong.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::{Files, GONE, Memory, World, byte_at, check, machine, mark_of, path, read_log, told};
+use tarn_host::sim::Fault;
+use tarn_host::{Action, Errno, Host};
+use tarn_object::Txgs;
+use tarn_ondisk::intent_log::LoggedChange;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+use tarn_zil::{LogClosing, LogSource};
+
+const FILE: ObjectId = ObjectId::new(128);
+const OTHER: ObjectId = ObjectId::new(129);
+
+fn stored(txgs: &Arc<Txgs>) {
+    txgs.wait_stored(txgs.open_txg(), &Operation::unmeasured())
+        .unwrap();
+}
+
+/// A pool whose log has begun, so that commits are written.
+fn with_log(host: &Host, memory: &Memory, body: impl FnOnce(&Arc<World>)) {
+    let world = World::create(host, 1, memory);
+    let storer = world.spawn_storer();
+    let source: Arc<dyn LogSource> = Arc::new(Files);
+    world.log.set_source(Arc::downgrade(&source));
+    world.change(None);
+    world.commit(None);
+    body(&world);
+    world.env.txgs.stop();
+    storer.join().unwrap();
+}
+
+/// Runs `body` on a machine with one disk.
+fn run(body: impl FnOnce(&Arc<World>)) {
+    let memory = Memory::default();
+    machine(1, 1)
+        .run(|host| with_log(host, &memory, body))
+        .expect("power stays on");
+}
+
+fn marks_in_log(host: &Host, memory: &Memory) -> Vec<u64> {
+    let durable = told(memory).durable.clone().unwrap();
+    let found = read_log(host, 1, &durable);
+    let live = found
+        .records
+        .iter()
+        .filter(|record| record.txg > durable.stored);
+    live.filter_map(mark_of).collect()
+}
+
+#[test]
+fn a_commit_stores_what_its_file_needs_in_order_and_nothing_else() {
+    run(|world| {
+        let first = world.change(None);
+        let own = world.change(Some(FILE));
+        let others = world.change(Some(OTHER));
+        let second = world.change(None);
+        world.commit(Some(FILE));
+        let in_log = marks_in_log(&world.host, &world.memory);
+        assert_eq!(in_log, [first, own, second]);
+        world.commit(Some(OTHER));
+        let in_log = marks_in_log(&world.host, &world.memory);
+        assert_eq!(in_log, [first, own, second, others]);
+    });
+}
+
+#[test]
+fn what_is_shared_is_stored_by_every_commit_and_what_is_forgotten_by_none() {
+    run(|world| {
+        let shared = world.change(Some(OTHER));
+        world.log.share(OTHER);
+        let rename = world.change(None);
+        world.change(Some(FILE));
+        world.log.forget(FILE);
+        world.commit(Some(FILE));
+        let in_log = marks_in_log(&world.host, &world.memory);
+        assert_eq!(in_log, [shared, rename]);
+    });
+}
+
+#[test]
+fn what_is_stored_with_its_group_is_not_written() {
+    run(|world| {
+        world.change(Some(FILE));
+        stored(&world.env.txgs);
+        let late = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        assert_eq!(marks_in_log(&world.host, &world.memory), [late]);
+        stored(&world.env.txgs);
+        assert!(marks_in_log(&world.host, &world.memory).is_empty());
+        let durable = told(&world.memory).durable.clone().unwrap();
+        let found = read_log(&world.host, 1, &durable);
+        assert_eq!(found.blocks.len(), 1, "one block waits to be written");
+    });
+}
+
+#[test]
+fn writes_that_touch_are_one_and_their_bytes_are_fetched_and_cut_to_blocks() {
+    run(|world| {
+        const BYTES: u64 = 400_000;
+        for offset in (0..BYTES).step_by(10_000) {
+            world.write(FILE, offset, 10_000);
+        }
+        world.write(GONE, 0, 5000);
+        world.commit(None);
+        let durable = told(&world.memory).durable.clone().unwrap();
+        let found = read_log(&world.host, 1, &durable);
+        let mut end = 0;
+        let live = found
+            .records
+            .iter()
+            .filter(|record| record.txg > durable.stored);
+        for record in live {
+            let LoggedChange::Write(write) = &record.change else {
+                panic!("{record:?} is a write");
+            };
+            assert_eq!((write.object, write.offset), (FILE, end));
+            end += write.length;
+            let data = write.data.as_ref().unwrap();
+            let expected: Vec<u8> = (write.offset..end).map(|at| byte_at(FILE, at)).collect();
+            assert_eq!(*data, expected);
+        }
+        assert_eq!(end, BYTES);
+    });
+}
+
+#[test]
+fn much_data_waits_for_its_group() {
+    run(|world| {
+        let before = world.env.txgs.stored_txg();
+        world.write(FILE, 0, 2 << 20);
+        let mark = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let (txg, _) = told(&world.memory).made[&mark];
+        assert!(txg > before && world.env.txgs.stored_txg() >= txg);
+        let small = world.change(Some(OTHER));
+        world.commit(Some(OTHER));
+        assert_eq!(marks_in_log(&world.host, &world.memory), [small]);
+    });
+}
+
+#[test]
+fn a_closed_log_leaves_nothing_on_the_disk() {
+    run(|world| {
+        world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let closing = world.log.close(&Operation::unmeasured()).unwrap();
+        assert_eq!(closing, LogClosing::WithGroup);
+        world.change(Some(FILE));
+        world.commit(Some(FILE));
+        stored(&world.env.txgs);
+        let closing = world.log.close(&Operation::unmeasured()).unwrap();
+        assert_eq!(closing, LogClosing::Done);
+        let durable = told(&world.memory).durable.clone().unwrap();
+        assert!(read_log(&world.host, 1, &durable).blocks.is_empty());
+        check(&world.host, 1, &world.memory);
+    });
+}
+
+#[test]
+fn a_block_that_cannot_be_written_makes_commits_wait_for_their_group() {
+    let machine = machine(1, 1);
+    let disk = machine.disk(path(0)).unwrap();
+    let memory = Memory::default();
+    let body = |world: &Arc<World>| {
+        disk.inject(Fault::FailNth {
+            action: Action::Write,
+            nth: 0,
+            errno: Errno::IO,
+        });
+        let mark = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let (txg, _) = told(&world.memory).made[&mark];
+        assert!(world.env.txgs.stored_txg() >= txg);
+        check(&world.host, 1, &world.memory);
+        // A new chain begins, and goes on.
+        world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let mark = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        assert_eq!(marks_in_log(&world.host, &world.memory), [mark]);
+        check(&world.host, 1, &world.memory);
+    };
+    machine
+        .run(|host| with_log(host, &memory, body))
+        .expect("power stays on");
+}
+
+/// Some threads that change and commit, each its own file and the names.
+fn clients(world: &Arc<World>, threads: u64, rounds: u64) {
+    let workers: Vec<_> = (0..threads)
+        .map(|number| {
+            let world = world.clone();
+            world.host.clone().spawn("client", move || {
+                let file = ObjectId::from(200 + number);
+                for round in 0..rounds {
+                    let mut marks = vec![world.change(Some(file))];
+                    if round % 3 == 0 {
+                        marks.push(world.change(None));
+                    }
+                    if round % 5 == 1 {
+                        world.write(file, round * 1000, 60_000);
+                    }
+                    if round % 4 == number % 4 {
+                        world.host.sleep(Duration::from_secs(2));
+                    }
+                    world.commit(Some(file));
+                    told(&world.memory).acknowledged.extend(marks);
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+/// Runs clients once to count the writes, and then with power cut at some of them: each time, what was acknowledged must be there.
+fn cut_power_everywhere(seed: u64, disks: u64, threads: u64, rounds: u64, step: usize) {
+    let program = |memory: &Memory| {
+        let memory = memory.clone();
+        move |host: &Host| {
+            let world = World::create(host, disks, &memory);
+            let storer = world.spawn_storer();
+            let source: Arc<dyn LogSource> = Arc::new(Files);
+            world.log.set_source(Arc::downgrade(&source));
+            let eager = world.clone();
+            let syncer = host.spawn("eager", move || {
+                for _ in 0..rounds {
+                    stored(&eager.env.txgs);
+                }
+            });
+            clients(&world, threads, rounds);
+            syncer.join().unwrap();
+            world.log.close(&Operation::unmeasured()).unwrap();
+            stored(&world.env.txgs);
+            world.env.txgs.stop();
+            storer.join().unwrap();
+        }
+    };
+    let whole = machine(seed, disks);
+    let memory = Memory::default();
+    whole.run(program(&memory)).expect("power stays on");
+    let writes = whole.device_writes();
+    let asked = usize::try_from(threads * rounds).unwrap();
+    assert!(told(&memory).acknowledged.len() >= asked);
+    whole.run(|host| check(host, disks, &memory)).unwrap();
+    for cut in (1..=writes).step_by(step) {
+        let machine = machine(seed, disks);
+        machine.cut_power_after_writes(cut);
+        let memory = Memory::default();
+        if machine.run(program(&memory)).is_ok() || told(&memory).durable.is_none() {
+            continue;
+        }
+        let rebooted = machine.reboot();
+        let checked = rebooted.run(|host| check(host, disks, &memory));
+        checked.expect("power stays on");
+    }
+}
+
+#[test]
+fn a_single_thread_loses_nothing_wherever_power_is_cut() {
+    cut_power_everywhere(1, 1, 1, 60, 1);
+}
+
+#[test]
+fn many_threads_lose_nothing_wherever_power_is_cut() {
+    for seed in 2..6 {
+        cut_power_everywhere(seed, 1, 6, 20, 2);
+    }
+}
+
+#[test]
+fn a_mirror_loses_nothing_wherever_power_is_cut() {
+    cut_power_everywhere(5, 2, 3, 20, 2);
+}
+
+#[test]
+fn many_threads_share_batches() {
+    let machine = machine(5, 1);
+    let disk = machine.disk(path(0)).unwrap();
+    let memory = Memory::default();
+    let (threads, rounds) = (16, 8);
+    let body = |world: &Arc<World>| {
+        let (_, _, before) = disk.requests();
+        clients(world, threads, rounds);
+        let (_, _, after) = disk.requests();
+        assert!(after - before < threads * rounds / 2, "{before} to {after}");
+        check(&world.host, 1, &world.memory);
+    };
+    machine
+        .run(|host| with_log(host, &memory, body))
+        .expect("power stays on");
+}
