@@ -10,7 +10,7 @@
 //! - While `must_wait` is not stored, no block is written: what is missing in the log is in a group before it.
 //! - The last block of a chain has a place and was not written.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use tarn_host::lock::{Condvar, Mutex, Rank};
@@ -65,12 +65,6 @@ pub(crate) struct State {
     pub(crate) in_flight: Option<Txg>,
     /// No more commits by this log: it is being closed.
     pub(crate) is_closed: bool,
-    /// What is applied again at present: its number.
-    pub(crate) replaying: Option<u64>,
-    /// The highest record that was applied again, by the group its changes are part of.
-    pub(crate) replayed: BTreeMap<Txg, u64>,
-    /// Blocks of an old log, to be freed when this group is stored.
-    pub(crate) abandoned: BTreeMap<Txg, Vec<BlockPointer>>,
 }
 
 /// Who writes, and for whom.
@@ -157,9 +151,6 @@ impl IntentLog {
                     sequence: 0,
                     in_flight: None,
                     is_closed: false,
-                    replaying: None,
-                    replayed: BTreeMap::new(),
-                    abandoned: BTreeMap::new(),
                 },
             ),
             changed: Condvar::new(),
@@ -205,16 +196,11 @@ impl IntentLog {
 
     /// Takes a change into the log's memory. Called with the transaction of the change and the locks of its files held, so that
     /// records are in the order of changes.
-    ///
-    /// While the log is replayed nothing is kept.
     #[doc(alias = "zil_itx_assign")]
     pub fn record(&self, tx: &Tx, record: IntentRecord) {
         let is_first = {
             let mut state = self.state.lock();
-            if let Some(sequence) = state.replaying {
-                state.replayed.insert(tx.txg(), sequence);
-                true
-            } else if !self.is_wanted() || state.is_closed {
+            if !self.is_wanted() || state.is_closed {
                 false
             } else {
                 probes().records.increment();
@@ -224,6 +210,12 @@ impl IntentLog {
         if is_first {
             self.set.touch(tx);
         }
+    }
+
+    /// A change was made that no record can say: until its group is stored, commits wait for that.
+    pub fn note_unlogged(&self, tx: &Tx) {
+        let mut state = self.state.lock();
+        state.must_wait = state.must_wait.max(tx.txg());
     }
 
     /// A file is finally gone: records that only it needs are not stored any more.

@@ -43,16 +43,8 @@ impl IntentLog {
         self.changed.wait_while(&mut state, is_under_way);
         let before = self.set.phys().intent_log;
         let mut head = before;
-        if let Some(sequence) = state.replayed.remove(&txg) {
-            head.replayed_sequence = head.replayed_sequence.max(sequence);
-        }
-        let mut freed = Vec::new();
-        if let Some(blocks) = state.abandoned.remove(&txg) {
-            freed.extend(blocks);
-            head = IntentLogHead::default();
-        }
         let had_blocks = !state.chain.blocks.is_empty();
-        freed.extend(state.chain.pass(txg));
+        let freed = state.chain.pass(txg);
         if had_blocks {
             let first = state.chain.blocks.front().map(|block| block.pointer);
             let first = first.filter(|pointer| pointer.birth() <= txg);
@@ -102,33 +94,6 @@ impl IntentLog {
         self.set.touch(&tx);
         self.state.lock().chain.end(tx.txg());
         Ok(LogClosing::WithGroup)
-    }
-
-    /// An old log was applied again, or is not to be: its blocks are freed with the open group, and the head is empty then. Gives back the
-    /// group.
-    ///
-    /// # Errors
-    /// When the pool is suspended or being closed.
-    #[doc(alias = "zil_destroy")]
-    pub fn abandon(
-        &self,
-        blocks: Vec<BlockPointer>,
-        operation: &Operation,
-    ) -> Result<Txg, AssignError> {
-        let tx = self.assign(operation)?;
-        self.set.touch(&tx);
-        let mut state = self.state.lock();
-        state.replaying = None;
-        state.abandoned.insert(tx.txg(), blocks);
-        state.must_wait = state.must_wait.max(tx.txg());
-        Ok(tx.txg())
-    }
-
-    /// What is changed from now on is this record applied again, until the next is named; `None` when it is all over. Changes
-    /// note it ([`record`](Self::record)), so that the head says with each group how far replay has come.
-    #[doc(alias = "zil_replaying")]
-    pub fn set_replaying(&self, sequence: Option<u64>) {
-        self.state.lock().replaying = sequence;
     }
 }
 
