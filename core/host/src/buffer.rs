@@ -11,6 +11,9 @@
 //! given back when all their buffers are free, but for some that are kept. Each thread keeps a few free buffers of
 //! each class for itself, so that most allocations take no lock. What is larger than 1 MiB is mapped alone.
 //!
+//! Huge pages are not asked for. They save page faults, but each has to be found and cleared as a whole: in a virtual
+//! machine that gives free memory back to its host one took milliseconds, and writing was half as fast.
+//!
 //! # Invariants
 //! - A buffer is aligned to 4096 bytes, or to its class if that is smaller.
 //! - All bytes of a buffer are initialised at all times; [`Buffer::for_overwrite`] leaves old contents, never garbage
@@ -26,7 +29,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// The alignment of buffers of this size or more: a page, and the largest logical sector we expect.
 pub const ALIGNMENT: usize = 4096;
@@ -41,8 +44,6 @@ const CLASS_COUNT: usize = 3 + 4 + 4 * 6;
 const SMALL_SLAB_BYTES: usize = 1 << 20;
 /// Slab size of the other classes.
 const LARGE_SLAB_BYTES: usize = 4 << 20;
-/// What the system maps at once where it may: one page fault instead of 512. Slabs of this size or more are aligned to it.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Free bytes of one class a thread keeps for itself. A guess: a few blocks of the usual sizes.
 const THREAD_BYTES_MAX: usize = 256 << 10;
 /// Free buffers of one class a thread keeps for itself at most.
@@ -453,11 +454,6 @@ fn map_aligned(bytes: usize) -> NonNull<u8> {
     }
     if before < bytes {
         unmap(after, bytes - before);
-    }
-    if bytes >= HUGE_PAGE_BYTES {
-        // SAFETY: this part of the mapping is ours, and the advice changes nothing that can be read. A system without
-        // huge pages refuses it, and serves small ones.
-        let _ = unsafe { madvise(aligned.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
     aligned
 }

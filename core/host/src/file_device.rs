@@ -24,7 +24,7 @@ use crate::clock;
 use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
 use crate::error::{Action, DeviceError, Errno, OpenError};
 use crate::lock::check_wait;
-use crate::pool::Pool;
+use crate::pool::{self, Pool};
 use crate::system;
 use crate::uring::Ring;
 
@@ -61,6 +61,9 @@ pub(crate) struct FileDevice {
     ring: Option<Ring>,
     /// Threads; beside a ring for what rings do not do.
     pool: Pool,
+    /// One thread that writes through the page cache: a file system lets only one write to a file at a time, and others would
+    /// spin until it is their turn.
+    writer: Option<Pool>,
     inline: Inline,
 }
 
@@ -228,11 +231,13 @@ impl FileDevice {
             retired: AtomicI32::new(0),
         });
         let ring = if wants_ring { Ring::start(&flow) } else { None };
-        let pool = Pool::new(&flow);
+        let pool = Pool::new(&flow, pool::THREADS_MAX);
+        let writer = (!flow.info.is_direct && ring.is_none()).then(|| Pool::new(&flow, 1));
         FileDevice {
             flow,
             ring,
             pool,
+            writer,
             inline: Inline(AtomicU8::new(inline)),
         }
     }
@@ -284,6 +289,15 @@ impl FileDevice {
 
     /// Gives jobs to the ring, or to threads what rings do not do.
     fn dispatch(&self, jobs: Vec<Job>) {
+        let (jobs, writes) = match &self.writer {
+            Some(_) => jobs
+                .into_iter()
+                .partition(|job| job.action != Action::Write),
+            None => (jobs, Vec::new()),
+        };
+        if let Some(writer) = &self.writer {
+            writer.take(writes);
+        }
         match &self.ring {
             None => self.pool.take(jobs),
             Some(ring) => {

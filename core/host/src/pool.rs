@@ -14,7 +14,7 @@ use crate::file_device::{CLOSE_MAX, Flow};
 use crate::system;
 
 /// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred devices.
-const THREADS_MAX: usize = 8;
+pub(crate) const THREADS_MAX: usize = 8;
 /// After so long without work a thread ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
@@ -23,6 +23,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     flow: Arc<Flow>,
+    threads_max: usize,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,8 @@ struct Queue {
 }
 
 impl Pool {
-    pub(crate) fn new(flow: &Arc<Flow>) -> Pool {
+    /// At most so many threads, at most [`THREADS_MAX`].
+    pub(crate) fn new(flow: &Arc<Flow>, threads_max: usize) -> Pool {
         let shared = Shared {
             queue: Mutex::default(),
             work: Condvar::new(),
@@ -53,6 +55,7 @@ impl Pool {
         Pool {
             shared: Arc::new(shared),
             flow: flow.clone(),
+            threads_max: threads_max.min(THREADS_MAX),
         }
     }
 
@@ -64,7 +67,7 @@ impl Pool {
         let mut queue = self.shared.queue.lock();
         let to_wake = jobs.len().min(queue.idle);
         queue.jobs.extend(jobs);
-        let wanted = (queue.jobs.len() - to_wake).min(THREADS_MAX - queue.threads);
+        let wanted = (queue.jobs.len() - to_wake).min(self.threads_max - queue.threads);
         queue.threads += wanted;
         queue.alive += wanted;
         drop(queue);

@@ -10,7 +10,7 @@
 //! never interleave, and a later group always builds on what an earlier one has made. The quiesced group is then
 //! *synced* (stored), while the next one is open.
 //!
-//! The throttle counts dirty bytes. From [`TxgLimits::sync_percent`] of the limit on, the sync thread is woken. From
+//! The throttle counts dirty bytes. When the open group has made [`TxgLimits::sync_percent`] of the limit dirty, the sync thread is woken. From
 //! [`TxgLimits::delay_percent`] on every assignment is delayed, by a time that grows without bound towards the
 //! limit (`delay_scale * (dirty - from) / (limit - dirty)`); all writers share one clock, so that ten writers are delayed
 //! in turn, not at once. At the limit they wait until something has been stored.
@@ -39,9 +39,13 @@ pub struct TxgLimits {
     /// So many bytes may be dirty.
     #[doc(alias = "zfs_dirty_data_max")]
     pub dirty_bytes_max: u64,
-    /// From this part of the limit on, a group is stored before its time.
+    /// A group that has made this part of the limit dirty is stored before its time.
     #[doc(alias = "zfs_dirty_data_sync_percent")]
     pub sync_percent: u64,
+    /// A group that has made so much dirty is stored before its time, whatever the limit: storing begins while the next is filled,
+    /// and who waits for the end waits for less.
+    #[doc(alias = "zfs_dirty_data_sync")]
+    pub sync_bytes_max: u64,
     /// From this part of the limit on, writers are delayed.
     #[doc(alias = "zfs_delay_min_dirty_percent")]
     pub delay_percent: u64,
@@ -70,6 +74,7 @@ impl Default for TxgLimits {
         TxgLimits {
             dirty_bytes_max: 1 << 30,
             sync_percent: 20,
+            sync_bytes_max: 64 << 20,
             delay_percent: 60,
             delay_scale_ns: 500_000,
             delay_ns_max: 100_000_000,
@@ -104,6 +109,8 @@ pub enum FailMode {
 pub struct Txgs {
     limits: TxgLimits,
     dirty_bytes: AtomicU64,
+    /// What the open group has made dirty. What holders of the one before add late counts here: it is a hint.
+    group_bytes: AtomicU64,
     counts: Counters,
     state: Mutex<State>,
     /// Something in the state has changed that others may wait for.
@@ -161,6 +168,7 @@ impl Txgs {
         Arc::new(Txgs {
             limits,
             dirty_bytes: AtomicU64::new(0),
+            group_bytes: AtomicU64::new(0),
             counts: Counters::default(),
             state: Mutex::new(
                 ranks::TXG,
@@ -300,7 +308,8 @@ impl Txgs {
 
     /// So many more bytes are dirty.
     pub(crate) fn add_dirty(&self, bytes: u64) {
-        let before = self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.group_bytes.fetch_add(bytes, Ordering::Relaxed);
         let threshold = self.sync_bytes();
         if before < threshold && before + bytes >= threshold {
             let _state = self.state.lock();
@@ -321,7 +330,8 @@ impl Txgs {
     }
 
     fn sync_bytes(&self) -> u64 {
-        self.limits.dirty_bytes_max / 100 * self.limits.sync_percent
+        let part = self.limits.dirty_bytes_max / 100 * self.limits.sync_percent;
+        part.min(self.limits.sync_bytes_max)
     }
 
     /// For the sync thread: waits until the open group should be stored, at most for the timeout.
@@ -336,7 +346,7 @@ impl Txgs {
             if state.wanted >= state.open || state.wanted_open > state.open {
                 return Wake::Asked;
             }
-            if self.dirty_bytes() >= self.sync_bytes() {
+            if self.group_bytes.load(Ordering::Relaxed) >= self.sync_bytes() {
                 return Wake::Dirty;
             }
             let now_ns = tarn_host::monotonic_ns();
@@ -359,6 +369,7 @@ impl Txgs {
         let closed = state.open;
         state.open = closed.next();
         state.is_quiescing = false;
+        self.group_bytes.store(0, Ordering::Relaxed);
         self.changed.notify_all();
         closed
     }
