@@ -157,6 +157,25 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether devices answered, for every copy, with bytes that are not the block; or the pointer says nothing that could be read. So
+    /// it is known that the block is not there. Otherwise it may be, on devices that are missing or fail.
+    pub fn is_mismatch(&self) -> bool {
+        let is_answered = |copy: &CopyFailure| {
+            let CopyFailureReason::Vdev(why) = &copy.why else {
+                return false;
+            };
+            matches!(
+                why,
+                VdevReadError::Checksum { .. } | VdevReadError::OutOfRange { .. }
+            )
+        };
+        match self {
+            ReadError::Unreadable { copies, .. } => copies.iter().all(is_answered),
+            ReadError::Encrypted { .. } | ReadError::Redacted { .. } => false,
+            _ => true,
+        }
+    }
+
     /// The block that was meant.
     pub fn block(&self) -> &BlockAddress {
         match self {

@@ -1,26 +1,19 @@
-//! The intent log of a dataset that is destroyed: its blocks hang off the head of the object set, not off an object, and so
+//! The intent logs of datasets that an earlier run left behind: their blocks hang off the head of the object set, not off an object, and so
 //! are freed apart.
 //!
-//! # Mechanism
-//! The first block of a log is allocated from the moment the head names it. Of those after it we know that only for a log
-//! that was claimed after a crash: up to the last block claimed, and with the blocks that its records of writes name. A pool
-//! with a log that was neither claimed nor replayed is not opened for writing, so a log that was not claimed has nothing
-//! more than the first block.
+//! Logs are claimed when a pool is opened ([`StoreClaims`]); what is claimed is freed when it was replayed ([`ForgetLog`]), or with its
+//! dataset.
 
 use crate::error::DatasetError;
-use crate::task::TaskContext;
-use std::collections::BTreeSet;
+use crate::namespace::View;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use tarn_block::WritePhase;
 use tarn_object::read_head;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::intent_log::{LogBlock, LogForm, LoggedChange, SEQUENCE_WORD};
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::{ObjectId, Txg};
 
-/// Longest log that is followed: a guard against one that bites its tail.
-const LOG_BLOCKS_MAX: usize = 1 << 20;
-
-/// Frees what the intent log of this object set has.
-#[doc(alias = "zil_destroy_sync")]
+/// Frees what the intent log of this object set has, which is destroyed.
 pub(crate) fn free(
     context: &TaskContext<'_>,
     head: ObjectId,
@@ -31,57 +24,73 @@ pub(crate) fn free(
     }
     let cache = &context.mos().env().cache;
     // A head that cannot be read keeps its log: it leaks a block, and the destruction goes on.
-    let Ok(objset) = read_head(cache, head, root, context.operation) else {
-        return Ok(());
-    };
-    let log = objset.intent_log;
-    let is_claimed = !log.claim_txg.is_zero();
-    let mut freed = BTreeSet::new();
-    let mut next = Some(log.first);
-    while let Some(pointer) = next.take().filter(|pointer| !pointer.is_hole()) {
-        let sequence = pointer.checksum_words.0[SEQUENCE_WORD];
-        let is_beyond = is_claimed && sequence > log.claimed_block_sequence;
-        if is_beyond || freed.len() >= LOG_BLOCKS_MAX || !freed.insert(place_of(&pointer)) {
-            return Ok(());
-        }
-        let contents = context.io.read(&pointer, context.operation);
-        free_one(context, &pointer)?;
-        let (Ok(contents), true) = (contents, is_claimed) else {
-            return Ok(());
-        };
-        let Some(form) = LogForm::of_checksum(pointer.checksum_kind()) else {
-            return Ok(());
-        };
-        let Ok(block) = LogBlock::decode(&contents, form) else {
-            return Ok(());
-        };
-        for record in block.records().flatten() {
-            if let LoggedChange::Write(write) = &record.change
-                && !write.pointer.is_hole()
-                && write.pointer.logical_birth >= log.claim_txg
-                && freed.insert(place_of(&write.pointer))
-            {
-                free_one(context, &write.pointer)?;
-            }
-        }
-        next = Some(block.chain.next);
+    match read_head(cache, head, root, context.operation) {
+        Ok(objset) => free_blocks(context, &objset.intent_log),
+        Err(_) => Ok(()),
     }
-    Ok(())
 }
 
-/// What tells blocks apart.
-fn place_of(pointer: &BlockPointer) -> Option<(u64, u64)> {
-    let dva = pointer.dvas().next()?;
-    Some((dva.vdev().get(), dva.offset().get()))
-}
-
-fn free_one(context: &TaskContext<'_>, pointer: &BlockPointer) -> Result<(), DatasetError> {
+fn free_blocks(context: &TaskContext<'_>, log: &IntentLogHead) -> Result<(), DatasetError> {
     let phase = WritePhase {
         txg: context.tx.txg(),
         pass: context.tx.pass(),
     };
-    context
-        .io
-        .free(pointer, phase, context.operation)
+    tarn_zil::free(context.io, log, phase, context.operation)
         .map_err(|cause| DatasetError::Free { cause })
+}
+
+/// Frees the log of an earlier run and empties its head. Nobody changes the dataset meanwhile.
+#[derive(Debug, Clone, Copy)]
+#[doc(alias = "zil_destroy")]
+pub struct ForgetLog {
+    /// The dataset.
+    pub head: ObjectId,
+}
+
+impl SyncTask for ForgetLog {
+    type Output = ();
+
+    fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        Ok(())
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let set = context.namespace.head_set(self.head, context.operation)?;
+        free_blocks(context, &set.phys().intent_log)?;
+        set.change_head(context.tx, |objset| {
+            objset.intent_log = IntentLogHead::default();
+        });
+        Ok(())
+    }
+}
+
+/// Has heads say that their logs were claimed. For the first group of a pool that is opened, in which their blocks are allocated.
+#[derive(Debug, Clone)]
+pub struct StoreClaims {
+    /// Datasets, and what the heads of their logs are to say.
+    pub heads: Vec<(ObjectId, IntentLogHead)>,
+    /// The first group that was never stored: what was born before it is allocated.
+    pub first: Txg,
+}
+
+impl SyncTask for StoreClaims {
+    type Output = ();
+
+    fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        Ok(())
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        for (id, head) in self.heads {
+            let set = context.namespace.head_set(id, context.operation)?;
+            let before = set.phys().intent_log;
+            let is_given_up = head.first.is_hole() && before.first.logical_birth < self.first;
+            if is_given_up {
+                // It can be on a device that is missing; what cannot be freed is only lost room.
+                let _ = free_blocks(context, &before);
+            }
+            set.change_head(context.tx, |objset| objset.intent_log = head);
+        }
+        Ok(())
+    }
 }

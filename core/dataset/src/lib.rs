@@ -25,7 +25,7 @@ mod filesystem_counts;
 pub mod free_in_background;
 mod heads;
 pub mod initialize;
-mod intent_log;
+pub mod intent_log;
 pub mod ledger;
 pub mod limits;
 mod livelist;

@@ -7,6 +7,7 @@ use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::intent_log::ForgetLog;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::FileSystemParts;
@@ -59,6 +60,13 @@ impl MountedTree {
             pool.namespace().forget_log(head);
             error.to_string()
         })?;
+        if is_writable && !files.object_set().phys().intent_log.claim_txg.is_zero() {
+            // It was replayed, or there was nothing in it.
+            if let Err(error) = pool.run(ForgetLog { head }, operation) {
+                pool.namespace().forget_log(head);
+                return Err(error.to_string());
+            }
+        }
         let registry = tarn_probe::registry();
         let name = dataset.name();
         let statistics =

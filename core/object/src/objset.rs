@@ -245,6 +245,18 @@ pub(crate) struct Head {
     pub root: BlockPointer,
     /// Groups that changed it otherwise than through objects.
     pub changed_in: Vec<Txg>,
+    /// By group, the record of the intent log up to which it is replayed.
+    pub replayed: BTreeMap<Txg, u64>,
+}
+
+impl Head {
+    /// The group is being stored: what was noted for it comes into the head.
+    pub fn take_replayed(&mut self, txg: Txg) {
+        if let Some(sequence) = self.replayed.remove(&txg) {
+            let log = &mut self.objset.intent_log;
+            log.replayed_sequence = log.replayed_sequence.max(sequence);
+        }
+    }
 }
 
 /// An object set. Shared; a dataset has one.
@@ -364,6 +376,7 @@ impl ObjectSet {
                         objset,
                         root,
                         changed_in: Vec::new(),
+                        replayed: BTreeMap::new(),
                     },
                 ),
                 context,
@@ -414,6 +427,17 @@ impl ObjectSet {
         if !head.changed_in.contains(&tx.txg()) {
             head.changed_in.push(tx.txg());
         }
+        drop(head);
+        self.add_dirty(tx.txg(), None);
+    }
+
+    /// A record of the intent log was applied, by changes of this group: when the group is stored, the head says so, and the record is never
+    /// applied again.
+    #[doc(alias = "zl_replayed_seq")]
+    pub fn note_replayed(&self, tx: &Tx, sequence: u64) {
+        let mut head = self.head.lock();
+        let noted = head.replayed.entry(tx.txg()).or_default();
+        *noted = sequence.max(*noted);
         drop(head);
         self.add_dirty(tx.txg(), None);
     }

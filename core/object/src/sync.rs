@@ -122,7 +122,10 @@ pub fn discard_changes(set: &Arc<ObjectSet>, tx: &SyncTx) {
             set.env().txgs.remove_dirty(dropped.dirty_bytes);
         }
     }
-    set.head.lock().changed_in.retain(|changed| *changed != txg);
+    let mut head = set.head.lock();
+    head.changed_in.retain(|changed| *changed != txg);
+    head.replayed.remove(&txg);
+    drop(head);
     set.env().txgs.remove_dirty_set(txg, set.id());
 }
 
@@ -333,6 +336,9 @@ fn store_heads(
     sets: &mut [SetLedger<'_>],
     storing: &Storing<'_>,
 ) -> Result<Vec<BlockPointer>, SyncError> {
+    for entry in sets.iter() {
+        entry.set.head.lock().take_replayed(storing.phase.txg);
+    }
     let requests: Vec<_> = sets.iter().map(|entry| head_request(&entry.set)).collect();
     let kept: Vec<_> = requests
         .iter()

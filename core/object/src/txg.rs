@@ -190,6 +190,25 @@ impl Txgs {
         })
     }
 
+    /// Goes on behind a later group, as if that and all before it were stored: a log has blocks of groups that never were, and their
+    /// numbers must not come again. Before the first group is begun.
+    ///
+    /// # Panics
+    /// When somebody has begun already.
+    #[doc(alias = "spa_claim_max_txg")]
+    pub fn skip_to(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        let is_untouched = state.holds == 0 && state.open == state.stored.next();
+        assert!(
+            is_untouched && state.dirty_sets.is_empty(),
+            "groups are skipped before any is begun"
+        );
+        if txg > state.stored {
+            state.stored = txg;
+            state.open = txg.next();
+        }
+    }
+
     /// The limits.
     pub fn limits(&self) -> &TxgLimits {
         &self.limits

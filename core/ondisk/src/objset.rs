@@ -43,6 +43,16 @@ on_disk! {
 }
 
 impl IntentLogHead {
+    /// That of an object set without a log.
+    pub const EMPTY: IntentLogHead = IntentLogHead {
+        claim_txg: Txg::ZERO,
+        replayed_sequence: 0,
+        first: BlockPointer::HOLE,
+        claimed_block_sequence: 0,
+        flags: 0,
+        claimed_record_sequence: 0,
+        reserved: crate::declare::Reserved([0; 24]),
+    };
     /// Records wait to be replayed.
     #[doc(alias = "ZIL_REPLAY_NEEDED")]
     pub const REPLAY_NEEDED: u64 = 1;

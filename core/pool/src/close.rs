@@ -61,6 +61,14 @@ impl Pool {
         outcome
     }
 
+    /// Lets go of a pool that was opened and not begun: nothing is stored.
+    pub(crate) fn abandon(&self) {
+        self.txgs().stop();
+        self.txgs().forget_dirty();
+        self.cache().forget_all();
+        self.vdevs().close();
+    }
+
     /// One more group, as of which labels have this state.
     fn store_state(&self, state: PoolState, operation: &Operation) -> Result<(), TaskError> {
         // What is dirty goes first: the last group changes labels only.

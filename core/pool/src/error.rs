@@ -129,11 +129,13 @@ pub enum ImportError {
         /// Their guids.
         features: Vec<String>,
     },
-    /// An earlier run left intent logs that have to be replayed, which this version cannot.
-    #[error("intent logs have to be replayed first, which this version of tarn cannot do; import the pool read-only, or import and export it with OpenZFS: {}", .datasets.join(", "))]
-    IntentLogs {
-        /// Their datasets.
-        datasets: Vec<String>,
+    /// An earlier run left an intent log that cannot be replayed here. Whoever writes the pool without replaying it loses what it holds.
+    #[error("dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log")]
+    IntentLog {
+        /// Whose it is.
+        dataset: String,
+        /// Why it cannot be.
+        why: String,
     },
     /// Devices have sectors that are larger than the format knows.
     #[error("a device has sectors that are too large")]

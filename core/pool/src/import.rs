@@ -18,7 +18,6 @@ use crate::config;
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
 use crate::features::PoolFeatures;
-use crate::intent_log_check::refuse_left_logs;
 use crate::log_space_maps;
 use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
 use crate::space_maps::{self, Arrays};
@@ -96,6 +95,14 @@ impl Pool {
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
         if request.mode == Mode::ReadWrite {
+            let claimed = pool.claim_logs(request.need, operation).and_then(|claimed| {
+                claimed.store_in_first_group(&pool)?;
+                Ok(())
+            });
+            if let Err(error) = claimed {
+                pool.abandon();
+                return Err(error);
+            }
             pool.start_sync();
             if let Err(error) = pool.take_over(operation) {
                 // Its threads would keep its devices. What cannot be stored now is in the error already.
@@ -243,7 +250,6 @@ fn finish(
     let facts = match request.mode {
         Mode::ReadOnly => facts,
         Mode::ReadWrite => {
-            refuse_left_logs(&namespace, &mos, operation)?;
             let directory = directory_of(&mos, operation);
             let (root, tops) = (vdevs.config(), vdevs.top_levels());
             unflushed = log_space_maps::read(directory, &root, &tops, &arrays)?;

@@ -267,6 +267,24 @@ impl Pool {
         })
     }
 
+    /// Leaves a function for the sync thread to run in the open group, and does not wait. For a pool whose groups nobody stores yet.
+    pub(crate) fn leave_for_sync(
+        &self,
+        work: impl FnOnce(&SyncScope<'_>) -> Result<(), PoolError> + Send + 'static,
+    ) -> Result<(), TaskError> {
+        let answer = Arc::new(Answer {
+            place: Mutex::new(ANSWER, None),
+            given: Condvar::new(),
+        });
+        let work = move |scope: &SyncScope<'_>| work(scope).map(Ok);
+        let job = Box::new(Waiting {
+            work: Some(Box::new(work)),
+            outcome: None,
+            answer,
+        });
+        self.jobs.push(self.txgs().open_txg(), job)
+    }
+
     /// Runs a function in the sync thread, and waits until what it did is stored.
     pub(crate) fn run_in_sync<T: Send + 'static>(
         &self,

@@ -10,6 +10,7 @@
 
 pub mod add;
 pub mod checkpoint;
+mod claim_logs;
 mod clean_up;
 pub mod close;
 mod config;
@@ -21,7 +22,6 @@ pub mod features;
 pub mod history;
 mod history_write;
 pub mod import;
-mod intent_log_check;
 mod jobs;
 mod log_space_maps;
 mod mos_writer;

@@ -190,6 +190,12 @@ pub(crate) fn table_error(object: ObjectId) -> impl Fn(ZapError) -> PosixError {
     }
 }
 
+impl From<tarn_zil::ReplayError> for MountError {
+    fn from(error: tarn_zil::ReplayError) -> MountError {
+        MountError::Replay(std::sync::Arc::new(error))
+    }
+}
+
 /// Why a dataset could not be mounted.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -212,4 +218,7 @@ pub enum MountError {
     /// Something could not be read.
     #[error("{0}")]
     Unreadable(#[from] PosixError),
+    /// What a crash has left in the intent log cannot be replayed to its end. The log is kept.
+    #[error("{0}")]
+    Replay(std::sync::Arc<tarn_zil::ReplayError>),
 }

@@ -522,13 +522,13 @@ pub(crate) fn device_word(device: DeviceNumber) -> u64 {
     (u64::from(device.major) << 20) | u64::from(device.minor & 0xf_ffff)
 }
 
-fn timestamp([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
+pub(crate) fn timestamp([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
     Timestamp {
         seconds: seconds.cast_signed(),
         nanoseconds: u32::try_from(nanoseconds).unwrap_or(0).min(999_999_999),
     }
 }
 
-fn words(time: Timestamp) -> [u64; 2] {
+pub(crate) fn words(time: Timestamp) -> [u64; 2] {
     [time.seconds.cast_unsigned(), u64::from(time.nanoseconds)]
 }

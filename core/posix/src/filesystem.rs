@@ -84,7 +84,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash.
+    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash, and replays its intent log, which
+    /// then is to be forgotten. A mount that is read-only replays it, too, in a pool that is not.
     ///
     /// # Errors
     /// It is no file system, of a version that is not known, or something could not be read.
@@ -135,11 +136,27 @@ impl FileSystem {
             space,
             snapshots,
         });
+        if let Some(log) = &file_system.log {
+            let source: std::sync::Weak<FileSystem> = Arc::downgrade(&file_system);
+            log.set_source(source);
+        }
         file_system.node(facts.root, operation)?;
-        if !is_read_only {
+        let needs_replay = file_system.needs_replay();
+        if !is_read_only || needs_replay {
             file_system.drain_unlinked(operation)?;
         }
+        if let (Some(log), true) = (&file_system.log, needs_replay) {
+            // The numbers of what was just freed are wanted again.
+            file_system.wait_stored(log.set().env().txgs.open_txg(), operation)?;
+            tarn_zil::replay(log, &*file_system, operation)?;
+        }
         Ok(file_system)
+    }
+
+    /// Whether a crash has left something in its log that is not replayed yet.
+    fn needs_replay(&self) -> bool {
+        let head = self.set.phys().intent_log;
+        self.log.is_some() && tarn_zil::is_needed(&head)
     }
 
     /// The root directory.
@@ -254,6 +271,9 @@ impl FileSystem {
 
     /// After a change was made, its transaction dropped and the locks of its files released: waits until it is durable, where the dataset says so.
     pub(crate) fn after_change(&self, txg: Txg, operation: &Operation) -> Result<(), PosixError> {
+        if self.log.as_ref().is_some_and(|log| log.is_replaying()) {
+            return Ok(());
+        }
         match self.properties.read().sync {
             SyncPolicy::Always => match self.wanted_log() {
                 Some(log) => Ok(log.commit(None, operation)?),

@@ -221,6 +221,7 @@ impl FileSystem {
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);
+        self.log_gone(node.id);
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tarn_object::{Object, Tx};
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
+use tarn_ondisk::intent_log::CreateKind;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
@@ -24,9 +25,11 @@ use tarn_probe::Operation;
 
 use crate::directory::Directory;
 use crate::error::{PosixError, table_error};
-use crate::facts::{Facts, NewFacts};
+use crate::facts::{Facts, Form, NewFacts};
 use crate::filesystem::FileSystem;
+use crate::intent::{AttributesSet, Pending, attributes_set, created, removed, written, xattr_set};
 use crate::node::Node;
+use crate::ops::create::Birth;
 use crate::ops::text_of;
 use crate::properties::XattrStore;
 use crate::store::store_facts;
@@ -143,12 +146,14 @@ impl FileSystem {
 
     /// Gives a file an attribute, or another value. The facts change; the caller, who holds `change`, stores them.
     #[doc(alias("zpl_xattr_set_sa", "zpl_xattr_set_dir"))]
+    #[expect(clippy::too_many_arguments, reason = "a name, a value, and where both go")]
     pub(crate) fn put_xattr(
         &self,
         object: &Arc<Object>,
         facts: &mut Facts,
         name: &[u8],
         value: &[u8],
+        pending: &mut Pending,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
@@ -160,12 +165,15 @@ impl FileSystem {
             let bytes = list.encode(Encoding::Xdr);
             if bytes.len() <= LIST_BYTES_MAX {
                 facts.set_value(FileAttribute::Xattrs, bytes, &self.tables, tx, operation)?;
-                self.take_from_directory(facts, name, tx, operation)?;
+                pending.own(xattr_set(object.id(), name, value));
+                self.take_from_directory(facts, name, pending, tx, operation)?;
                 return Ok(());
             }
         }
-        self.put_into_directory(object, facts, name, value, tx, operation)?;
-        self.take_from_list(object.id(), facts, name)?;
+        self.put_into_directory(object, facts, name, value, pending, tx, operation)?;
+        if self.take_from_list(object.id(), facts, name)? {
+            pending.own(xattr_set(object.id(), name, &[]));
+        }
         Ok(())
     }
 
@@ -175,11 +183,15 @@ impl FileSystem {
         object: &Arc<Object>,
         facts: &mut Facts,
         name: &[u8],
+        pending: &mut Pending,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let was_listed = self.take_from_list(object.id(), facts, name)?;
-        let was_in_directory = self.take_from_directory(facts, name, tx, operation)?;
+        if was_listed {
+            pending.own(xattr_set(object.id(), name, &[]));
+        }
+        let was_in_directory = self.take_from_directory(facts, name, pending, tx, operation)?;
         match was_listed || was_in_directory {
             true => Ok(()),
             false => Err(PosixError::NoAttribute),
@@ -214,6 +226,7 @@ impl FileSystem {
         &self,
         facts: &Facts,
         name: &[u8],
+        pending: &mut Pending,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<bool, PosixError> {
@@ -229,31 +242,38 @@ impl FileSystem {
         self.count_entries(&directory, -1, 0, self.now(), tx, operation)?;
         let facts = (*file.facts()).clone();
         self.lose_last_name(&file, facts, tx, operation)?;
+        pending.shared(removed(directory.id, &entry.name, FileKind::Regular));
         Ok(true)
     }
 
     /// Writes the file of an attribute, which is made if there is none.
+    #[expect(clippy::too_many_arguments, reason = "a name, a value, and where both go")]
     fn put_into_directory(
         &self,
         object: &Arc<Object>,
         facts: &mut Facts,
         name: &[u8],
         value: &[u8],
+        pending: &mut Pending,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let directory = match self.xattr_directory(facts, operation)? {
             Some(directory) => directory,
-            None => self.make_xattr_directory(object.id(), facts, tx, operation)?,
+            None => self.make_xattr_directory(object.id(), facts, pending, tx, operation)?,
         };
         let table = self.directory(&directory, operation)?;
         let file = match table.find(name)? {
             Some(entry) => self.node(entry.id, operation)?,
             None => {
                 let mode = FileKind::Regular.mode_bits() | 0o644;
-                let file = self.make_hidden(directory.id, facts, mode, tx, operation)?;
+                let birth = Birth::Now;
+                let file = self.make_hidden(directory.id, facts, mode, birth, tx, operation)?;
                 table.insert(tx, name, file.id, FileKind::Regular)?;
                 self.count_entries(&directory, 1, 0, self.now(), tx, operation)?;
+                let (id, made) = (file.id, file.facts());
+                let slots = file.object.info().slots;
+                pending.shared(created(CreateKind::File, directory.id, id, slots, &made, name));
                 file
             }
         };
@@ -263,6 +283,14 @@ impl FileSystem {
         self.grow_block(&file, &facts, widen(value.len()), tx, operation)?;
         file.object.write(tx, 0, value, operation)?;
         facts.size = widen(value.len());
+        let old = file.facts();
+        if old.size > facts.size {
+            let cut = attributes_set(file.id, &old, &facts, AttributesSet::default());
+            pending.own(cut);
+        }
+        if !value.is_empty() {
+            pending.own(written(file.id, 0, value));
+        }
         self.store(&file, facts, tx, operation)
     }
 
@@ -271,34 +299,57 @@ impl FileSystem {
         &self,
         owner: ObjectId,
         facts: &mut Facts,
+        pending: &mut Pending,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
         let mode = FileKind::Directory.mode_bits() | 0o1777;
-        let node = self.make_hidden(owner, facts, mode, tx, operation)?;
-        let id = self
-            .tables
-            .id_or_register(tx, FileAttribute::XattrDirectory, operation)?;
-        facts.values.set_word(id, node.id.get());
-        facts.xattr_directory = node.id;
+        let node = self.make_hidden(owner, facts, mode, Birth::Now, tx, operation)?;
+        let (kind, slots) = (CreateKind::XattrDirectory, node.object.info().slots);
+        pending.shared(created(kind, owner, node.id, slots, &node.facts(), b""));
+        self.lead_to_xattr_directory(facts, node.id, tx, operation)?;
         Ok(node)
     }
 
+    /// The file has this hidden directory from now on.
+    pub(crate) fn lead_to_xattr_directory(
+        &self,
+        facts: &mut Facts,
+        directory: ObjectId,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if facts.form == Form::Attributes {
+            let attribute = FileAttribute::XattrDirectory;
+            let id = self.tables.id_or_register(tx, attribute, operation)?;
+            facts.values.set_word(id, directory.get());
+        }
+        facts.xattr_directory = directory;
+        Ok(())
+    }
+
     /// A new file or directory that belongs to the owner of another file and shows nowhere.
-    fn make_hidden(
+    pub(crate) fn make_hidden(
         &self,
         parent: ObjectId,
         owner: &Facts,
         mode: u32,
+        birth: Birth,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
         let kind = FileKind::from_mode(mode).expect("a mode of ours has a kind");
         let is_directory = kind == FileKind::Directory;
+        let (generation, now) = match birth {
+            Birth::Now => (tx.txg().get(), self.now()),
+            Birth::Recorded {
+                generation, time, ..
+            } => (generation, time),
+        };
         let facts = NewFacts {
             mode,
             size: if is_directory { 2 } else { 0 },
-            generation: tx.txg().get(),
+            generation,
             parent,
             links: if is_directory { 2 } else { 1 },
             device: 0,
@@ -306,9 +357,9 @@ impl FileSystem {
             owner: owner.owner,
             group: owner.group,
             project: self.counts_projects().then_some(owner.project),
-            now: self.now(),
+            now,
         };
-        let object = self.allocate_file(kind, tx, operation)?;
+        let object = self.allocate_file(kind, birth, tx, operation)?;
         let mut facts = facts.build(&self.tables, tx, operation)?;
         if is_directory {
             Directory::create(&object, &self.naming, tx, operation)?;

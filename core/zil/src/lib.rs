@@ -15,16 +15,23 @@
 //! # Knows nothing about
 //! Files: what a record means is decided above.
 
+pub mod chain;
+mod claim;
 mod commit;
 mod error;
+mod free;
 mod log;
 mod packing;
 mod pending;
 mod probes;
 mod record;
+mod replay;
 mod storing;
 
+pub use claim::{Claim, ClaimError, Survey, survey};
 pub use error::CommitError;
+pub use free::free;
 pub use log::{Durability, IntentLog};
 pub use record::{Contents, IntentRecord, LogSource};
+pub use replay::{Refusal, Replay, ReplayCounts, ReplayError, WrittenData, is_needed, replay};
 pub use storing::LogClosing;

@@ -11,7 +11,8 @@
 //! - The last block of a chain has a place and was not written.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_object::{AssignError, ObjectSet, OpenTx, Tx, TxEstimate, Txgs, Urgency};
@@ -50,7 +51,13 @@ pub struct IntentLog {
     pub(crate) state: Mutex<State>,
     /// A batch was finished, or a block that was on its way has arrived.
     pub(crate) changed: Condvar,
+    /// The record that is being replayed; zero for none.
+    replaying: AtomicU64,
+    watcher: OnceLock<Watcher>,
 }
+
+/// Hears of every record.
+type Watcher = Box<dyn Fn(&IntentRecord) + Send + Sync>;
 
 /// What is in memory of a log.
 pub(crate) struct State {
@@ -154,6 +161,8 @@ impl IntentLog {
                 },
             ),
             changed: Condvar::new(),
+            replaying: AtomicU64::new(0),
+            watcher: OnceLock::new(),
         })
     }
 
@@ -187,6 +196,13 @@ impl IntentLog {
     /// Whether records are to be made at all.
     pub fn is_wanted(&self) -> bool {
         self.durability == Durability::ByLog
+            || self.is_replaying()
+            || self.watcher.get().is_some()
+    }
+
+    /// For tests: has somebody hear of every record as it is made. Once.
+    pub fn watch(&self, watcher: impl Fn(&IntentRecord) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watcher));
     }
 
     /// Whether it was closed: a new one takes its place.
@@ -198,9 +214,15 @@ impl IntentLog {
     /// records are in the order of changes.
     #[doc(alias = "zil_itx_assign")]
     pub fn record(&self, tx: &Tx, record: IntentRecord) {
+        if self.note_replayed(tx) {
+            return;
+        }
+        if let Some(watcher) = self.watcher.get() {
+            watcher(&record);
+        }
         let is_first = {
             let mut state = self.state.lock();
-            if !self.is_wanted() || state.is_closed {
+            if self.durability != Durability::ByLog || state.is_closed {
                 false
             } else {
                 probes().records.increment();
@@ -216,6 +238,31 @@ impl IntentLog {
     pub fn note_unlogged(&self, tx: &Tx) {
         let mut state = self.state.lock();
         state.must_wait = state.must_wait.max(tx.txg());
+    }
+
+    /// While the log is replayed: the record that is being replayed was applied by this transaction. False when nothing is replayed.
+    #[doc(alias = "zil_replaying")]
+    pub fn note_replayed(&self, tx: &Tx) -> bool {
+        let sequence = self.replaying.load(Ordering::Relaxed);
+        if sequence != 0 {
+            self.set.note_replayed(tx, sequence);
+        }
+        sequence != 0
+    }
+
+    /// Whether a record is being replayed.
+    pub fn is_replaying(&self) -> bool {
+        self.replaying.load(Ordering::Relaxed) != 0
+    }
+
+    /// This record is being replayed from now on.
+    pub(crate) fn begin_replay(&self, sequence: u64) {
+        self.replaying.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Nothing is replayed any more.
+    pub(crate) fn end_replay(&self) {
+        self.replaying.store(0, Ordering::Relaxed);
     }
 
     /// A file is finally gone: records that only it needs are not stored any more.

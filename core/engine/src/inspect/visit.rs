@@ -11,6 +11,7 @@
 use super::error::InspectError;
 use super::open::Inspection;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use tarn_object::{
     BlockTrees, HEAD_LEVEL, MOS_ID, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions,
     read_head, walk_objset,
@@ -19,11 +20,12 @@ use tarn_ondisk::block_pointer::{BlockPointer, Dva};
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::dataset::Dataset;
 use tarn_ondisk::dnode::Dnode;
-use tarn_ondisk::intent_log::{LogBlock, LogForm, LoggedChange, OBJECT_SET_WORD, SEQUENCE_WORD};
+use tarn_ondisk::intent_log::{LoggedChange, OBJECT_SET_WORD};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_zil::chain::{Found, place_in_chain, walk};
 
 /// The level of blocks of an intent log in a mark.
 #[doc(alias = "ZB_ZIL_LEVEL")]
@@ -32,9 +34,6 @@ pub const INTENT_LOG_LEVEL: i64 = -2;
 /// Since this version, what destroyed snapshots had is freed from a list.
 #[doc(alias = "SPA_VERSION_DEADLISTS")]
 const VERSION_DEADLISTS: u64 = 26;
-
-/// Longest intent log that is followed: a guard against one that bites its tail.
-const LOG_BLOCKS_MAX: usize = 1 << 20;
 
 /// How a block is referenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,67 +149,45 @@ impl Inspection {
         let is_claimed = !log.claim_txg.is_zero();
         let stored_until = self.pool().uberblock().txg;
         let mut seen = BTreeSet::new();
-        let mut next = log.first;
-        while !next.is_hole() && seen.len() < LOG_BLOCKS_MAX {
-            let pointer = next;
-            let sequence = pointer.checksum_words.0[SEQUENCE_WORD];
-            let is_beyond = match is_claimed {
-                true => sequence > log.claimed_block_sequence,
-                false => pointer.logical_birth > stored_until,
-            };
-            if is_beyond || !seen.insert(first_place(&pointer)) {
-                return;
-            }
-            let mark = TraversalMark {
-                objset: set,
-                object: ObjectId::ZERO,
-                level: INTENT_LOG_LEVEL,
-                block: sequence,
-            };
-            visitor.block(&FoundBlock {
-                reference: Reference::IntentLog,
-                mark,
-                pointer: &pointer,
-                dnode: None,
-            });
-            let Some(form) = LogForm::of_checksum(pointer.checksum_kind()) else {
-                return;
-            };
-            // The last block was made ready and never written: it does not verify, which is how a log ends.
-            let Ok(contents) = self.pool().io().read(&pointer, self.operation()) else {
-                return;
-            };
-            let Ok(block) = LogBlock::decode(&contents, form) else {
-                return;
-            };
-            for record in block.records().flatten().filter(|_| is_claimed) {
-                if record.sequence > log.claimed_record_sequence {
-                    return;
+        let mut set_of_log = set;
+        let mut look = |found: Found<'_>| -> ControlFlow<()> {
+            let (pointer, mark) = match &found {
+                Found::Block(pointer) => {
+                    if !is_claimed && pointer.logical_birth > stored_until {
+                        return ControlFlow::Break(());
+                    }
+                    set_of_log = ObjectId::new(pointer.checksum_words.0[OBJECT_SET_WORD]);
+                    (*pointer, mark_of_block(set, place_in_chain(pointer)))
                 }
-                let LoggedChange::Write(write) = &record.change else {
-                    continue;
-                };
-                let is_ours = write.pointer.logical_birth >= log.claim_txg;
-                if write.pointer.is_hole() || !is_ours || !seen.insert(first_place(&write.pointer))
-                {
-                    continue;
-                }
-                let size = write.pointer.logical_size().get().max(1);
-                let mark = TraversalMark {
-                    objset: ObjectId::new(pointer.checksum_words.0[OBJECT_SET_WORD]),
-                    object: write.object,
-                    level: INTENT_LOG_LEVEL,
-                    block: write.offset / size,
-                };
+                Found::Record(record) => match &record.change {
+                    LoggedChange::Write(write)
+                        if is_claimed
+                            && !write.pointer.is_hole()
+                            && write.pointer.logical_birth >= log.claim_txg =>
+                    {
+                        let size = write.pointer.logical_size().get().max(1);
+                        let mark = TraversalMark {
+                            objset: set_of_log,
+                            object: write.object,
+                            level: INTENT_LOG_LEVEL,
+                            block: write.offset / size,
+                        };
+                        (&write.pointer, mark)
+                    }
+                    _ => return ControlFlow::Continue(()),
+                },
+            };
+            if seen.insert(first_place(pointer)) {
                 visitor.block(&FoundBlock {
                     reference: Reference::IntentLog,
                     mark,
-                    pointer: &write.pointer,
+                    pointer,
                     dnode: None,
                 });
             }
-            next = block.chain.next;
-        }
+            ControlFlow::Continue(())
+        };
+        walk(self.pool().io(), log, self.operation(), &mut look);
     }
 
     /// Visits all blocks that wait to be freed.
@@ -296,6 +273,16 @@ fn deferred(visitor: &mut dyn BlockVisitor, pointer: &BlockPointer) {
         pointer,
         dnode: None,
     });
+}
+
+/// Where a block of an intent log is.
+fn mark_of_block(set: ObjectId, place: u64) -> TraversalMark {
+    TraversalMark {
+        objset: set,
+        object: ObjectId::ZERO,
+        level: INTENT_LOG_LEVEL,
+        block: place,
+    }
 }
 
 /// What tells blocks apart.

@@ -4,11 +4,13 @@
 //! Blocks get their place when they are stored, so nothing can be reserved: room in advance is a promise that
 //! we only check. A hole is punched by freeing the blocks that are wholly in it, and zeroing the rest.
 
+use tarn_ondisk::intent_log::{LoggedChange, mask};
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::intent::{AttributesSet, attributes_set, privileges_lost};
 use crate::node::{Node, lock_existing};
 use crate::ops::write::SIZE_MAX;
 use crate::permissions::without_set_ids;
@@ -62,7 +64,13 @@ impl FileSystem {
             let tx = self.begin(EDGE_BYTES, operation)?;
             let _content = node.content.write();
             self.set_size(&node, &mut facts, end, &tx, operation)?;
+            let set = AttributesSet {
+                mask: mask::SIZE | mask::MODIFICATION_TIME,
+                project: false,
+            };
+            let grown = attributes_set(id, &node.facts(), &facts, set);
             self.store(&node, facts, &tx, operation)?;
+            self.log_own(&tx, &node, || grown);
             txg = tx.txg();
         }
         drop(change);
@@ -102,7 +110,17 @@ impl FileSystem {
             if !credentials.privileged {
                 self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
             }
+            let privileges = privileges_lost(node, &facts);
             self.store(node, facts, &tx, operation)?;
+            if let Some(privileges) = privileges {
+                self.log_own(&tx, node, || privileges);
+            }
+            let (object, offset, length) = (node.id, at, stop - at);
+            self.log_own(&tx, node, || LoggedChange::Truncate {
+                object,
+                offset,
+                length,
+            });
             txg = tx.txg();
             at = stop;
         }
@@ -110,7 +128,7 @@ impl FileSystem {
     }
 
     /// The end of the block that has the byte before this offset.
-    fn to_block_end(&self, node: &Node, offset: u64) -> u64 {
+    pub(crate) fn to_block_end(&self, node: &Node, offset: u64) -> u64 {
         let block = node.object.block_size().get();
         offset.div_ceil(block).saturating_mul(block)
     }

@@ -12,6 +12,8 @@ use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::OLD_BONUS_BYTES_MAX;
 use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::CreateKind;
+use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
 use tarn_ondisk::znode::{ZNODE_SIZE, ZnodeFlags};
@@ -24,6 +26,7 @@ use crate::directory::Directory;
 use crate::error::PosixError;
 use crate::facts::{Facts, Form, NewFacts, device_word};
 use crate::filesystem::FileSystem;
+use crate::intent::{Pending, created};
 use crate::node::{Node, lock_existing};
 use crate::ops::access::EXECUTE;
 use crate::permissions::SET_GID;
@@ -62,7 +65,8 @@ impl FileSystem {
         let (owner, group) = (inherited.owner.word(), inherited.group.word());
         self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
         let tx = self.begin(ENTRY_BYTES, operation)?;
-        let node = self.make_in(&directory, name, new, inherited, &tx, operation)?;
+        let birth = Birth::Now;
+        let node = self.make_in(&directory, name, new, inherited, birth, &tx, operation)?;
         let txg = tx.txg();
         drop(tx);
         drop(_change);
@@ -135,22 +139,32 @@ impl FileSystem {
         if !is_directory && !credentials.privileged && !is_member {
             permissions &= !SET_GID;
         }
-        let can_have_project =
-            matches!(new.kind, FileKind::Regular | FileKind::Directory) && self.counts_projects();
-        let inherits_project = parent.flags.has(ZnodeFlags::INHERIT_PROJECT);
-        let mut flags = ZnodeFlags::NONE;
-        if can_have_project && inherits_project {
-            flags = ZnodeFlags::INHERIT_PROJECT;
-        }
+        let (project, flags) = self.inherited_project(&parent, new.kind);
         Ok(Inherited {
             permissions,
             owner: Fuid::posix(credentials.uid),
             group,
-            project: can_have_project.then_some(if inherits_project { parent.project } else { 0 }),
+            project,
             flags,
             access_acl,
             default_acl: default_acl.filter(|_| is_directory),
         })
+    }
+
+    /// The project that something new in a directory gets, and the flags that go with it.
+    pub(crate) fn inherited_project(
+        &self,
+        parent: &Facts,
+        kind: FileKind,
+    ) -> (Option<u64>, ZnodeFlags) {
+        let can_have = matches!(kind, FileKind::Regular | FileKind::Directory);
+        if !can_have || !self.counts_projects() {
+            return (None, ZnodeFlags::NONE);
+        }
+        match parent.flags.has(ZnodeFlags::INHERIT_PROJECT) {
+            true => (Some(parent.project), ZnodeFlags::INHERIT_PROJECT),
+            false => (Some(0), ZnodeFlags::NONE),
+        }
     }
 
     /// Whether files have the attribute of a project.
@@ -159,25 +173,39 @@ impl FileSystem {
     }
 
     /// Makes the object and its entry. What was begun is taken back if it fails.
-    fn make_in(
+    #[expect(clippy::too_many_arguments, reason = "a name, and all that a file begins with")]
+    pub(crate) fn make_in(
         &self,
         directory: &Arc<Node>,
         name: &[u8],
         new: &NewFile<'_>,
         inherited: Inherited,
+        birth: Birth,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
         let is_directory = new.kind == FileKind::Directory;
-        let now = self.now();
+        let now = match birth {
+            Birth::Now => self.now(),
+            Birth::Recorded { time, .. } => time,
+        };
         let facts = NewFacts {
             mode: new.kind.mode_bits() | inherited.permissions,
             size: if is_directory { 2 } else { 0 },
-            generation: tx.txg().get(),
+            generation: match birth {
+                Birth::Now => tx.txg().get(),
+                Birth::Recorded { generation, .. } => generation,
+            },
             parent: directory.id,
             links: if is_directory { 2 } else { 1 },
-            device: match new.kind {
-                FileKind::CharacterDevice | FileKind::BlockDevice => device_word(new.device),
+            device: match (new.kind, birth) {
+                (FileKind::CharacterDevice | FileKind::BlockDevice, Birth::Now) => {
+                    device_word(new.device)
+                }
+                (
+                    FileKind::CharacterDevice | FileKind::BlockDevice,
+                    Birth::Recorded { device, .. },
+                ) => device,
                 _ => 0,
             },
             flags: inherited.flags,
@@ -186,7 +214,8 @@ impl FileSystem {
             project: inherited.project,
             now,
         };
-        let object = self.allocate_file(new.kind, tx, operation)?;
+        let object = self.allocate_file(new.kind, birth, tx, operation)?;
+        let mut pending = Pending::default();
         let made = (|| {
             let mut facts = facts.build(&self.tables, tx, operation)?;
             if let Some(target) = new.target {
@@ -197,7 +226,15 @@ impl FileSystem {
                 (DEFAULT_NAME, &inherited.default_acl),
             ] {
                 if let Some(acl) = acl {
-                    self.put_xattr(&object, &mut facts, name, &acl.encode(), tx, operation)?;
+                    self.put_xattr(
+                        &object,
+                        &mut facts,
+                        name,
+                        &acl.encode(),
+                        &mut pending,
+                        tx,
+                        operation,
+                    )?;
                 }
             }
             if is_directory {
@@ -218,8 +255,16 @@ impl FileSystem {
                 return Err(error);
             }
         };
+        let kind = match (new.kind, new.target) {
+            (FileKind::Directory, _) => CreateKind::Directory,
+            (FileKind::SymbolicLink, Some(target)) => CreateKind::Link(Text::from(target)),
+            _ => CreateKind::File,
+        };
+        let slots = object.info().slots;
+        let record = created(kind, directory.id, object.id(), slots, &facts, name);
         let node = Node::new(object, facts);
         node.note_change(tx.txg());
+        self.log_created(tx, record, pending);
         Ok(self.nodes.add_new(node))
     }
 
@@ -227,6 +272,7 @@ impl FileSystem {
     pub(crate) fn allocate_file(
         &self,
         kind: FileKind,
+        birth: Birth,
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Object>, PosixError> {
@@ -237,9 +283,15 @@ impl FileSystem {
         };
         let mut new = object_of_file(object_type, style);
         if style == Style::Attributes {
-            new.slots = self.properties().dnode_slots;
+            new.slots = match birth {
+                Birth::Now => self.properties().dnode_slots,
+                Birth::Recorded { slots, .. } => slots,
+            };
         }
-        Ok(self.set.allocate(tx, new, operation)?)
+        Ok(match birth {
+            Birth::Now => self.set.allocate(tx, new, operation)?,
+            Birth::Recorded { object, .. } => self.set.claim(tx, object, new, operation)?,
+        })
     }
 
     /// Stores where a symbolic link leads: in an attribute, or for old files behind the structure, or as contents.
@@ -289,14 +341,34 @@ impl FileSystem {
 }
 
 /// What a new file gets from its maker and its directory.
-struct Inherited {
-    permissions: u32,
-    owner: Fuid,
-    group: Fuid,
-    project: Option<u64>,
-    flags: ZnodeFlags,
-    access_acl: Option<PosixAcl>,
-    default_acl: Option<PosixAcl>,
+pub(crate) struct Inherited {
+    pub permissions: u32,
+    pub owner: Fuid,
+    pub group: Fuid,
+    pub project: Option<u64>,
+    pub flags: ZnodeFlags,
+    pub access_acl: Option<PosixAcl>,
+    pub default_acl: Option<PosixAcl>,
+}
+
+/// What makes a new file this one and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// It is made now, and gets a number that is free.
+    Now,
+    /// It was made before, and is made again.
+    Recorded {
+        /// Its number, which must be free.
+        object: ObjectId,
+        /// How many slots its dnode takes.
+        slots: usize,
+        /// The number of a device, as it is stored.
+        device: u64,
+        /// Its generation.
+        generation: u64,
+        /// When it was made.
+        time: Timestamp,
+    },
 }
 
 /// Refuses what this user cannot make, or nobody.

@@ -10,6 +10,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::node::{Node, lock_existing};
 use crate::ops::set_attributes::ATTRIBUTE_BYTES;
 use crate::permissions::{SET_GID, SET_UID, without_set_ids};
@@ -50,15 +51,25 @@ impl FileSystem {
         }
         let old = (*node.facts()).clone();
         let tx = self.begin(ATTRIBUTE_BYTES, operation)?;
+        let mut pending = Pending::default();
         if capability.is_some() {
-            self.take_xattr(&node.object, &mut facts, CAPABILITY_NAME, &tx, operation)?;
+            self.take_xattr(
+                &node.object,
+                &mut facts,
+                CAPABILITY_NAME,
+                &mut pending,
+                &tx,
+                operation,
+            )?;
         }
         if permissions != facts.permissions() {
             self.change_permissions(&mut facts, permissions);
-            self.follow_permissions(&node, &old, &mut facts, &tx, operation)?;
+            pending.own(attributes_set(id, &old, &facts, AttributesSet::default()));
+            self.follow_permissions(&node, &old, &mut facts, &mut pending, &tx, operation)?;
         }
         facts.attributes_changed(self.now());
         self.store(&node, facts, &tx, operation)?;
+        self.log_pending(&tx, &node, pending);
         let txg = tx.txg();
         drop((tx, change));
         self.after_change(txg, operation)?;

@@ -1,5 +1,8 @@
 //! Another name for a file.
 
+use tarn_object::Tx;
+use tarn_ondisk::intent_log::LoggedChange;
+use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
@@ -7,7 +10,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
-use crate::node::lock_existing;
+use crate::node::{Node, lock_existing};
 use crate::ops::create::ENTRY_BYTES;
 use crate::types::{Attributes, Credentials};
 
@@ -36,7 +39,7 @@ impl FileSystem {
         let (node, directory) = (self.node(id, operation)?, self.node(parent, operation)?);
         let change = lock_existing(&[&node, &directory])?;
         self.check_new_entry(credentials, &directory, name, operation)?;
-        let mut facts = (*node.facts()).clone();
+        let facts = node.facts();
         let pinned = ZnodeFlags::IMMUTABLE.and(ZnodeFlags::APPEND_ONLY);
         if facts.is_directory() || facts.flags.has_any(pinned) {
             return Err(PosixError::NotPermitted);
@@ -49,23 +52,42 @@ impl FileSystem {
         }
         check_project(&directory.facts(), &facts)?;
         let tx = self.begin(ENTRY_BYTES, operation)?;
-        let now = self.now();
-        let table = self.directory(&directory, operation)?;
-        table.insert(&tx, name, id, facts.kind())?;
-        facts.links += 1;
-        facts.parent = parent;
-        facts.attributes_changed(now);
-        let stored = self
-            .store(&node, facts, &tx, operation)
-            .and_then(|()| self.count_entries(&directory, 1, 0, now, &tx, operation));
-        if let Err(error) = stored {
-            let _ = table.remove(&tx, name);
-            return Err(error);
-        }
+        self.add_link(&node, &directory, name, &tx, operation)?;
         let txg = tx.txg();
         drop((tx, change));
         self.after_change(txg, operation)?;
         Ok(self.node_attributes(&node))
+    }
+
+    /// Adds the name. The caller holds `change` of both, and has seen that the name is free.
+    pub(crate) fn add_link(
+        &self,
+        node: &Node,
+        directory: &Node,
+        name: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let now = self.now();
+        let mut facts = (*node.facts()).clone();
+        let table = self.directory(directory, operation)?;
+        table.insert(tx, name, node.id, facts.kind())?;
+        facts.links += 1;
+        facts.parent = directory.id;
+        facts.attributes_changed(now);
+        let stored = self
+            .store(node, facts, tx, operation)
+            .and_then(|()| self.count_entries(directory, 1, 0, now, tx, operation));
+        if let Err(error) = stored {
+            let _ = table.remove(tx, name);
+            return Err(error);
+        }
+        self.log_shared(tx, || LoggedChange::Link {
+            directory: directory.id,
+            object: node.id,
+            name: Text::from(name),
+        });
+        Ok(())
     }
 }
 

@@ -13,14 +13,14 @@ mod open_close;
 mod read;
 mod read_directory;
 mod read_link;
-mod rename;
+pub(crate) mod rename;
 mod seek;
 pub(crate) mod set_attributes;
 mod set_xattr;
 mod space;
 mod sync;
-mod unlink;
-mod write;
+pub(crate) mod unlink;
+pub(crate) mod write;
 
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;

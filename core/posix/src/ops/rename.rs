@@ -11,18 +11,22 @@
 use std::sync::Arc;
 
 use tarn_object::Tx;
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::{LoggedWhiteout, RenameKind};
 use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::intent::renamed;
 use crate::node::{Node, lock_all};
 use crate::ops::access::{EXECUTE, WRITE};
-use crate::ops::create::ENTRY_BYTES;
+use crate::ops::create::{Birth, ENTRY_BYTES, Inherited};
 use crate::ops::link::check_project;
 use crate::ops::unlink::ATTEMPTS_MAX;
-use crate::types::{Credentials, RenameMode, Timestamp};
+use crate::types::{Credentials, DeviceNumber, FileKind, NewFile, RenameMode, Timestamp};
 
 /// How deep directories can be below each other. Damage could make circles of them; nobody makes so many.
 const DEPTH_MAX: usize = 1 << 20;
@@ -35,14 +39,28 @@ struct Named {
 
 /// What a rename is about, as it was found.
 struct Renaming<'a> {
-    credentials: &'a Credentials,
+    /// None for what was allowed before, and is done again.
+    credentials: Option<&'a Credentials>,
     from_parent: Arc<Node>,
     from: &'a [u8],
     to_parent: Arc<Node>,
     to: &'a [u8],
     mode: RenameMode,
+    /// What takes the old name, if anything does.
+    whiteout: Option<Whiteout>,
     source: Named,
     target: Option<Named>,
+}
+
+/// A file that is made where another had its name: overlays take it for a missing one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whiteout {
+    pub kind: FileKind,
+    pub permissions: u32,
+    pub owner: Fuid,
+    pub group: Fuid,
+    pub birth: Birth,
+    pub record: LoggedWhiteout,
 }
 
 impl FileSystem {
@@ -79,18 +97,33 @@ impl FileSystem {
             .check_new(to, self.properties().name_bytes_max())?;
         self.check_access(credentials, &from_parent, EXECUTE, operation)?;
         self.check_access(credentials, &to_parent, EXECUTE, operation)?;
+        let (from, to) = ((&from_parent, from), (&to_parent, to));
+        self.rename_between(Some(credentials), from, to, mode, None, operation)
+    }
+
+    /// Renames, or does again what was allowed before.
+    pub(crate) fn rename_between(
+        &self,
+        credentials: Option<&Credentials>,
+        (from_parent, from): (&Arc<Node>, &[u8]),
+        (to_parent, to): (&Arc<Node>, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<Whiteout>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
         for _ in 0..ATTEMPTS_MAX {
             let renaming = Renaming {
                 credentials,
                 source: self
-                    .named(&from_parent, from, operation)?
+                    .named(from_parent, from, operation)?
                     .ok_or(PosixError::NotFound)?,
-                target: self.named(&to_parent, to, operation)?,
+                target: self.named(to_parent, to, operation)?,
                 from_parent: from_parent.clone(),
                 from,
                 to_parent: to_parent.clone(),
                 to,
                 mode,
+                whiteout,
             };
             if let Some((txg, replaced)) = self.try_rename(&renaming, operation)? {
                 if let Some(replaced) = replaced {
@@ -178,9 +211,57 @@ impl FileSystem {
             self.exchange(renaming, now, &tx, operation)?;
         } else {
             self.move_entry(renaming, now, &tx, operation)?;
+            if let Some(whiteout) = &renaming.whiteout {
+                self.make_whiteout(renaming, whiteout, &tx, operation)?;
+            }
             replaced = target.as_ref().map(|target| target.node.clone());
         }
+        self.log_renamed(renaming, &tx);
         Ok(Some((tx.txg(), replaced)))
+    }
+
+    fn log_renamed(&self, renaming: &Renaming<'_>, tx: &Tx) {
+        let kind = match (&renaming.whiteout, renaming.mode) {
+            (Some(whiteout), _) => RenameKind::Whiteout(whiteout.record),
+            (None, RenameMode::Exchange) => RenameKind::Exchange,
+            (None, _) => RenameKind::Plain,
+        };
+        let mut moved = vec![renaming.source.node.id];
+        if let (RenameMode::Exchange, Some(target)) = (renaming.mode, &renaming.target) {
+            moved.push(target.node.id);
+        }
+        let from = (renaming.from_parent.id, renaming.from);
+        let to = (renaming.to_parent.id, renaming.to);
+        self.log_rename(tx, &moved, renamed(kind, from, to));
+    }
+
+    /// Makes the file that takes the old name.
+    fn make_whiteout(
+        &self,
+        renaming: &Renaming<'_>,
+        whiteout: &Whiteout,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let inherited = Inherited {
+            permissions: whiteout.permissions,
+            owner: whiteout.owner,
+            group: whiteout.group,
+            project: None,
+            flags: ZnodeFlags::NONE,
+            access_acl: None,
+            default_acl: None,
+        };
+        let new = NewFile {
+            kind: whiteout.kind,
+            permissions: whiteout.permissions,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let (directory, name, birth) = (&renaming.from_parent, renaming.from, whiteout.birth);
+        self.make_in(directory, name, &new, inherited, birth, tx, operation)?;
+        Ok(())
     }
 
     /// Refuses what this user may not do, and what nobody may.
@@ -203,22 +284,26 @@ impl FileSystem {
             (RenameMode::Exchange, None) => return Err(PosixError::NotFound),
             _ => {}
         }
-        self.check_may_remove(credentials, from_parent, &source.node, operation)?;
-        match target {
-            Some(target) => {
-                self.check_may_remove(credentials, to_parent, &target.node, operation)?;
+        if let Some(credentials) = *credentials {
+            self.check_may_remove(credentials, from_parent, &source.node, operation)?;
+            match target {
+                Some(target) => {
+                    self.check_may_remove(credentials, to_parent, &target.node, operation)?;
+                }
+                None => self.check_may_add(credentials, to_parent, operation)?,
             }
-            None => self.check_may_add(credentials, to_parent, operation)?,
+            check_project(&to_parent.facts(), &source.node.facts())?;
         }
-        check_project(&to_parent.facts(), &source.node.facts())?;
         if renaming.crosses() {
-            self.check_move(credentials, to_parent, source, operation)?;
+            self.check_move(*credentials, to_parent, source, operation)?;
         }
         let Some(target) = target else { return Ok(()) };
         if *mode == RenameMode::Exchange {
-            check_project(&from_parent.facts(), &target.node.facts())?;
+            if credentials.is_some() {
+                check_project(&from_parent.facts(), &target.node.facts())?;
+            }
             if renaming.crosses() {
-                self.check_move(credentials, from_parent, target, operation)?;
+                self.check_move(*credentials, from_parent, target, operation)?;
             }
             return Ok(());
         }
@@ -238,7 +323,7 @@ impl FileSystem {
     /// Refuses to move a directory into itself, and one whose `..` this user may not change.
     fn check_move(
         &self,
-        credentials: &Credentials,
+        credentials: Option<&Credentials>,
         to_parent: &Arc<Node>,
         moved: &Named,
         operation: &Operation,
@@ -254,7 +339,12 @@ impl FileSystem {
                 ));
             }
             if at.id == self.root() {
-                return self.check_access(credentials, &moved.node, WRITE, operation);
+                return match credentials {
+                    Some(credentials) => {
+                        self.check_access(credentials, &moved.node, WRITE, operation)
+                    }
+                    None => Ok(()),
+                };
             }
             at = self.node(at.facts().parent, operation)?;
         }

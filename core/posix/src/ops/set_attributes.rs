@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::mask;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
@@ -15,6 +16,7 @@ use crate::acl::ACCESS_NAME;
 use crate::error::PosixError;
 use crate::facts::{Facts, Form};
 use crate::filesystem::FileSystem;
+use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::node::{Node, lock_existing};
 use crate::ops::access::WRITE;
 use crate::ops::write::SIZE_MAX;
@@ -93,10 +95,13 @@ impl FileSystem {
         if let Some(project) = changes.project {
             new.set_project(project, &self.tables, &tx, operation)?;
         }
+        let mut pending = Pending::default();
+        pending.own(attributes_set(id, &facts, &new, set_by(changes)));
         if new.permissions() != facts.permissions() {
-            self.follow_permissions(&node, &facts, &mut new, &tx, operation)?;
+            self.follow_permissions(&node, &facts, &mut new, &mut pending, &tx, operation)?;
         }
         self.store(&node, new, &tx, operation)?;
+        self.log_pending(&tx, &node, pending);
         let txg = tx.txg();
         drop((content, tx, change));
         self.after_change(txg, operation)?;
@@ -220,6 +225,7 @@ impl FileSystem {
         node: &Arc<Node>,
         old: &Facts,
         new: &mut Facts,
+        pending: &mut Pending,
         tx: &tarn_object::Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
@@ -231,9 +237,31 @@ impl FileSystem {
         }
         if let Some(acl) = self.access_acl(node, old, operation)? {
             let value = acl.with_mode(new.permissions()).encode();
-            self.put_xattr(&node.object, new, ACCESS_NAME, &value, tx, operation)?;
+            self.put_xattr(
+                &node.object,
+                new,
+                ACCESS_NAME,
+                &value,
+                pending,
+                tx,
+                operation,
+            )?;
         }
         Ok(())
+    }
+}
+
+/// What a request sets, whether it differs from what was there or not.
+fn set_by(changes: &SetAttributes) -> AttributesSet {
+    let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+    AttributesSet {
+        mask: bit(changes.permissions.is_some(), mask::MODE)
+            | bit(changes.uid.is_some(), mask::OWNER)
+            | bit(changes.gid.is_some(), mask::GROUP)
+            | bit(changes.size.is_some(), mask::SIZE | mask::MODIFICATION_TIME)
+            | bit(changes.accessed.is_some(), mask::ACCESS_TIME)
+            | bit(changes.modified.is_some(), mask::MODIFICATION_TIME),
+        project: changes.project.is_some(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::acl::{ACCESS_NAME, DEFAULT_NAME, PosixAcl};
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
+use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::node::{Node, lock_existing};
 use crate::ops::access::WRITE;
 use crate::permissions::{SET_GID, STICKY, is_owner};
@@ -54,6 +55,8 @@ impl FileSystem {
             XATTR_BYTES + tarn_ondisk::declare::widen(value.len()),
             operation,
         )?;
+        let old = node.facts();
+        let mut pending = Pending::default();
         let mut is_stored = true;
         if let Some(list) = list {
             is_stored = self.apply_list(credentials, &mut facts, name, list.as_ref());
@@ -62,13 +65,26 @@ impl FileSystem {
             .as_deref()
             .filter(|stored| !is_stored || *stored != name)
         {
-            self.take_xattr(&node.object, &mut facts, other, &tx, operation)?;
+            let object = &node.object;
+            self.take_xattr(object, &mut facts, other, &mut pending, &tx, operation)?;
         }
         if is_stored {
-            self.put_xattr(&node.object, &mut facts, name, value, &tx, operation)?;
+            self.put_xattr(
+                &node.object,
+                &mut facts,
+                name,
+                value,
+                &mut pending,
+                &tx,
+                operation,
+            )?;
+        }
+        if facts.mode != old.mode {
+            pending.own(attributes_set(id, &old, &facts, AttributesSet::default()));
         }
         facts.attributes_changed(self.now());
         self.store(&node, facts, &tx, operation)?;
+        self.log_pending(&tx, &node, pending);
         let txg = tx.txg();
         drop((tx, change));
         self.after_change(txg, operation)
@@ -93,9 +109,11 @@ impl FileSystem {
         let existing = self.stored_name(&node, &facts, name, operation)?;
         let existing = existing.ok_or(PosixError::NoAttribute)?;
         let tx = self.begin_freeing(0, operation)?;
-        self.take_xattr(&node.object, &mut facts, &existing, &tx, operation)?;
+        let (object, mut pending) = (&node.object, Pending::default());
+        self.take_xattr(object, &mut facts, &existing, &mut pending, &tx, operation)?;
         facts.attributes_changed(self.now());
         self.store(&node, facts, &tx, operation)?;
+        self.log_pending(&tx, &node, pending);
         let txg = tx.txg();
         drop((tx, change));
         self.after_change(txg, operation)

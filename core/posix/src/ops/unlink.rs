@@ -13,9 +13,10 @@ use crate::control_directory;
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::intent::removed;
 use crate::node::{Node, lock_all};
 use crate::ops::access::EXECUTE;
-use crate::types::Credentials;
+use crate::types::{Credentials, FileKind};
 
 /// How often an operation looks again when the names it is about change under it. A guess: each time somebody else got on.
 pub(crate) const ATTEMPTS_MAX: usize = 1000;
@@ -36,31 +37,45 @@ impl FileSystem {
         let directory = self.directory_of_entry(parent, name, operation)?;
         let remove = |file: &Arc<Node>, entry: &Entry| -> Result<Txg, PosixError> {
             self.check_may_remove(credentials, &directory, file, operation)?;
-            let mut facts = (*file.facts()).clone();
-            if facts.is_directory() {
-                return Err(PosixError::IsDirectory);
-            }
-            let is_last = facts.links <= 1;
-            let freed_bytes = if is_last {
-                file.object.info().used.get()
-            } else {
-                0
-            };
-            let tx = self.begin_freeing(freed_bytes, operation)?;
-            let now = self.now();
-            self.directory(&directory, operation)?
-                .remove(&tx, &entry.name)?;
-            self.count_entries(&directory, -1, 0, now, &tx, operation)?;
-            facts.attributes_changed(now);
-            if is_last {
-                self.lose_last_name(file, facts, &tx, operation)?;
-            } else {
-                facts.links -= 1;
-                self.store(file, facts, &tx, operation)?;
-            }
-            Ok(tx.txg())
+            self.drop_name(&directory, file, entry, operation)
         };
-        self.remove_entry(credentials, &directory, name, remove, operation)
+        self.check_access(credentials, &directory, EXECUTE, operation)?;
+        self.remove_entry(&directory, name, remove, operation)
+    }
+
+    /// Removes a name of a file. The caller holds `change` of both, and has seen that the entry leads to the file.
+    pub(crate) fn drop_name(
+        &self,
+        directory: &Arc<Node>,
+        file: &Arc<Node>,
+        entry: &Entry,
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let mut facts = (*file.facts()).clone();
+        let kind = facts.kind();
+        if facts.is_directory() {
+            return Err(PosixError::IsDirectory);
+        }
+        let is_last = facts.links <= 1;
+        let freed_bytes = if is_last {
+            file.object.info().used.get()
+        } else {
+            0
+        };
+        let tx = self.begin_freeing(freed_bytes, operation)?;
+        let now = self.now();
+        self.directory(directory, operation)?
+            .remove(&tx, &entry.name)?;
+        self.count_entries(directory, -1, 0, now, &tx, operation)?;
+        facts.attributes_changed(now);
+        if is_last {
+            self.lose_last_name(file, facts, &tx, operation)?;
+        } else {
+            facts.links -= 1;
+            self.store(file, facts, &tx, operation)?;
+        }
+        self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
+        Ok(tx.txg())
     }
 
     /// Removes a directory that is empty.
@@ -84,20 +99,34 @@ impl FileSystem {
         let directory = self.directory_of_entry(parent, name, operation)?;
         let remove = |child: &Arc<Node>, entry: &Entry| -> Result<Txg, PosixError> {
             self.check_may_remove(credentials, &directory, child, operation)?;
-            let mut facts = (*child.facts()).clone();
-            if self.directory(child, operation)?.count()? != 0 {
-                return Err(PosixError::NotEmpty);
-            }
-            let tx = self.begin_freeing(0, operation)?;
-            let now = self.now();
-            self.directory(&directory, operation)?
-                .remove(&tx, &entry.name)?;
-            self.count_entries(&directory, -1, -1, now, &tx, operation)?;
-            facts.attributes_changed(now);
-            self.lose_last_name(child, facts, &tx, operation)?;
-            Ok(tx.txg())
+            self.drop_directory(&directory, child, entry, operation)
         };
-        self.remove_entry(credentials, &directory, name, remove, operation)
+        self.check_access(credentials, &directory, EXECUTE, operation)?;
+        self.remove_entry(&directory, name, remove, operation)
+    }
+
+    /// Removes a directory that is empty. The caller holds `change` of both, and has seen that the entry leads to it.
+    pub(crate) fn drop_directory(
+        &self,
+        directory: &Arc<Node>,
+        child: &Arc<Node>,
+        entry: &Entry,
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let mut facts = (*child.facts()).clone();
+        if self.directory(child, operation)?.count()? != 0 {
+            return Err(PosixError::NotEmpty);
+        }
+        let tx = self.begin_freeing(0, operation)?;
+        let now = self.now();
+        self.directory(directory, operation)?
+            .remove(&tx, &entry.name)?;
+        self.count_entries(directory, -1, -1, now, &tx, operation)?;
+        facts.attributes_changed(now);
+        self.lose_last_name(child, facts, &tx, operation)?;
+        let kind = FileKind::Directory;
+        self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
+        Ok(tx.txg())
     }
 
     /// The directory of an entry that is to change. What is not stored does not change.
@@ -120,15 +149,13 @@ impl FileSystem {
 
     /// Runs `remove` with the right to change a directory and the file that a name in it leads to, and then frees what has no
     /// name any more.
-    fn remove_entry(
+    pub(crate) fn remove_entry(
         &self,
-        credentials: &Credentials,
         directory: &Arc<Node>,
         name: &[u8],
         remove: impl Fn(&Arc<Node>, &Entry) -> Result<Txg, PosixError>,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        self.check_access(credentials, directory, EXECUTE, operation)?;
         for _ in 0..ATTEMPTS_MAX {
             let file = self.child(directory, name, operation)?;
             let locks = lock_all(&[directory, &file]);

@@ -17,6 +17,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
+use crate::intent::privileges_lost;
 use crate::node::{Node, lock_existing};
 use crate::permissions::without_set_ids;
 use crate::types::{Credentials, FileKind};
@@ -122,7 +123,12 @@ impl FileSystem {
         if !credentials.privileged {
             self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
         }
+        let privileges = privileges_lost(node, &facts);
         self.store(node, facts, &tx, operation)?;
+        if let Some(privileges) = privileges {
+            self.log_own(&tx, node, || privileges);
+        }
+        self.log_write(&tx, node, offset, widen(bytes.len()));
         Ok(tx.txg())
     }
 

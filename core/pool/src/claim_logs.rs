@@ -1,0 +1,151 @@
+//! Claiming the intent logs that an earlier run left behind, before a pool is written.
+//!
+//! # Mechanism
+//! All logs of all datasets are looked at; if one of them cannot be claimed, the pool is not opened for writing, and nothing has changed. Then their
+//! blocks are taken out of what is free, before anybody can allocate, and the heads are changed by the first job
+//! of the first group: so one group stores both.
+//!
+//! Groups of the crashed run that were never stored have left their numbers in the log. Groups go on behind the newest of them, so that no
+//! block is of the future.
+//!
+//! Logs stay claimed until their datasets are mounted and they are replayed. Who imports without missing log devices (`-m`) gives up the logs
+//! that cannot be read.
+
+use crate::error::{ImportError, PoolError};
+use crate::jobs::TaskError;
+use crate::pool::Pool;
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::intent_log::StoreClaims;
+use tarn_object::read_head;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+use tarn_vdev::Need;
+use tarn_zil::{Claim, ClaimError, Survey, survey};
+
+/// Logs whose blocks are allocated, and whose heads do not say so yet.
+pub(crate) struct Claimed {
+    /// The group that stores them.
+    group: Txg,
+    /// The first group that was never stored.
+    first: Txg,
+    heads: Vec<(ObjectId, IntentLogHead)>,
+}
+
+/// Datasets whose logs are to be claimed.
+type Found = Vec<(ObjectId, String, Claim)>;
+
+impl Pool {
+    /// Allocates the blocks of all logs that were not claimed yet. Before the first group is begun.
+    ///
+    /// # Errors
+    /// The first log that cannot be claimed; or what could not be read.
+    #[doc(alias = "spa_ld_claim_log_blocks")]
+    pub(crate) fn claim_logs(
+        &self,
+        need: Need,
+        operation: &Operation,
+    ) -> Result<Claimed, ImportError> {
+        let first = self.txgs().open_txg();
+        let (found, newest) = self.find_logs(first, need, operation)?;
+        self.txgs().skip_to(newest);
+        let group = self.txgs().open_txg();
+        let mut heads = Vec::new();
+        for (id, name, claim) in found {
+            for pointer in &claim.blocks {
+                let unclaimable = |why: String| ImportError::IntentLog {
+                    dataset: name.clone(),
+                    why,
+                };
+                let places = self.io().places(pointer, operation);
+                for place in places.map_err(|why| unclaimable(why.to_string()))? {
+                    let space = self.space();
+                    space
+                        .claim(place.vdev, place.offset, place.size, group)
+                        .map_err(|why| unclaimable(why.to_string()))?;
+                }
+            }
+            heads.push((id, claim.head));
+        }
+        Ok(Claimed {
+            group,
+            first,
+            heads,
+        })
+    }
+
+    /// The logs that are to be claimed, with their datasets.
+    fn find_logs(
+        &self,
+        first: Txg,
+        need: Need,
+        operation: &Operation,
+    ) -> Result<(Found, Txg), ImportError> {
+        let view = self.namespace().view(operation);
+        let (mut found, mut newest) = (Vec::new(), Txg::ZERO);
+        let mut pending = vec![view.root().map_err(PoolError::from)?];
+        while let Some(directory) = pending.pop() {
+            pending.extend(directory.children().map_err(PoolError::from)?);
+            let Some(head) = directory.head().map_err(PoolError::from)? else {
+                continue;
+            };
+            let log = self.log_of(&head, operation)?;
+            let mut survey = survey(self.io(), &log, first, operation);
+            if need == Need::AllButLogs && matches!(survey, Err(ClaimError::Unreadable { .. })) {
+                survey = Ok(Survey {
+                    claim: Some(Claim::NOTHING),
+                    newest: Txg::ZERO,
+                });
+            }
+            let survey = survey.map_err(|why| ImportError::IntentLog {
+                dataset: directory.name().to_string(),
+                why: why.to_string(),
+            })?;
+            newest = newest.max(survey.newest);
+            if let Some(claim) = survey.claim {
+                found.push((head.id(), directory.name().to_string(), claim));
+            }
+        }
+        Ok((found, newest))
+    }
+
+    fn log_of(
+        &self,
+        head: &Dataset<'_>,
+        operation: &Operation,
+    ) -> Result<IntentLogHead, ImportError> {
+        let root = head.stored().map_err(PoolError::from)?.root;
+        if root.is_hole() {
+            return Ok(IntentLogHead::default());
+        }
+        let objset = read_head(self.cache(), head.id(), &root, operation);
+        let objset = objset.map_err(|cause| PoolError::Object {
+            object: head.id(),
+            cause,
+        })?;
+        Ok(objset.intent_log)
+    }
+}
+
+impl Claimed {
+    /// Asks for the heads to be changed in the first group. To be called before that is begun.
+    pub(crate) fn store_in_first_group(self, pool: &Pool) -> Result<(), TaskError> {
+        if self.heads.is_empty() {
+            return Ok(());
+        }
+        let group = self.group;
+        let task = StoreClaims {
+            heads: self.heads,
+            first: self.first,
+        };
+        pool.leave_for_sync(move |scope| {
+            assert_eq!(
+                scope.writer.tx.txg(),
+                group,
+                "logs are claimed in the first group"
+            );
+            tarn_dataset::task::SyncTask::apply(task, scope.context)?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,414 @@
+//! What an operation leaves for the intent log: records in OpenZFS's form.
+//!
+//! # Mechanism
+//! Each operation that changes something hands over a record under its transaction and its locks, so records are in the order of
+//! changes. Changes of names are everybody's: each commit stores them, in order. Changes of one file's contents and
+//! attributes are stored only for who commits that file. Bytes that were written are not copied: they are asked for when a
+//! record is stored ([`LogSource`]).
+//!
+//! Files that have no name any more leave nothing: after a crash they are gone.
+//!
+//! # Invariants
+//! - What changes in one transaction, and would be wrong by halves, is one record, or records of which each beginning makes sense.
+//!
+//! # Knows nothing about
+//! When records are stored, and where.
+
+use tarn_object::{ObjectError, Tx};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::{
+    CreateKind, LoggedAttributes, LoggedChange, LoggedCreate, LoggedExtended, LoggedRename,
+    LoggedWrite, RenameKind, mask,
+};
+use tarn_ondisk::nvlist::Text;
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_probe::Operation;
+use tarn_zil::{Contents, IntentRecord, LogSource};
+
+use crate::error::PosixError;
+use crate::facts::{Facts, words};
+use crate::filesystem::FileSystem;
+use crate::node::Node;
+use crate::types::FileKind;
+
+/// Attributes beyond POSIX: which are given, and which are set, by bits of the same place.
+pub(crate) mod attribute {
+    use tarn_ondisk::znode::ZnodeFlags;
+
+    /// When it was made. Its value has a place of its own.
+    #[doc(alias = "XAT_CREATETIME")]
+    pub const CREATION_TIME: u32 = 0x1;
+    /// A virus scanner's stamp, in a place of its own.
+    #[doc(alias = "XAT_AV_SCANSTAMP")]
+    pub const SCAN_STAMP: u32 = 0x1000;
+    /// The project, in the stamp's place.
+    #[doc(alias = "XAT_PROJID")]
+    pub const PROJECT: u32 = 0x4_0000;
+    /// How many words say which are given.
+    #[doc(alias = "XVA_MAPSIZE")]
+    pub const MAP_WORDS: usize = 3;
+
+    /// Those that are flags of a file.
+    #[doc(alias("XAT_READONLY", "XAT_IMMUTABLE"))]
+    pub const FLAGS: [(u32, ZnodeFlags); 15] = [
+        (0x2, ZnodeFlags::ARCHIVE),
+        (0x4, ZnodeFlags::SYSTEM),
+        (0x8, ZnodeFlags::READ_ONLY),
+        (0x10, ZnodeFlags::HIDDEN),
+        (0x20, ZnodeFlags::NO_UNLINK),
+        (0x40, ZnodeFlags::IMMUTABLE),
+        (0x80, ZnodeFlags::APPEND_ONLY),
+        (0x100, ZnodeFlags::NO_DUMP),
+        (0x200, ZnodeFlags::OPAQUE),
+        (0x400, ZnodeFlags::QUARANTINED),
+        (0x800, ZnodeFlags::NOT_SCANNED),
+        (0x2000, ZnodeFlags::REPARSE),
+        (0x8000, ZnodeFlags::OFFLINE),
+        (0x1_0000, ZnodeFlags::SPARSE),
+        (0x2_0000, ZnodeFlags::INHERIT_PROJECT),
+    ];
+}
+
+/// Records of one transaction, while it is not certain that it succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(Vec<(LoggedChange, bool)>);
+
+impl Pending {
+    /// Something that everybody's commits store: a name.
+    pub fn shared(&mut self, change: LoggedChange) {
+        self.0.push((change, true));
+    }
+
+    /// Something that only commits of the file store.
+    pub fn own(&mut self, change: LoggedChange) {
+        self.0.push((change, false));
+    }
+}
+
+/// A record that everybody's commits store.
+fn shared(change: LoggedChange) -> IntentRecord {
+    IntentRecord {
+        change,
+        object: None,
+        contents: Contents::InRecord,
+    }
+}
+
+/// The record of something made.
+#[doc(alias = "zfs_log_create")]
+pub(crate) fn created(
+    kind: CreateKind,
+    directory: ObjectId,
+    object: ObjectId,
+    slots: usize,
+    facts: &Facts,
+    name: &[u8],
+) -> LoggedChange {
+    LoggedChange::Create(Box::new(LoggedCreate {
+        kind,
+        directory,
+        object,
+        dnode_slots: u16::try_from(slots.max(1)).unwrap_or(1),
+        mode: u64::from(facts.mode),
+        owner: facts.owner,
+        group: facts.group,
+        generation: facts.generation,
+        creation_time: words(facts.created),
+        device: facts.device,
+        extended: None,
+        acl: None,
+        domains: Vec::new(),
+        name: Text::from(name),
+    }))
+}
+
+/// The record of a name that was removed.
+#[doc(alias = "zfs_log_remove")]
+pub(crate) fn removed(directory: ObjectId, name: &[u8], kind: FileKind) -> LoggedChange {
+    let name = Text::from(name);
+    match kind {
+        FileKind::Directory => LoggedChange::RemoveDirectory { directory, name },
+        _ => LoggedChange::Remove { directory, name },
+    }
+}
+
+/// The record of an extended attribute among a file's own attributes; no value for one that was taken away.
+#[doc(alias = "zfs_log_setsaxattr")]
+pub(crate) fn xattr_set(object: ObjectId, name: &[u8], value: &[u8]) -> LoggedChange {
+    LoggedChange::SetXattr {
+        object,
+        name: Text::from(name),
+        value: value.to_vec(),
+    }
+}
+
+/// The record of bytes that were written, with the bytes.
+pub(crate) fn written(object: ObjectId, offset: u64, bytes: &[u8]) -> LoggedChange {
+    let length = tarn_ondisk::declare::widen(bytes.len());
+    LoggedChange::Write(Box::new(LoggedWrite {
+        data: Some(bytes.to_vec()),
+        ..unfetched(object, offset, length)
+    }))
+}
+
+fn unfetched(object: ObjectId, offset: u64, length: u64) -> LoggedWrite {
+    LoggedWrite {
+        is_stored_already: false,
+        object,
+        offset,
+        length,
+        block_offset: 0,
+        pointer: BlockPointer::HOLE,
+        data: None,
+    }
+}
+
+/// Which attributes an operation sets, and which follow by themselves when it is done again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AttributesSet {
+    /// [`mask`]s, beside those for what has changed by comparison.
+    pub mask: u64,
+    /// The project was set.
+    pub project: bool,
+}
+
+/// The record of attributes that were set: the mask's, and those in which the two differ.
+#[doc(alias = "zfs_log_setattr")]
+pub(crate) fn attributes_set(
+    object: ObjectId,
+    old: &Facts,
+    new: &Facts,
+    set: AttributesSet,
+) -> LoggedChange {
+    let mut given = set.mask | mask::CHANGE_TIME;
+    for (differs, bit) in [
+        (old.mode != new.mode, mask::MODE),
+        (old.owner != new.owner, mask::OWNER),
+        (old.group != new.group, mask::GROUP),
+        (old.size != new.size, mask::SIZE),
+    ] {
+        given |= if differs { bit } else { 0 };
+    }
+    let extended = extended_set(old, new, set.project);
+    if extended.is_some() {
+        given |= mask::EXTENDED;
+    }
+    let word = |bit: u64, word: u64| if given & bit != 0 { word } else { 0 };
+    let time = |bit: u64, time| match given & bit {
+        0 => [0, 0],
+        _ => words(time),
+    };
+    LoggedChange::SetAttributes(Box::new(LoggedAttributes {
+        object,
+        mask: given,
+        mode: word(mask::MODE, u64::from(new.mode)),
+        owner: Fuid::from_word(word(mask::OWNER, new.owner.word())),
+        group: Fuid::from_word(word(mask::GROUP, new.group.word())),
+        size: word(mask::SIZE, new.size),
+        access_time: time(mask::ACCESS_TIME, new.accessed),
+        modification_time: time(mask::MODIFICATION_TIME, new.modified),
+        extended,
+        domains: Vec::new(),
+    }))
+}
+
+/// The record of set-id bits that a file loses with a change of its contents, if it does.
+pub(crate) fn privileges_lost(node: &Node, new: &Facts) -> Option<LoggedChange> {
+    let old = node.facts();
+    if old.mode == new.mode {
+        return None;
+    }
+    let new = Facts {
+        size: old.size,
+        ..new.clone()
+    };
+    Some(attributes_set(
+        node.id,
+        &old,
+        &new,
+        AttributesSet::default(),
+    ))
+}
+
+/// The flags in which the two differ. What every change sets by itself is only said together with others.
+#[doc(alias = "zfs_log_xvattr")]
+fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtended> {
+    let automatic = ZnodeFlags::ARCHIVE.and(ZnodeFlags::NOT_SCANNED);
+    let changed = ZnodeFlags::from_word(old.flags.word() ^ new.flags.word());
+    let (mut given, mut bits) = (0_u32, 0_u64);
+    let mut says_something = project;
+    for (bit, flag) in attribute::FLAGS {
+        let is_lost_archive = flag == ZnodeFlags::ARCHIVE && !new.flags.has(flag);
+        if changed.has(flag) && (!automatic.has(flag) || is_lost_archive) {
+            says_something = true;
+            given |= bit;
+            bits |= if new.flags.has(flag) { u64::from(bit) } else { 0 };
+        }
+    }
+    if !says_something {
+        return None;
+    }
+    let mut scan_stamp = [0; 32];
+    if project {
+        given |= attribute::PROJECT;
+        scan_stamp[..8].copy_from_slice(&new.project.to_le_bytes());
+    }
+    let mut map = vec![0; attribute::MAP_WORDS];
+    map[0] = given;
+    Some(LoggedExtended {
+        given: map,
+        bits,
+        creation_time: [0, 0],
+        scan_stamp,
+    })
+}
+
+impl FileSystem {
+    /// Whether records are to be made.
+    fn is_logging(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_wanted())
+    }
+
+    /// A change of names, for everybody's commits.
+    pub(crate) fn log_shared(&self, tx: &Tx, change: impl FnOnce() -> LoggedChange) {
+        if let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) {
+            log.record(tx, shared(change()));
+        }
+    }
+
+    /// A change of one file, for its own commits. Nothing if the file has no name.
+    pub(crate) fn log_own(&self, tx: &Tx, node: &Node, change: impl FnOnce() -> LoggedChange) {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
+            return;
+        };
+        if node.facts().links == 0 {
+            return;
+        }
+        log.record(
+            tx,
+            IntentRecord {
+                change: change(),
+                object: Some(node.id),
+                contents: Contents::InRecord,
+            },
+        );
+    }
+
+    /// Records of a transaction that has succeeded, which only the file's commits store, but for names.
+    pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, pending: Pending) {
+        for (change, is_shared) in pending.0 {
+            match is_shared {
+                true => self.log_shared(tx, || change),
+                false => self.log_own(tx, node, || change),
+            }
+        }
+    }
+
+    /// The making of a file, with what belongs to it from the start: everybody's commits store it.
+    pub(crate) fn log_created(&self, tx: &Tx, created: LoggedChange, pending: Pending) {
+        if !self.is_logging() {
+            return;
+        }
+        let is_foreign = match &created {
+            LoggedChange::Create(create) => {
+                create.owner.domain() != 0 || create.group.domain() != 0
+            }
+            _ => false,
+        };
+        if is_foreign {
+            // A record would have to name the domain. The group of the directory is one that Linux has no number for.
+            self.log_nothing(tx);
+            return;
+        }
+        self.log_shared(tx, || created);
+        for (change, _) in pending.0 {
+            self.log_shared(tx, || change);
+        }
+    }
+
+    /// Bytes that were written, to be fetched when the record is stored.
+    #[doc(alias = "zfs_log_write")]
+    pub(crate) fn log_write(&self, tx: &Tx, node: &Node, offset: u64, length: u64) {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
+            return;
+        };
+        if node.facts().links == 0 {
+            return;
+        }
+        log.record(
+            tx,
+            IntentRecord {
+                change: LoggedChange::Write(Box::new(unfetched(node.id, offset, length))),
+                object: Some(node.id),
+                contents: Contents::Fetch,
+            },
+        );
+    }
+
+    /// A rename. What was written into the files must not come behind it.
+    #[doc(alias = "zfs_log_rename")]
+    pub(crate) fn log_rename(&self, tx: &Tx, moved: &[ObjectId], rename: LoggedRename) {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
+            return;
+        };
+        moved.iter().for_each(|id| log.share(*id));
+        log.record(tx, shared(LoggedChange::Rename(Box::new(rename))));
+    }
+
+    /// A change that no record can say: commits wait for its group.
+    pub(crate) fn log_nothing(&self, tx: &Tx) {
+        if let Some(log) = &self.log {
+            log.note_unlogged(tx);
+        }
+    }
+
+    /// A file's object was freed: what only it needs is not stored any more.
+    pub(crate) fn log_gone(&self, id: ObjectId) {
+        if let Some(log) = &self.log {
+            log.forget(id);
+        }
+    }
+}
+
+/// A rename as it is logged.
+pub(crate) fn renamed(
+    kind: RenameKind,
+    from: (ObjectId, &[u8]),
+    to: (ObjectId, &[u8]),
+) -> LoggedRename {
+    LoggedRename {
+        kind,
+        from_directory: from.0,
+        to_directory: to.0,
+        from: Text::from(from.1),
+        to: Text::from(to.1),
+    }
+}
+
+impl LogSource for FileSystem {
+    #[doc(alias = "zfs_get_data")]
+    fn contents(
+        &self,
+        write: &LoggedWrite,
+        operation: &Operation,
+    ) -> Result<Option<Vec<u8>>, ObjectError> {
+        let node = match self.node(write.object, operation) {
+            Ok(node) => node,
+            Err(PosixError::Object(error)) => return Err(error),
+            // Gone, or not to be understood: then it is no file that somebody commits.
+            Err(_) => return Ok(None),
+        };
+        let _content = node.content.read();
+        let facts = node.facts();
+        let is_file = facts.kind() == FileKind::Regular;
+        if !is_file || facts.links == 0 || write.offset >= facts.size {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; narrow(write.length)];
+        node.object.read(write.offset, &mut bytes, operation)?;
+        Ok(Some(bytes))
+    }
+}

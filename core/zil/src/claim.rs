@@ -1,0 +1,263 @@
+//! Claiming a log that an earlier run left behind, before anything is allocated.
+//!
+//! # Problem
+//! After a crash the blocks of a log are in no space map: they were promised, not stored. Whoever allocates in such a pool overwrites them.
+//!
+//! # Mechanism
+//! When a pool is opened for writing, all logs are looked at first ([`survey`]). Of each it is known then which blocks have to be marked as
+//! allocated, those born after the newest stored group, and what its head has to say: how far the log goes, and whether there is
+//! something to replay. The pool marks the blocks, and stores heads and space maps in one group, its first. From then on the log keeps until
+//! somebody replays it, also over further crashes.
+//!
+//! # Invariants
+//! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool is not opened for writing.
+//!
+//! # After a crash
+//! Before the first group is stored nothing has changed; after it, all is claimed.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use tarn_block::{BlockIo, ReadError};
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
+use tarn_ondisk::intent_log::{LogRecord, LoggedChange};
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::Txg;
+use tarn_probe::{Operation, OperationKind};
+
+use crate::chain::{ChainEnd, Found, place_in_chain, walk};
+
+/// Further ahead than this of the newest stored group no log can be. A guess: groups that go on only in memory follow each other in
+/// milliseconds at best, and somebody looks after an hour.
+const GROUPS_AHEAD_MAX: u64 = 1 << 20;
+
+/// What a look at a log gives.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// What is to be done, if the log has to be claimed.
+    pub claim: Option<Claim>,
+    /// The newest group that a block of the log was born in. Groups go on behind it, for nothing that is freed may be of the future.
+    pub newest: Txg,
+}
+
+/// What is to be done to claim a log.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Blocks that no space map knows: of the log, and those its records name.
+    pub blocks: Vec<BlockPointer>,
+    /// The head as it has to be stored.
+    pub head: IntentLogHead,
+}
+
+impl Claim {
+    /// There is nothing in the log, or it is given up and what it holds is lost: its head is emptied.
+    #[doc(alias = "SPA_LOG_CLEAR")]
+    pub const NOTHING: Claim = Claim {
+        blocks: Vec::new(),
+        head: IntentLogHead::EMPTY,
+    };
+}
+
+/// Why a log cannot be claimed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// Devices could not give a block. Attaching the missing ones cures it.
+    #[error("block {block} of the intent log cannot be read: {why}")]
+    Unreadable {
+        /// The place of the block in its chain.
+        block: u64,
+        /// Why not.
+        why: ReadError,
+    },
+    /// The dataset is encrypted, which this version cannot open. OpenZFS can, and can replay the log.
+    #[error("the intent log is encrypted, which is not supported")]
+    Encrypted,
+    /// A file was cloned, which this version cannot do again. OpenZFS can.
+    #[error("record {sequence} (TX_CLONE_RANGE) of the intent log shares blocks between files, which is not supported")]
+    Clones {
+        /// The record.
+        sequence: u64,
+    },
+    /// A block says that it is much younger than the pool.
+    #[error("block {block} of the intent log is of the future: born in txg {birth}")]
+    OfTheFuture {
+        /// The place of the block in its chain.
+        block: u64,
+        /// When it says it was born.
+        birth: Txg,
+    },
+    /// The log makes no sense.
+    #[error("the intent log is damaged: {end}")]
+    Damaged {
+        /// Where and why.
+        end: ChainEnd,
+    },
+}
+
+/// Looks at a log that was perhaps never claimed. `first` is the first group that could be stored.
+///
+/// # Errors
+/// When the log cannot be claimed.
+#[doc(alias("zil_claim", "zil_check_log_chain"))]
+pub fn survey(
+    io: &BlockIo,
+    head: &IntentLogHead,
+    first: Txg,
+    operation: &Operation,
+) -> Result<Survey, ClaimError> {
+    let mut survey = Look {
+        io,
+        first,
+        operation,
+        blocks: Vec::new(),
+        places: BTreeSet::new(),
+        block_count: 0,
+        last_block: 0,
+        last_record: 0,
+        newest: Txg::ZERO,
+        is_encrypted: false,
+        refused: None,
+    };
+    let end = walk(io, head, operation, &mut |found| survey.look(&found));
+    if let Some(refused) = survey.refused {
+        return Err(refused);
+    }
+    if !head.claim_txg.is_zero() {
+        // How far it goes is known. What cannot be read of it now is said when it is replayed.
+        return Ok(Survey {
+            claim: None,
+            newest: survey.newest,
+        });
+    }
+    match end {
+        ChainEnd::Hole | ChainEnd::NotWritten { .. } | ChainEnd::Stopped => {}
+        ChainEnd::Unreadable { block, why } => return Err(ClaimError::Unreadable { block, why }),
+        ChainEnd::Encrypted { .. } => return Err(ClaimError::Encrypted),
+        end => return Err(ClaimError::Damaged { end }),
+    }
+    let is_empty = survey.block_count <= 1 && survey.last_record == 0;
+    if is_empty {
+        // A block that was made ready and never written: there is nothing to keep, and nothing to lose. What is encrypted is not changed
+        // without its key, and what no space map has is not free for others only as long as the head is right.
+        let is_left = head.first.is_hole() || survey.is_encrypted;
+        if survey.is_encrypted && !survey.blocks.is_empty() {
+            return Err(ClaimError::Encrypted);
+        }
+        return Ok(Survey {
+            claim: (!is_left).then_some(Claim::NOTHING),
+            newest: Txg::ZERO,
+        });
+    }
+    let claimed = IntentLogHead {
+        claim_txg: first,
+        claimed_block_sequence: survey.last_block,
+        claimed_record_sequence: survey.last_record,
+        flags: head.flags
+            | IntentLogHead::CLAIMED_RECORD_VALID
+            | IntentLogHead::REPLAY_NEEDED,
+        ..*head
+    };
+    Ok(Survey {
+        newest: survey.newest,
+        claim: Some(Claim {
+            blocks: survey.blocks,
+            head: claimed,
+        }),
+    })
+}
+
+struct Look<'a> {
+    io: &'a BlockIo,
+    first: Txg,
+    operation: &'a Operation,
+    blocks: Vec<BlockPointer>,
+    places: BTreeSet<Option<Dva>>,
+    block_count: u64,
+    last_block: u64,
+    last_record: u64,
+    newest: Txg,
+    is_encrypted: bool,
+    refused: Option<ClaimError>,
+}
+
+impl Look<'_> {
+    fn look(&mut self, found: &Found<'_>) -> ControlFlow<()> {
+        match found {
+            Found::Block(pointer) => {
+                self.block_count += 1;
+                self.last_block = place_in_chain(pointer);
+                self.is_encrypted |= pointer.uses_encryption();
+                if pointer.uses_encryption() && self.is_written(pointer) {
+                    return self.refuse(ClaimError::Encrypted);
+                }
+                self.take(pointer)
+            }
+            Found::Record(record) => self.look_at_record(record),
+        }
+    }
+
+    fn look_at_record(&mut self, record: &LogRecord) -> ControlFlow<()> {
+        match &record.change {
+            LoggedChange::Write(write) if self.is_new(&write.pointer) => {
+                // A log block can be on the disk before the block that it names. Then nobody was promised anything: the log ends there.
+                match self.io.read(&write.pointer, &self.search()) {
+                    Ok(_) => self.take(&write.pointer)?,
+                    Err(ReadError::Encrypted { .. }) => return self.refuse(ClaimError::Encrypted),
+                    Err(why) if why.is_mismatch() => return ControlFlow::Break(()),
+                    Err(why) => {
+                        let block = self.last_block;
+                        return self.refuse(ClaimError::Unreadable { block, why });
+                    }
+                }
+            }
+            LoggedChange::CloneRange { pointers, .. } => {
+                let is_shared =
+                    |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
+                if pointers.iter().any(is_shared) {
+                    let sequence = record.sequence;
+                    return self.refuse(ClaimError::Clones { sequence });
+                }
+            }
+            _ => {}
+        }
+        self.last_record = record.sequence;
+        ControlFlow::Continue(())
+    }
+
+    /// Whether a block of the log was written, encrypted as it is.
+    fn is_written(&self, pointer: &BlockPointer) -> bool {
+        match self.io.read_raw(pointer, &self.search()) {
+            Ok(_) => true,
+            Err(why) => !why.is_mismatch(),
+        }
+    }
+
+    fn search(&self) -> Operation {
+        Operation::internal(self.operation.clock(), OperationKind::LogSearch)
+    }
+
+    fn is_new(&self, pointer: &BlockPointer) -> bool {
+        pointer.kind() == PointerKind::Stored && pointer.logical_birth >= self.first
+    }
+
+    fn take(&mut self, pointer: &BlockPointer) -> ControlFlow<()> {
+        let birth = pointer.logical_birth.max(pointer.physical_birth());
+        if birth.get() > self.first.get().saturating_add(GROUPS_AHEAD_MAX) {
+            return self.refuse(ClaimError::OfTheFuture {
+                block: self.last_block,
+                birth,
+            });
+        }
+        self.newest = self.newest.max(birth);
+        if self.is_new(pointer) && self.places.insert(pointer.dvas().next()) {
+            self.blocks.push(*pointer);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn refuse(&mut self, why: ClaimError) -> ControlFlow<()> {
+        self.refused = Some(why);
+        ControlFlow::Break(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Freeing what a log has on the disk: when it was replayed, or its dataset is destroyed.
+//!
+//! # Mechanism
+//! The first block of a log is allocated from the moment the head names it. Of those after it we know that only for a log
+//! that was claimed after a crash: up to the last block claimed, and with the blocks that its records of writes name. A pool
+//! with a log that could not be claimed is not opened for writing, so a log that was not claimed has nothing
+//! more than the first block.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use tarn_block::{BlockFreeError, BlockIo, WritePhase};
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
+use tarn_ondisk::intent_log::LoggedChange;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_probe::Operation;
+
+use crate::chain::{Found, walk};
+
+/// Frees the blocks of a log of an earlier run. The caller empties the head in the same group.
+///
+/// What lies behind a block that cannot be read is not freed: that leaks it, and harms nobody.
+///
+/// # Errors
+/// When a block is not allocated that should be: the pool must not go on storing.
+#[doc(alias = "zil_destroy_sync")]
+pub fn free(
+    io: &BlockIo,
+    head: &IntentLogHead,
+    phase: WritePhase,
+    operation: &Operation,
+) -> Result<(), BlockFreeError> {
+    let is_claimed = !head.claim_txg.is_zero();
+    let mut places: BTreeSet<Option<Dva>> = BTreeSet::new();
+    let mut outcome = Ok(());
+    let mut free_one = |pointer: &BlockPointer| -> ControlFlow<()> {
+        if pointer.kind() == PointerKind::Stored && places.insert(pointer.dvas().next()) {
+            outcome = io.free(pointer, phase, operation);
+        }
+        match outcome {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    };
+    walk(io, head, operation, &mut |found| match found {
+        Found::Block(pointer) => {
+            free_one(pointer)?;
+            match is_claimed {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        }
+        Found::Record(record) => match &record.change {
+            LoggedChange::Write(write) if write.pointer.logical_birth >= head.claim_txg => {
+                free_one(&write.pointer)
+            }
+            _ => ControlFlow::Continue(()),
+        },
+    });
+    outcome
+}
