@@ -4,12 +4,14 @@
 //! it is closed ([`Namespace::close_log`]) and forgotten ([`Namespace::forget_log`]).
 
 use crate::error::DatasetError;
+use crate::feature_use;
 use crate::namespace::Namespace;
 use crate::task::TaskContext;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_object::{AssignError, ObjectSet};
+use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 use tarn_zil::{Durability, IntentLog, LogClosing};
@@ -95,8 +97,13 @@ impl Namespace {
             let Some(log) = log.filter(|log| Arc::ptr_eq(log.set(), set)) else {
                 continue;
             };
+            let had_blocks = !set.phys().intent_log.first.is_hole();
             log.sync(context.tx, context.operation)
                 .map_err(|cause| DatasetError::Free { cause })?;
+            let has_blocks = !set.phys().intent_log.first.is_hole();
+            if has_blocks && !had_blocks && log.takes_xattrs() {
+                feature_use::activate(context, set.id(), Feature::Zilsaxattr)?;
+            }
             let mut state = self.logs().state.lock();
             state.changed.entry(context.tx.txg()).or_default().push(log);
         }

@@ -9,6 +9,8 @@ use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
 use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::task::FeatureCounts;
+use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::FileSystemParts;
 use tarn_posix::MountProperties;
@@ -56,6 +58,11 @@ impl MountedTree {
             space: space_of(pool, head),
             snapshots: Some(snapshots_of(pool, head)),
         };
+        if let Some(log) = &parts.log
+            && pool.features().is_enabled(Feature::Zilsaxattr)
+        {
+            log.allow_xattrs();
+        }
         let files = FileSystem::open(parts, operation).map_err(|error| {
             pool.namespace().forget_log(head);
             error.to_string()

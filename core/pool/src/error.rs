@@ -130,7 +130,9 @@ pub enum ImportError {
         features: Vec<String>,
     },
     /// An earlier run left an intent log that cannot be replayed here. Whoever writes the pool without replaying it loses what it holds.
-    #[error("dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log")]
+    #[error(
+        "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log"
+    )]
     IntentLog {
         /// Whose it is.
         dataset: String,

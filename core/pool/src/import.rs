@@ -95,10 +95,12 @@ impl Pool {
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
         if request.mode == Mode::ReadWrite {
-            let claimed = pool.claim_logs(request.need, operation).and_then(|claimed| {
-                claimed.store_in_first_group(&pool)?;
-                Ok(())
-            });
+            let claimed = pool
+                .claim_logs(request.need, operation)
+                .and_then(|claimed| {
+                    claimed.store_in_first_group(&pool)?;
+                    Ok(())
+                });
             if let Err(error) = claimed {
                 pool.abandon();
                 return Err(error);

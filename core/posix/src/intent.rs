@@ -245,7 +245,11 @@ fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtende
         if changed.has(flag) && (!automatic.has(flag) || is_lost_archive) {
             says_something = true;
             given |= bit;
-            bits |= if new.flags.has(flag) { u64::from(bit) } else { 0 };
+            bits |= if new.flags.has(flag) {
+                u64::from(bit)
+            } else {
+                0
+            };
         }
     }
     if !says_something {
@@ -274,9 +278,14 @@ impl FileSystem {
 
     /// A change of names, for everybody's commits.
     pub(crate) fn log_shared(&self, tx: &Tx, change: impl FnOnce() -> LoggedChange) {
-        if let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) {
-            log.record(tx, shared(change()));
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
+            return;
+        };
+        let change = change();
+        if matches!(change, LoggedChange::SetXattr { .. }) && !log.takes_xattrs() {
+            return log.note_unlogged(tx);
         }
+        log.record(tx, shared(change));
     }
 
     /// A change of one file, for its own commits. Nothing if the file has no name.
@@ -287,10 +296,14 @@ impl FileSystem {
         if node.facts().links == 0 {
             return;
         }
+        let change = change();
+        if matches!(change, LoggedChange::SetXattr { .. }) && !log.takes_xattrs() {
+            return log.note_unlogged(tx);
+        }
         log.record(
             tx,
             IntentRecord {
-                change: change(),
+                change,
                 object: Some(node.id),
                 contents: Contents::InRecord,
             },

@@ -146,7 +146,10 @@ impl FileSystem {
 
     /// Gives a file an attribute, or another value. The facts change; the caller, who holds `change`, stores them.
     #[doc(alias("zpl_xattr_set_sa", "zpl_xattr_set_dir"))]
-    #[expect(clippy::too_many_arguments, reason = "a name, a value, and where both go")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a name, a value, and where both go"
+    )]
     pub(crate) fn put_xattr(
         &self,
         object: &Arc<Object>,
@@ -247,7 +250,10 @@ impl FileSystem {
     }
 
     /// Writes the file of an attribute, which is made if there is none.
-    #[expect(clippy::too_many_arguments, reason = "a name, a value, and where both go")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a name, a value, and where both go"
+    )]
     fn put_into_directory(
         &self,
         object: &Arc<Object>,
@@ -273,7 +279,14 @@ impl FileSystem {
                 self.count_entries(&directory, 1, 0, self.now(), tx, operation)?;
                 let (id, made) = (file.id, file.facts());
                 let slots = file.object.info().slots;
-                pending.shared(created(CreateKind::File, directory.id, id, slots, &made, name));
+                pending.shared(created(
+                    CreateKind::File,
+                    directory.id,
+                    id,
+                    slots,
+                    &made,
+                    name,
+                ));
                 file
             }
         };

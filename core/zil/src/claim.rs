@@ -74,7 +74,9 @@ pub enum ClaimError {
     #[error("the intent log is encrypted, which is not supported")]
     Encrypted,
     /// A file was cloned, which this version cannot do again. OpenZFS can.
-    #[error("record {sequence} (TX_CLONE_RANGE) of the intent log shares blocks between files, which is not supported")]
+    #[error(
+        "record {sequence} (TX_CLONE_RANGE) of the intent log shares blocks between files, which is not supported"
+    )]
     Clones {
         /// The record.
         sequence: u64,
@@ -153,9 +155,7 @@ pub fn survey(
         claim_txg: first,
         claimed_block_sequence: survey.last_block,
         claimed_record_sequence: survey.last_record,
-        flags: head.flags
-            | IntentLogHead::CLAIMED_RECORD_VALID
-            | IntentLogHead::REPLAY_NEEDED,
+        flags: head.flags | IntentLogHead::CLAIMED_RECORD_VALID | IntentLogHead::REPLAY_NEEDED,
         ..*head
     };
     Ok(Survey {

@@ -11,7 +11,7 @@
 //! - The last block of a chain has a place and was not written.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use tarn_host::lock::{Condvar, Mutex, Rank};
@@ -53,6 +53,7 @@ pub struct IntentLog {
     pub(crate) changed: Condvar,
     /// The record that is being replayed; zero for none.
     replaying: AtomicU64,
+    takes_xattrs: AtomicBool,
     watcher: OnceLock<Watcher>,
 }
 
@@ -162,6 +163,7 @@ impl IntentLog {
             ),
             changed: Condvar::new(),
             replaying: AtomicU64::new(0),
+            takes_xattrs: AtomicBool::new(false),
             watcher: OnceLock::new(),
         })
     }
@@ -195,9 +197,18 @@ impl IntentLog {
 
     /// Whether records are to be made at all.
     pub fn is_wanted(&self) -> bool {
-        self.durability == Durability::ByLog
-            || self.is_replaying()
-            || self.watcher.get().is_some()
+        self.durability == Durability::ByLog || self.is_replaying() || self.watcher.get().is_some()
+    }
+
+    /// Whether records of extended attributes among a file's own can be in the log: older programs do not know them, so the dataset has to
+    /// say that it has such (feature `zilsaxattr`).
+    pub fn takes_xattrs(&self) -> bool {
+        self.takes_xattrs.load(Ordering::Relaxed)
+    }
+
+    /// The feature is enabled: the dataset uses it as soon as its log has a block.
+    pub fn allow_xattrs(&self) {
+        self.takes_xattrs.store(true, Ordering::Relaxed);
     }
 
     /// For tests: has somebody hear of every record as it is made. Once.

@@ -163,15 +163,23 @@ impl Replaying<'_> {
             kind: record.change.type_name(),
             why,
         };
-        let is_stored = record.sequence <= self.head.replayed_sequence
-            || record.txg < self.head.claim_txg;
-        if is_stored || self.is_of_gone_file(record).map_err(|why| failed(why.into()))? {
+        let is_stored =
+            record.sequence <= self.head.replayed_sequence || record.txg < self.head.claim_txg;
+        if is_stored
+            || self
+                .is_of_gone_file(record)
+                .map_err(|why| failed(why.into()))?
+        {
             self.counts.passed_over += 1;
             return Ok(());
         }
         self.log.begin_replay(record.sequence);
         let data = self.data_of(record).map_err(failed)?;
-        if self.by.replay(record, data.as_ref(), self.operation).is_err() {
+        if self
+            .by
+            .replay(record, data.as_ref(), self.operation)
+            .is_err()
+        {
             let txgs = &self.log.set().env().txgs;
             txgs.wait_stored(txgs.open_txg(), self.operation)?;
             let again = self.by.replay(record, data.as_ref(), self.operation);
@@ -224,7 +232,13 @@ impl Replaying<'_> {
             return Ok((write.offset, Block::zeroed(length)));
         }
         let search = Operation::internal(self.operation.clock(), OperationKind::Assembly);
-        let block = self.log.set().env().cache.io().read(&write.pointer, &search)?;
+        let block = self
+            .log
+            .set()
+            .env()
+            .cache
+            .io()
+            .read(&write.pointer, &search)?;
         let size = u64::try_from(block.len()).unwrap_or(u64::MAX);
         match length < block.len() {
             true => Ok((write.offset - write.offset % size.max(1), block)),

@@ -173,7 +173,10 @@ impl FileSystem {
     }
 
     /// Makes the object and its entry. What was begun is taken back if it fails.
-    #[expect(clippy::too_many_arguments, reason = "a name, and all that a file begins with")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a name, and all that a file begins with"
+    )]
     pub(crate) fn make_in(
         &self,
         directory: &Arc<Node>,

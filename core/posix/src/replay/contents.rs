@@ -123,13 +123,18 @@ impl FileSystem {
     ) -> Result<(), RecordError> {
         let end = check_range(offset, length)?;
         let node = self.file_of_record(object, operation)?;
-        let is_own =
-            |pointer: &BlockPointer| matches!(pointer.kind(), PointerKind::Hole | PointerKind::Embedded);
+        let is_own = |pointer: &BlockPointer| {
+            matches!(pointer.kind(), PointerKind::Hole | PointerKind::Embedded)
+        };
         if !pointers.iter().all(is_own) {
             return Err(RecordError::NotSupported("blocks shared between files"));
         }
         let count = widen(pointers.len());
-        if block_size == 0 || count.checked_mul(block_size).is_none_or(|whole| whole < length) {
+        if block_size == 0
+            || count
+                .checked_mul(block_size)
+                .is_none_or(|whole| whole < length)
+        {
             return Err(RecordError::Nonsense("it has too few blocks"));
         }
         let mut at = offset;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use tarn_ondisk::acl::AclEntry;
 use tarn_ondisk::dnode::OBJECT_BITS;
-use tarn_ondisk::intent_log::{
-    CreateKind, LoggedCreate, LoggedRename, LoggedWhiteout, RenameKind,
-};
+use tarn_ondisk::intent_log::{CreateKind, LoggedCreate, LoggedRename, LoggedWhiteout, RenameKind};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
@@ -227,15 +225,8 @@ impl FileSystem {
         {
             return Err(RecordError::Nonsense("no file can have this name"));
         }
-        self.rename_between(
-            None,
-            (&from, &old),
-            (&to, &new),
-            mode,
-            whiteout,
-            operation,
-        )
-        .map_err(failed(rename.from_directory))
+        self.rename_between(None, (&from, &old), (&to, &new), mode, whiteout, operation)
+            .map_err(failed(rename.from_directory))
     }
 }
 
