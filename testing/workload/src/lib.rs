@@ -23,5 +23,6 @@ pub mod fsx;
 pub mod ledger;
 pub mod load;
 mod mapped;
+pub mod promises;
 pub mod tree;
 pub mod twister;

@@ -1,15 +1,16 @@
 //! `kill -9` of the daemon at random moments: nothing hangs, nothing promised is lost, and the pool is whole.
 //!
 //! # Mechanism
-//! A pool with three file systems. In the first, one thread makes calls and writes them down ([`Ledger`]); in the second, trees are
-//! filled, changed and removed; the third was filled and stored once, and must never change. Beside them an administrator creates
+//! A pool with four file systems. In the first, one thread makes calls and writes them down ([`Ledger`]); in the second, trees are
+//! filled, changed and removed; in the third, threads have page after page made durable ([`Promises`]); the fourth was filled and
+//! stored once, and must never change. Beside them an administrator creates
 //! and destroys datasets and syncs the pool, which promises all calls made before. After a random time the daemon is killed. Then
 //!
 //! - every thread must come back with an error, and the mount must refuse at once;
-//! - a copy of the devices, as the dead daemon left them, is walked by OpenZFS's `zdb`: no leaks, no errors;
+//! - a copy of the devices, as the dead daemon left them, is walked by OpenZFS's `zdb`, intent logs and all: no leaks, no errors;
 //! - the next command starts the daemon, which opens the pool and mounts over the remains, sometimes only at the second attempt,
 //!   because the first is killed as well;
-//! - the ledger's directory is as it was after some call, none of the durable ones missing; the third file system is unchanged.
+//! - the ledger's directory is as it may be, every page that was promised is there; the fourth file system is unchanged.
 //!
 //! The pool goes on from there to the next kill. From time to time, and in the end, it is exported, judged and imported again.
 
@@ -28,6 +29,7 @@ use tarn_oracle::judge;
 use tarn_oracle::layout::Layout;
 use tarn_oracle::program;
 use tarn_workload::ledger::Ledger;
+use tarn_workload::promises::Promises;
 use tarn_workload::tree::{self, TreeSize};
 use tarn_workload::twister::Twister;
 
@@ -45,6 +47,8 @@ const WORK_MS: u32 = 4000;
 const START_MS: u32 = 400;
 /// After a kill, every call must have failed by then.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
+/// Threads that are promised pages.
+const PROMISED_THREADS: usize = 4;
 /// Every so many kills the pool is exported and imported.
 const EXPORT_EVERY: u32 = 7;
 
@@ -87,6 +91,7 @@ struct Scene {
     images: PathBuf,
     mount: PathBuf,
     ledger: Arc<Ledger>,
+    promises: Arc<Promises>,
     settled: Vec<String>,
 }
 
@@ -114,6 +119,7 @@ impl Scene {
         instance.must("zpool", &[&options[..], &words].concat())?;
         instance.zfs(&format!("create -o recordsize=16k {POOL}/ledger"))?;
         instance.zfs(&format!("create -o compression=zstd {POOL}/trees"))?;
+        instance.zfs(&format!("create {POOL}/promised"))?;
         instance.zfs(&format!("create {POOL}/settled"))?;
         let settled = mount.join("settled");
         tree::fill(&settled, seed, TreeSize::Small)?;
@@ -126,6 +132,7 @@ impl Scene {
             images,
             mount,
             ledger,
+            promises: Arc::new(Promises::new(PROMISED_THREADS)),
             settled,
         })
     }
@@ -139,11 +146,12 @@ impl Scene {
     ) -> Outcome<String> {
         let stop = Arc::new(AtomicBool::new(false));
         self.clients()?;
-        let work = [
+        let mut work = vec![
             self.write_ledger(&stop),
             self.change_trees(&stop, round),
             self.administer(&stop),
         ];
+        work.extend((0..PROMISED_THREADS).map(|thread| self.write_promised(&stop, thread)));
         let worked_ms = 50 + chance.below(WORK_MS);
         thread::sleep(Duration::from_millis(u64::from(worked_ms)));
         if !self.instance.kill_daemon() {
@@ -170,9 +178,11 @@ impl Scene {
         self.expect_started()?;
         let survived = self.ledger.check(&self.mount.join("ledger"))?;
         told += &format!(
-            "; {} calls durable, {} found, {} begun",
-            survived.durable, survived.found, survived.begun
+            "; {} calls stored, {} found, {} synced, {} begun",
+            survived.durable, survived.found, survived.synced, survived.begun
         );
+        let pages = self.promises.check(&self.mount.join("promised"))?;
+        told += &format!("; {pages} pages promised");
         let settled = tree::manifest(&self.mount.join("settled"))?;
         match settled == self.settled {
             true => Ok(told),
@@ -183,10 +193,10 @@ impl Scene {
     /// Starts the daemon, which must open the pool by itself and mount every file system of it.
     fn expect_started(&self) -> Outcome {
         self.instance.must("zpool", &["status", POOL])?;
-        for dataset in ["", "/ledger", "/trees", "/settled"] {
+        for dataset in ["", "/ledger", "/trees", "/promised", "/settled"] {
             let mount = changes::mount_of(&self.instance, &format!("{POOL}{dataset}"))?;
             let probe = mount.join("..probe");
-            if dataset != "/settled" && dataset != "/ledger" {
+            if !["/settled", "/ledger", "/promised"].contains(&dataset) {
                 fs::write(&probe, "writable")
                     .map_err(|error| format!("{}: {error}", probe.display()))?;
                 fs::remove_file(&probe)?;
@@ -264,6 +274,14 @@ impl Scene {
         Work::begin("a thread that makes calls", move || {
             // Ends with the error of the call that met the kill.
             let _ = ledger.run(&place, &stop);
+        })
+    }
+
+    fn write_promised(&self, stop: &Arc<AtomicBool>, thread: usize) -> Work {
+        let (promises, stop) = (self.promises.clone(), stop.clone());
+        let place = self.mount.join("promised");
+        Work::begin("a thread that is promised pages", move || {
+            let _ = promises.run(thread, &place, &stop);
         })
     }
 
