@@ -28,9 +28,6 @@ pub(crate) struct MountedTree {
     statistics: Arc<DatasetStatistics>,
 }
 
-/// How what is asked to be durable becomes so. Logs are not written before they can be replayed.
-const DURABILITY: Durability = Durability::ByGroup;
-
 impl MountedTree {
     /// Opens a dataset's files.
     ///
@@ -50,7 +47,7 @@ impl MountedTree {
         };
         let set = set.map_err(|error| error.to_string())?;
         let parts = FileSystemParts {
-            log: is_writable.then(|| pool.namespace().open_log(&set, DURABILITY)),
+            log: is_writable.then(|| pool.namespace().open_log(&set, Durability::ByLog)),
             set,
             txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
