@@ -174,6 +174,11 @@ impl FileSystem {
         &self.set
     }
 
+    /// Its intent log, where it has one.
+    pub fn intent_log(&self) -> Option<&Arc<IntentLog>> {
+        self.log.as_ref()
+    }
+
     /// How it treats names.
     pub fn naming(&self) -> &Naming {
         &self.naming

@@ -74,17 +74,33 @@ pub(crate) mod attribute {
 
 /// Records of one transaction, while it is not certain that it succeeds.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(Vec<(LoggedChange, bool)>);
+pub(crate) struct Pending {
+    changes: Vec<(LoggedChange, bool)>,
+    has_unlogged: bool,
+}
 
 impl Pending {
+    /// Something that no record can say.
+    pub fn unlogged(&mut self) {
+        self.has_unlogged = true;
+    }
+
+    /// An extended attribute among a file's own got this value. A record without a value would take it away.
+    pub fn xattr_set(&mut self, object: ObjectId, name: &[u8], value: &[u8]) {
+        match value.is_empty() {
+            true => self.unlogged(),
+            false => self.own(xattr_set(object, name, value)),
+        }
+    }
+
     /// Something that everybody's commits store: a name.
     pub fn shared(&mut self, change: LoggedChange) {
-        self.0.push((change, true));
+        self.changes.push((change, true));
     }
 
     /// Something that only commits of the file store.
     pub fn own(&mut self, change: LoggedChange) {
-        self.0.push((change, false));
+        self.changes.push((change, false));
     }
 }
 
@@ -312,7 +328,13 @@ impl FileSystem {
 
     /// Records of a transaction that has succeeded, which only the file's commits store, but for names.
     pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, pending: Pending) {
-        for (change, is_shared) in pending.0 {
+        if node.facts().links == 0 {
+            return;
+        }
+        if pending.has_unlogged {
+            self.log_nothing(tx);
+        }
+        for (change, is_shared) in pending.changes {
             match is_shared {
                 true => self.log_shared(tx, || change),
                 false => self.log_own(tx, node, || change),
@@ -337,7 +359,10 @@ impl FileSystem {
             return;
         }
         self.log_shared(tx, || created);
-        for (change, _) in pending.0 {
+        if pending.has_unlogged {
+            self.log_nothing(tx);
+        }
+        for (change, _) in pending.changes {
             self.log_shared(tx, || change);
         }
     }

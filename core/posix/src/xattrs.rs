@@ -168,7 +168,7 @@ impl FileSystem {
             let bytes = list.encode(Encoding::Xdr);
             if bytes.len() <= LIST_BYTES_MAX {
                 facts.set_value(FileAttribute::Xattrs, bytes, &self.tables, tx, operation)?;
-                pending.own(xattr_set(object.id(), name, value));
+                pending.xattr_set(object.id(), name, value);
                 self.take_from_directory(facts, name, pending, tx, operation)?;
                 return Ok(());
             }

@@ -33,5 +33,7 @@ pub use error::CommitError;
 pub use free::free;
 pub use log::{Durability, IntentLog};
 pub use record::{Contents, IntentRecord, LogSource};
-pub use replay::{Refusal, Replay, ReplayCounts, ReplayError, WrittenData, is_needed, replay};
+pub use replay::{
+    Refusal, Replay, ReplayCounts, ReplayError, Replayer, WrittenData, is_needed, replay,
+};
 pub use storing::LogClosing;

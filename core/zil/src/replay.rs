@@ -114,50 +114,64 @@ pub fn replay(
     if !is_needed(&head) {
         return Ok(None);
     }
-    let mut replaying = Replaying {
-        log,
-        by,
-        head,
-        counts: ReplayCounts::default(),
-        failure: None,
-        operation,
-    };
+    let mut replayer = Replayer::begin(log, by, operation);
+    let mut failure = None;
     let io = log.set().env().cache.io().clone();
     let end = walk(&io, &head, operation, &mut |found| match found {
         Found::Block(_) => ControlFlow::Continue(()),
-        Found::Record(record) => match replaying.step(record) {
+        Found::Record(record) => match replayer.apply(record) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                replaying.failure = Some(failure);
+            Err(why) => {
+                failure = Some(why);
                 ControlFlow::Break(())
             }
         },
     });
-    log.end_replay();
-    if let Some(failure) = replaying.failure {
+    if let Some(failure) = failure {
         return Err(failure);
     }
     match end {
-        ChainEnd::Claimed | ChainEnd::Hole => Ok(Some(replaying.counts)),
+        ChainEnd::Claimed | ChainEnd::Hole => Ok(Some(replayer.counts)),
         // Logs that were claimed by old versions do not say which block is the last one.
         ChainEnd::NotWritten { block } if block >= head.claimed_block_sequence => {
-            Ok(Some(replaying.counts))
+            Ok(Some(replayer.counts))
         }
         end => Err(ReplayError::Log { end }),
     }
 }
 
-struct Replaying<'a> {
+/// Applies the records of a log, one after the other, until it is dropped.
+pub struct Replayer<'a> {
     log: &'a IntentLog,
     by: &'a dyn Replay,
     head: IntentLogHead,
     counts: ReplayCounts,
-    failure: Option<ReplayError>,
     operation: &'a Operation,
 }
 
-impl Replaying<'_> {
-    fn step(&mut self, record: &LogRecord) -> Result<(), ReplayError> {
+impl Drop for Replayer<'_> {
+    fn drop(&mut self) {
+        self.log.end_replay();
+    }
+}
+
+impl<'a> Replayer<'a> {
+    /// For a log whose head says how far it is replayed already.
+    pub fn begin(log: &'a IntentLog, by: &'a dyn Replay, operation: &'a Operation) -> Self {
+        Replayer {
+            log,
+            by,
+            head: log.set().phys().intent_log,
+            counts: ReplayCounts::default(),
+            operation,
+        }
+    }
+
+    /// Applies the next record, unless that is stored already or needs not be.
+    ///
+    /// # Errors
+    /// When it cannot be applied: those behind it must not be.
+    pub fn apply(&mut self, record: &LogRecord) -> Result<(), ReplayError> {
         let failed = |why| ReplayError::Record {
             sequence: record.sequence,
             kind: record.change.type_name(),

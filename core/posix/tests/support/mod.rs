@@ -31,6 +31,7 @@ use tarn_probe::{Operation, Registry};
 use tarn_space::{Class, Geometry, Space, SpaceOptions};
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
 use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
+use tarn_zil::{Durability, IntentLog};
 use tempfile::TempDir;
 
 const FILE_BYTES: u64 = 512 << 20;
@@ -195,7 +196,7 @@ impl Mounted {
         let parts = FileSystemParts {
             set: set.clone(),
             txgs: Some(storage.txgs.clone()),
-            log: None,
+            log: Some(IntentLog::new(set.clone(), Durability::ByGroup)),
             properties,
             host: storage.host.clone(),
             space: SpaceDoor::unlimited(),

@@ -1,0 +1,749 @@
+//! What operations leave for the intent log, done again elsewhere, gives the same tree.
+//!
+//! Operations are made on one file system, in random order. Their records are encoded, decoded, and replayed on an empty one; the trees are
+//! compared: numbers, generations, attributes, contents, extended attributes.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use support::{Dice, Mounted, someone};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::{
+    CreateKind, LogRecord, LoggedAcl, LoggedChange, LoggedCreate, LoggedExtended, LoggedRename,
+    LoggedWhiteout, LoggedWrite, RenameKind,
+};
+use tarn_ondisk::nvlist::Text;
+use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_posix::properties::{AccessTimes, AclType, MountProperties, XattrStore};
+use tarn_posix::types::{
+    Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewFile, RenameMode, SetAttributes,
+    SetTime, Timestamp, XattrMode,
+};
+use tarn_posix::{NewFileSystem, PosixError, WriteAt};
+use tarn_zil::{Contents, IntentRecord, LogSource, Replayer};
+
+/// A file system whose records are kept.
+struct Recorded {
+    mounted: Mounted,
+    records: Arc<Mutex<Vec<IntentRecord>>>,
+}
+
+impl Recorded {
+    fn new(properties: MountProperties) -> Recorded {
+        let mounted = Mounted::with(NewFileSystem::default(), properties);
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let kept = records.clone();
+        let log = mounted.files.intent_log().unwrap();
+        log.allow_xattrs();
+        log.watch(move |record| kept.lock().unwrap().push(record.clone()));
+        Recorded { mounted, records }
+    }
+
+    /// The records as the log would store them now: bytes are fetched, and what is gone is dropped.
+    fn stored(&self, of: impl Fn(&IntentRecord) -> bool) -> Vec<LogRecord> {
+        let mut stored = Vec::new();
+        for record in self
+            .records
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|record| of(record))
+        {
+            let mut change = record.change.clone();
+            if record.contents == Contents::Fetch {
+                let LoggedChange::Write(write) = &mut change else {
+                    panic!("only contents of writes are fetched");
+                };
+                let files = &self.mounted.files;
+                match files.contents(write, &self.mounted.operation).unwrap() {
+                    Some(bytes) => write.data = Some(bytes),
+                    None => continue,
+                }
+            }
+            let record = LogRecord {
+                txg: Txg::from(1),
+                sequence: u64::try_from(stored.len()).unwrap() + 1,
+                case_insensitive: false,
+                change,
+            };
+            let bytes = record.encode();
+            let (decoded, length) = LogRecord::decode(&bytes, ByteOrder::Little).unwrap();
+            assert_eq!((&decoded, length), (&record, bytes.len()));
+            stored.push(decoded);
+        }
+        stored
+    }
+}
+
+fn replay(mounted: &Mounted, records: &[LogRecord]) {
+    let files = mounted.files.clone();
+    let log = files.intent_log().unwrap();
+    let mut replayer = Replayer::begin(log, &*files, &mounted.operation);
+    for record in records {
+        if let Err(error) = replayer.apply(record) {
+            panic!("{error}: {record:?}");
+        }
+    }
+}
+
+/// What is compared of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    id: u64,
+    generation: u64,
+    mode: (FileKind, u32),
+    links: u64,
+    owner: (u32, u32, u64),
+    size: u64,
+    device: (u32, u32),
+    created: Timestamp,
+    flags: u64,
+    contents: Bytes,
+    xattrs: BTreeMap<Vec<u8>, Bytes>,
+}
+
+/// Bytes that are told by their length when they differ.
+#[derive(PartialEq, Eq)]
+struct Bytes(Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sum: u64 = self.0.iter().map(|byte| u64::from(*byte)).sum();
+        write!(f, "{} bytes, sum {sum}", self.0.len())
+    }
+}
+
+fn tree(mounted: &Mounted) -> BTreeMap<Vec<u8>, Seen> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![(b"/".to_vec(), mounted.root())];
+    let (root, operation) = (Credentials::root(), &mounted.operation);
+    while let Some((path, id)) = waiting.pop() {
+        let attributes: Attributes = mounted.files.attributes(id, operation).unwrap();
+        let contents = match attributes.kind {
+            FileKind::Regular => mounted.contents(id),
+            FileKind::SymbolicLink => mounted.files.read_link(&root, id, operation).unwrap(),
+            _ => Vec::new(),
+        };
+        let mut xattrs = BTreeMap::new();
+        if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
+            for name in mounted.files.list_xattr(&root, id, operation).unwrap() {
+                let value = mounted.files.get_xattr(&root, id, &name, operation);
+                xattrs.insert(name, Bytes(value.unwrap()));
+            }
+        }
+        if attributes.kind == FileKind::Directory {
+            for (name, child, kind) in mounted.names(id) {
+                let path = [path.as_slice(), &name, b"/"].concat();
+                let attributes = mounted.files.attributes(child, operation).unwrap();
+                assert_eq!(attributes.kind, kind);
+                waiting.push((path, child));
+            }
+        }
+        // Both file systems have a root of their own.
+        let is_root = id == mounted.root();
+        let automatic = ZnodeFlags::ARCHIVE.and(ZnodeFlags::NOT_SCANNED).word();
+        let seen = Seen {
+            id: id.get(),
+            generation: if is_root { 0 } else { attributes.generation },
+            mode: (attributes.kind, attributes.permissions),
+            links: attributes.links,
+            owner: (attributes.uid, attributes.gid, attributes.project),
+            size: attributes.size,
+            device: (attributes.device.major, attributes.device.minor),
+            created: if is_root {
+                Timestamp::default()
+            } else {
+                attributes.created
+            },
+            flags: attributes.flags & !automatic,
+            contents: Bytes(contents),
+            xattrs,
+        };
+        found.insert(path, seen);
+    }
+    found
+}
+
+fn assert_same(one: &Mounted, other: &Mounted) {
+    let (one, other) = (tree(one), tree(other));
+    for (path, seen) in &one {
+        let path_text = String::from_utf8_lossy(path);
+        if let Some(found) = other.get(path) {
+            let pairs = seen.contents.0.iter().zip(&found.contents.0);
+            let differs = pairs.enumerate().find(|(_, (one, other))| one != other);
+            assert_eq!(differs, None, "{path_text} {seen:?}");
+        }
+        assert_eq!(Some(seen), other.get(path), "{path_text}");
+    }
+    assert_eq!(one.len(), other.len());
+}
+
+/// Random operations. What is refused is refused: the point is what succeeds.
+struct Workload {
+    dice: Dice,
+    files: Vec<ObjectId>,
+    directories: Vec<ObjectId>,
+    open: BTreeSet<ObjectId>,
+}
+
+const NAMES: u64 = 12;
+
+impl Workload {
+    fn new(seed: u64, root: ObjectId) -> Workload {
+        Workload {
+            dice: Dice(seed | 1),
+            files: vec![root],
+            directories: vec![root],
+            open: BTreeSet::new(),
+        }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        format!("name-{}", self.dice.throw(NAMES)).into_bytes()
+    }
+
+    fn pick(&mut self, directories: bool) -> ObjectId {
+        let list = if directories {
+            &self.directories
+        } else {
+            &self.files
+        };
+        let count = u64::try_from(list.len()).unwrap();
+        list[usize::try_from(self.dice.throw(count)).unwrap()]
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        let seed = self.dice.throw(251);
+        (0..self.dice.throw(most) + 1)
+            .map(|at| u8::try_from((at * 7 + seed) % 251).unwrap())
+            .collect()
+    }
+
+    fn step(&mut self, mounted: &Mounted) {
+        let (files, operation) = (&mounted.files, &mounted.operation);
+        let user = match self.dice.throw(4) {
+            0 => someone(1000),
+            _ => Credentials::root(),
+        };
+        let id = self.pick(false);
+        let (parent, other) = (self.pick(true), self.pick(true));
+        let (name, other_name) = (self.name(), self.name());
+        let outcome: Result<(), PosixError> = match self.dice.throw(20) {
+            0..=3 => self.create(mounted, &user, parent, &name),
+            4..=6 => {
+                let at = match self.dice.throw(4) {
+                    0 => WriteAt::End,
+                    _ => WriteAt::Offset(self.dice.throw(300_000)),
+                };
+                let bytes = self.bytes(40_000);
+                files.write(&user, id, at, &bytes, operation).map(drop)
+            }
+            7 => files.unlink(&user, parent, &name, operation),
+            8 => files.remove_directory(&user, parent, &name, operation),
+            9 => files.link(&user, id, parent, &name, operation).map(drop),
+            10..=11 => {
+                let mode = [
+                    RenameMode::Replace,
+                    RenameMode::NoReplace,
+                    RenameMode::Exchange,
+                ][usize::try_from(self.dice.throw(3)).unwrap()];
+                files.rename(&user, parent, &name, other, &other_name, mode, operation)
+            }
+            12..=13 => {
+                let changes = self.attributes();
+                files
+                    .set_attributes(&user, id, &changes, operation)
+                    .map(drop)
+            }
+            14..=15 => {
+                let name = format!("user.x{}", self.dice.throw(4)).into_bytes();
+                let value = match self.dice.throw(6) {
+                    0 => self.bytes(60_000),
+                    _ => self.bytes(300),
+                };
+                let mode = XattrMode::Any;
+                files.set_xattr(&user, id, &name, &value, mode, operation)
+            }
+            16 => {
+                let name = format!("user.x{}", self.dice.throw(4)).into_bytes();
+                files.remove_xattr(&user, id, &name, operation)
+            }
+            17 => {
+                let what = [
+                    Allocate::PunchHole,
+                    Allocate::ZeroRange,
+                    Allocate::ZeroRangeKeepSize,
+                    Allocate::Extend,
+                ][usize::try_from(self.dice.throw(4)).unwrap()];
+                let (from, length) = (self.dice.throw(300_000), self.dice.throw(100_000));
+                files.allocate(&user, id, what, from, length, operation)
+            }
+            18 => {
+                let name = match self.dice.throw(2) {
+                    0 => &b"system.posix_acl_access"[..],
+                    _ => b"system.posix_acl_default",
+                };
+                let value = acl(u32::try_from(self.dice.throw(8)).unwrap());
+                let mode = XattrMode::Any;
+                files.set_xattr(&user, id, name, &value, mode, operation)
+            }
+            _ => match self.open.take(&id) {
+                Some(id) => files.closed(id, operation),
+                None => files.opened(id, operation).map(|()| {
+                    self.open.insert(id);
+                }),
+            },
+        };
+        if let Err(error) = outcome {
+            assert!(!error.is_failure(), "{error}");
+        }
+    }
+
+    fn create(
+        &mut self,
+        mounted: &Mounted,
+        user: &Credentials,
+        parent: ObjectId,
+        name: &[u8],
+    ) -> Result<(), PosixError> {
+        let kind = match self.dice.throw(8) {
+            0..=3 => FileKind::Regular,
+            4..=5 => FileKind::Directory,
+            6 => FileKind::SymbolicLink,
+            _ => FileKind::CharacterDevice,
+        };
+        let new = NewFile {
+            kind,
+            permissions: u32::try_from(self.dice.throw(0o1000)).unwrap() | 0o700,
+            umask: 0o22,
+            device: DeviceNumber { major: 5, minor: 7 },
+            target: (kind == FileKind::SymbolicLink).then_some(b"to/somewhere".as_slice()),
+        };
+        let made = mounted
+            .files
+            .create(user, parent, name, &new, &mounted.operation)?;
+        self.files.push(made.id);
+        if kind == FileKind::Directory {
+            self.directories.push(made.id);
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self) -> SetAttributes {
+        let mut changes = SetAttributes::default();
+        match self.dice.throw(6) {
+            0 => {
+                let bits = u32::try_from(self.dice.throw(0o10000)).unwrap();
+                changes.permissions = Some(bits | 0o700);
+            }
+            1 => {
+                changes.uid = Some(1000);
+                changes.gid = Some(1000 + u32::try_from(self.dice.throw(3)).unwrap());
+            }
+            2..=3 => changes.size = Some(self.dice.throw(400_000)),
+            4 => {
+                let time = Timestamp {
+                    seconds: 1_000_000_007,
+                    nanoseconds: 5,
+                };
+                changes.modified = Some(SetTime::To(time));
+            }
+            _ => {
+                let flags = ZnodeFlags::NO_DUMP.and(ZnodeFlags::ARCHIVE);
+                changes.flags = Some(flags.word() * self.dice.throw(2));
+                changes.project = Some(self.dice.throw(3));
+            }
+        }
+        changes
+    }
+}
+
+/// A POSIX list that names a user, and so says more than the mode.
+fn acl(permissions: u32) -> Vec<u8> {
+    let permissions = u16::try_from(permissions).unwrap();
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in [
+        (1_u16, 7_u16, u32::MAX),
+        (2, permissions, 1000),
+        (4, 5, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 1, u32::MAX),
+    ] {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(rights.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+fn properties(seed: u64) -> MountProperties {
+    MountProperties {
+        access_times: AccessTimes::Never,
+        acl_type: AclType::Posix,
+        xattrs: match seed % 2 {
+            0 => XattrStore::Attributes,
+            _ => XattrStore::Directory,
+        },
+        dnode_slots: if seed.is_multiple_of(3) { 2 } else { 1 },
+        record_size: LogicalSize::from(if seed.is_multiple_of(5) {
+            4096
+        } else {
+            128 << 10
+        }),
+        ..MountProperties::default()
+    }
+}
+
+/// As `fsync` of everything after each operation, and as one at the end, which finds the newest contents.
+#[test]
+fn what_was_recorded_makes_the_same_tree_again() {
+    for seed in 1..=24_u64 {
+        let recorded = Recorded::new(properties(seed));
+        let mut workload = Workload::new(seed * 7919, recorded.mounted.root());
+        for _ in 0..250 {
+            workload.step(&recorded.mounted);
+        }
+        for id in std::mem::take(&mut workload.open) {
+            let _ = recorded
+                .mounted
+                .files
+                .closed(id, &recorded.mounted.operation);
+        }
+        let records = recorded.stored(|_| true);
+        let fresh = Mounted::with(NewFileSystem::default(), properties(seed));
+        replay(&fresh, &records);
+        assert_same(&recorded.mounted, &fresh);
+    }
+}
+
+/// Whoever commits one file has the changes of all names stored, and those of his file; nothing of others.
+#[test]
+fn what_one_file_needs_can_be_replayed_alone() {
+    for seed in 1..=24_u64 {
+        let recorded = Recorded::new(properties(seed));
+        let mut workload = Workload::new(seed * 104_729, recorded.mounted.root());
+        for _ in 0..200 {
+            workload.step(&recorded.mounted);
+        }
+        for id in workload.files {
+            let operation = &recorded.mounted.operation;
+            let Ok(wanted) = recorded.mounted.files.attributes(id, operation) else {
+                continue;
+            };
+            if wanted.kind != FileKind::Regular || wanted.links == 0 {
+                continue;
+            }
+            let records = recorded.stored(|record| record.object.is_none_or(|object| object == id));
+            let fresh = Mounted::with(NewFileSystem::default(), properties(seed));
+            replay(&fresh, &records);
+            let found = fresh.files.attributes(id, &fresh.operation).unwrap();
+            assert_eq!(found.size, wanted.size);
+            assert_eq!(found.permissions, wanted.permissions);
+            assert_eq!(fresh.contents(id), recorded.mounted.contents(id));
+            break;
+        }
+    }
+}
+
+/// A crash in the middle: what is stored is not applied again, and the rest is.
+#[test]
+fn a_replay_that_was_cut_goes_on_where_it_was() {
+    for seed in 1..=24_u64 {
+        let recorded = Recorded::new(properties(seed));
+        let mut workload = Workload::new(seed * 31_337, recorded.mounted.root());
+        for _ in 0..150 {
+            workload.step(&recorded.mounted);
+        }
+        for id in std::mem::take(&mut workload.open) {
+            let _ = recorded
+                .mounted
+                .files
+                .closed(id, &recorded.mounted.operation);
+        }
+        let records = recorded.stored(|_| true);
+        let mut fresh = Mounted::with(NewFileSystem::default(), properties(seed));
+        let mut dice = Dice(seed + 17);
+        for _ in 0..4 {
+            let count = usize::try_from(dice.throw(u64::try_from(records.len()).unwrap())).unwrap();
+            let stored = usize::try_from(dice.throw(u64::try_from(count + 1).unwrap())).unwrap();
+            replay(&fresh, &records[..stored]);
+            fresh.sync();
+            replay(&fresh, &records[..count]);
+            fresh = fresh.crashed();
+        }
+        replay(&fresh, &records);
+        assert_same(&recorded.mounted, &fresh);
+    }
+}
+
+/// A record that no operation of ours makes.
+fn apply(mounted: &Mounted, change: LoggedChange) -> Result<(), String> {
+    let files = mounted.files.clone();
+    let log = files.intent_log().unwrap();
+    let mut replayer = Replayer::begin(log, &*files, &mounted.operation);
+    let record = LogRecord {
+        txg: Txg::from(1),
+        sequence: mounted
+            .files
+            .object_set()
+            .phys()
+            .intent_log
+            .replayed_sequence
+            + 1000,
+        case_insensitive: false,
+        change,
+    };
+    replayer.apply(&record).map_err(|error| error.to_string())
+}
+
+fn create(parent: ObjectId, object: u64, name: &str) -> LoggedCreate {
+    LoggedCreate {
+        kind: CreateKind::File,
+        directory: parent,
+        object: ObjectId::new(object),
+        dnode_slots: 1,
+        mode: 0o100_640,
+        owner: Fuid::posix(7),
+        group: Fuid::posix(8),
+        generation: 99,
+        creation_time: [5, 6],
+        device: 0,
+        extended: None,
+        acl: None,
+        domains: Vec::new(),
+        name: Text::from(name),
+    }
+}
+
+fn created(create: LoggedCreate) -> LoggedChange {
+    LoggedChange::Create(Box::new(create))
+}
+
+fn write(object: u64, offset: u64, length: u64, data: Option<&[u8]>) -> LoggedWrite {
+    LoggedWrite {
+        is_stored_already: false,
+        object: ObjectId::new(object),
+        offset,
+        length,
+        block_offset: 0,
+        pointer: BlockPointer::HOLE,
+        data: data.map(<[u8]>::to_vec),
+    }
+}
+
+fn written(write: LoggedWrite) -> LoggedChange {
+    LoggedChange::Write(Box::new(write))
+}
+
+/// Entries as the system calls have them: id, mask, flags, kind.
+fn acl_entries() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (flags, mask) in [(0x1000_u16, 0x3_u32), (0x2040, 0x21), (0x4000, 0x1)] {
+        bytes.extend(0_u32.to_le_bytes());
+        bytes.extend(mask.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(0_u16.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn records_of_other_systems_are_applied() {
+    let mounted = Mounted::new();
+    let root = mounted.root();
+    let look = |id: u64| {
+        let id = ObjectId::new(id);
+        mounted.files.attributes(id, &mounted.operation).unwrap()
+    };
+    let list = LoggedAcl {
+        entry_count: 3,
+        entries: acl_entries(),
+        ..LoggedAcl::default()
+    };
+    let more = LoggedExtended {
+        given: vec![0x1 | 0x40 | 0x2_0000, 0, 0],
+        bits: 0x40,
+        creation_time: [77, 8],
+        scan_stamp: [0; 32],
+    };
+    for (object, acl, extended) in [
+        (200, Some(list.clone()), None),
+        (201, None, Some(more.clone())),
+        (202, Some(list.clone()), Some(more)),
+    ] {
+        let file = LoggedCreate {
+            acl: acl.clone(),
+            extended: extended.clone(),
+            ..create(root, object, &format!("file-{object}"))
+        };
+        apply(&mounted, created(file)).unwrap();
+        let directory = LoggedCreate {
+            kind: CreateKind::Directory,
+            mode: 0o040_750,
+            acl: acl.clone(),
+            extended: extended.clone(),
+            ..create(root, object + 10, &format!("directory-{object}"))
+        };
+        apply(&mounted, created(directory)).unwrap();
+        let seen = look(object);
+        let permissions = if acl.is_some() { 0o654 } else { 0o640 };
+        assert_eq!((seen.uid, seen.gid, seen.generation), (7, 8, 99));
+        assert_eq!(seen.permissions, permissions);
+        let is_immutable = ZnodeFlags::from_word(seen.flags).has(ZnodeFlags::IMMUTABLE);
+        assert_eq!(is_immutable, extended.is_some());
+        assert_eq!(
+            seen.created.seconds,
+            if extended.is_some() { 77 } else { 5 }
+        );
+    }
+    let object = ObjectId::new(200);
+    let set = LoggedChange::SetInitialAcl {
+        object,
+        entry_count: 3,
+        entries: acl_entries(),
+    };
+    apply(&mounted, set).unwrap();
+    apply(&mounted, LoggedChange::SetAcl { object, acl: list }).unwrap();
+    assert_eq!(look(200).permissions, 0o654);
+
+    apply(&mounted, written(write(200, 0, 6, Some(b"abcdef")))).unwrap();
+    let stored_already = LoggedWrite {
+        is_stored_already: true,
+        ..write(200, 0, 100, None)
+    };
+    apply(&mounted, written(stored_already)).unwrap();
+    assert_eq!(look(200).size, 100);
+    let cut = |offset, length| LoggedChange::Truncate {
+        object,
+        offset,
+        length,
+    };
+    apply(&mounted, cut(2, 2)).unwrap();
+    assert_eq!(&mounted.contents(object)[..7], b"ab\0\0ef\0");
+    apply(&mounted, cut(90, 60)).unwrap();
+    assert_eq!(look(200).size, 150);
+    apply(&mounted, cut(4, 0)).unwrap();
+    assert_eq!(mounted.contents(object), b"ab\0\0");
+    apply(&mounted, written(write(200, 2, 300, None))).unwrap();
+    assert_eq!(
+        (look(200).size, &mounted.contents(object)[..2]),
+        (302, &b"ab"[..])
+    );
+    let clone = LoggedChange::CloneRange {
+        object,
+        offset: 0,
+        length: 200,
+        block_size: 128,
+        pointers: vec![BlockPointer::HOLE; 2],
+    };
+    apply(&mounted, clone).unwrap();
+    assert_eq!(mounted.contents(object), vec![0; 302]);
+
+    let whiteout = LoggedWhiteout {
+        object_word: 220,
+        mode: 0o020_000,
+        owner: Fuid::posix(0),
+        group: Fuid::posix(0),
+        generation: 5,
+        creation_time: [1, 2],
+        device: 0,
+    };
+    let renamed = LoggedRename {
+        kind: RenameKind::Whiteout(whiteout),
+        from_directory: root,
+        to_directory: root,
+        from: Text::from("file-200"),
+        to: Text::from("moved"),
+    };
+    apply(&mounted, LoggedChange::Rename(Box::new(renamed))).unwrap();
+    let left = look(220);
+    assert_eq!((left.kind, left.generation), (FileKind::CharacterDevice, 5));
+    let names = mounted.names(root);
+    assert!(names.contains(&(b"file-200".to_vec(), ObjectId::new(220), left.kind)));
+    assert!(names.contains(&(b"moved".to_vec(), object, FileKind::Regular)));
+}
+
+#[test]
+fn records_that_make_no_sense_are_refused_and_change_nothing() {
+    let mounted = Mounted::new();
+    let root = mounted.root();
+    apply(&mounted, created(create(root, 200, "file"))).unwrap();
+    let before = tree(&mounted);
+    let nonsense = [
+        created(create(root, 201, "file")),
+        created(create(root, 200, "another")),
+        created(create(root, 0, "none")),
+        created(create(root, 1, "master")),
+        created(create(root, 1 << 48, "far")),
+        created(create(ObjectId::new(200), 202, "within a file")),
+        created(create(ObjectId::new(4711), 202, "nowhere")),
+        created(create(root, 203, "a/b")),
+        created(create(root, 203, "..")),
+        created(create(root, 203, "")),
+        created(LoggedCreate {
+            mode: 0,
+            ..create(root, 203, "no kind")
+        }),
+        created(LoggedCreate {
+            mode: 0o040_755,
+            ..create(root, 203, "another kind")
+        }),
+        created(LoggedCreate {
+            dnode_slots: 200,
+            ..create(root, 203, "slots")
+        }),
+        created(LoggedCreate {
+            owner: Fuid::new(1, 2),
+            domains: vec![Text::from("S-1")],
+            ..create(root, 203, "domains")
+        }),
+        LoggedChange::Remove {
+            directory: root,
+            name: Text::from("missing"),
+        },
+        LoggedChange::RemoveDirectory {
+            directory: root,
+            name: Text::from("file"),
+        },
+        LoggedChange::Link {
+            directory: root,
+            object: root,
+            name: Text::from("loop"),
+        },
+        LoggedChange::Rename(Box::new(LoggedRename {
+            kind: RenameKind::Plain,
+            from_directory: root,
+            to_directory: ObjectId::new(200),
+            from: Text::from("file"),
+            to: Text::from("x"),
+        })),
+        written(write(200, u64::MAX, 2, Some(b"xy"))),
+        written(write(200, 1 << 63, 2, Some(b"xy"))),
+        written(write(root.get(), 0, 2, Some(b"xy"))),
+        written(write(200, 0, 1 << 60, None)),
+        LoggedChange::Truncate {
+            object: root,
+            offset: 0,
+            length: 0,
+        },
+        LoggedChange::SetInitialAcl {
+            object: ObjectId::new(200),
+            entry_count: 1,
+            entries: vec![1; 11],
+        },
+    ];
+    for change in nonsense {
+        let refused = apply(&mounted, change.clone());
+        assert!(refused.is_err(), "{change:?}");
+        assert!(refused.unwrap_err().contains(change.type_name()));
+    }
+    let after = tree(&mounted);
+    assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    // What only one file needs is passed over when the file is gone.
+    apply(&mounted, written(write(4711, 0, 2, Some(b"xy")))).unwrap();
+}
