@@ -15,6 +15,9 @@
 //!   estimates have become facts, and asks again;
 //! - otherwise it may write. So quotas are exceeded by a little, and never by what was not asked for.
 //!
+//! Where there is plenty of room, a writer is given more leave than he asked for, and those who come after him take
+//! from that without a question, as long as the group is open.
+//!
 //! A file system's `refquota` is asked first, without that margin. At the root stands the pool: its size less slop, less
 //! what was freed and cannot be used yet.
 //!
@@ -54,6 +57,12 @@ const WITHOUT_PARITY: u64 = 512;
 /// Estimates may exceed a quota by this part of it, as a power of two.
 const MARGIN_SHIFT: u32 = 5;
 
+/// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times as much.
+const ADVANCE_BYTES: u64 = 1 << 20;
+
+/// See [`ADVANCE_BYTES`].
+const ADVANCE_PART: u64 = 16;
+
 /// How often a writer waits for a group before he is refused. A guess: others may use up again what he waited for.
 const WAITS_MAX: usize = 64;
 
@@ -78,6 +87,8 @@ pub enum AdmitRefusal {
 /// What may be about to be written, by directory and group.
 pub(crate) struct InFlight {
     estimates: Mutex<BTreeMap<ObjectId, BTreeMap<Txg, u64>>>,
+    /// Leave that was given to heads and is not taken yet, and the group it is for. In bytes as writers ask for them.
+    advances: Mutex<BTreeMap<ObjectId, (Txg, u64)>>,
     /// What a byte may take, and how often the devices had changed when that was found out, plus one.
     inflation: AtomicU64,
     inflation_known_at: AtomicU64,
@@ -88,6 +99,7 @@ impl InFlight {
     pub(crate) fn new() -> InFlight {
         InFlight {
             estimates: Mutex::new(crate::ranks::IN_FLIGHT, BTreeMap::new()),
+            advances: Mutex::new(crate::ranks::ADVANCES, BTreeMap::new()),
             inflation: AtomicU64::new(0),
             inflation_known_at: AtomicU64::new(0),
         }
@@ -109,6 +121,25 @@ impl InFlight {
             .fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
+    /// Takes from what the head was given in advance. Says whether that sufficed.
+    fn take_advance(&self, head: ObjectId, open: Txg, bytes: u64) -> bool {
+        let mut advances = self.advances.lock();
+        match advances.get_mut(&head) {
+            Some((txg, left)) if *txg == open && *left >= bytes => {
+                *left -= bytes;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Leave for later writers to this head. What was left of an earlier one is forgotten: it stays estimated.
+    fn give_advance(&self, head: ObjectId, open: Txg, bytes: u64) {
+        let mut advances = self.advances.lock();
+        advances.retain(|_, (txg, _)| *txg == open);
+        advances.insert(head, (open, bytes));
+    }
+
     fn add(&self, directory: ObjectId, txg: Txg, bytes: u64) {
         let mut table = self.estimates.lock();
         let estimate = table.entry(directory).or_default().entry(txg).or_default();
@@ -120,6 +151,8 @@ impl InFlight {
 struct Asking {
     head: ObjectId,
     bytes: u64,
+    /// So much more, where there is plenty of room.
+    advance: u64,
     /// The group that was open when it was first asked.
     since: Txg,
 }
@@ -148,10 +181,16 @@ impl Namespace {
             return Ok(());
         }
         let txgs = &self.mos().env().txgs;
+        let since = txgs.open_txg();
+        if self.in_flight().take_advance(head, since, bytes) {
+            return Ok(());
+        }
+        let inflation = self.inflation();
         let asking = Asking {
             head,
-            bytes: bytes.saturating_mul(self.inflation()),
-            since: txgs.open_txg(),
+            bytes: bytes.saturating_mul(inflation),
+            advance: ADVANCE_BYTES * inflation,
+            since,
         };
         for _ in 0..WAITS_MAX {
             let open = txgs.open_txg();
@@ -176,6 +215,7 @@ impl Namespace {
         let stored_txg = self.mos().env().txgs.stored_txg();
         let dataset: ondisk::dataset::Dataset = reading.bonus_of(asking.head)?;
         let mut granted = Vec::new();
+        let mut has_plenty = true;
         let (mut id, mut wanted) = (dataset.directory, asking.bytes);
         let mut of_head = Some(&dataset);
         for _ in 0..DEPTH_MAX {
@@ -185,6 +225,8 @@ impl Namespace {
             let mut paid = 0;
             if let Some(dataset) = of_head.take() {
                 let asked = HeadLimits::read(reading, dataset, &directory)?;
+                // What a reservation pays is counted to the byte.
+                has_plenty = asked.quota == 0 && asked.reserved == 0;
                 if let Some(answer) = asked.refuse(in_flight) {
                     return answer.or_else(|refusal| self.last_word(asking, refusal));
                 }
@@ -195,6 +237,8 @@ impl Namespace {
             if let Some(answer) = self.over_limit(&directory, used, in_flight) {
                 return answer.or_else(|refusal| self.last_word(asking, refusal));
             }
+            has_plenty &= directory.reservation.get() == 0
+                && self.has_plenty(&directory, used, in_flight, asking.advance);
             granted.push((id, wanted));
             if directory.parent.is_zero() {
                 break;
@@ -209,10 +253,35 @@ impl Namespace {
             wanted = u64::try_from(felt).unwrap_or(u64::MAX);
             id = directory.parent;
         }
+        let more = if has_plenty { asking.advance } else { 0 };
         for (id, bytes) in granted {
-            self.in_flight().add(id, open, bytes);
+            self.in_flight().add(id, open, bytes.saturating_add(more));
+        }
+        if has_plenty {
+            self.in_flight()
+                .give_advance(asking.head, open, ADVANCE_BYTES);
         }
         Ok(Answer::Yes)
+    }
+
+    /// Whether a directory has room for much more than is given in advance.
+    fn has_plenty(
+        &self,
+        directory: &DatasetDirectory,
+        used: u64,
+        in_flight: u64,
+        advance: u64,
+    ) -> bool {
+        let mut limit = match directory.quota.get() {
+            0 => u64::MAX,
+            quota => quota,
+        };
+        if directory.parent.is_zero() {
+            let room = self.adjusted_bytes().saturating_sub(self.deferred_bytes());
+            limit = limit.min(room);
+        }
+        let taken = used.saturating_add(in_flight);
+        limit.saturating_sub(taken) > advance.saturating_mul(ADVANCE_PART)
     }
 
     /// Puts a refusal off until all that was changed before the question is stored: a file may have been removed, and its

@@ -5,3 +5,5 @@ use tarn_host::ranks::DATASET as FIRST;
 
 /// What writers were admitted for.
 pub(crate) const IN_FLIGHT: Rank = Rank::new(FIRST, "admitted writes");
+/// Leave that was given in advance.
+pub(crate) const ADVANCES: Rank = Rank::new(FIRST + 1, "leave given in advance");

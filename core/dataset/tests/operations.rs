@@ -668,12 +668,34 @@ fn a_full_pool_admits_nobody() {
     create(&mut pool, &["tank/a"]);
     let head = pool.head_id("tank/a");
     pool.namespace.admit(head, MIB, &pool.operation).unwrap();
+    // Leave that was given in advance is good until the group is closed.
+    pool.sync();
     let used = pool.directory("tank").used.get();
     pool.namespace.set_adjusted_bytes(used);
     let refused = pool.namespace.admit(head, 1, &pool.operation);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
     pool.namespace.set_adjusted_bytes(POOL_BYTES);
     pool.namespace.admit(head, 1, &pool.operation).unwrap();
+}
+
+#[test]
+fn leave_is_given_in_advance_where_there_is_plenty_of_room_until_the_group_is_closed() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    pool.run(set("tank/b", &[("quota", "64M")])).unwrap();
+    let (plenty, little) = (pool.head_id("tank/a"), pool.head_id("tank/b"));
+    pool.sync();
+    let admit = |pool: &Pool, head| pool.namespace.admit(head, 4096, &pool.operation);
+    admit(&pool, plenty).unwrap();
+    admit(&pool, little).unwrap();
+    pool.namespace
+        .set_adjusted_bytes(pool.directory("tank").used.get());
+    admit(&pool, plenty).unwrap();
+    pool.sync();
+    for head in [plenty, little] {
+        let refused = admit(&pool, head);
+        assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
+    }
 }
 
 #[test]
