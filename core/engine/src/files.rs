@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 pub use tarn_host::{call_before_waits, monotonic_ns};
+pub use tarn_object::Caching;
 pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;

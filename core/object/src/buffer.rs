@@ -40,6 +40,16 @@ const DNODE_DIRTY_BYTES: u64 = 1024;
 #[doc(alias = "DMU_OBJECT_END")]
 pub const TO_END: u64 = u64::MAX;
 
+/// Who has the contents of a block that was written whole, when it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// Our cache.
+    Ours,
+    /// Whoever wrote it keeps a copy himself, as the kernel does above FUSE. A second one in our cache would take the
+    /// place of something else, and hardly be asked for.
+    Writers,
+}
+
 /// Whether a change needs what was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Old {
@@ -61,6 +71,22 @@ impl Object {
         bytes: &[u8],
         operation: &Operation,
     ) -> Result<(), ObjectError> {
+        self.write_caching(tx, offset, bytes, Caching::Ours, operation)
+    }
+
+    /// Writes bytes, and says who caches the blocks that they fill. Blocks that are changed in part stay with us: the rest of
+    /// them is likely to follow.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_caching(
+        &self,
+        tx: &Tx,
+        offset: u64,
+        bytes: &[u8],
+        caching: Caching,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
         let block_size = self.block_size().get();
         let mut rest = bytes;
         let mut at = offset;
@@ -77,12 +103,25 @@ impl Object {
             self.change_part(tx, at / block_size, part, old, operation, |bytes| {
                 bytes.copy_from_slice(now);
             })?;
+            if is_whole && caching == Caching::Writers {
+                self.let_pass(tx, at / block_size);
+            }
             rest = later;
             at = at
                 .checked_add(widen(count))
                 .ok_or_else(|| self.too_large(offset))?;
         }
         Ok(())
+    }
+
+    /// A block of this group need not be cached when it is stored.
+    fn let_pass(&self, tx: &Tx, block: u64) {
+        let mut state = self.state.lock();
+        if let Some(pending) = state.pending.back_mut()
+            && pending.txg == tx.txg()
+        {
+            pending.passing.insert(block);
+        }
     }
 
     /// Gives a block contents that are ready, without a copy.
@@ -149,6 +188,7 @@ impl Object {
                 && let Some(buffer) = pending.blocks.get_mut(&block)
             {
                 change(&mut Arc::make_mut(buffer)[part]);
+                pending.passing.remove(&block);
                 return Ok(());
             }
             let size = state.newest.block_size.to_usize();
@@ -255,6 +295,7 @@ impl Object {
         let pending = self.pending_for(state, tx);
         pending.shape.max_block = newest_max;
         pending.freed.remove(block);
+        pending.passing.remove(&block);
         if pending.blocks.insert(block, buffer).is_none() {
             pending.dirty_bytes += bytes;
             self.context.env.txgs.add_dirty(bytes);

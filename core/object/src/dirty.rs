@@ -13,7 +13,7 @@
 //! # Invariants
 //! - Pendings are in order of their groups, and only the newest is changed: groups follow each other strictly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tarn_host::buffer::Buffer;
@@ -117,6 +117,8 @@ pub(crate) struct Pending {
     pub shape: Shape,
     /// Blocks written, by index.
     pub blocks: BTreeMap<u64, Arc<Buffer>>,
+    /// Those of them that need not be cached when they are stored.
+    pub passing: BTreeSet<u64>,
     /// Blocks freed.
     pub freed: BlockRanges,
     /// Whether the spill block was written or taken away.
@@ -133,6 +135,7 @@ impl Pending {
             txg,
             shape,
             blocks: BTreeMap::new(),
+            passing: BTreeSet::new(),
             freed: BlockRanges::default(),
             is_spill_changed: false,
             is_object_freed: false,

@@ -42,7 +42,7 @@ mod walk;
 pub mod zap;
 
 pub use block_tree::{BlockTrees, Freeing, Unreadable};
-pub use buffer::TO_END;
+pub use buffer::{Caching, TO_END};
 pub use error::{AssignError, ObjectError, SyncError};
 pub use object::{Object, ObjectInfo};
 pub use objset::{

@@ -21,6 +21,7 @@
 //!   born, once. A block rewritten in place is neither.
 //! - Nothing of the old tree is changed: readers walk it until the new one replaces it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tarn_block::{
@@ -68,6 +69,8 @@ pub(crate) struct TreeJob {
     /// Whether that is in the meta dnode already.
     pub was_stored: bool,
     blocks: Vec<(u64, Arc<Buffer>)>,
+    /// Those of them that need not be cached.
+    passing: BTreeSet<u64>,
     freed: BlockRanges,
     /// What becomes of the spill block: none if nothing does.
     spill: Option<SpillContents>,
@@ -106,6 +109,7 @@ impl TreeJob {
                 .iter()
                 .map(|(id, buffer)| (*id, buffer.clone()))
                 .collect(),
+            passing: pending.passing.clone(),
             freed: pending.freed.clone(),
             spill: if pending.is_object_freed {
                 Some(SpillContents::Absent)
@@ -273,6 +277,7 @@ impl TreeJob {
             job,
             slot: Slot::Tree { level: 0, block },
             counted: widen(buffer.len()),
+            is_cached: !self.passing.contains(&block),
         };
         let contents = Block::from(buffer);
         let request = self.request(contents, Level::ZERO, BlockRole::Tree, fill, previous);
@@ -291,6 +296,7 @@ impl TreeJob {
                     job,
                     slot: Slot::Spill,
                     counted: 0,
+                    is_cached: true,
                 },
                 request,
             );
@@ -386,6 +392,7 @@ impl TreeJob {
                 job,
                 slot,
                 counted: 0,
+                is_cached: true,
             },
             request,
         );
@@ -430,7 +437,7 @@ impl TreeJob {
         slot: Slot,
         previous: &BlockPointer,
         new: BlockPointer,
-        contents: Block,
+        contents: Option<Block>,
         ledger: &mut SetLedger<'_>,
         storing: &Storing<'_>,
     ) {
@@ -442,7 +449,10 @@ impl TreeJob {
                 ledger.born(&new);
             }
         }
-        if !new.is_hole() && !new.is_embedded() {
+        if let Some(contents) = contents
+            && !new.is_hole()
+            && !new.is_embedded()
+        {
             self.cache().insert(&new, contents, storing.operation);
         }
         match slot {
@@ -501,6 +511,8 @@ struct Target {
     slot: Slot,
     /// What the throttle counts for it.
     counted: u64,
+    /// Whether it goes into the cache.
+    is_cached: bool,
 }
 
 /// Writes being gathered.
@@ -553,7 +565,11 @@ impl<'a, 'b> Batches<'a, 'b> {
         self.bytes = 0;
         let kept: Vec<_> = requests
             .iter()
-            .map(|request| (request.previous, request.data.clone()))
+            .zip(&targets)
+            .map(|(request, target)| {
+                let contents = target.is_cached.then(|| request.data.clone());
+                (request.previous, contents)
+            })
             .collect();
         let Storing {
             io,

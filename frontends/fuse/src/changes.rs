@@ -9,7 +9,8 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt, XattrMode,
+    Allocate, Caching, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt,
+    XattrMode,
 };
 
 impl Call<'_> {
@@ -212,9 +213,19 @@ impl Call<'_> {
         let bytes = arguments.bytes(size)?;
         self.drop_privileges(file, write_flags & WRITE_DROP_SET_IDS != 0)?;
         let at = WriteAt::Offset(offset);
-        let written = file
-            .files
-            .write(self.credentials, file.id, at, bytes, self.operation);
+        // What is not written past its cache the kernel keeps.
+        let caching = match flags & libc::O_DIRECT.cast_unsigned() {
+            0 => Caching::Writers,
+            _ => Caching::Ours,
+        };
+        let written = file.files.write_caching(
+            self.credentials,
+            file.id,
+            at,
+            bytes,
+            caching,
+            self.operation,
+        );
         let written = written.map_err(refused)?;
         self.sync_if_asked(file, flags)?;
         let mut answer = Answer::new();

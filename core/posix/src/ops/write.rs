@@ -9,7 +9,7 @@
 //! - A file of more than one block has blocks of a power of two bytes.
 //! - What is beyond the size reads as zeros, should the size grow.
 
-use tarn_object::Tx;
+use tarn_object::{Caching, Tx};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
 use tarn_probe::Operation;
@@ -54,6 +54,22 @@ impl FileSystem {
         bytes: &[u8],
         operation: &Operation,
     ) -> Result<usize, PosixError> {
+        self.write_caching(credentials, id, at, bytes, Caching::Ours, operation)
+    }
+
+    /// As [`write`](Self::write), and says who caches what was written.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_caching(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        at: WriteAt,
+        bytes: &[u8],
+        caching: Caching,
+        operation: &Operation,
+    ) -> Result<usize, PosixError> {
         self.check_writable()?;
         let node = self.regular_file(id, operation)?;
         if bytes.is_empty() {
@@ -73,7 +89,8 @@ impl FileSystem {
         }
         let (mut written, mut txg) = (0, Txg::ZERO);
         for part in bytes[..wanted].chunks(PART_BYTES) {
-            match self.write_part(credentials, &node, offset + widen(written), part, operation) {
+            let at = offset + widen(written);
+            match self.write_part(credentials, &node, at, part, caching, operation) {
                 Ok(group) => txg = group,
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
@@ -109,6 +126,7 @@ impl FileSystem {
         node: &Node,
         offset: u64,
         bytes: &[u8],
+        caching: Caching,
         operation: &Operation,
     ) -> Result<Txg, PosixError> {
         let mut facts = (*node.facts()).clone();
@@ -117,7 +135,8 @@ impl FileSystem {
         let _content = node.content.write();
         let end = offset + widen(bytes.len());
         self.grow_block(node, &facts, end, &tx, operation)?;
-        node.object.write(&tx, offset, bytes, operation)?;
+        node.object
+            .write_caching(&tx, offset, bytes, caching, operation)?;
         facts.size = facts.size.max(end);
         facts.contents_changed(self.now());
         if !credentials.privileged {

@@ -1,0 +1,72 @@
+//! What the cache holds of what was written.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::Pool;
+use tarn_object::{Caching, NewObject, Object, ObjectSet};
+use tarn_ondisk::object_type::ObjectType;
+
+const BLOCK: usize = 128 << 10;
+const COUNT: usize = 16;
+
+fn new_file(pool: &Pool, set: &Arc<ObjectSet>) -> Arc<Object> {
+    let new = NewObject::plain(ObjectType::PlainFile, 128 << 10);
+    let tx = pool.tx();
+    set.allocate(&tx, new, &pool.operation).unwrap()
+}
+
+/// Writes, stores, and tells by how many blocks the cache has grown.
+fn growth(caching: Caching, write_bytes: usize) -> u64 {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let file = new_file(&pool, &set);
+    pool.sync(&set);
+    let before = pool.env.cache.cache().used_bytes();
+    let contents: Vec<u8> = (0..BLOCK * COUNT)
+        .map(|at| (at % 251) as u8 ^ (at / 977) as u8)
+        .collect();
+    let tx = pool.tx();
+    for (index, part) in contents.chunks(write_bytes).enumerate() {
+        let offset = u64::try_from(index * write_bytes).unwrap();
+        file.write_caching(&tx, offset, part, caching, &pool.operation)
+            .unwrap();
+    }
+    drop(tx);
+    pool.sync(&set);
+    let after = pool.env.cache.cache().used_bytes();
+    let mut read = vec![0; contents.len()];
+    file.read(0, &mut read, &pool.operation).unwrap();
+    assert!(read == contents);
+    after.saturating_sub(before) / u64::try_from(BLOCK).unwrap()
+}
+
+#[test]
+fn blocks_that_their_writer_caches_are_not_cached_when_they_are_stored() {
+    assert!(growth(Caching::Writers, BLOCK) < 2);
+    assert!(growth(Caching::Writers, 4 * BLOCK) < 2);
+    assert!(growth(Caching::Ours, BLOCK) >= 16);
+}
+
+#[test]
+fn blocks_written_in_parts_are_cached_whoever_wrote_them() {
+    assert!(growth(Caching::Writers, BLOCK / 2) >= 16);
+}
+
+#[test]
+fn versions_that_were_overwritten_leave_the_cache() {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let file = new_file(&pool, &set);
+    let mut sizes = Vec::new();
+    for round in 0..20_u8 {
+        let tx = pool.tx();
+        file.write(&tx, 0, &[round; 4 * BLOCK], &pool.operation)
+            .unwrap();
+        drop(tx);
+        pool.sync(&set);
+        sizes.push(pool.env.cache.cache().used_bytes());
+    }
+    assert!(sizes[19] < sizes[3] + u64::try_from(BLOCK).unwrap());
+}
