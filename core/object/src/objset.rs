@@ -15,6 +15,7 @@
 //! - A dnode that was read while dnodes were being stored is not believed, but read again: `dnode_generation`
 //!   is counted up whenever dnodes have been stored, before their objects may leave the table.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -76,6 +77,7 @@ pub struct ObjectEnv {
     pub txgs: Arc<Txgs>,
     /// The block of zeros given out last.
     zeros: Mutex<Option<Block>>,
+    companion: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl ObjectEnv {
@@ -87,6 +89,21 @@ impl ObjectEnv {
             cache,
             txgs,
             zeros,
+            companion: Mutex::new(ranks::COMPANION, None),
+        })
+    }
+
+    /// What a layer above keeps in memory for the pool as a whole, as [`Object::companion`] for one object. Made when it is first asked
+    /// for.
+    pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut companion = self.companion.lock();
+        let existing = companion
+            .as_ref()
+            .and_then(|any| any.clone().downcast::<T>().ok());
+        existing.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            *companion = Some(made.clone());
+            made
         })
     }
 

@@ -554,6 +554,8 @@ impl Attributes {
             };
             place = self.add_value(buffer, place, registration, size, header.order)?;
         }
+        // Thousands of files are kept in memory, and few get more attributes.
+        self.values.shrink_to_fit();
         Ok(header.layout)
     }
 

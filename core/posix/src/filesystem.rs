@@ -22,6 +22,7 @@ use tarn_zil::IntentLog;
 use crate::control_directory::{ControlEntry, SnapshotList};
 use crate::directory::{Directory, open_zap};
 use crate::error::{MountError, PosixError, table_error};
+use crate::idle_files::IdleFiles;
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
 pub use crate::ops::{ReadData, WriteAt};
@@ -73,6 +74,7 @@ pub struct FileSystem {
     pub(crate) snapshots: Option<SnapshotList>,
     pub(crate) tables: AttributeTables,
     pub(crate) nodes: Nodes,
+    idle: Arc<IdleFiles>,
     pub(crate) naming: Naming,
     /// One rename of a directory to another parent at a time: so its ancestors stay while they are looked at.
     pub(crate) renaming: Mutex<()>,
@@ -119,9 +121,11 @@ impl FileSystem {
             is_read_only,
             ..properties
         };
+        let idle = IdleFiles::of(&set);
         let file_system = Arc::new(FileSystem {
             tables,
-            nodes: Nodes::new(),
+            nodes: Nodes::new(idle.clone()),
+            idle,
             naming: facts.naming,
             renaming: Mutex::new(ranks::RENAME, ()),
             unlinked: facts.unlinked,
@@ -136,6 +140,7 @@ impl FileSystem {
             space,
             snapshots,
         });
+        file_system.idle.enter(Arc::downgrade(&file_system));
         if let Some(log) = &file_system.log {
             let source: std::sync::Weak<FileSystem> = Arc::downgrade(&file_system);
             log.set_source(source);
@@ -150,6 +155,8 @@ impl FileSystem {
             file_system.wait_stored(log.set().env().txgs.open_txg(), operation)?;
             tarn_zil::replay(log, &*file_system, operation)?;
         }
+        // What was read to open it is not read again soon.
+        file_system.set.drop_idle();
         Ok(file_system)
     }
 
@@ -208,11 +215,30 @@ impl FileSystem {
     ) -> Result<Arc<Node>, PosixError> {
         let load = || Node::load(&self.set, id, &self.tables, operation);
         let node = self.nodes.find_or_load(id, load)?;
+        self.idle.make_room();
         if node.is_gone() {
             Err(PosixError::NotFound)
         } else {
             Ok(node)
         }
+    }
+
+    /// Adds a file that was just made to those in memory.
+    pub(crate) fn add_new(&self, node: Arc<Node>) -> Arc<Node> {
+        let node = self.nodes.add_new(node);
+        self.idle.make_room();
+        node
+    }
+
+    /// How many files the mounted file systems of the pool have in memory.
+    pub fn files_in_memory(&self) -> usize {
+        self.idle.count()
+    }
+
+    /// Lets files go that nobody uses or has looked at since the last time, and objects that nobody uses.
+    pub fn let_idle_go(&self) {
+        self.nodes.let_idle_go();
+        self.set.drop_idle();
     }
 
     /// The table of a directory.

@@ -47,6 +47,7 @@ mod directory;
 pub mod error;
 mod facts;
 pub mod filesystem;
+mod idle_files;
 mod intent;
 mod names;
 mod node;

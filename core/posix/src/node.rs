@@ -23,6 +23,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::facts::Facts;
+use crate::idle_files::IdleFiles;
 use crate::ranks;
 use crate::tables::AttributeTables;
 use crate::types::Timestamp;
@@ -177,6 +178,8 @@ pub(crate) fn lock_existing<'a>(
 /// The files in memory.
 pub(crate) struct Nodes {
     shards: Vec<Mutex<Shard>>,
+    /// Counts those of all tables of the pool.
+    idle: Arc<IdleFiles>,
 }
 
 /// A part of the table.
@@ -188,11 +191,33 @@ struct Shard {
     departures: u64,
 }
 
+impl Shard {
+    /// Takes those out that nobody uses, has open, or has looked at since the last time.
+    fn take_idle(&mut self) -> Vec<Arc<Node>> {
+        let is_idle = |node: &Arc<Node>| {
+            Arc::strong_count(node) == 1
+                && !node.is_open()
+                && node.accessed.lock().is_none()
+                && !node.was_used.swap(false, Ordering::Relaxed)
+        };
+        let idle: Vec<ObjectId> = (self.nodes.iter())
+            .filter(|(_, node)| is_idle(node))
+            .map(|(id, _)| *id)
+            .collect();
+        self.departures += u64::from(!idle.is_empty());
+        idle.into_iter()
+            .filter_map(|id| self.nodes.remove(&id))
+            .collect()
+    }
+}
+
 impl Nodes {
-    pub fn new() -> Nodes {
+    /// An empty table.
+    pub fn new(idle: Arc<IdleFiles>) -> Nodes {
         let shard = |_| Mutex::new(ranks::NODES, Shard::default());
         Nodes {
             shards: (0..SHARDS).map(shard).collect(),
+            idle,
         }
     }
 
@@ -241,37 +266,41 @@ impl Nodes {
     /// Adds a file, unless somebody else was faster, whose node then is the one; or unless others left since the table
     /// was looked at. When there are too many, those go that nobody uses, has open, or has looked at since the last time.
     fn add_if(&self, node: Arc<Node>, departures: Option<u64>) -> Option<Arc<Node>> {
-        let mut dropped = Vec::new();
         let mut shard = self.shard(node.id).lock();
         if !shard.nodes.contains_key(&node.id)
             && departures.is_some_and(|departures| departures != shard.departures)
         {
             return None;
         }
+        let before = shard.nodes.len();
         let node = shard.nodes.entry(node.id).or_insert(node).clone();
-        if shard.nodes.len() > IDLE_MAX {
-            let is_idle = |node: &Arc<Node>| {
-                Arc::strong_count(node) == 1
-                    && !node.is_open()
-                    && node.accessed.lock().is_none()
-                    && !node.was_used.swap(false, Ordering::Relaxed)
-            };
-            let idle: Vec<ObjectId> = (shard.nodes.iter())
-                .filter(|(_, node)| is_idle(node))
-                .map(|(id, _)| *id)
-                .collect();
-            dropped.extend(idle.into_iter().filter_map(|id| shard.nodes.remove(&id)));
-            shard.departures += u64::from(!dropped.is_empty());
-        }
+        let dropped = match shard.nodes.len() > IDLE_MAX {
+            true => shard.take_idle(),
+            false => Vec::new(),
+        };
+        self.idle.changed(before, shard.nodes.len());
         drop(shard);
         drop(dropped);
         Some(node)
+    }
+
+    /// Lets those go that nobody uses, has open, or has looked at since the last time.
+    pub fn let_idle_go(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let before = shard.nodes.len();
+            let dropped = shard.take_idle();
+            self.idle.changed(before, shard.nodes.len());
+            drop(shard);
+            drop(dropped);
+        }
     }
 
     /// Takes a file out whose object was freed.
     pub fn remove(&self, id: ObjectId) {
         let mut shard = self.shard(id).lock();
         let removed = shard.nodes.remove(&id);
+        self.idle.changed(usize::from(removed.is_some()), 0);
         shard.departures += 1;
         drop(shard);
         drop(removed);
@@ -284,5 +313,13 @@ impl Nodes {
             .iter()
             .map(|shard| shard.lock().nodes.values().cloned().collect());
         nodes.collect::<Vec<Vec<_>>>().concat()
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for shard in &self.shards {
+            self.idle.changed(shard.lock().nodes.len(), 0);
+        }
     }
 }

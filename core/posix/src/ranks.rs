@@ -13,6 +13,8 @@ pub(crate) const CONTENT: Rank = Rank::new(POSIX + 20, "file content").multi().a
 pub(crate) const LAYOUTS: Rank = Rank::new(POSIX + 30, "attribute layouts").across_waits();
 /// One part of the table of files in memory.
 pub(crate) const NODES: Rank = Rank::new(POSIX + 40, "files in memory");
+/// Which file system lets files go next.
+pub(crate) const TURNS: Rank = Rank::new(LEAF + 16, "turns of file systems");
 /// Where quotas are.
 pub(crate) const QUOTAS: Rank = Rank::new(LEAF + 15, "quotas");
 /// The attributes of a file, as they are now.

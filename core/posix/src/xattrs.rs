@@ -380,7 +380,7 @@ impl FileSystem {
         store_facts(&self.tables, &object, &mut facts, tx, operation)?;
         let node = Node::new(object, facts);
         node.note_change(tx.txg());
-        Ok(self.nodes.add_new(node))
+        Ok(self.add_new(node))
     }
 
     /// The list among the file's own attributes; an empty one if there is none.

@@ -55,6 +55,34 @@ fn an_open_file_outlives_its_name_until_it_is_closed() {
 }
 
 #[test]
+fn files_that_nobody_uses_leave_memory_and_come_back() {
+    let mounted = Mounted::new();
+    let name = |number: u64| format!("f{number}");
+    let ids: Vec<ObjectId> = (0..200)
+        .map(|number| file(&mounted, &name(number)))
+        .collect();
+    for id in &ids {
+        write(&mounted, *id, 0, &id.get().to_le_bytes());
+    }
+    mounted.files.opened(ids[7], &mounted.operation).unwrap();
+    assert!(mounted.files.files_in_memory() > 200);
+    // The first turn notes who was used since.
+    mounted.files.let_idle_go();
+    assert!(mounted.files.files_in_memory() > 200);
+    mounted.files.let_idle_go();
+    assert!((1..4).contains(&mounted.files.files_in_memory()));
+    for id in &ids {
+        assert_eq!(mounted.contents(*id), id.get().to_le_bytes());
+    }
+    mounted.files.closed(ids[7], &mounted.operation).unwrap();
+    let mounted = mounted.remounted();
+    assert!(mounted.files.files_in_memory() < 4);
+    for id in &ids {
+        assert_eq!(mounted.contents(*id), id.get().to_le_bytes());
+    }
+}
+
+#[test]
 fn what_was_open_without_a_name_when_all_ended_is_freed_at_the_next_mount() {
     let mut mounted = Mounted::new();
     file(&mounted, "first");
@@ -488,6 +516,9 @@ fn disturb(mounted: &Mounted, dice: &mut Dice) {
         }
         at
     };
+    if dice.throw(16) == 0 {
+        files.let_idle_go();
+    }
     let (parent, other) = (directory(dice), directory(dice));
     let name = |dice: &mut Dice| {
         format!(

@@ -268,7 +268,7 @@ impl FileSystem {
         let node = Node::new(object, facts);
         node.note_change(tx.txg());
         self.log_created(tx, record, pending);
-        Ok(self.nodes.add_new(node))
+        Ok(self.add_new(node))
     }
 
     /// A new object for a file.
