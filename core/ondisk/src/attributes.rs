@@ -44,6 +44,7 @@ use crate::declare::{ByteOrder, Corrupt, widen};
 use crate::zap::hash::CRC64_TABLE;
 use crate::znode::ZNODE_SIZE;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Marks a buffer of attributes.
 #[doc(alias = "SA_MAGIC")]
@@ -514,9 +515,20 @@ impl Layouts {
 
 /// A file's attributes: those of its bonus, and behind them those of its spill block. Values are
 /// little-endian.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    values: Vec<(AttributeId, Vec<u8>)>,
+    /// In their order.
+    places: Vec<Place>,
+    /// The values one behind the other, in the same order, without gaps.
+    bytes: Vec<u8>,
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    id: AttributeId,
+    start: usize,
+    length: usize,
 }
 
 impl Attributes {
@@ -589,20 +601,17 @@ impl Attributes {
                 present: widen(buffer.len().saturating_sub(place)),
             });
         };
-        let mut value = value.to_vec();
+        self.push(registration.id, value);
         if order == ByteOrder::Big {
-            registration.form.turn(&mut value);
+            let start = self.bytes.len() - size;
+            registration.form.turn(&mut self.bytes[start..]);
         }
-        self.values.push((registration.id, value));
         Ok((place + size).next_multiple_of(8))
     }
 
     /// The bytes of an attribute.
     pub fn get(&self, id: AttributeId) -> Option<&[u8]> {
-        self.values
-            .iter()
-            .find(|(other, _)| *other == id)
-            .map(|(_, value)| value.as_slice())
+        self.find(id).map(|place| self.value(place))
     }
 
     /// An attribute of one word.
@@ -623,12 +632,37 @@ impl Attributes {
     }
 
     /// Sets an attribute: in its place where it is there already, else at the end.
-    pub fn set(&mut self, id: AttributeId, value: impl Into<Vec<u8>>) {
-        let value = value.into();
-        match self.values.iter_mut().find(|(other, _)| *other == id) {
-            Some((_, old)) => *old = value,
-            None => self.values.push((id, value)),
+    pub fn set(&mut self, id: AttributeId, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        match self.find(id) {
+            None => self.push(id, value),
+            Some(place) if place.length == value.len() => {
+                self.bytes[place.start..][..place.length].copy_from_slice(value);
+            }
+            Some(_) => {
+                let old = std::mem::take(self);
+                for (other, kept) in old.iter() {
+                    self.push(other, if other == id { value } else { kept });
+                }
+            }
         }
+    }
+
+    fn push(&mut self, id: AttributeId, value: &[u8]) {
+        self.places.push(Place {
+            id,
+            start: self.bytes.len(),
+            length: value.len(),
+        });
+        self.bytes.extend_from_slice(value);
+    }
+
+    fn find(&self, id: AttributeId) -> Option<Place> {
+        self.places.iter().copied().find(|place| place.id == id)
+    }
+
+    fn value(&self, place: Place) -> &[u8] {
+        &self.bytes[place.start..][..place.length]
     }
 
     /// Sets an attribute of one word.
@@ -638,21 +672,29 @@ impl Attributes {
 
     /// Sets an attribute of two words.
     pub fn set_two_words(&mut self, id: AttributeId, [first, second]: [u64; 2]) {
-        self.set(id, [first.to_le_bytes(), second.to_le_bytes()].concat());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&second.to_le_bytes());
+        self.set(id, bytes);
     }
 
     /// Removes an attribute. True when it was there.
     pub fn remove(&mut self, id: AttributeId) -> bool {
-        let before = self.values.len();
-        self.values.retain(|(other, _)| *other != id);
-        self.values.len() < before
+        if self.find(id).is_none() {
+            return false;
+        }
+        let old = std::mem::take(self);
+        for (other, kept) in old.iter().filter(|(other, _)| *other != id) {
+            self.push(other, kept);
+        }
+        true
     }
 
     /// The attributes in their order.
     pub fn iter(&self) -> impl Iterator<Item = (AttributeId, &[u8])> {
-        self.values
+        self.places
             .iter()
-            .map(|(id, value)| (*id, value.as_slice()))
+            .map(|place| (place.id, self.value(*place)))
     }
 
     /// The bytes of a file made before ZPL version 5.
@@ -689,16 +731,16 @@ impl Attributes {
             return Err(CannotEncode::TooLarge);
         }
         let (first, rest) = self
-            .values
-            .split_at(plan.spill_at.unwrap_or(self.values.len()));
+            .places
+            .split_at(plan.spill_at.unwrap_or(self.places.len()));
         let mut new_layouts = Vec::new();
-        let mut buffer = |values: &[(AttributeId, Vec<u8>)], header_size| {
-            let ids: Vec<AttributeId> = values.iter().map(|(id, _)| *id).collect();
+        let mut buffer = |places: &[Place], header_size| {
+            let ids: Vec<AttributeId> = places.iter().map(|place| place.id).collect();
             let (layout, is_new) = layouts.find_or_add(&ids).ok_or(CannotEncode::NoLayout)?;
             if is_new {
                 new_layouts.push(layout);
             }
-            Ok(encode_buffer(values, layout, header_size, registry))
+            Ok(self.encode_buffer(places, layout, header_size, registry))
         };
         let mut bonus = buffer(first, plan.header_size)?;
         if plan.spill_at.is_none() {
@@ -726,15 +768,54 @@ impl Attributes {
 
     /// Whether each attribute has a size of its own, and its size.
     fn sizes(&self, registry: &Registry) -> Vec<(bool, usize)> {
-        let size = |(id, value): &(AttributeId, Vec<u8>)| {
+        let size = |place: &Place| {
             let registration = registry
-                .registration(*id)
+                .registration(place.id)
                 .expect("the attribute is registered");
-            let fits = registration.is_variable() || usize::from(registration.size) == value.len();
+            let fits = registration.is_variable() || usize::from(registration.size) == place.length;
             assert!(fits, "a value has its attribute's size");
-            (registration.is_variable(), value.len())
+            (registration.is_variable(), place.length)
         };
-        self.values.iter().map(size).collect()
+        self.places.iter().map(size).collect()
+    }
+
+    fn encode_buffer(
+        &self,
+        places: &[Place],
+        layout: LayoutId,
+        header_size: usize,
+        registry: &Registry,
+    ) -> Vec<u8> {
+        let words = u16::try_from(header_size / 8).expect("a header is small");
+        assert!(
+            words >> (16 - LAYOUT_BITS) == 0,
+            "a header has at most 504 bytes"
+        );
+        let values_size: usize = places.iter().map(|place| place.length + 8).sum();
+        let mut bytes = Vec::with_capacity(header_size + values_size);
+        bytes.extend(MAGIC.to_le_bytes());
+        bytes.extend(((words << LAYOUT_BITS) | layout.0).to_le_bytes());
+        for place in places {
+            if registry
+                .registration(place.id)
+                .is_some_and(Registration::is_variable)
+            {
+                let size = u16::try_from(place.length).expect("a value has less than 64 KiB");
+                bytes.extend(size.to_le_bytes());
+            }
+        }
+        bytes.resize(header_size, 0);
+        for place in places {
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            bytes.extend_from_slice(self.value(*place));
+        }
+        bytes
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 
@@ -900,36 +981,6 @@ fn spill_header_size(sizes: &[(bool, usize)]) -> usize {
     (HEADER_SIZE + 2 * variable_count.saturating_sub(1)).next_multiple_of(8)
 }
 
-fn encode_buffer(
-    values: &[(AttributeId, Vec<u8>)],
-    layout: LayoutId,
-    header_size: usize,
-    registry: &Registry,
-) -> Vec<u8> {
-    let words = u16::try_from(header_size / 8).expect("a header is small");
-    assert!(
-        words >> (16 - LAYOUT_BITS) == 0,
-        "a header has at most 504 bytes"
-    );
-    let mut bytes = MAGIC.to_le_bytes().to_vec();
-    bytes.extend(((words << LAYOUT_BITS) | layout.0).to_le_bytes());
-    for (id, value) in values {
-        if registry
-            .registration(*id)
-            .is_some_and(Registration::is_variable)
-        {
-            let size = u16::try_from(value.len()).expect("a value has less than 64 KiB");
-            bytes.extend(size.to_le_bytes());
-        }
-    }
-    bytes.resize(header_size, 0);
-    for (_, value) in values {
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        bytes.extend(value);
-    }
-    bytes
-}
-
 fn inconsistent(offset: u64, why: &'static str) -> Corrupt {
     Corrupt::Inconsistent {
         what: WHAT,
@@ -955,7 +1006,7 @@ mod tests {
         attributes.set_word(id(registry, FileAttribute::Mode), 0o100_644);
         attributes.set_two_words(id(registry, FileAttribute::AccessTime), [1, 2]);
         attributes.set(id(registry, FileAttribute::AclEntries), vec![0; 24]);
-        attributes.set(id(registry, FileAttribute::LinkTarget), b"target".to_vec());
+        attributes.set(id(registry, FileAttribute::LinkTarget), b"target");
         attributes.set_word(id(registry, FileAttribute::Links), 1);
         attributes.set(id(registry, FileAttribute::Xattrs), vec![7; size]);
         attributes

@@ -392,6 +392,9 @@ impl Facts {
     }
 }
 
+/// The size of the largest attribute of a fixed size: the old access control list.
+const ATTRIBUTE_SIZE_MAX: usize = 88;
+
 /// The attributes of a new file in the order of its layout.
 #[doc(alias = "zfs_mknode")]
 pub(crate) fn new_file_order(kind: FileKind, has_project: bool) -> Vec<FileAttribute> {
@@ -445,7 +448,8 @@ impl NewFacts {
         operation: &Operation,
     ) -> Result<Facts, PosixError> {
         let kind = FileKind::from_mode(self.mode).ok_or(PosixError::Invalid("no kind of file"))?;
-        let style = tables.current().style;
+        let current = tables.current();
+        let style = current.style;
         let mut form = Form::Attributes;
         let mut values = Attributes::new();
         if style != Style::Attributes {
@@ -455,8 +459,14 @@ impl NewFacts {
         }
         if style == Style::Attributes {
             for attribute in new_file_order(kind, self.project.is_some()) {
-                let id = tables.id_or_register(tx, attribute, operation)?;
-                values.set(id, vec![0; usize::from(attribute.size())]);
+                let id = match current.id(attribute) {
+                    Some(id) => id,
+                    None => tables.id_or_register(tx, attribute, operation)?,
+                };
+                values.set(
+                    id,
+                    &[0; ATTRIBUTE_SIZE_MAX][..usize::from(attribute.size())],
+                );
             }
         }
         let mut flags = self
