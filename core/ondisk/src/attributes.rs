@@ -554,6 +554,7 @@ impl Attributes {
                 found: u64::from(header.layout.0),
             });
         };
+        self.places.reserve(attributes.len());
         let mut sizes = header.sizes(buffer);
         let mut place = header.size;
         for &id in attributes {
@@ -567,7 +568,8 @@ impl Attributes {
             place = self.add_value(buffer, place, registration, size, header.order)?;
         }
         // Thousands of files are kept in memory, and few get more attributes.
-        self.values.shrink_to_fit();
+        self.places.shrink_to_fit();
+        self.bytes.shrink_to_fit();
         Ok(header.layout)
     }
 
