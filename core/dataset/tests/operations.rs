@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use support::{Filler, POOL_BYTES, Pool};
 use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::error::DatasetError;
 use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::look_through::Look;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
 use tarn_dataset::ops::destroy::Destroy;
@@ -22,6 +25,7 @@ use tarn_ondisk::dataset_dir::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{BLOCK_TREE, POOL_DIRECTORY};
+use tarn_probe::Operation;
 
 const MIB: u64 = 1 << 20;
 
@@ -531,6 +535,57 @@ fn reservations_end_with_their_file_system() {
     while pool.free_in_background(1000).more {}
     assert!(pool.directory("tank").used.get() < 4 * MIB);
     pool.judge();
+}
+
+#[test]
+fn looking_through_the_tree_sees_what_is_there_when_its_turn_comes() {
+    let mut pool = Pool::new();
+    create(
+        &mut pool,
+        &[
+            "tank/b", "tank/a", "tank/a/y", "tank/a/x", "tank/c", "tank/c/z",
+        ],
+    );
+    let (namespace, operation) = (pool.namespace.clone(), Operation::unmeasured());
+    let names = |first: &str, depth| {
+        namespace.look_through(first, depth, &operation, |directory| {
+            Ok(Look {
+                found: vec![directory.name().to_string()],
+                goes_on: directory.name() != "tank/c",
+            })
+        })
+    };
+    let all = ["tank", "tank/a", "tank/a/x", "tank/a/y", "tank/b", "tank/c"];
+    assert_eq!(names("tank", None).unwrap(), all);
+    assert_eq!(
+        names("tank", Some(1)).unwrap(),
+        ["tank", "tank/a", "tank/b", "tank/c"]
+    );
+    assert_eq!(names("tank/a/x", Some(0)).unwrap(), ["tank/a/x"]);
+    assert!(matches!(
+        names("tank/no", None),
+        Err(DatasetError::NotFound { .. })
+    ));
+    // One that comes later is destroyed, and one is made that has been passed.
+    let pool = RefCell::new(pool);
+    let looks = Cell::new(0);
+    let found = namespace.look_through("tank", None, &operation, |directory| {
+        looks.set(looks.get() + 1);
+        if directory.name() == "tank/a/x" && looks.get() == 3 {
+            let mut pool = pool.borrow_mut();
+            pool.run(destroy("tank/b")).unwrap();
+            create(&mut pool, &["tank/a/w"]);
+        }
+        Ok(Look {
+            found: vec![directory.name().to_string()],
+            goes_on: true,
+        })
+    });
+    let seen = [
+        "tank", "tank/a", "tank/a/x", "tank/a/y", "tank/c", "tank/c/z",
+    ];
+    assert_eq!(found.unwrap(), seen);
+    assert_eq!(looks.get(), seen.len() + 1, "one is looked at again");
 }
 
 #[test]
