@@ -6,7 +6,8 @@
 //!
 //! # Mechanism
 //! The tables of files count here what they have. Who adds a file above the bound sees to it that others go: the file systems take
-//! turns, and each lets go what nobody uses or has looked at since its last turn, until an eighth is free again.
+//! turns, and each lets go what nobody uses or has looked at since its last turn, until an eighth is free again. If so many are in use that
+//! this does not help, it is tried again when there is an eighth more.
 //!
 //! # Invariants
 //! - Files that are in use do not go; only they can be more than the bound.
@@ -25,9 +26,14 @@ use crate::ranks;
 /// How many files the tables of a pool have together. With its object, a file takes some 3 KiB: 96 MiB.
 const FILES_MAX: usize = 32_768;
 
+/// What is made free at once.
+const PART: usize = FILES_MAX / 8;
+
 /// The file systems of a pool that have files in memory.
 pub(crate) struct IdleFiles {
     count: AtomicUsize,
+    /// How many there may be before others go: the bound, or more while more are in use.
+    limit: AtomicUsize,
     /// Who has his turn next is first.
     turns: Mutex<VecDeque<Weak<FileSystem>>>,
     is_making_room: AtomicBool,
@@ -37,6 +43,7 @@ impl IdleFiles {
     fn new() -> IdleFiles {
         IdleFiles {
             count: AtomicUsize::new(0),
+            limit: AtomicUsize::new(FILES_MAX),
             turns: Mutex::new(ranks::TURNS, VecDeque::new()),
             is_making_room: AtomicBool::new(false),
         }
@@ -70,21 +77,20 @@ impl IdleFiles {
 
     /// Lets files go if there are too many. One thread at a time does so, the others go on.
     pub fn make_room(&self) {
-        self.make_room_for(FILES_MAX);
-    }
-
-    fn make_room_for(&self, files_max: usize) {
-        if self.count() <= files_max || self.is_making_room.swap(true, Ordering::Acquire) {
+        let is_room = self.count() <= self.limit.load(Ordering::Relaxed);
+        if is_room || self.is_making_room.swap(true, Ordering::Acquire) {
             return;
         }
         // A first turn may only find out what is not looked at until the second.
         let mut turns_left = 2 * self.turns.lock().len();
-        while self.count() > files_max - files_max / 8 && turns_left > 0 {
+        while self.count() > FILES_MAX - PART && turns_left > 0 {
             turns_left -= 1;
             if let Some(file_system) = self.next_turn() {
                 file_system.let_idle_go();
             }
         }
+        let limit = FILES_MAX.max(self.count() + PART);
+        self.limit.store(limit, Ordering::Relaxed);
         self.is_making_room.store(false, Ordering::Release);
     }
 
@@ -94,5 +100,28 @@ impl IdleFiles {
         let file_system = next.upgrade()?;
         turns.push_back(next);
         Some(file_system)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_use_are_not_looked_at_for_every_one_that_comes() {
+        let idle = IdleFiles::new();
+        let limit = |idle: &IdleFiles| idle.limit.load(Ordering::Relaxed);
+        idle.changed(0, FILES_MAX + 1);
+        // Nobody can let anything go.
+        idle.make_room();
+        assert_eq!(limit(&idle), FILES_MAX + 1 + PART);
+        idle.changed(0, PART);
+        idle.make_room();
+        assert_eq!(limit(&idle), FILES_MAX + 1 + PART, "there is room");
+        idle.changed(0, 1);
+        idle.make_room();
+        assert_eq!(limit(&idle), FILES_MAX + 2 + 2 * PART);
+        idle.changed(idle.count(), 7);
+        assert_eq!(idle.count(), 7);
     }
 }
