@@ -305,7 +305,9 @@ impl FileSystem {
         if self.log.as_ref().is_some_and(|log| log.is_replaying()) {
             return Ok(());
         }
-        match self.properties.read().sync {
+        // The lock is let go before the wait.
+        let sync = self.properties.read().sync;
+        match sync {
             SyncPolicy::Always => match self.wanted_log() {
                 Some(log) => Ok(log.commit(None, operation)?),
                 None => self.wait_stored(txg, operation),
