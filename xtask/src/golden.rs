@@ -6,6 +6,9 @@
 //! through the mounts, `zfs list`, `zfs get`, `zpool get`. With `--write`, the pool is then imported to be written,
 //! changed, exported, judged by OpenZFS's `zdb`, imported again and compared with what it held.
 //!
+//! The truth of the fixture `zil` is that after its intent log was replayed. So it is also imported to be written: what it then holds
+//! is compared, but for the times of what was replayed, and after export nothing is left of the log. Read-only it shows what there was before.
+//!
 //! # Knows nothing about
 //! how the commands do it: everything here is what a user could type.
 
@@ -19,10 +22,11 @@ use tarn_golden::compare::{self, Differences};
 use tarn_golden::truth::{LIST_COLUMNS, Truth, parse_list, parse_properties};
 use tarn_golden::{Fixture, Fixtures};
 use tarn_oracle::instance::Instance;
+use tarn_oracle::judge;
 use tarn_workload::tree;
 
 use crate::changes;
-use crate::workspace::{Outcome, Steps, fixtures, programs, scratch};
+use crate::workspace::{Outcome, Steps, fixtures, openzfs, programs, scratch};
 
 /// The fixtures that must be read whole.
 const NAMES: [&str; 10] = [
@@ -42,6 +46,9 @@ const NAMES: [&str; 10] = [
 const WRITABLE: [&str; 7] = [
     "basic", "mirror", "raidz1", "raidz2", "raidz3", "mixed", "gang",
 ];
+
+/// The fixture with an intent log that was never replayed.
+const WITH_LOG: &str = "zil";
 
 /// How many differences of one comparison are told.
 const TOLD_DIFFERENCES: usize = 12;
@@ -74,7 +81,18 @@ pub fn golden(arguments: &Arguments) -> Outcome {
         println!("  {}: {}", allowed.property, allowed.why);
     }
     let mut steps = Steps::default();
+    if arguments.names.is_empty() {
+        steps.run("golden zil, replayed", || {
+            replay_fixture(&fixtures, arguments.keep)
+        });
+    }
     for name in &names {
+        if name == WITH_LOG {
+            steps.run("golden zil, replayed", || {
+                replay_fixture(&fixtures, arguments.keep)
+            });
+            continue;
+        }
         steps.run(&format!("golden {name}"), || {
             read_fixture(&fixtures, name, arguments.keep)
         });
@@ -110,6 +128,73 @@ fn read_fixture(fixtures: &Fixtures, name: &str, keep: bool) -> Outcome {
         fs::remove_dir_all(&folder)?;
     }
     Ok(())
+}
+
+/// A pool with an intent log: read-only nothing is replayed and no byte is written; then all of it is replayed, and nothing of it left.
+fn replay_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
+    let fixture = fixtures.unpack(WITH_LOG)?;
+    let pool = fixture.pool();
+    let folder = scratch("golden-zil");
+    let images = folder.join("images");
+    let instance = Instance::new(&programs(), &folder)?;
+    fixture.working_copy(&images)?;
+    let _watchdog = instance.watchdog("golden zil", LIMIT);
+
+    import(&instance, &fixture, &images, &["-o", "readonly=on"])?;
+    instance.must("zfs", &["mount", "-a"])?;
+    let before = changes::listing(&instance, &pool)?;
+    instance.must("zpool", &["export", &pool])?;
+    unchanged(&fixture, &images)?;
+
+    // Claimed by one import, and replayed after another.
+    import(&instance, &fixture, &images, &[])?;
+    instance.must("zpool", &["export", &pool])?;
+    judge_clean(&images, &pool)?;
+    import(&instance, &fixture, &images, &[])?;
+    instance.must("zfs", &["mount", "-a"])?;
+    let mut tally = Tally::default();
+    // This truth has manifests only.
+    for name in ["a", "b"] {
+        let truth = fixture
+            .folder()
+            .join(format!("truth/files-{pool}_{name}.jsonl"));
+        let truth: Vec<String> = fs::read_to_string(truth)?
+            .lines()
+            .map(str::to_string)
+            .collect();
+        let seen = tree::manifest(&instance.root().join(&pool).join(name))?;
+        let differences = compare::manifests(&timeless(&truth), &timeless(&seen));
+        tally.add(&format!("{pool}/{name}"), truth.len(), differences);
+    }
+    let after = changes::listing(&instance, &pool)?;
+    instance.must("zpool", &["export", &pool])?;
+    drop(instance);
+    tally.finish()?;
+    if before == after {
+        return Err("read-only the pool showed what was not replayed yet".into());
+    }
+    judge_clean(&images, &pool)?;
+    if !keep {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
+}
+
+fn judge_clean(images: &Path, pool: &str) -> Outcome {
+    judge::judge(&openzfs()?, images, pool)?;
+    Ok(())
+}
+
+/// Lines of a manifest without the times of change: what was written by replay has those of the replay.
+fn timeless(lines: &[String]) -> Vec<String> {
+    let without = |line: &String| match line.split_once("\"mtime_ns\": ") {
+        Some((start, rest)) => {
+            let end = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+            format!("{start}\"mtime_ns\": 0{end}")
+        }
+        None => line.clone(),
+    };
+    lines.iter().map(without).collect()
 }
 
 /// Imports the fixture's pool below the instance's root, without mounting.
