@@ -12,15 +12,18 @@
 //! - All calls up to some moment are there, at least those that the caller knows to be stored ([`Ledger::count`],
 //!   [`Ledger::promise`]).
 //! - Of later calls, those are there that an `fsync` which succeeded has promised: all changes of names before it, those of its
-//!   file before it, and those of a file before such a change of its name. Nothing else of what is later is there: an intent log replays what it
-//!   has, and it has what it was asked for.
-//! - An `fsync` that did not return may have kept its promise up to some of these changes.
+//!   file before it, and those of a file before such a change of its name. No other change of names is there.
+//! - Of a file that is not promised, more calls may be there, from the first on, as far as the last `fsync`: an intent log
+//!   may have stored them with what it was asked for.
+//!   It stores bytes as they are by then. So where a change of its name promised a file, each byte may be one of those it had since.
+//! - An `fsync` that did not return may have kept its promise in part.
+//! - The kernel may hand over one write in two pieces, cut where a page ends. So at the moment itself a write may be half there.
 //!
 //! The moment is not known; so all are tried, each a step from the one before.
 //!
 //! # Invariants
-//! - A call changes one file or one or two names, and is small enough to reach the file system as one request: so none may be
-//!   found half done.
+//! - A call changes one file or one or two names, and is small enough to reach the file system as one request, but for what was said of
+//!   writes: so none other may be found half done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,6 +49,8 @@ const SIZE_MAX: usize = 400_000;
 const WRITE_MAX: usize = 48 << 10;
 /// What files are created with: what no usual mask takes anything from.
 const NEW_MODE: u32 = 0o600;
+/// Where writes may be cut.
+const PAGE_BYTES: usize = 4096;
 /// So many differences are told.
 const DIFFERENCES_MAX: usize = 12;
 /// The one extended attribute that is set.
@@ -301,25 +306,36 @@ impl Pages {
         // What is asked for once more, and was not answered.
         let unanswered = (self.done < begun && matches!(self.calls[begun - 1], Call::Sync { .. }))
             .then(|| history.asked(&self.calls, begun));
-        let mut guess = Guess::new(&self.base, found);
-        let mut is_there: Vec<bool> = (0..begun)
-            .map(|index| index < self.stored || history.promises(&asked, index))
+        let is_renamed = |index: &usize| matches!(self.calls[*index], Call::Rename { .. });
+        let partly = (0..begun)
+            .filter(|index| is_renamed(index) || (unanswered.is_some() && *index + 1 == begun))
+            .filter_map(|index| history.file[index])
             .collect();
-        for index in (0..begun).filter(|index| is_there[*index]) {
-            guess.apply(index, &self.calls[index], &history);
+        let limits = Limits {
+            promised: asked.files.clone(),
+            partly,
+            names: unanswered.as_ref().map_or(asked.names, |_| begun),
+        };
+        let mut guess = Guess::new(&self.base, found, &self.calls, &history, limits);
+        let names_of = |from: usize, until: usize| {
+            let mut indexes: Vec<usize> = (from..until).collect();
+            indexes.retain(|index| history.names[*index]);
+            indexes
+        };
+        guess.moment = self.stored;
+        for index in names_of(0, self.stored.max(asked.names)) {
+            guess.apply_name(index);
         }
+        guess.compare_all();
         let mut closest = (usize::MAX, 0, Vec::new());
         for moment in self.stored..=begun {
-            if moment > self.stored && !is_there[moment - 1] {
-                guess.apply(moment - 1, &self.calls[moment - 1], &history);
-                is_there[moment - 1] = true;
+            if moment > self.stored {
+                guess.step_to(moment, asked.names);
             }
             let mut differing = guess.differing.len();
-            if let (true, Some(more)) = (differing > 0, &unanswered) {
-                let more: Vec<usize> = (moment..begun)
-                    .filter(|index| !is_there[*index] && history.promises(more, *index))
-                    .collect();
-                if differing <= 2 * more.len() && self.is_with_some(&guess, &more, &history) {
+            if differing > 0 && unanswered.is_some() {
+                let more = names_of(moment.max(asked.names), begun);
+                if differing <= 2 * more.len() && guess.is_with_some(&more) {
                     differing = 0;
                 }
             }
@@ -344,15 +360,6 @@ impl Pages {
                 differences,
             })),
         }
-    }
-
-    /// Whether the first ones of `more` explain all that differs.
-    fn is_with_some(&self, guess: &Guess<'_>, more: &[usize], history: &History) -> bool {
-        let mut guess = guess.clone();
-        more.iter().any(|&index| {
-            guess.apply(index, &self.calls[index], history);
-            guess.differing.is_empty()
-        })
     }
 
     /// The next call: one that the directory, as it is, allows.
@@ -481,15 +488,6 @@ impl History {
         }
         Asked { names, files }
     }
-
-    /// Whether this call is one of those asked for.
-    fn promises(&self, asked: &Asked, index: usize) -> bool {
-        let of_file = self.file[index].and_then(|file| asked.files.get(&file));
-        match self.names[index] {
-            true => index < asked.names,
-            false => of_file.is_some_and(|until| index < *until),
-        }
-    }
 }
 
 /// What a file is called.
@@ -500,24 +498,63 @@ enum Named {
     File(FileNumber),
 }
 
-/// The directory as it may be, and where it is not as it was found.
+/// How much of each file's calls must and may be there, beside those before the moment.
+#[derive(Clone)]
+struct Limits {
+    /// Up to these calls, what is of a file must be there.
+    promised: BTreeMap<FileNumber, usize>,
+    /// Files of which some calls may be there in part.
+    partly: BTreeSet<FileNumber>,
+    /// Up to this call, what is of any file may be there.
+    names: usize,
+}
+
+/// The directory as it may be at a moment, and where it is not as it was found.
 #[derive(Clone)]
 struct Guess<'a> {
     found: &'a State,
+    calls: &'a [Call],
+    history: &'a History,
+    limits: Limits,
+    /// All calls before this one are there.
+    moment: usize,
     names: BTreeMap<String, Named>,
-    files: BTreeMap<FileNumber, Rc<Contents>>,
+    /// What files had in the beginning.
+    first: BTreeMap<FileNumber, Rc<Contents>>,
+    /// The calls that changed each file.
+    own: Rc<BTreeMap<FileNumber, Vec<usize>>>,
+    /// After how many of its calls a file is what was found under a name.
+    matching: BTreeMap<(FileNumber, String), Rc<Vec<usize>>>,
     /// Where files are now.
     places: BTreeMap<FileNumber, String>,
     differing: BTreeSet<String>,
 }
 
 impl<'a> Guess<'a> {
-    fn new(base: &State, found: &'a State) -> Guess<'a> {
+    fn new(
+        base: &State,
+        found: &'a State,
+        calls: &'a [Call],
+        history: &'a History,
+        limits: Limits,
+    ) -> Guess<'a> {
+        let mut own: BTreeMap<FileNumber, Vec<usize>> = BTreeMap::new();
+        for (index, file) in history.file.iter().enumerate() {
+            if let (Some(file), false) = (file, history.names[index]) {
+                own.entry(*file).or_default().push(index);
+            }
+        }
         let numbers = numbered(base);
         let mut guess = Guess {
             found,
+            calls,
+            history,
+            limits,
+            moment: 0,
             names: BTreeMap::new(),
-            files: BTreeMap::new(),
+            first: BTreeMap::new(),
+            own: Rc::new(own),
+            matching: BTreeMap::new(),
             places: BTreeMap::new(),
             differing: BTreeSet::new(),
         };
@@ -527,27 +564,61 @@ impl<'a> Guess<'a> {
                 Entry::Link(target) => Named::Link(target.clone()),
                 Entry::File(contents) => {
                     let number = numbers[path];
-                    guess.files.insert(number, Rc::new(contents.clone()));
-                    guess.places.insert(number, path.clone());
+                    guess.first.insert(number, Rc::new(contents.clone()));
                     Named::File(number)
                 }
             };
-            guess.names.insert(path.clone(), named);
+            guess.name(path, Some(named));
         }
-        let paths: BTreeSet<String> = base.keys().chain(found.keys()).cloned().collect();
-        paths.iter().for_each(|path| guess.compare(path));
         guess
     }
 
-    /// The call is there as well.
-    fn apply(&mut self, index: usize, call: &Call, history: &History) {
-        let file = history.file[index];
-        match call {
+    /// The next call is there, if it was not already.
+    fn step_to(&mut self, moment: usize, names: usize) {
+        self.moment = moment;
+        let index = moment - 1;
+        match (self.history.names[index], self.history.file[index]) {
+            (true, _) if index >= names => {
+                for path in self.apply_name(index) {
+                    self.compare(&path);
+                }
+            }
+            (false, Some(file)) => {
+                if let Some(path) = self.places.get(&file).cloned() {
+                    self.compare(&path);
+                }
+            }
+            _ => {}
+        }
+        // It may be half there, and was perhaps not compared with this in mind.
+        if let (Some(Call::Write { .. }), Some(Some(file))) =
+            (self.calls.get(moment), self.history.file.get(moment))
+            && let Some(path) = self.places.get(file).cloned()
+        {
+            self.compare(&path);
+        }
+    }
+
+    /// Whether the first ones of more changes of names explain all that differs.
+    fn is_with_some(&self, more: &[usize]) -> bool {
+        let mut guess = self.clone();
+        more.iter().any(|&index| {
+            for path in guess.apply_name(index) {
+                guess.compare(&path);
+            }
+            guess.differing.is_empty()
+        })
+    }
+
+    /// A change of names is there. Gives back which.
+    fn apply_name(&mut self, index: usize) -> Vec<String> {
+        let file = self.history.file[index];
+        match &self.calls[index] {
             Call::MakeDirectory { path } => self.name(path, Some(Named::Directory)),
             Call::Link { path, target } => self.name(path, Some(Named::Link(target.clone()))),
             Call::Create { path } => {
                 let number = file.expect("a call that makes a file has one");
-                self.files.entry(number).or_default();
+                self.first.entry(number).or_default();
                 self.name(path, Some(Named::File(number)));
             }
             Call::Remove { path } => self.name(path, None),
@@ -555,16 +626,16 @@ impl<'a> Guess<'a> {
                 let named = self.names.get(from).cloned();
                 self.name(from, None);
                 self.name(to, named);
+                return vec![from.clone(), to.clone()];
             }
-            Call::Rename { .. } | Call::Sync { .. } => {}
-            _ => {
-                let Some(number) = file else { return };
-                let contents = Rc::make_mut(self.files.entry(number).or_default());
-                change(contents, call);
-                if let Some(path) = self.places.get(&number).cloned() {
-                    self.compare(&path);
-                }
-            }
+            _ => return Vec::new(),
+        }
+        match &self.calls[index] {
+            Call::MakeDirectory { path }
+            | Call::Link { path, .. }
+            | Call::Create { path }
+            | Call::Remove { path } => vec![path.clone()],
+            _ => Vec::new(),
         }
     }
 
@@ -580,14 +651,21 @@ impl<'a> Guess<'a> {
             }
             self.names.insert(path.to_string(), named);
         }
-        self.compare(path);
+    }
+
+    fn compare_all(&mut self) {
+        let names = self.names.keys().chain(self.found.keys());
+        let paths: BTreeSet<String> = names.cloned().collect();
+        paths.iter().for_each(|path| self.compare(path));
     }
 
     fn compare(&mut self, path: &str) {
-        let is_same = match (self.names.get(path), self.found.get(path)) {
+        let is_same = match (self.names.get(path).cloned(), self.found.get(path)) {
             (None, None) | (Some(Named::Directory), Some(Entry::Directory)) => true,
-            (Some(Named::Link(target)), Some(Entry::Link(found))) => target == found,
-            (Some(Named::File(number)), Some(Entry::File(found))) => *self.files[number] == *found,
+            (Some(Named::Link(target)), Some(Entry::Link(found))) => target == *found,
+            (Some(Named::File(number)), Some(Entry::File(found))) => {
+                self.may_be(number, path, found)
+            }
             _ => false,
         };
         match is_same {
@@ -596,19 +674,155 @@ impl<'a> Guess<'a> {
         };
     }
 
+    /// Whether a file may be what was found, with enough of its calls and not too many.
+    fn may_be(&mut self, number: FileNumber, path: &str, found: &Contents) -> bool {
+        let own = self.own.clone();
+        let own = own.get(&number).map_or(&[][..], Vec::as_slice);
+        let promised = self.limits.promised.get(&number).copied().unwrap_or(0);
+        let least = own.partition_point(|index| *index < self.moment.max(promised));
+        let most = own.partition_point(|index| *index < self.moment.max(self.limits.names));
+        let key = (number, path.to_string());
+        let matching = match self.matching.get(&key) {
+            Some(matching) => matching.clone(),
+            None => {
+                let matching = Rc::new(self.matching_counts(number, own, found));
+                self.matching.insert(key, matching.clone());
+                matching
+            }
+        };
+        let is_whole = matching.iter().any(|count| (least..=most).contains(count));
+        is_whole
+            || self.is_cut(number, own, found)
+            || self.limits.partly.contains(&number)
+                && self.is_mixed(number, &own[..most], least, found)
+    }
+
+    /// Whether it is the file at the moment, when one of its writes was half done.
+    fn is_cut(&self, number: FileNumber, own: &[usize], found: &Contents) -> bool {
+        let Some(Call::Write { path, at, bytes }) = self.calls.get(self.moment) else {
+            return false;
+        };
+        let promised = self.limits.promised.get(&number).copied().unwrap_or(0);
+        if self.history.file[self.moment] != Some(number) || self.moment < promised {
+            return false;
+        }
+        let mut before = (*self.first[&number]).clone();
+        for index in own.iter().take_while(|index| **index < self.moment) {
+            change(&mut before, &self.calls[*index]);
+        }
+        let first_cut = (at + 1).next_multiple_of(PAGE_BYTES);
+        (first_cut..at + bytes.len())
+            .step_by(PAGE_BYTES)
+            .any(|cut| {
+                let mut contents = before.clone();
+                let part = Call::Write {
+                    path: path.clone(),
+                    at: *at,
+                    bytes: bytes[..cut - at].to_vec(),
+                };
+                change(&mut contents, &part);
+                contents == *found
+            })
+    }
+
+    /// Whether each byte of a file is one that it had after `least` of these calls or later.
+    fn is_mixed(&self, number: FileNumber, own: &[usize], least: usize, found: &Contents) -> bool {
+        let mut contents = (*self.first[&number]).clone();
+        let mut is_right = vec![false; found.bytes.len()];
+        let (mut sizes, mut modes, mut attributes) = (false, false, false);
+        for count in 0..=own.len() {
+            if count > 0 {
+                change(&mut contents, &self.calls[own[count - 1]]);
+            }
+            if count < least {
+                continue;
+            }
+            sizes |= contents.bytes.len() == found.bytes.len();
+            modes |= contents.mode == found.mode;
+            attributes |= contents.attribute == found.attribute;
+            for (at, is_right) in is_right.iter_mut().enumerate() {
+                let byte = contents.bytes.get(at).copied().unwrap_or(0);
+                *is_right |= byte == found.bytes[at];
+            }
+        }
+        sizes && modes && attributes && is_right.into_iter().all(|is_right| is_right)
+    }
+
+    /// After how many of its calls a file is this.
+    fn matching_counts(&self, number: FileNumber, own: &[usize], found: &Contents) -> Vec<usize> {
+        let mut contents = (*self.first[&number]).clone();
+        let mut counts = Vec::new();
+        if contents == *found {
+            counts.push(0);
+        }
+        for (count, index) in own.iter().enumerate() {
+            change(&mut contents, &self.calls[*index]);
+            if contents == *found {
+                counts.push(count + 1);
+            }
+        }
+        counts
+    }
+
+    /// What a file is at least.
+    fn least(&self, number: FileNumber) -> Contents {
+        let promised = self.limits.promised.get(&number).copied().unwrap_or(0);
+        let mut contents = (*self.first[&number]).clone();
+        let own = self.own.get(&number).into_iter().flatten();
+        for index in own.take_while(|index| **index < self.moment.max(promised)) {
+            change(&mut contents, &self.calls[*index]);
+        }
+        contents
+    }
+
+    /// All that was done to a file, and how far it is what was found after each call.
+    fn story(&self, path: &str, found: &Entry) -> String {
+        let (Some(Named::File(number)), Entry::File(found)) = (self.names.get(path), found) else {
+            return String::new();
+        };
+        let promised = self.limits.promised.get(number).copied().unwrap_or(0);
+        let mut told = format!(
+            "\n    promised up to call {promised}; more may be there up to call {}",
+            self.limits.names
+        );
+        let mut contents = (*self.first[number]).clone();
+        for index in self.own.get(number).into_iter().flatten() {
+            change(&mut contents, &self.calls[*index]);
+            let pairs = contents.bytes.iter().zip(&found.bytes);
+            let same = pairs.take_while(|(ours, theirs)| ours == theirs).count();
+            let what = match &self.calls[*index] {
+                Call::Write { at, bytes, .. } => format!("write {at} + {}", bytes.len()),
+                Call::SetSize { size, .. } => format!("size {size}"),
+                Call::PunchHole { at, length, .. } => format!("hole {at} + {length}"),
+                Call::SetMode { mode, .. } => format!("mode {mode:o}"),
+                Call::SetAttribute { .. } => "attribute".to_string(),
+                _ => "sync".to_string(),
+            };
+            told += &format!(
+                "\n    call {index}: {what}; {same} bytes as found, of {}",
+                contents.bytes.len()
+            );
+        }
+        told
+    }
+
     fn differences(&self) -> Vec<String> {
         let entry = |path: &String| {
             Some(match self.names.get(path)? {
                 Named::Directory => Entry::Directory,
                 Named::Link(target) => Entry::Link(target.clone()),
-                Named::File(number) => Entry::File((*self.files[number]).clone()),
+                Named::File(number) => Entry::File(self.least(*number)),
             })
         };
         let paths = self.differing.iter().take(DIFFERENCES_MAX);
         paths
             .map(|path| match (entry(path), self.found.get(path)) {
                 (Some(expected), Some(found)) => {
-                    format!("{path}: {}", difference(&expected, found))
+                    format!(
+                        "{path}: {}{}",
+                        difference(&expected, found),
+                        self.story(path, found)
+                    )
                 }
                 (Some(_), None) => format!("{path} is missing"),
                 (None, _) => format!("{path} should not be there"),
@@ -891,6 +1105,7 @@ mod tests {
         assert!(!is_right(&pages, state(&[1], Some(&[]))));
         assert!(!is_right(&pages, state(&[], Some(&[2]))));
         assert!(!is_right(&pages, state(&[4], Some(&[2]))));
+        assert!(!is_right(&pages, state(&[4], None)));
         // A sync that did not return may have stored a part.
         pages.calls.truncate(7);
         pages.done = 6;

@@ -167,8 +167,6 @@ impl Scene {
         copy_images(&self.images, &crashed)?;
         let clean = judge::judge(tools, &crashed, POOL)
             .map_err(|verdict| format!("as the daemon left it after {worked_ms} ms: {verdict}"))?;
-        fs::remove_dir_all(&crashed)?;
-
         let mut told = format!("after {worked_ms} ms, {} blocks clean", clean.block_count);
         if chance.below(3) == 0 {
             let started_ms = chance.below(START_MS);
@@ -185,7 +183,11 @@ impl Scene {
         told += &format!("; {pages} pages promised");
         let settled = tree::manifest(&self.mount.join("settled"))?;
         match settled == self.settled {
-            true => Ok(told),
+            true => {
+                // Until here it could have been of use to somebody.
+                fs::remove_dir_all(&crashed)?;
+                Ok(told)
+            }
             false => Err("the file system that nobody changed has changed".into()),
         }
     }
