@@ -8,6 +8,10 @@
 //! A write whose bytes are fetched later is joined to the one before it where they touch: a file written from front to end
 //! has one record for a group.
 //!
+//! Bytes are fetched as they are when the record is stored. A commit of a file stores all its records, so they are right together. Where
+//! a list became everybody's ([`Pending::share`]), a commit of another file may store some of its bytes newer than the record: as ever, what
+//! nobody asked for may be there in part.
+//!
 //! # Invariants
 //! - Order and groups agree: a later group's records were all made after an earlier one's.
 //! - No record is in two lists.
@@ -61,6 +65,9 @@ impl List {
         else {
             return false;
         };
+        if before.object != write.object {
+            return false;
+        }
         let end = before.offset.saturating_add(before.length);
         let new_end = write.offset.saturating_add(write.length).max(end);
         let touches = before.offset <= write.offset && write.offset <= end;
@@ -97,8 +104,7 @@ impl Pending {
             Some(object) => group.own.entry(object).or_default(),
             None => &mut group.shared,
         };
-        // Joining must not move a write past what others have recorded: only a file's own list has nobody else's.
-        if record.object.is_none() || !list.join(&record) {
+        if !list.join(&record) {
             let order = self.next_order;
             self.next_order += 1;
             list.push(Entry { order, txg, record });

@@ -1,0 +1,249 @@
+//! What a crash leaves: a copy of the disk while the pool is in use is what a power cut at that moment would leave, for the disk is a file whose
+//! every write is made in the thread that asks for it. The copy is imported elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::engine::{Engine, EngineOptions};
+use tarn_engine::files::{
+    Credentials, DeviceNumber, FileKind, NewFile, Operation, RenameMode, WriteAt,
+};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{Create, Set};
+use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::{Host, RealOptions, files::Tree};
+use tempfile::TempDir;
+
+/// Keeps what is mounted, by its source.
+#[derive(Default)]
+struct Notebook(Mutex<BTreeMap<String, Arc<dyn Tree>>>);
+
+impl Mounter for Notebook {
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        let source = request.source.to_string();
+        self.0.lock().unwrap().insert(source, request.tree);
+        Ok(MountKey(1))
+    }
+
+    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
+        Ok(())
+    }
+
+    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Ok(())
+    }
+
+    fn clear_remains(&self, _: &Path) {}
+}
+
+/// A machine of its own.
+struct Machine {
+    engine: Arc<Engine>,
+    notebook: Arc<Notebook>,
+    folder: TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = Arc::new(Notebook::default());
+        std::fs::create_dir(folder.path().join("disks")).unwrap();
+        let options = EngineOptions {
+            cache_bytes: Some(64 << 20),
+        };
+        let host = Host::real(RealOptions::default());
+        let instance = Instance::at(folder.path());
+        Machine {
+            engine: Engine::new(host, instance, notebook.clone(), options),
+            notebook,
+            folder,
+        }
+    }
+
+    fn disks(&self) -> PathBuf {
+        self.folder.path().join("disks")
+    }
+
+    fn altroot(&self) -> Option<String> {
+        Some(self.folder.path().join("mnt").display().to_string())
+    }
+
+    /// With a pool and a file system in it.
+    fn with_pool() -> Machine {
+        let machine = Machine::new();
+        let disk = machine.disks().join("disk");
+        let file = std::fs::File::create(&disk).unwrap();
+        file.set_len(128 << 20).unwrap();
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: machine.altroot(),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        let engine = &machine.engine;
+        engine.pool_create(&call("zpool create"), create).unwrap();
+        let create = Create {
+            name: "tank/fs".to_string(),
+            ..Create::default()
+        };
+        engine.dataset_create(&call("zfs create"), create).unwrap();
+        machine
+    }
+
+    /// The same disks as they are now, on another machine, with the pool imported.
+    fn crashed(&self) -> Machine {
+        let other = Machine::new();
+        std::fs::copy(self.disks().join("disk"), other.disks().join("disk")).unwrap();
+        let import = pool::Import {
+            search: pool::Search {
+                places: vec![other.disks().display().to_string()],
+                ..pool::Search::default()
+            },
+            pool: Some("tank".to_string()),
+            altroot: other.altroot(),
+            force: true,
+            ..pool::Import::default()
+        };
+        let imported = other.engine.pool_import(&call("zpool import"), import);
+        assert_eq!(imported.unwrap().warnings, Vec::<String>::new());
+        other
+    }
+
+    fn tree(&self) -> Arc<dyn Tree> {
+        self.notebook.0.lock().unwrap()["tank/fs"].clone()
+    }
+
+    fn create(&self, name: &str) -> tarn_engine::files::ObjectId {
+        let new = NewFile {
+            kind: FileKind::Regular,
+            permissions: 0o644,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let tree = self.tree();
+        let files = tree.files();
+        let (root, name) = (Credentials::root(), name.as_bytes());
+        let operation = Operation::unmeasured();
+        let made = files.create(&root, files.root(), name, &new, &operation);
+        made.unwrap().id
+    }
+
+    fn write(&self, name: &str, at: u64, bytes: &[u8]) {
+        let tree = self.tree();
+        let (root, operation) = (Credentials::root(), Operation::unmeasured());
+        let id = self.find(name).unwrap();
+        let at = WriteAt::Offset(at);
+        let written = tree.files().write(&root, id, at, bytes, &operation);
+        assert_eq!(written.unwrap(), bytes.len());
+    }
+
+    fn fsync(&self, name: &str) {
+        let id = self.find(name).unwrap();
+        let synced = self.tree().files().sync(id, false, &Operation::unmeasured());
+        synced.unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        let tree = self.tree();
+        let files = tree.files();
+        let (root, operation) = (Credentials::root(), Operation::unmeasured());
+        let top = files.root();
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let mode = RenameMode::Replace;
+        files
+            .rename(&root, top, from, top, to, mode, &operation)
+            .unwrap();
+    }
+
+    fn find(&self, name: &str) -> Option<tarn_engine::files::ObjectId> {
+        let tree = self.tree();
+        let files = tree.files();
+        let (root, operation) = (Credentials::root(), Operation::unmeasured());
+        let found = files.lookup(&root, files.root(), name.as_bytes(), &operation);
+        found.ok().map(|found| found.id)
+    }
+
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let id = self.find(name)?;
+        let tree = self.tree();
+        let (root, operation) = (Credentials::root(), Operation::unmeasured());
+        let read = tree.files().read(&root, id, 0, 1 << 20, &operation);
+        Some(read.unwrap().to_vec())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn call(command: &str) -> Call {
+    Call {
+        command: command.to_string(),
+        ..Call::default()
+    }
+}
+
+#[test]
+fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
+    let machine = Machine::with_pool();
+    machine.create("first");
+    // The log begins.
+    machine.fsync("first");
+    machine.write("first", 0, &[1; 5000]);
+    machine.create("new");
+    machine.write("new", 0, &[2; 70_000]);
+    machine.rename("new", "second");
+    machine.write("second", 0, &[3; 100]);
+    machine.write("first", 3000, &[4; 4000]);
+    machine.fsync("first");
+    machine.create("late");
+    let other = machine.crashed();
+    let mut first = vec![1; 7000];
+    first[3000..].fill(4);
+    assert_eq!(other.read("first"), Some(first.clone()));
+    // What was written before a rename is there with it.
+    let second = other.read("second").unwrap();
+    assert_eq!(second.len(), 70_000);
+    assert!(second[100..].iter().all(|byte| *byte == 2));
+    assert_eq!(other.read("new"), None);
+    assert_eq!(other.read("late"), None);
+    // Replayed once, and then stored: a log of its own may begin.
+    other.write("second", 100, &[5; 10]);
+    other.fsync("second");
+    other.write("second", 200, &[6; 10]);
+    other.fsync("second");
+    let third = other.crashed();
+    assert_eq!(third.read("first"), Some(first));
+    assert_eq!(third.read("second").unwrap()[200..210], [6; 10]);
+}
+
+#[test]
+fn with_sync_always_what_was_answered_is_there() {
+    let machine = Machine::with_pool();
+    let set = Set {
+        name: "tank/fs".to_string(),
+        properties: vec![("sync".to_string(), "always".to_string())],
+        no_mount: false,
+    };
+    machine.engine.dataset_set(&call("zfs set"), set).unwrap();
+    for number in 0..5_u8 {
+        let name = format!("file{number}");
+        machine.create(&name);
+        machine.write(&name, 0, &[number; 3000]);
+    }
+    let other = machine.crashed();
+    for number in 0..5_u8 {
+        let name = format!("file{number}");
+        assert_eq!(other.read(&name), Some(vec![number; 3000]));
+    }
+}
