@@ -147,7 +147,10 @@ impl Machine {
 
     fn fsync(&self, name: &str) {
         let id = self.find(name).unwrap();
-        let synced = self.tree().files().sync(id, false, &Operation::unmeasured());
+        let synced = self
+            .tree()
+            .files()
+            .sync(id, false, &Operation::unmeasured());
         synced.unwrap();
     }
 
