@@ -13,8 +13,8 @@ use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::fuid::Fuid;
 use tarn_ondisk::intent_log::{
-    CreateKind, LogRecord, LoggedAcl, LoggedChange, LoggedCreate, LoggedExtended, LoggedRename,
-    LoggedWhiteout, LoggedWrite, RenameKind,
+    CreateKind, LogBlock, LogForm, LogRecord, LoggedAcl, LoggedChange, LoggedCreate,
+    LoggedExtended, LoggedRename, LoggedWhiteout, LoggedWrite, RenameKind,
 };
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
@@ -746,4 +746,160 @@ fn records_that_make_no_sense_are_refused_and_change_nothing() {
     assert_eq!(format!("{before:?}"), format!("{after:?}"));
     // What only one file needs is passed over when the file is gone.
     apply(&mounted, written(write(4711, 0, 2, Some(b"xy")))).unwrap();
+}
+
+/// The record of a log block of OpenZFS, and its bytes.
+macro_rules! openzfs {
+    ($name:literal) => {
+        golden(include_bytes!(concat!(
+            "../../ondisk/tests/golden/intent-log-",
+            $name,
+            ".bin"
+        )))
+    };
+}
+
+fn golden(used: &[u8]) -> (LogRecord, Vec<u8>) {
+    let mut block = used.to_vec();
+    block.resize(4096, 0);
+    let decoded = LogBlock::decode(&block, LogForm::Zilog2).unwrap();
+    let record = decoded.records().next().unwrap().unwrap();
+    (record, decoded.records.to_vec())
+}
+
+/// What OpenZFS logged for an operation is what we log for the same, byte for byte; numbers of objects, groups and times are those of
+/// another pool and are taken over.
+#[test]
+fn records_are_those_that_openzfs_makes() {
+    let recorded = Recorded::new(MountProperties::default());
+    let (files, operation) = (&recorded.mounted.files, &recorded.mounted.operation);
+    let (root, who) = (recorded.mounted.root(), Credentials::root());
+    let make = |name: &str, kind, target: Option<&[u8]>| {
+        let new = NewFile {
+            kind,
+            permissions: match kind {
+                FileKind::Regular => 0o644,
+                FileKind::Directory => 0o755,
+                _ => 0o777,
+            },
+            umask: 0,
+            device: DeviceNumber::default(),
+            target,
+        };
+        let name = name.as_bytes();
+        files.create(&who, root, name, &new, operation).unwrap().id
+    };
+    let expect = |(theirs, bytes): (LogRecord, Vec<u8>)| {
+        let ours = recorded.stored(|_| true).pop().unwrap();
+        recorded.records.lock().unwrap().clear();
+        let change = as_elsewhere(ours.change, &theirs.change);
+        let ours = LogRecord { change, ..theirs };
+        assert_eq!(ours.encode(), bytes, "{ours:?}");
+    };
+    let file = make("new-0", FileKind::Regular, None);
+    expect(openzfs!("create"));
+    let (theirs, _) = openzfs!("write");
+    let LoggedChange::Write(write) = theirs.change else {
+        panic!("it is a write");
+    };
+    let at = WriteAt::Offset(write.offset);
+    files
+        .write(&who, file, at, &write.data.unwrap(), operation)
+        .unwrap();
+    expect(openzfs!("write"));
+    let value = b"val";
+    files
+        .set_xattr(&who, file, b"user.k", value, XattrMode::Any, operation)
+        .unwrap();
+    expect(openzfs!("setsaxattr"));
+    let emptied = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    files
+        .set_attributes(&who, file, &emptied, operation)
+        .unwrap();
+    expect(openzfs!("setattr"));
+    files.link(&who, file, root, b"h", operation).unwrap();
+    expect(openzfs!("link"));
+    make("newdir", FileKind::Directory, None);
+    expect(openzfs!("mkdir"));
+    make("s", FileKind::SymbolicLink, Some(b"g"));
+    expect(openzfs!("symlink"));
+    make("rand-20000", FileKind::Regular, None);
+    let (from, to) = (b"rand-20000", b"rand-20000.moved");
+    files
+        .rename(&who, root, from, root, to, RenameMode::Replace, operation)
+        .unwrap();
+    expect(openzfs!("rename"));
+    make("rand-16384", FileKind::Regular, None);
+    files.unlink(&who, root, b"rand-16384", operation).unwrap();
+    expect(openzfs!("remove"));
+    make("d54", FileKind::Directory, None);
+    files
+        .remove_directory(&who, root, b"d54", operation)
+        .unwrap();
+    expect(openzfs!("rmdir"));
+}
+
+/// The same record with the other's numbers and times.
+fn as_elsewhere(ours: LoggedChange, theirs: &LoggedChange) -> LoggedChange {
+    match (ours, theirs) {
+        (LoggedChange::Create(mut ours), LoggedChange::Create(theirs)) => {
+            (ours.directory, ours.object) = (theirs.directory, theirs.object);
+            ours.generation = theirs.generation;
+            ours.creation_time = theirs.creation_time;
+            LoggedChange::Create(ours)
+        }
+        (LoggedChange::Write(ours), LoggedChange::Write(theirs)) => written(LoggedWrite {
+            object: theirs.object,
+            ..*ours
+        }),
+        (LoggedChange::SetAttributes(mut ours), LoggedChange::SetAttributes(theirs)) => {
+            /// Linux says so of files that are open.
+            const OPEN: u64 = 0x2000;
+            ours.object = theirs.object;
+            ours.mask |= OPEN;
+            ours.modification_time = theirs.modification_time;
+            // Linux hands it over whether it is to be set or not.
+            ours.access_time = theirs.access_time;
+            LoggedChange::SetAttributes(ours)
+        }
+        (LoggedChange::Rename(mut ours), LoggedChange::Rename(theirs)) => {
+            ours.from_directory = theirs.from_directory;
+            ours.to_directory = theirs.to_directory;
+            LoggedChange::Rename(ours)
+        }
+        (LoggedChange::SetXattr { name, value, .. }, LoggedChange::SetXattr { object, .. }) => {
+            LoggedChange::SetXattr {
+                object: *object,
+                name,
+                value,
+            }
+        }
+        (
+            LoggedChange::Link { name, .. },
+            LoggedChange::Link {
+                directory, object, ..
+            },
+        ) => LoggedChange::Link {
+            directory: *directory,
+            object: *object,
+            name,
+        },
+        (LoggedChange::Remove { name, .. }, LoggedChange::Remove { directory, .. }) => {
+            LoggedChange::Remove {
+                directory: *directory,
+                name,
+            }
+        }
+        (
+            LoggedChange::RemoveDirectory { name, .. },
+            LoggedChange::RemoveDirectory { directory, .. },
+        ) => LoggedChange::RemoveDirectory {
+            directory: *directory,
+            name,
+        },
+        (ours, theirs) => panic!("{ours:?} is not of the type of {theirs:?}"),
+    }
 }
