@@ -3,13 +3,14 @@
 mod common;
 
 use common::*;
+use std::sync::Arc;
 use tarn_host::sim::Fault;
-use tarn_host::{Action, Errno, OpenMode};
+use tarn_host::{Action, Buffer, Errno, OpenMode};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{PhysicalSize, VdevId, VdevOffset};
 use tarn_vdev::{
-    Need, OpenError, OpenOptions, Place, ReadRequest, VdevKind, VdevReadError, VdevState,
-    VdevWriteError,
+    Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, VdevKind, VdevReadError,
+    VdevState, VdevWriteError,
 };
 
 const MIRROR: VdevKind = VdevKind::Mirror;
@@ -355,6 +356,42 @@ fn a_failed_flush_of_the_only_device_is_an_error() {
     for _ in 0..2 {
         let failed = tree.flush(&operation());
         assert!(matches!(failed, Err(VdevWriteError::LostRedundancy { .. })));
+    }
+}
+
+#[test]
+fn what_was_written_durably_needs_no_other_flush_and_a_flush_that_fails_is_believed() {
+    let disks = Disks::new(&[(MIRROR, 2), (VdevKind::File, 1)], 9);
+    let tree = disks.open();
+    let write = || {
+        let write = PhysicalWrite {
+            place: place(0, 4096),
+            data: Arc::new(Buffer::zeroed(4096)),
+        };
+        tree.write_durably(vec![write], &operation())
+    };
+    let durably = || disks.machine.run(|_| write()).unwrap();
+    let fails = Fault::FailNth {
+        action: Action::Flush,
+        nth: 0,
+        errno: Errno::IO,
+    };
+    let (_, _, elsewhere) = disks.disk(2).requests();
+    durably().unwrap();
+    for disk in 0..2 {
+        assert_eq!(disks.disk(disk).unflushed_writes(), 0);
+    }
+    assert_eq!(disks.disk(2).requests().2, elsewhere);
+    // One of two is enough, and the other is not used again.
+    disks.disk(0).inject(fails.clone());
+    durably().unwrap();
+    assert_eq!(tree.leaves()[0].standing().state, VdevState::Faulted);
+    // One of one is not, and no later flush says otherwise.
+    disks.disk(1).inject(fails);
+    for _ in 0..2 {
+        let failed = durably();
+        assert!(matches!(failed, Err(VdevWriteError::LostRedundancy { .. })));
+        assert!(tree.flush(&operation()).is_err());
     }
 }
 
