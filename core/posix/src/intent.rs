@@ -26,7 +26,7 @@ use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
-use tarn_zil::{Contents, IntentRecord, LogSource};
+use tarn_zil::{Contents, Fetched, IntentRecord, LogSource};
 
 use crate::error::PosixError;
 use crate::facts::{Facts, words};
@@ -428,25 +428,27 @@ pub(crate) fn renamed(
 
 impl LogSource for FileSystem {
     #[doc(alias = "zfs_get_data")]
-    fn contents(
-        &self,
-        write: &LoggedWrite,
-        operation: &Operation,
-    ) -> Result<Option<Vec<u8>>, ObjectError> {
+    fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError> {
         let node = match self.node(write.object, operation) {
             Ok(node) => node,
             Err(PosixError::Object(error)) => return Err(error),
             // Gone, or not to be understood: then it is no file that somebody commits.
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(Fetched::Gone),
         };
         let _content = node.content.read();
         let facts = node.facts();
         let is_file = facts.kind() == FileKind::Regular;
-        if !is_file || facts.links == 0 || write.offset >= facts.size {
-            return Ok(None);
+        if !is_file || facts.links == 0 {
+            return Ok(Fetched::Gone);
+        }
+        if write.offset >= facts.size {
+            return Ok(Fetched::Shortened(Vec::new()));
         }
         let mut bytes = vec![0; narrow(write.length)];
         node.object.read(write.offset, &mut bytes, operation)?;
-        Ok(Some(bytes))
+        Ok(match write.length > facts.size - write.offset {
+            true => Fetched::Shortened(bytes),
+            false => Fetched::Bytes(bytes),
+        })
     }
 }

@@ -25,7 +25,7 @@ use tarn_posix::types::{
     SetTime, Timestamp, XattrMode,
 };
 use tarn_posix::{NewFileSystem, PosixError, WriteAt};
-use tarn_zil::{Contents, IntentRecord, LogSource, Replayer};
+use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, Replayer};
 
 /// A file system whose records are kept.
 struct Recorded {
@@ -61,8 +61,9 @@ impl Recorded {
                 };
                 let files = &self.mounted.files;
                 match files.contents(write, &self.mounted.operation).unwrap() {
-                    Some(bytes) => write.data = Some(bytes),
-                    None => continue,
+                    Fetched::Shortened(bytes) if bytes.is_empty() => continue,
+                    Fetched::Bytes(bytes) | Fetched::Shortened(bytes) => write.data = Some(bytes),
+                    Fetched::Gone => continue,
                 }
             }
             let record = LogRecord {

@@ -20,7 +20,7 @@ use tarn_host::lock::MutexGuard;
 use tarn_object::{AssignError, OpenTx};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::{Stored, widen};
-use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogBlock, LogChain, LogForm, LoggedChange};
+use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogBlock, LogChain, LogForm, LoggedChange, mask};
 use tarn_ondisk::units::{ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
 
@@ -29,7 +29,7 @@ use crate::log::{Chain, ChainBlock, Durability, IntentLog, State};
 use crate::packing::{Packed, block_bytes_for, pack};
 use crate::pending::Entry;
 use crate::probes::probes;
-use crate::record::Contents;
+use crate::record::{Contents, Fetched};
 
 /// A commit that needs more than this waits for its group: everything is written once, and the log stays small. A guess.
 const COMMIT_BYTES_MAX: u64 = 1 << 20;
@@ -202,8 +202,10 @@ impl IntentLog {
         Some(tx.txg())
     }
 
-    /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read.
+    /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
+    /// or are gone because the file was shortened after these records were taken: in a log without that, they would be missing.
     fn with_contents(&self, entries: Vec<Entry>, operation: &Operation) -> Option<Vec<Entry>> {
+        let shortened: Vec<(ObjectId, u64)> = entries.iter().filter_map(shortens).collect();
         let mut complete = Vec::with_capacity(entries.len());
         for mut entry in entries {
             if entry.record.contents == Contents::InRecord {
@@ -214,10 +216,19 @@ impl IntentLog {
             let LoggedChange::Write(write) = &mut entry.record.change else {
                 unreachable!("only writes have contents to be fetched");
             };
-            let fetched = self.source()?.contents(write, operation).ok()?;
-            let Some(data) = fetched.filter(|data| !data.is_empty()) else {
-                continue;
+            let is_logged = || {
+                let mut of_file = shortened.iter().filter(|(file, _)| *file == write.object);
+                of_file.any(|(_, order)| *order > entry.order)
             };
+            let data = match self.source()?.contents(write, operation).ok()? {
+                Fetched::Bytes(data) => data,
+                Fetched::Shortened(data) if is_logged() => data,
+                Fetched::Shortened(_) => return None,
+                Fetched::Gone => continue,
+            };
+            if data.is_empty() {
+                continue;
+            }
             probes().fetched_records.increment();
             probes().fetched_bytes.add(widen(data.len()));
             write.length = widen(data.len());
@@ -306,6 +317,16 @@ impl State {
         let newest = self.pending.newest(object).max(self.must_wait);
         Some(newest.max(self.batches.writing.unwrap_or(Txg::ZERO)))
     }
+}
+
+/// The file that a record may shorten, and the record's place among all.
+fn shortens(entry: &Entry) -> Option<(ObjectId, u64)> {
+    let object = match &entry.record.change {
+        LoggedChange::Truncate { object, .. } => *object,
+        LoggedChange::SetAttributes(set) if set.mask & mask::SIZE != 0 => set.object,
+        _ => return None,
+    };
+    Some((object, entry.order))
 }
 
 /// The used part of a block.

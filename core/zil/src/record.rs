@@ -27,17 +27,24 @@ pub enum Contents {
     Fetch,
 }
 
+/// What a file has where a write was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetched {
+    /// As many bytes as were written, or newer ones.
+    Bytes(Vec<u8>),
+    /// The file ends before the write did: it was shortened since. As many bytes, zeros behind the end; none when it ends before the
+    /// write began.
+    Shortened(Vec<u8>),
+    /// There is no file that somebody could find after a crash: the record is dropped.
+    Gone,
+}
+
 /// Knows what is in files, for records that do not say it. Asked by the thread that commits, which holds no
 /// transaction and no lock of the log.
 pub trait LogSource: Send + Sync {
-    /// Exactly `length` bytes from `offset`, as far as the file has them, for this write; they may be newer than it. `None` when the file is
-    /// gone or ends before `offset`: then the record is dropped.
+    /// The bytes of this write; they may be newer than it.
     ///
     /// # Errors
     /// When they cannot be read. The commit then waits for the group.
-    fn contents(
-        &self,
-        write: &LoggedWrite,
-        operation: &Operation,
-    ) -> Result<Option<Vec<u8>>, ObjectError>;
+    fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError>;
 }

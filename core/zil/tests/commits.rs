@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Files, GONE, Memory, World, byte_at, check, machine, mark_of, path, read_log, told};
+use support::{
+    Files, GONE, Memory, SHORTENED, World, byte_at, check, machine, mark_of, path, read_log, told,
+};
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Errno, Host};
 use tarn_object::Txgs;
@@ -126,6 +128,22 @@ fn writes_that_touch_are_one_and_their_bytes_are_fetched_and_cut_to_blocks() {
             assert_eq!(*data, expected);
         }
         assert_eq!(end, BYTES);
+    });
+}
+
+#[test]
+fn a_file_that_was_shortened_unseen_waits_for_its_group() {
+    run(|world| {
+        world.write(SHORTENED, 0, 5000);
+        let mark = world.change(Some(FILE));
+        world.commit(None);
+        let (txg, _) = told(&world.memory).made[&mark];
+        assert!(world.env.txgs.stored_txg() >= txg);
+        assert_eq!(marks_in_log(&world.host, &world.memory), []);
+        world.write(SHORTENED, 0, 5000);
+        let mark = world.change(Some(SHORTENED));
+        world.commit(Some(SHORTENED));
+        assert_eq!(marks_in_log(&world.host, &world.memory), [mark]);
     });
 }
 

@@ -24,7 +24,7 @@ use tarn_probe::{Operation, Registry};
 use tarn_space::{Class, Geometry, Space, SpaceOptions};
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
 use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
-use tarn_zil::{Contents, Durability, IntentLog, IntentRecord, LogSource};
+use tarn_zil::{Contents, Durability, Fetched, IntentLog, IntentRecord, LogSource};
 
 const DISK_BYTES: u64 = 256 << 20;
 const METASLAB_SHIFT: u32 = 24;
@@ -368,17 +368,24 @@ pub struct Files;
 
 pub const GONE: ObjectId = ObjectId::new(999);
 
+/// A file that is shorter now than when it was written.
+pub const SHORTENED: ObjectId = ObjectId::new(998);
+
 impl LogSource for Files {
     fn contents(
         &self,
         write: &LoggedWrite,
         _operation: &Operation,
-    ) -> Result<Option<Vec<u8>>, ObjectError> {
+    ) -> Result<Fetched, ObjectError> {
         if write.object == GONE {
-            return Ok(None);
+            return Ok(Fetched::Gone);
         }
         let range = write.offset..write.offset + write.length;
-        Ok(Some(range.map(|at| byte_at(write.object, at)).collect()))
+        let bytes = range.map(|at| byte_at(write.object, at)).collect();
+        Ok(match write.object == SHORTENED {
+            true => Fetched::Shortened(bytes),
+            false => Fetched::Bytes(bytes),
+        })
     }
 }
 
