@@ -148,6 +148,7 @@ pub enum Urgency {
     /// It waits its turn.
     #[default]
     Throttled,
-    /// It goes first: what waits for it holds up others (replay, freeing of what is gone).
+    /// It goes first, and fails where others wait for a suspended pool to be resumed: what waits for it holds up others, and whoever asks
+    /// has another way.
     Now,
 }

@@ -228,7 +228,10 @@ impl Txgs {
             if state.is_stopped {
                 return Err(AssignError::Stopped);
             }
-            if state.suspended == Some(FailMode::Continue) {
+            let may_wait = estimate.urgency != Urgency::Now;
+            if state.suspended == Some(FailMode::Continue)
+                || (state.suspended.is_some() && !may_wait)
+            {
                 return Err(AssignError::Suspended);
             }
             let is_full = is_throttled && self.dirty_bytes() >= self.limits.dirty_bytes_max;
@@ -605,6 +608,18 @@ mod tests {
         });
         let counts = txgs.door_counts();
         assert_eq!((counts.assigned, counts.cleaned_bytes), (1, 900));
+    }
+
+    #[test]
+    fn who_has_another_way_does_not_wait_for_a_suspended_pool() {
+        let txgs = txgs();
+        txgs.suspend(FailMode::Wait);
+        let estimate = TxEstimate {
+            urgency: Urgency::Now,
+            ..TxEstimate::default()
+        };
+        let refused = txgs.assign(&estimate, &Operation::unmeasured());
+        assert!(matches!(refused, Err(AssignError::Suspended)));
     }
 
     #[test]

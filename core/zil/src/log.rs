@@ -186,7 +186,7 @@ impl IntentLog {
         &self.set.env().txgs
     }
 
-    /// A hold on the open group for the log's own sake.
+    /// A hold on the open group for the log's own sake. Never waits for a suspended pool: others wait for who writes.
     pub(crate) fn assign(&self, operation: &Operation) -> Result<OpenTx, AssignError> {
         let estimate = TxEstimate {
             urgency: Urgency::Now,
