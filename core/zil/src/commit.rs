@@ -203,7 +203,8 @@ impl IntentLog {
     }
 
     /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
-    /// or are gone because the file was shortened after these records were taken: in a log without that, they would be missing.
+    /// or may be gone because the file was shortened or removed after these records were taken: in a log without that, they would be
+    /// missing.
     fn with_contents(&self, entries: Vec<Entry>, operation: &Operation) -> Option<Vec<Entry>> {
         let shortened: Vec<(ObjectId, u64)> = entries.iter().filter_map(shortens).collect();
         let mut complete = Vec::with_capacity(entries.len());
@@ -224,6 +225,8 @@ impl IntentLog {
                 Fetched::Bytes(data) => data,
                 Fetched::Shortened(data) if is_logged() => data,
                 Fetched::Shortened(_) => return None,
+                // Where the removal is not among these records, the file must be found as it was promised.
+                Fetched::Gone if self.state.lock().pending.has_removals() => return None,
                 Fetched::Gone => continue,
             };
             if data.is_empty() {

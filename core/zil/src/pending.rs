@@ -119,6 +119,19 @@ impl Pending {
         }
     }
 
+    /// Whether a record waits that may take a file's last name.
+    pub(crate) fn has_removals(&self) -> bool {
+        let mut shared = self.groups.values().flat_map(|group| &group.shared.entries);
+        shared.any(|entry| {
+            matches!(
+                entry.record.change,
+                LoggedChange::Remove { .. }
+                    | LoggedChange::RemoveDirectory { .. }
+                    | LoggedChange::Rename(_)
+            )
+        })
+    }
+
     /// From now on all commits need what so far only this file did.
     pub(crate) fn share(&mut self, object: ObjectId) {
         for group in self.groups.values_mut() {

@@ -10,11 +10,11 @@ use support::{
 };
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Errno, Host};
-use tarn_object::Txgs;
-use tarn_ondisk::intent_log::LoggedChange;
+use tarn_object::{ObjectError, Txgs};
+use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
-use tarn_zil::{LogClosing, LogSource};
+use tarn_zil::{Fetched, LogClosing, LogSource};
 
 const FILE: ObjectId = ObjectId::new(128);
 const OTHER: ObjectId = ObjectId::new(129);
@@ -144,6 +144,30 @@ fn a_file_that_was_shortened_unseen_waits_for_its_group() {
         let mark = world.change(Some(SHORTENED));
         world.commit(Some(SHORTENED));
         assert_eq!(marks_in_log(&world.host, &world.memory), [mark]);
+    });
+}
+
+/// Its file is removed while its bytes are fetched.
+struct Removing(std::sync::Weak<World>);
+
+impl LogSource for Removing {
+    fn contents(&self, _: &LoggedWrite, _: &Operation) -> Result<Fetched, ObjectError> {
+        let removal = self.0.upgrade().unwrap().change(None);
+        assert!(removal > 0);
+        Ok(Fetched::Gone)
+    }
+}
+
+#[test]
+fn a_file_that_was_removed_unseen_waits_for_its_group() {
+    run(|world| {
+        let source: Arc<dyn LogSource> = Arc::new(Removing(Arc::downgrade(world)));
+        world.log.set_source(Arc::downgrade(&source));
+        let mark = world.change(Some(FILE));
+        world.write(FILE, 0, 5000);
+        world.commit(Some(FILE));
+        let (txg, _) = told(&world.memory).made[&mark];
+        assert!(world.env.txgs.stored_txg() >= txg);
     });
 }
 
