@@ -7,7 +7,7 @@
 //! # Mechanism
 //! A daemon with a cache of a given size does it all from outside, as users would: files through a mount, datasets by one
 //! `zfs create` each. After each step the most memory its process ever held (`VmHWM`) is told beside the bound: the cache
-//! and [`BESIDE_CACHE_BYTES`]. It is ended and started again in the middle, so that what it holds after an import is seen as well.
+//! and [`BESIDE_CACHE_BYTES`]. It is looked at meanwhile as well, for a process that ends takes the number along. It is ended and started again in the middle, so that what it holds after an import is seen as well.
 //!
 //! # Invariants
 //! - What was made is counted and looked at before and after the restart; a file or a mount too few fails the task.
@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -40,6 +40,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// So many `zfs create` run at once.
 const WORKERS: u32 = 4;
+
+/// How often memory is looked at during a step.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// One file in so many is looked at by name, and removed by name.
 const SAMPLE: u32 = 97;
@@ -171,19 +174,43 @@ impl Trial {
     /// Does one step and tells its time and the memory after it.
     fn step(&mut self, name: &str, step: impl FnOnce(&Self) -> Outcome) -> Outcome {
         let began = Instant::now();
-        let outcome = step(self);
+        let (outcome, seen_bytes) = self.watched(step);
         let took = duration(began.elapsed());
+        self.memory.see(seen_bytes);
+        let bound = self.memory.bound_bytes >> 20;
         let memory = match self.instance.daemon_memory() {
-            None => "no tarnd".to_string(),
+            None => format!(
+                " no tarnd now, {:>5} MiB at most, bound {bound} MiB",
+                seen_bytes >> 20
+            ),
             Some(memory) => {
                 self.memory.see(memory.most_bytes);
                 let (now, most) = (memory.now_bytes >> 20, memory.most_bytes >> 20);
-                let bound = self.memory.bound_bytes >> 20;
                 format!("{now:>5} MiB now, {most:>5} MiB at most, bound {bound} MiB")
             }
         };
         println!("{name:<44} {took:>12}   {memory}");
         outcome.map_err(|error| format!("{name}: {error}").into())
+    }
+
+    /// Does a step, and looks at the daemon's memory meanwhile.
+    fn watched(&self, step: impl FnOnce(&Self) -> Outcome) -> (Outcome, u64) {
+        let is_done = AtomicBool::new(false);
+        let instance = &self.instance;
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut most_bytes = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    let memory = instance.daemon_memory();
+                    most_bytes = memory.map_or(most_bytes, |seen| most_bytes.max(seen.most_bytes));
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                most_bytes
+            });
+            let outcome = step(self);
+            is_done.store(true, Ordering::Relaxed);
+            (outcome, watcher.join().expect("the watcher does not panic"))
+        })
     }
 
     fn zfs_or_zpool(&self, program: &str, arguments: &[&str]) -> Outcome {
