@@ -21,7 +21,6 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::EXPORT_SUPPORT
     | init_flags::BIG_WRITES
     | init_flags::DONT_MASK
-    | init_flags::AUTO_INVAL_DATA
     | init_flags::DO_READDIRPLUS
     | init_flags::READDIRPLUS_AUTO
     | init_flags::ASYNC_DIO
