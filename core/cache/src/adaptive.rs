@@ -12,7 +12,8 @@
 //!
 //! A pass over much data fills only recent; and a block is not used often because its bytes are read one
 //! after the other: uses within a short time of each other count as one. A block that was brought in
-//! by prefetch was not used yet; its first use makes it recent.
+//! by prefetch was not used yet; its first use makes it recent. Who keeps what he asks for, as the kernel
+//! does above FUSE, leaves a ghost at once: what he wants again he has lost, and then it is kept.
 //!
 //! # Invariants
 //! - Resident bytes, and a fixed cost for every key, ghosts included, are at most the budget,
@@ -237,6 +238,16 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
                 self.recent_target = self.recent_target.saturating_sub(step);
                 ListName::Frequent
             }
+        }
+    }
+
+    /// Whoever asked for a block keeps it himself: if it was wanted once only, its place is free, and a ghost remembers it. When it
+    /// is wanted again he has lost it, and it is kept.
+    pub(crate) fn pass(&mut self, key: &K) {
+        if let Some(index) = self.index_of(key)
+            && self.nodes[index].list == ListName::Recent
+        {
+            self.make_ghost(index, ListName::GhostRecent);
         }
     }
 
@@ -536,6 +547,21 @@ mod tests {
             let here = all.filter(|&index| lists.nodes[index].value.is_some());
             assert_eq!(here.count() as u64, residents);
         }
+    }
+
+    #[test]
+    fn what_its_reader_keeps_is_kept_here_only_when_it_comes_again() {
+        let mut fixture = Fixture::of_blocks(8);
+        assert!(!fixture.read(1));
+        fixture.lists.pass(&1);
+        assert_eq!(fixture.lists.list_of(&1), Some(ListName::GhostRecent));
+        assert_eq!(fixture.lists.bytes_of(ListName::Recent), 0);
+        assert!(!fixture.read(1));
+        fixture.lists.pass(&1);
+        assert_eq!(fixture.lists.list_of(&1), Some(ListName::Frequent));
+        assert!(fixture.read(1));
+        fixture.lists.pass(&2);
+        assert_eq!(fixture.lists.list_of(&2), None);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Hint {
     /// What it is.
     pub kind: Kind,
     how: Use,
+    /// Whoever asks keeps the whole block himself.
+    passes: bool,
 }
 
 impl Hint {
@@ -66,6 +68,16 @@ impl Hint {
         Hint {
             kind,
             how: Use::Demand,
+            passes: false,
+        }
+    }
+
+    /// Somebody waits for it, and will keep all of it himself: it stays here only if it was wanted before.
+    pub const fn passing(kind: Kind) -> Hint {
+        Hint {
+            kind,
+            how: Use::Demand,
+            passes: true,
         }
     }
 
@@ -74,6 +86,7 @@ impl Hint {
         Hint {
             kind,
             how: Use::Prefetch,
+            passes: false,
         }
     }
 
@@ -239,6 +252,21 @@ impl PoolCache {
             return self.read_unkept(pointer, operation);
         }
         let key = Key::of(self.0.pool, pointer);
+        let contents = self.obtain(pointer, key, hint, operation)?;
+        if hint.passes {
+            self.0.cache.shard(&key).pass(&key);
+        }
+        Ok(contents)
+    }
+
+    /// A block that may be kept, from memory or from its devices.
+    fn obtain(
+        &self,
+        pointer: &BlockPointer,
+        key: Key,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<Contents, ReadError> {
         let fingerprint = fingerprint(pointer);
         let shard = self.0.cache.shard(&key);
         let probes = &self.0.cache.probes;

@@ -109,6 +109,11 @@ impl Shard {
         state.lists.insert(key, kept, size, Use::Demand, now_ns);
     }
 
+    /// Whoever asked for a block keeps it himself.
+    pub(crate) fn pass(&self, key: &Key) {
+        self.0.lock().lists.pass(key);
+    }
+
     /// Forgets a block.
     pub(crate) fn forget(&self, key: &Key) {
         let mut state = self.0.lock();

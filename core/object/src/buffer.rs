@@ -40,14 +40,14 @@ const DNODE_DIRTY_BYTES: u64 = 1024;
 #[doc(alias = "DMU_OBJECT_END")]
 pub const TO_END: u64 = u64::MAX;
 
-/// Who has the contents of a block that was written whole, when it is stored.
+/// Who keeps the contents of a block that is read or written whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
     /// Our cache.
     Ours,
-    /// Whoever wrote it keeps a copy himself, as the kernel does above FUSE. A second one in our cache would take the
+    /// Whoever reads or writes it keeps a copy himself, as the kernel does above FUSE. A second one in our cache would take the
     /// place of something else, and hardly be asked for.
-    Writers,
+    Callers,
 }
 
 /// Whether a change needs what was there before.
@@ -103,7 +103,7 @@ impl Object {
             self.change_part(tx, at / block_size, part, old, operation, |bytes| {
                 bytes.copy_from_slice(now);
             })?;
-            if is_whole && caching == Caching::Writers {
+            if is_whole && caching == Caching::Callers {
                 self.let_pass(tx, at / block_size);
             }
             rest = later;

@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tarn_block::Block;
-use tarn_cache::Hint;
+use tarn_cache::{Hint, Kind};
 use tarn_host::buffer::Buffer;
 use tarn_host::lock::{Mutex, MutexGuard};
 use tarn_ondisk as ondisk;
@@ -39,6 +39,7 @@ use tarn_ondisk::object_type::{Layout, ObjectType};
 use tarn_ondisk::units::{AllocatedSize, BlockId, Level, LogicalSize, ObjectId, Txg};
 use tarn_probe::{Operation, Outcome};
 
+use crate::buffer::Caching;
 use crate::dirty::{Pending, Shape, SpillContents};
 use crate::error::ObjectError;
 use crate::objset::SetContext;
@@ -356,8 +357,24 @@ impl Object {
 
     /// The newest contents of a block, uncopied. A block that was never written is one of zeros.
     pub fn read_block(&self, block: BlockId, operation: &Operation) -> Result<Block, ObjectError> {
+        self.read_block_caching(block, Caching::Ours, operation)
+    }
+
+    /// The same, for somebody who may keep the whole block himself.
+    pub fn read_block_caching(
+        &self,
+        block: BlockId,
+        caching: Caching,
+        operation: &Operation,
+    ) -> Result<Block, ObjectError> {
         self.read_ahead(block.get()..block.get().saturating_add(1), operation);
-        let (contents, order) = self.read_block_ordered(block, operation)?;
+        let hint = match caching {
+            Caching::Ours => hint_for(self.object_type()),
+            Caching::Callers => Hint::passing(Kind::Data),
+        };
+        let found = self.fetch(block, hint, operation)?;
+        let zeros = || (self.context.env.zeros(self.block_size()), ByteOrder::Little);
+        let (contents, order) = found.unwrap_or_else(zeros);
         Ok(self.in_our_order(contents, order))
     }
 

@@ -44,14 +44,14 @@ fn growth(caching: Caching, write_bytes: usize) -> u64 {
 
 #[test]
 fn blocks_that_their_writer_caches_are_not_cached_when_they_are_stored() {
-    assert!(growth(Caching::Writers, BLOCK) < 2);
-    assert!(growth(Caching::Writers, 4 * BLOCK) < 2);
+    assert!(growth(Caching::Callers, BLOCK) < 2);
+    assert!(growth(Caching::Callers, 4 * BLOCK) < 2);
     assert!(growth(Caching::Ours, BLOCK) >= 16);
 }
 
 #[test]
 fn blocks_written_in_parts_are_cached_whoever_wrote_them() {
-    assert!(growth(Caching::Writers, BLOCK / 2) >= 16);
+    assert!(growth(Caching::Callers, BLOCK / 2) >= 16);
 }
 
 #[test]

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use tarn_object::{Object, Tx};
+use tarn_object::{Caching, Object, Tx};
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::intent_log::CreateKind;
@@ -117,7 +117,7 @@ impl FileSystem {
             });
         }
         Ok(Some(
-            self.read_node(&file, 0, STORED_BYTES_MAX, operation)?
+            self.read_node(&file, 0, STORED_BYTES_MAX, Caching::Ours, operation)?
                 .to_vec(),
         ))
     }

@@ -1,7 +1,8 @@
 //! Requests that change files: one call of the file system each.
 
 use crate::operations::{
-    Call, Reply, attributes_answer, device_of, done, parse_changes, put_entry, put_open, refused,
+    Call, Reply, attributes_answer, caching_of, device_of, done, parse_changes, put_entry,
+    put_open, refused,
 };
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, WRITE_DROP_SET_IDS, opcode, setattr_bits,
@@ -9,8 +10,7 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, Caching, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt,
-    XattrMode,
+    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt, XattrMode,
 };
 
 impl Call<'_> {
@@ -213,17 +213,12 @@ impl Call<'_> {
         let bytes = arguments.bytes(size)?;
         self.drop_privileges(file, write_flags & WRITE_DROP_SET_IDS != 0)?;
         let at = WriteAt::Offset(offset);
-        // What is not written past its cache the kernel keeps.
-        let caching = match flags & libc::O_DIRECT.cast_unsigned() {
-            0 => Caching::Writers,
-            _ => Caching::Ours,
-        };
         let written = file.files.write_caching(
             self.credentials,
             file.id,
             at,
             bytes,
-            caching,
+            caching_of(flags),
             self.operation,
         );
         let written = written.map_err(refused)?;

@@ -8,8 +8,9 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId, Operation,
-    OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts, Timestamp,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
+    Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
+    Timestamp,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
@@ -211,10 +212,17 @@ impl Call<'_> {
     fn read(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         arguments.u64()?;
         let (offset, size) = (arguments.u64()?, arguments.u32()?);
+        arguments.skip(12)?;
+        let caching = caching_of(arguments.u32()?);
         let size = usize::try_from(size).map_or(WRITE_BYTES_MAX, |size| size.min(WRITE_BYTES_MAX));
-        let data = file
-            .files
-            .read(self.credentials, file.id, offset, size, self.operation);
+        let data = file.files.read_caching(
+            self.credentials,
+            file.id,
+            offset,
+            size,
+            caching,
+            self.operation,
+        );
         Ok(Reply::Read(data.map_err(refused)?))
     }
 
@@ -336,6 +344,15 @@ impl Call<'_> {
         let shown = self.session.shown(file, attributes.clone());
         put_entry(&mut answer, node, &shown);
         Ok(Reply::Parts(answer))
+    }
+}
+
+/// Who keeps what is read or written through a file opened with these flags: the kernel, but where it was asked to go past
+/// its cache.
+pub(crate) fn caching_of(flags: u32) -> Caching {
+    match flags & libc::O_DIRECT.cast_unsigned() {
+        0 => Caching::Callers,
+        _ => Caching::Ours,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tarn_object::Block;
+use tarn_object::{Block, Caching};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_probe::Operation;
@@ -57,10 +57,26 @@ impl FileSystem {
     /// `IsDirectory`, `NotFound`, or the block that could not be read.
     pub fn read(
         &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        offset: u64,
+        size: usize,
+        operation: &Operation,
+    ) -> Result<ReadData, PosixError> {
+        self.read_caching(credentials, id, offset, size, Caching::Ours, operation)
+    }
+
+    /// As [`read`](Self::read), and says who keeps what is read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_caching(
+        &self,
         _credentials: &Credentials,
         id: ObjectId,
         offset: u64,
         size: usize,
+        caching: Caching,
         operation: &Operation,
     ) -> Result<ReadData, PosixError> {
         let node = self.node(id, operation)?;
@@ -69,7 +85,7 @@ impl FileSystem {
             FileKind::Directory => return Err(PosixError::IsDirectory),
             _ => return Err(PosixError::Invalid("only regular files have contents")),
         }
-        let data = self.read_node(&node, offset, size, operation)?;
+        let data = self.read_node(&node, offset, size, caching, operation)?;
         self.note_access(&node);
         Ok(data)
     }
@@ -93,6 +109,7 @@ impl FileSystem {
         node: &Node,
         offset: u64,
         size: usize,
+        caching: Caching,
         operation: &Operation,
     ) -> Result<ReadData, PosixError> {
         let _content = node.content.read();
@@ -104,11 +121,14 @@ impl FileSystem {
         let mut parts = Vec::new();
         let mut at = offset;
         while at < end {
-            let block = node
-                .object
-                .read_block(BlockId::from(at / block_size), operation)?;
             let within = at % block_size;
             let stop = block_size.min(within + (end - at));
+            let of_block = match within == 0 && stop == block_size {
+                true => caching,
+                false => Caching::Ours,
+            };
+            let index = BlockId::from(at / block_size);
+            let block = node.object.read_block_caching(index, of_block, operation)?;
             if stop > u64::try_from(block.len()).unwrap_or(u64::MAX) {
                 return Err(PosixError::Damaged {
                     object: node.id,

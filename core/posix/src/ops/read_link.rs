@@ -1,5 +1,6 @@
 //! Where a symbolic link leads.
 
+use tarn_object::Caching;
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::units::ObjectId;
@@ -46,6 +47,8 @@ impl FileSystem {
         {
             return Ok(target.to_vec());
         }
-        Ok(self.read_node(&node, 0, size, operation)?.to_vec())
+        Ok(self
+            .read_node(&node, 0, size, Caching::Ours, operation)?
+            .to_vec())
     }
 }
