@@ -52,8 +52,6 @@ pub mod init_flags {
     pub const BIG_WRITES: u32 = 1 << 5;
     /// The umask is left to us: default ACLs replace it.
     pub const DONT_MASK: u32 = 1 << 6;
-    /// Cached data go when the modification time moves.
-    pub const AUTO_INVAL_DATA: u32 = 1 << 12;
     /// Directories may be read with attributes.
     pub const DO_READDIRPLUS: u32 = 1 << 13;
     /// The kernel chooses when.

@@ -16,7 +16,7 @@ use tarn_engine::files::{
 };
 use tarn_engine::mounts::Ended;
 
-/// What we ask of the kernel.
+/// What we ask of the kernel. Not that its pages go when a modification time moves: what changes a mounted file comes through it.
 const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::EXPORT_SUPPORT
     | init_flags::BIG_WRITES
