@@ -34,6 +34,9 @@ struct Arguments {
     /// Memory for cached blocks, in bytes or with a suffix (512M); a quarter of all memory unless given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_size: Option<u64>,
+    /// Never keep idle processors awake while requests follow each other without pause
+    #[arg(long)]
+    let_processors_sleep: bool,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +46,11 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     let outcome = if arguments.foreground {
-        serve::run(&instance, arguments.cache_size).map_err(|error| error.to_string())
+        let options = serve::Options {
+            cache_bytes: arguments.cache_size,
+            may_keep_processors_awake: !arguments.let_processors_sleep,
+        };
+        serve::run(&instance, options).map_err(|error| error.to_string())
     } else {
         background::start(&instance).map_err(|error| error.to_string())
     };

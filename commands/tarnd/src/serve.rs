@@ -39,8 +39,17 @@ pub enum ServeError {
     },
 }
 
+/// What the caller may choose.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Bytes for cached blocks; the engine's choice unless given.
+    pub cache_bytes: Option<u64>,
+    /// Idle processors may be kept from sleeping in bursts of requests.
+    pub may_keep_processors_awake: bool,
+}
+
 /// Serves until a signal says stop.
-pub fn run(instance: &Instance, cache_bytes: Option<u64>) -> Result<(), ServeError> {
+pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     // A session of its own: what ends the terminal's does not end this one. It fails for a leader of a group, who has
     // what is wanted.
     let _ = rustix::process::setsid();
@@ -48,8 +57,11 @@ pub fn run(instance: &Instance, cache_bytes: Option<u64>) -> Result<(), ServeErr
     let _lock = lock::take(instance)?;
     end_on_broken_sync();
     let host = host::of_instance(instance)?;
-    let mounter = Arc::new(FuseMounter::new().map_err(ServeError::Mounts)?);
-    let options = EngineOptions { cache_bytes };
+    let mounter = FuseMounter::new(options.may_keep_processors_awake);
+    let mounter = Arc::new(mounter.map_err(ServeError::Mounts)?);
+    let options = EngineOptions {
+        cache_bytes: options.cache_bytes,
+    };
     let engine = Engine::new(host, instance.clone(), mounter, options);
     for warning in engine.start() {
         log(&warning.to_string());

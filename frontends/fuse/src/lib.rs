@@ -5,8 +5,8 @@
 //! a request that the cache can answer, and no mount may starve another.
 //!
 //! # Mechanism
-//! One [`server::Server`] waits for all devices. A thread that finds a request reads it, lets another thread wait in its
-//! place, and serves the request from beginning to end ([`server`]). [`protocol`] takes requests apart and puts
+//! One [`server::Server`] waits for all devices. A thread that finds a request reads it, and serves the request from beginning to end; another
+//! takes its place before it waits ([`server`]). [`protocol`] takes requests apart and puts
 //! replies together; `operations` and `changes` map each request to one call of the file system; [`session`] keeps what one mount
 //! needs: which snapshots are open below `.zfs`, and which files are.
 //!
@@ -17,6 +17,7 @@
 //! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start unmounts the remains
 //! and mounts again.
 
+mod awake;
 mod changes;
 mod clients;
 mod control;

@@ -1,5 +1,6 @@
 //! The engine's way to mounts: one session for each, all served by the same threads.
 
+use crate::awake::AwakeProcessors;
 use crate::mount::{self, MountError};
 use crate::server::Server;
 use crate::session::Session;
@@ -14,13 +15,13 @@ pub struct FuseMounter {
 }
 
 impl FuseMounter {
-    /// A mounter without mounts.
+    /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
     ///
     /// # Errors
     /// When the system has no more descriptors.
-    pub fn new() -> Result<FuseMounter, Errno> {
+    pub fn new(may_keep_processors_awake: bool) -> Result<FuseMounter, Errno> {
         Ok(FuseMounter {
-            server: Server::new()?,
+            server: Server::new(AwakeProcessors::new(may_keep_processors_awake))?,
         })
     }
 }

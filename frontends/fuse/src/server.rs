@@ -10,15 +10,19 @@
 //! epoll does not watch it (one shot). The owner reads a request and serves it, from beginning to end. It lets the device go,
 //! so that it is watched again and another thread serves what comes, as soon as
 //! - it is about to wait, for whatever it be: [`call_before_waits`] tells;
-//! - the request moves many bytes, or several requests in a row were waiting already: others can use more processors.
+//! - the request moves many bytes: others can use more processors.
 //!
 //! After the reply it takes the device back, if nobody else has taken it, and looks for the next request for [`LINGER_MAX`] before it
 //! lets go. Devices on which that finds nothing are let alone for a while.
 //!
+//! Where several requests in a row were waiting already, several programs ask, and one thread is not enough. Handing each request to another thread would cost more than
+//! serving it, so the owner invites another to own the device with it: each reads and serves on its own, up to half of the processors (those who ask need the rest), and
+//! leaves as soon as it finds nothing.
+//!
 //! Threads that find nothing to do for a while end, down to a few.
 //!
 //! # Invariants
-//! - Exactly one of these holds of a device: it is watched, or one thread owns it, which will let it go.
+//! - A device is watched, or at least one thread owns it, which will let it go.
 //! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
 //! - A device is closed when its session is removed and the requests being served are done.
 
@@ -33,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tarn_engine::files::call_before_waits;
 
+use crate::awake::{AwakeProcessors, QUIET};
 use crate::protocol::{Answer, NOTIFY_FORGET_NODE, REQUEST_BYTES_MAX, notice_head, reply_head};
 
 /// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess, above the queue
@@ -61,9 +66,6 @@ const PATIENCE: u32 = 8;
 
 /// So many requests in a row that need not be waited for show that several programs ask.
 const CROWD: u32 = 8;
-
-/// How many requests are served by whoever comes, before it is looked again whether several programs ask.
-const CROWD_REQUESTS: u32 = 64;
 
 /// What serves the requests of one mount.
 pub trait Handler: Send + Sync {
@@ -121,20 +123,33 @@ struct Served {
     key: u64,
     device: Device,
     handler: Arc<dyn Handler>,
-    /// Some thread owns the device.
-    is_owned: AtomicBool,
+    /// Threads that own the device.
+    owners: AtomicUsize,
     /// How often in a row nothing came while a thread lingered.
     in_vain: AtomicU32,
     /// How many requests in a row were there at once.
     at_once: AtomicU32,
-    /// So many more requests are served by whoever comes.
-    crowd: AtomicU32,
+    /// The handler was told that the mount has ended.
+    has_ended: AtomicBool,
 }
 
 impl Served {
-    /// Takes the device, unless another thread has it.
-    fn own(&self) -> bool {
-        !self.is_owned.swap(true, Ordering::AcqRel)
+    /// Takes the device, unless so many others have it.
+    fn own(&self, most: usize) -> bool {
+        let more = |owners| (owners < most).then_some(owners + 1);
+        let taken = self
+            .owners
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok()
+    }
+
+    /// Leaves the device to the others who own it. False when there are none.
+    fn leave_to_others(&self) -> bool {
+        let fewer = |owners| (owners > 1).then(|| owners - 1);
+        let left = self
+            .owners
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+        left.is_ok()
     }
 
     /// Whether it is worth looking for the next request.
@@ -148,39 +163,23 @@ impl Served {
         in_vain.is_multiple_of(PATIENCE)
     }
 
-    /// A request was there at once. What nobody waits for tells nothing: whoever caused it goes on asking. Counts that several
-    /// threads change at the same time may be off, which does no harm.
-    fn note_arrival(&self, is_waited_for: bool) {
-        if !is_waited_for {
-            self.at_once.store(0, Ordering::Relaxed);
-            return;
-        }
-        let in_a_row = self.at_once.load(Ordering::Relaxed) + 1;
-        if in_a_row < CROWD {
-            self.at_once.store(in_a_row, Ordering::Relaxed);
-            return;
-        }
-        self.at_once.store(0, Ordering::Relaxed);
-        self.crowd.store(CROWD_REQUESTS, Ordering::Relaxed);
-    }
-
-    /// Whether several programs ask, as far as is known.
-    fn is_crowded(&self) -> bool {
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        if crowd > 0 {
-            self.crowd.store(crowd - 1, Ordering::Relaxed);
-        }
-        crowd > 0
+    /// A request was there at once: whether several programs ask. What nobody waits for tells nothing: whoever caused it goes on asking. Counts that
+    /// several threads change at the same time may be off, which does no harm.
+    fn is_crowded(&self, is_waited_for: bool) -> bool {
+        let in_a_row = match is_waited_for {
+            true => self.at_once.load(Ordering::Relaxed) + 1,
+            false => 0,
+        };
+        let is_crowded = in_a_row >= CROWD;
+        let kept = if is_crowded { 0 } else { in_a_row };
+        self.at_once.store(kept, Ordering::Relaxed);
+        is_crowded
     }
 
     /// Looks for the next request for a while.
     fn linger(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let mut read = rustix::io::read(&self.device.descriptor, &mut *buffer);
-        match read {
-            Ok(length) => self.note_arrival(self.handler.is_waited_for(&buffer[..length])),
-            Err(_) => self.at_once.store(0, Ordering::Relaxed),
-        }
         let began = Instant::now();
+        let mut read = rustix::io::read(&self.device.descriptor, &mut *buffer);
         while read == Err(Errno::AGAIN) {
             if began.elapsed() > LINGER_MAX {
                 let in_vain = self.in_vain.load(Ordering::Relaxed);
@@ -227,6 +226,9 @@ pub struct Server {
     stopping: AtomicBool,
     /// There is a second processor for those who send requests.
     can_linger: bool,
+    /// Most threads that own a device together.
+    owners_max: usize,
+    processors: AwakeProcessors,
     itself: Weak<Server>,
 }
 
@@ -235,7 +237,13 @@ impl Server {
     ///
     /// # Errors
     /// When the system has no more descriptors.
-    pub fn new() -> Result<Arc<Server>, Errno> {
+    pub fn new(processors: AwakeProcessors) -> Result<Arc<Server>, Errno> {
+        let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Server::with_processors(processors, count)
+    }
+
+    /// A server on a machine with so many processors.
+    fn with_processors(processors: AwakeProcessors, count: usize) -> Result<Arc<Server>, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Arc::new_cyclic(|itself| Server {
             epoll,
@@ -244,7 +252,9 @@ impl Server {
             threads: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            can_linger: std::thread::available_parallelism().is_ok_and(|count| count.get() > 1),
+            can_linger: count > 1,
+            owners_max: (count / 2).max(1),
+            processors,
             itself: itself.clone(),
         }))
     }
@@ -259,10 +269,10 @@ impl Server {
             key,
             device: Device { descriptor },
             handler,
-            is_owned: AtomicBool::new(false),
+            owners: AtomicUsize::new(0),
             in_vain: AtomicU32::new(0),
             at_once: AtomicU32::new(0),
-            crowd: AtomicU32::new(0),
+            has_ended: AtomicBool::new(false),
         });
         self.table().insert(key, served.clone());
         let watched = epoll::add(
@@ -323,15 +333,15 @@ impl Server {
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         while let Some(key) = self.wait() {
             let served = self.table().get(&key).cloned();
-            // Not ours if a thread that had replied was faster.
-            if let Some(served) = served.filter(|served| served.own()) {
+            // Not ours if threads that had replied were faster.
+            if let Some(served) = served.filter(|served| served.own(self.owners_max)) {
                 self.serve_owned(served, &mut buffer);
             }
         }
         self.threads.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Serves an owned device until it is quiet, or another thread's.
+    /// Serves an owned device until it is quiet, or other threads'.
     fn serve_owned(self: &Arc<Self>, mut served: Arc<Served>, buffer: &mut [u8]) {
         let mut read = rustix::io::read(&served.device.descriptor, &mut *buffer);
         loop {
@@ -341,14 +351,17 @@ impl Server {
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return self.watch(&served),
                 Err(_) => {
                     self.remove(served.key);
-                    return served.handler.ended();
+                    if !served.has_ended.swap(true, Ordering::Relaxed) {
+                        served.handler.ended();
+                    }
+                    return;
                 }
             };
             OWNED.set(Some(Owned {
                 server: self.clone(),
                 served: served.clone(),
             }));
-            if served.is_crowded() || served.handler.is_long(request) {
+            if served.handler.is_long(request) {
                 let_go();
             }
             served.handler.serve(request, &served.device);
@@ -362,19 +375,41 @@ impl Server {
             if !is_ours {
                 return;
             }
+            read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+            if let Ok(length) = read {
+                self.processors.answered();
+                let is_waited_for = served.handler.is_waited_for(&buffer[..length]);
+                if served.is_crowded(is_waited_for) {
+                    self.invite(&served);
+                }
+                continue;
+            }
+            served.at_once.store(0, Ordering::Relaxed);
+            if served.leave_to_others() {
+                return;
+            }
             if !self.can_linger || !served.has_patience() {
                 return self.watch(&served);
             }
             read = served.linger(buffer);
+            if read.is_ok() {
+                self.processors.answered();
+            }
+        }
+    }
+
+    /// Lets another thread own the device as well, which is owned.
+    fn invite(&self, served: &Served) {
+        if served.owners.load(Ordering::Relaxed) < self.owners_max {
+            self.change_watch(served, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+            self.start_thread_if_none_is_idle();
         }
     }
 
     /// Takes a device back that was let go, if nobody has taken it and it is worth it.
     fn take_back(&self, served: &Served) -> bool {
-        let wants = self.can_linger
-            && served.crowd.load(Ordering::Relaxed) == 0
-            && served.in_vain.load(Ordering::Relaxed) < PATIENCE;
-        let is_ours = wants && served.own();
+        let wants = self.can_linger && served.in_vain.load(Ordering::Relaxed) < PATIENCE;
+        let is_ours = wants && served.own(1);
         if is_ours {
             // Who was woken meanwhile finds it owned.
             self.change_watch(served, epoll::EventFlags::ONESHOT);
@@ -393,7 +428,17 @@ impl Server {
                 flags: epoll::EventFlags::empty(),
                 data: epoll::EventData::new_u64(0),
             }];
-            match epoll::wait(&self.epoll, &mut events[..], Some(&IDLE_MAX)) {
+            let watches = self.processors.begin_watch();
+            let limit = if watches { &QUIET } else { &IDLE_MAX };
+            let waited = epoll::wait(&self.epoll, &mut events[..], Some(limit));
+            if watches {
+                if waited == Ok(0) {
+                    self.processors.unless_used();
+                }
+                self.processors.end_watch();
+            }
+            match waited {
+                Ok(0) if watches => {}
                 Ok(0) if self.threads.load(Ordering::Acquire) > THREADS_MIN => break None,
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break Some(events[0].data.u64()),
@@ -404,9 +449,11 @@ impl Server {
         woken
     }
 
-    /// Lets go of an owned device: it is watched again.
+    /// Lets go of an owned device: it is watched again, unless others own it.
     fn watch(&self, served: &Served) {
-        served.is_owned.store(false, Ordering::Release);
+        if served.owners.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
         self.change_watch(served, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
     }
 
@@ -423,9 +470,9 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use tarn_host::lock::{Condvar, Mutex, Rank};
 
-    /// Waits at a request of `w` until one of `g` was served; echoes all.
+    /// Each request of `w` waits until one of `g` was served; echoes all.
     struct Gate {
-        is_open: Mutex<bool>,
+        let_in: Mutex<u32>,
         opened: Condvar,
         long: &'static [u8],
     }
@@ -442,11 +489,12 @@ mod tests {
         fn serve(&self, request: &[u8], device: &Device) {
             match request {
                 b"w" => {
-                    let mut is_open = self.is_open.lock();
-                    self.opened.wait_while(&mut is_open, |is_open| !*is_open);
+                    let mut let_in = self.let_in.lock();
+                    self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
+                    *let_in -= 1;
                 }
                 b"g" => {
-                    *self.is_open.lock() = true;
+                    *self.let_in.lock() += 1;
                     self.opened.notify_all();
                 }
                 _ => {}
@@ -457,7 +505,7 @@ mod tests {
         fn ended(&self) {}
     }
 
-    fn served(long: &'static [u8]) -> (Arc<Server>, OwnedFd) {
+    fn served(long: &'static [u8], processors: usize) -> (Arc<Server>, OwnedFd) {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -466,9 +514,9 @@ mod tests {
         )
         .unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let server = Server::new().unwrap();
+        let server = Server::with_processors(AwakeProcessors::new(true), processors).unwrap();
         let gate = Gate {
-            is_open: Mutex::new(Rank::new(1, "gate"), false),
+            let_in: Mutex::new(Rank::new(1, "gate"), 0),
             opened: Condvar::new(),
             long,
         };
@@ -488,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_request_that_waits_keeps_no_other_from_being_served() {
-        let (server, socket) = served(b"");
+        let (server, socket) = served(b"", 2);
         for _ in 0..3 {
             ask(&socket, b"a");
             assert_eq!(answer(&socket), b"a");
@@ -503,13 +551,40 @@ mod tests {
 
     #[test]
     fn requests_one_after_the_other_and_many_at_once_are_all_answered() {
-        let (server, socket) = served(b"long");
-        for round in 0..2000_u32 {
-            let many = if round % 100 == 0 { 50 } else { 1 };
-            let request: &[u8] = if round % 7 == 0 { b"long" } else { b"x" };
-            (0..many).for_each(|_| ask(&socket, request));
-            (0..many).for_each(|_| assert_eq!(answer(&socket), request));
+        for processors in [1, 2, 8] {
+            let (server, socket) = served(b"long", processors);
+            for round in 0..2000_u32 {
+                let many = if round % 100 == 0 { 50 } else { 1 };
+                let request: &[u8] = if round % 7 == 0 { b"long" } else { b"x" };
+                (0..many).for_each(|_| ask(&socket, request));
+                (0..many).for_each(|_| assert_eq!(answer(&socket), request));
+            }
+            server.stop();
         }
+    }
+
+    #[test]
+    fn a_crowd_is_served_by_threads_that_own_the_device_together() {
+        let (server, socket) = served(b"", 8);
+        // Each that asks waits for its answer, so all threads that own it must leave it for another to be served.
+        for round in 0..200_u32 {
+            let waiting = round % 4;
+            (0..waiting).for_each(|_| ask(&socket, b"w"));
+            (0..CROWD * 3).for_each(|_| ask(&socket, b"x"));
+            (0..waiting).for_each(|_| ask(&socket, b"g"));
+            let answers: Vec<_> = (0..waiting * 2 + CROWD * 3)
+                .map(|_| answer(&socket))
+                .collect();
+            assert_eq!(answers.iter().filter(|answer| *answer == b"x").count(), 24);
+        }
+        let owners = |server: &Server| {
+            let table = server.table();
+            table
+                .values()
+                .map(|served| served.owners.load(Ordering::Relaxed))
+                .sum::<usize>()
+        };
+        assert!(owners(&server) <= 4);
         server.stop();
     }
 }

@@ -1,0 +1,170 @@
+//! Idle processors that stay awake while programs ask one thing after the other.
+//!
+//! # Problem
+//! A program that waits for an answer leaves its processor idle. The kernel lets it sleep at once, and waking it takes longer than most
+//! answers: two to ten microseconds on a processor of one's own, more in a virtual machine, whose host has to be asked.
+//!
+//! # Mechanism
+//! The kernel has a door for those who cannot wait so long: as long as somebody has `/dev/cpu_dma_latency` open, idle processors
+//! only use states that they leave within the written number of microseconds (Linux, `Documentation/power/pm_qos_interface.rst`). It concerns the whole machine and
+//! costs power, so the request stands only while short requests follow each other without pause: [`AwakeProcessors::answered`] counts them, and the thread that
+//! waits for more takes the request back after [`QUIET`].
+//!
+//! Only root may ask. For others, and where the kernel has no such door, nothing happens.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::time::Timespec;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The door.
+const DOOR: &str = "/dev/cpu_dma_latency";
+
+/// Who decides how processors idle.
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+/// What a virtual machine has for such a driver, if it has one: it either looks for work without pause or gives the processor to the host.
+const DRIVER_OF_GUESTS: &str = "haltpoll";
+
+/// Microseconds for a virtual machine: any other value lets it halt.
+const LATENCY_OF_GUESTS: i32 = 0;
+
+/// Microseconds for a machine of its own: the lightest sleep of common processors (C1), which saves most of what waking costs, and most of the power that
+/// not sleeping at all would.
+const LATENCY_OF_MACHINES: i32 = 2;
+
+/// So many requests that came while a thread lingered, one after the other, are a burst.
+const BURST: u32 = 64;
+
+/// How long after the last request of a burst processors stay awake.
+pub const QUIET: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+/// Keeps idle processors awake during bursts.
+#[derive(Debug)]
+pub struct AwakeProcessors {
+    latency: i32,
+    /// Nobody may ask, or nobody wants to.
+    is_off: AtomicBool,
+    is_asked: AtomicBool,
+    /// Answered without a pause since one was last seen.
+    in_a_row: AtomicU32,
+    /// Some thread looks whether the burst is over.
+    is_watched: AtomicBool,
+    request: Mutex<Option<OwnedFd>>,
+}
+
+impl AwakeProcessors {
+    /// Nothing is asked yet. Never, unless `is_wanted`.
+    pub fn new(is_wanted: bool) -> AwakeProcessors {
+        let driver = std::fs::read_to_string(IDLE_DRIVER).unwrap_or_default();
+        AwakeProcessors {
+            latency: match driver.trim() {
+                DRIVER_OF_GUESTS => LATENCY_OF_GUESTS,
+                _ => LATENCY_OF_MACHINES,
+            },
+            is_off: AtomicBool::new(!is_wanted),
+            is_asked: AtomicBool::new(false),
+            in_a_row: AtomicU32::new(0),
+            is_watched: AtomicBool::new(false),
+            request: Mutex::new(None),
+        }
+    }
+
+    /// A request came while a thread lingered after the one before.
+    pub fn answered(&self) {
+        // Counts that several threads change at the same time may be off, which does no harm.
+        let in_a_row = self.in_a_row.load(Ordering::Relaxed).saturating_add(1);
+        self.in_a_row.store(in_a_row, Ordering::Relaxed);
+        if in_a_row >= BURST
+            && !self.is_asked.load(Ordering::Relaxed)
+            && !self.is_off.load(Ordering::Relaxed)
+        {
+            self.ask();
+        }
+    }
+
+    /// Whether this thread, which is about to wait for requests, is to call [`AwakeProcessors::unless_used`] after [`QUIET`]. Only one is at a time.
+    pub fn begin_watch(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::Relaxed)
+    }
+
+    /// This thread waits no more, or has waited so long.
+    pub fn end_watch(&self) {
+        self.is_watched.store(false, Ordering::Relaxed);
+    }
+
+    /// A quiet while has passed for a thread that waited: lets processors sleep again if it was so for all.
+    pub fn unless_used(&self) {
+        if self.in_a_row.swap(0, Ordering::Relaxed) == 0 {
+            self.is_asked.store(false, Ordering::Relaxed);
+            *self.request() = None;
+        }
+    }
+
+    fn ask(&self) {
+        let mut request = self.request();
+        if request.is_some() {
+            return;
+        }
+        let asked = rustix::fs::open(DOOR, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).and_then(
+            |door| {
+                rustix::io::write(&door, &self.latency.to_ne_bytes())?;
+                Ok(door)
+            },
+        );
+        match asked {
+            Ok(door) => {
+                *request = Some(door);
+                self.is_asked.store(true, Ordering::Relaxed);
+            }
+            Err(_) => self.is_off.store(true, Ordering::Relaxed),
+        }
+    }
+
+    fn request(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {
+        // Whoever panicked with it had opened or closed one file.
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_asked(processors: &AwakeProcessors) -> bool {
+        processors.is_asked.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_burst_asks_and_a_quiet_while_takes_it_back() {
+        let processors = AwakeProcessors::new(true);
+        (1..BURST).for_each(|_| processors.answered());
+        assert!(!is_asked(&processors));
+        processors.answered();
+        // Only root may ask.
+        if processors.is_off.load(Ordering::Relaxed) {
+            return;
+        }
+        assert!(is_asked(&processors));
+        assert!(processors.begin_watch());
+        assert!(!processors.begin_watch(), "one thread watches");
+        processors.unless_used();
+        assert!(is_asked(&processors), "used since the watch began");
+        processors.unless_used();
+        assert!(!is_asked(&processors));
+        assert!(processors.request().is_none());
+        processors.end_watch();
+        assert!(!processors.begin_watch(), "nothing is asked");
+    }
+
+    #[test]
+    fn who_does_not_want_it_asks_for_nothing() {
+        let processors = AwakeProcessors::new(false);
+        (0..BURST * 4).for_each(|_| processors.answered());
+        assert!(!is_asked(&processors));
+    }
+}
