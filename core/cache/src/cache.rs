@@ -5,6 +5,7 @@ use crate::contents::Contents;
 use crate::key::{Key, fingerprint};
 use crate::prefetch::Prefetcher;
 use crate::probes::{Probes, Sizes};
+use crate::ranks::LENT;
 use crate::shard::{Answer, Shard};
 use crate::single_flight::{Flight, Landing};
 use crate::workers::{Job, Workers};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_block::{Block, BlockIo, ReadError};
 use tarn_host::Host;
+use tarn_host::lock::Mutex;
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_probe::{Operation, Outcome, Registry, Stage};
 
@@ -19,6 +21,9 @@ use tarn_probe::{Operation, Outcome, Registry, Stage};
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 /// More shards than this gain nothing on machines we know.
 const SHARDS_MAX: u64 = 64;
+
+/// What stays to the cache of its budget, however much is lent: an eighth.
+const KEPT_SHARE: u64 = 8;
 
 /// How large the cache is, and how eager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +104,8 @@ impl Hint {
 pub struct Cache {
     shards: Vec<Shard>,
     budget: AtomicU64,
+    /// What others have of the budget for a while.
+    lent: Mutex<u64>,
     pub(crate) probes: Probes,
     prefetcher: Prefetcher,
     workers: Workers,
@@ -112,6 +119,7 @@ impl Cache {
         let cache = Arc::new(Cache {
             shards: (0..count).map(|_| Shard::new(budget / count)).collect(),
             budget: AtomicU64::new(budget),
+            lent: Mutex::new(LENT, 0),
             probes: Probes::new(registry),
             prefetcher: Prefetcher::new(options.prefetch_window_bytes),
             workers: Workers::new(host, options.prefetch_workers),
@@ -135,33 +143,46 @@ impl Cache {
         self.sizes().all
     }
 
+    /// What is left of the budget while some of it is lent.
+    pub fn target_bytes(&self) -> u64 {
+        self.target(*self.lent.lock())
+    }
+
+    fn target(&self, lent: u64) -> u64 {
+        let budget = self.budget_bytes();
+        budget.saturating_sub(lent).max(budget / KEPT_SHARE)
+    }
+
     /// Changes the budget; what is over it is dropped.
     pub fn set_budget(&self, bytes: u64) {
+        let lent = self.lent.lock();
         self.budget.store(bytes, Ordering::Relaxed);
-        for shard in &self.shards {
-            shard.set_budget(bytes / self.shard_count());
-        }
+        self.follow(*lent);
+        drop(lent);
         self.publish_sizes();
     }
 
-    /// Drops blocks, because the machine is short of memory: the cache may grow again later. Gives
-    /// back how many bytes were dropped.
-    pub fn shrink(&self, bytes: u64) -> u64 {
-        let share = bytes.div_ceil(self.shard_count());
-        let budget = self.budget_bytes() / self.shard_count();
-        let freed = self
-            .shards
-            .iter()
-            .map(|shard| shard.shrink(share, budget))
-            .sum();
-        self.publish_sizes();
-        freed
+    /// For somebody who needs memory for a while that counts in the budget.
+    pub fn lend(self: &Arc<Self>) -> Lent {
+        Lent {
+            cache: self.clone(),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn follow(&self, lent: u64) {
+        let target = self.target(lent);
+        for shard in &self.shards {
+            shard.set_budget(target / self.shard_count());
+        }
     }
 
     /// Brings the gauges in the tree of statistics up to date. Called now and then by whoever
     /// shows them.
     pub fn publish_sizes(&self) {
-        self.probes.set_sizes(self.sizes(), self.budget_bytes());
+        let target = self.target_bytes();
+        let budget = self.budget_bytes();
+        self.probes.set_sizes(self.sizes(), target, budget);
     }
 
     fn sizes(&self) -> Sizes {
@@ -187,6 +208,31 @@ impl Cache {
 
     pub(crate) fn shard(&self, key: &Key) -> &Shard {
         &self.shards[key.shard(self.shards.len())]
+    }
+}
+
+/// Memory that counts in the budget of the cache and is used for something else. Given back when it is dropped.
+pub struct Lent {
+    cache: Arc<Cache>,
+    bytes: AtomicU64,
+}
+
+impl Lent {
+    /// From now on it is as much as `wanted` says: asked when nobody else can change it, so that of several who call this the last one is right.
+    pub fn set(&self, wanted: impl FnOnce() -> u64) {
+        let mut lent = self.cache.lent.lock();
+        let bytes = wanted();
+        let before = self.bytes.swap(bytes, Ordering::Relaxed);
+        if bytes != before {
+            *lent = *lent - before + bytes;
+            self.cache.follow(*lent);
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.set(|| 0);
     }
 }
 

@@ -133,9 +133,9 @@ impl Probes {
         }
     }
 
-    pub(crate) fn set_sizes(&self, sizes: Sizes, budget: u64) {
+    pub(crate) fn set_sizes(&self, sizes: Sizes, target: u64, budget: u64) {
         self.size.set_unsigned(sizes.all);
-        self.target.set_unsigned(budget);
+        self.target.set_unsigned(target);
         self.size_max.set_unsigned(budget);
         let blocks = sizes.recent + sizes.frequent;
         self.overhead.set_unsigned(sizes.all.saturating_sub(blocks));

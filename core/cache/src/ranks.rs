@@ -7,7 +7,9 @@ use tarn_host::ranks::CACHE;
 pub(crate) const PREFETCH: Rank = Rank::new(CACHE, "cache prefetch");
 /// The queue of the workers.
 pub(crate) const QUEUE: Rank = Rank::new(CACHE + 1, "cache queue");
+/// How much of the budget is lent. Shards are told under it.
+pub(crate) const LENT: Rank = Rank::new(CACHE + 2, "cache lent");
 /// A shard.
-pub(crate) const SHARD: Rank = Rank::new(CACHE + 2, "cache shard");
+pub(crate) const SHARD: Rank = Rank::new(CACHE + 3, "cache shard");
 /// A read under way.
-pub(crate) const FLIGHT: Rank = Rank::new(CACHE + 3, "cache flight");
+pub(crate) const FLIGHT: Rank = Rank::new(CACHE + 4, "cache flight");

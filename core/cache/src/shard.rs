@@ -135,15 +135,6 @@ impl Shard {
         self.0.lock().lists.set_budget(budget)
     }
 
-    /// Drops blocks until so many bytes are free, or none is left. The budget stays.
-    pub(crate) fn shrink(&self, bytes: u64, budget: u64) -> u64 {
-        let mut state = self.0.lock();
-        let target = state.lists.bytes().saturating_sub(bytes);
-        let freed = state.lists.set_budget(target);
-        state.lists.set_budget(budget);
-        freed
-    }
-
     pub(crate) fn sizes(&self) -> Sizes {
         let state = self.0.lock();
         let lists = &state.lists;

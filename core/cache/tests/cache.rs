@@ -144,9 +144,19 @@ fn the_budget_is_kept_and_memory_is_given_back_when_asked() {
     }
     let used = fixture.cache.cache().used_bytes();
     assert!(used > 900 << 10, "{used}");
-    let freed = fixture.cache.cache().shrink(512 << 10);
-    assert!(freed >= 512 << 10, "{freed}");
-    assert!(fixture.cache.cache().used_bytes() + freed <= used);
+    let cache = fixture.cache.cache();
+    let (some, more) = (cache.lend(), cache.lend());
+    some.set(|| 256 << 10);
+    more.set(|| 256 << 10);
+    assert_eq!(cache.target_bytes(), 512 << 10);
+    assert!(cache.used_bytes() <= 512 << 10, "dropped at once");
+    more.set(|| 64 << 20);
+    assert_eq!(cache.target_bytes(), 128 << 10, "an eighth stays");
+    drop(more);
+    assert_eq!(cache.target_bytes(), 768 << 10);
+    drop(some);
+    assert_eq!(cache.target_bytes(), 1 << 20);
+    fixture.read(&pointers[0]).unwrap();
     fixture.cache.cache().set_budget(0);
     assert_eq!(fixture.cache.cache().used_bytes(), 0);
     fixture.read(&pointers[0]).unwrap();

@@ -84,6 +84,7 @@ impl ObjectEnv {
     /// For one pool.
     pub fn new(host: Host, cache: PoolCache, txgs: Arc<Txgs>) -> Arc<ObjectEnv> {
         let zeros = Mutex::new(ranks::ZEROS, None);
+        txgs.borrow_from(cache.cache());
         Arc::new(ObjectEnv {
             host,
             cache,

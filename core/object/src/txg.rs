@@ -13,17 +13,19 @@
 //! The throttle counts dirty bytes. When the open group has made [`TxgLimits::sync_percent`] of the limit dirty, the sync thread is woken. From
 //! [`TxgLimits::delay_percent`] on every assignment is delayed, by a time that grows without bound towards the
 //! limit (`delay_scale * (dirty - from) / (limit - dirty)`); all writers share one clock, so that ten writers are delayed
-//! in turn, not at once. At the limit they wait until something has been stored.
+//! in turn, not at once. At the limit they wait until something has been stored. What is dirty beyond [`DIRTY_BYTES_FREE`] is memory that the cache
+//! does without.
 //!
 //! # Invariants
 //! - Holders never wait for the sync thread, so quiescing ends.
 //! - `stored < syncing < open`; waiting for a group wakes the sync thread, so it ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tarn_cache::{Cache, Lent};
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Counter, Operation, Outcome, Stage};
@@ -32,6 +34,12 @@ use crate::error::AssignError;
 use crate::objset::ObjectSet;
 use crate::ranks;
 use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
+
+/// So much may be dirty before the cache has to do with less. A guess: what a pool with fast devices has dirty under steady load.
+const DIRTY_BYTES_FREE: u64 = 128 << 20;
+
+/// The cache is told of what is dirty in steps of this size.
+const DIRTY_STEP: u64 = 32 << 20;
 
 /// The numbers of the throttle. The defaults are OpenZFS's, which were measured.
 #[derive(Debug, Clone, Copy)]
@@ -60,10 +68,12 @@ pub struct TxgLimits {
 }
 
 impl TxgLimits {
-    /// For a machine with this much memory: a tenth of it may be dirty, but not more than 4 GiB.
-    pub fn for_memory(memory_bytes: u64) -> TxgLimits {
+    /// For a machine with this much memory: a tenth of it may be dirty, but not more than 4 GiB, nor more than there is together with
+    /// the cache, which does without what is dirty.
+    pub fn for_memory(memory_bytes: u64, cache_bytes: u64) -> TxgLimits {
+        let lendable = (cache_bytes / 2).saturating_add(DIRTY_BYTES_FREE);
         TxgLimits {
-            dirty_bytes_max: (memory_bytes / 10).clamp(64 << 20, 4 << 30),
+            dirty_bytes_max: (memory_bytes / 10).clamp(64 << 20, 4 << 30).min(lendable),
             ..TxgLimits::default()
         }
     }
@@ -112,6 +122,8 @@ pub struct Txgs {
     /// What the open group has made dirty. What holders of the one before add late counts here: it is a hint.
     group_bytes: AtomicU64,
     counts: Counters,
+    /// What the cache does without, for as much as is dirty.
+    lent: OnceLock<Lent>,
     state: Mutex<State>,
     /// Something in the state has changed that others may wait for.
     changed: Condvar,
@@ -170,6 +182,7 @@ impl Txgs {
             dirty_bytes: AtomicU64::new(0),
             group_bytes: AtomicU64::new(0),
             counts: Counters::default(),
+            lent: OnceLock::new(),
             state: Mutex::new(
                 ranks::TXG,
                 State {
@@ -330,7 +343,8 @@ impl Txgs {
 
     /// So many more bytes are dirty.
     pub(crate) fn add_dirty(&self, bytes: u64) {
-        self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.note_step(before, before + bytes);
         let before = self.group_bytes.fetch_add(bytes, Ordering::Relaxed);
         let threshold = self.sync_bytes();
         if before < threshold && before + bytes >= threshold {
@@ -344,10 +358,28 @@ impl Txgs {
         self.counts.cleaned_bytes.add(bytes);
         let before = self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "what becomes clean was dirty");
+        self.note_step(before, before - bytes);
         let max = self.limits.dirty_bytes_max;
         if before >= max && before - bytes < max {
             let _state = self.state.lock();
             self.changed.notify_all();
+        }
+    }
+
+    /// From now on the cache does without what is dirty beyond [`DIRTY_BYTES_FREE`]. Once.
+    pub(crate) fn borrow_from(&self, cache: &Arc<Cache>) {
+        let _ = self.lent.set(cache.lend());
+    }
+
+    fn note_step(&self, before: u64, now: u64) {
+        if before / DIRTY_STEP == now / DIRTY_STEP {
+            return;
+        }
+        if let Some(lent) = self.lent.get() {
+            lent.set(|| {
+                let steps = self.dirty_bytes() / DIRTY_STEP;
+                (steps * DIRTY_STEP).saturating_sub(DIRTY_BYTES_FREE)
+            });
         }
     }
 
@@ -535,6 +567,9 @@ impl std::fmt::Debug for Txgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_cache::CacheOptions;
+    use tarn_host::{Host, RealOptions};
+    use tarn_probe::Registry;
 
     fn txgs() -> Arc<Txgs> {
         Txgs::new(
@@ -594,6 +629,43 @@ mod tests {
         assert!(txgs.delay_ns() > 50_000_000);
         txgs.add_dirty(1);
         assert_eq!(txgs.delay_ns(), txgs.limits.delay_ns_max);
+    }
+
+    #[test]
+    fn the_limit_is_a_tenth_of_memory_and_what_the_cache_can_do_without() {
+        let limit = |memory: u64, cache: u64| {
+            TxgLimits::for_memory(memory << 20, cache << 20).dirty_bytes_max >> 20
+        };
+        assert_eq!(limit(10_000, 2_500), 1_000);
+        assert_eq!(limit(10_000, 512), 384);
+        assert_eq!(limit(100, 25), 64);
+        assert_eq!(limit(1 << 20, 1 << 18), 4096);
+    }
+
+    #[test]
+    fn the_cache_does_without_what_is_dirty_and_has_it_back_when_the_pool_is_gone() {
+        const MIB: u64 = 1 << 20;
+        let host = Host::real(RealOptions::from_environment().unwrap());
+        let options = CacheOptions {
+            budget_bytes: 1024 * MIB,
+            ..CacheOptions::default()
+        };
+        let cache = Cache::new(&host, options, &Registry::default());
+        let txgs = Txgs::new(Txg::from(9), TxgLimits::default());
+        txgs.borrow_from(&cache);
+        let target = || cache.target_bytes() / MIB;
+        txgs.add_dirty(130 * MIB);
+        assert_eq!(target(), 1024, "so much is free");
+        txgs.add_dirty(100 * MIB);
+        assert_eq!(
+            target(),
+            928,
+            "230 MiB are 7 steps, 96 MiB more than are free"
+        );
+        txgs.remove_dirty(60 * MIB);
+        assert_eq!(target(), 992);
+        drop(txgs);
+        assert_eq!(target(), 1024);
     }
 
     #[test]

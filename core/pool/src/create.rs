@@ -304,7 +304,7 @@ fn assemble(
     host.fill_random(&mut salt);
     io.set_salt(Salt::new(salt));
     let cache = PoolCache::new(cache.clone(), io.clone());
-    let limits = TxgLimits::for_memory(host.memory_total_bytes());
+    let limits = TxgLimits::for_memory(host.memory_total_bytes(), cache.cache().budget_bytes());
     let txgs = Txgs::new(Txg::from(TXG_INITIAL - 1), limits);
     let env = ObjectEnv::new(host.clone(), cache.clone(), txgs.clone());
     let txg = txgs.quiesce();

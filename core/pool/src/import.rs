@@ -155,7 +155,7 @@ fn open(
     let io = BlockIo::new(host.clone(), vdevs.clone(), space.clone(), None, options);
     let io = Arc::new(io);
     let cache = PoolCache::new(cache.clone(), io.clone());
-    let limits = TxgLimits::for_memory(host.memory_total_bytes());
+    let limits = TxgLimits::for_memory(host.memory_total_bytes(), cache.cache().budget_bytes());
     let txgs = Txgs::new(uberblock.txg, limits);
     let env = ObjectEnv::new(host.clone(), cache.clone(), txgs);
     let policy = mos_policy(uberblock.version);
