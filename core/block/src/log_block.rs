@@ -46,21 +46,34 @@ pub struct LogBlockWrite {
     pub contents: Buffer,
 }
 
+/// Where log blocks are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPlace {
+    /// On log vdevs; without any, in the embedded log.
+    LogVdevs,
+    /// In the embedded log, so that log vdevs are left to others.
+    Embedded,
+}
+
 impl BlockIo {
-    /// A place for a block of an intent log, in the log's own class where there is one. `name` is what the block is known by. The caller holds
-    /// the transaction.
+    /// A place for a block of an intent log. `name` is what the block is known by. The caller holds the transaction.
     ///
     /// # Errors
     /// No room in one piece, or too little left.
     #[doc(alias = "zio_alloc_zil")]
     pub fn allocate_log_block(
         &self,
+        place: LogPlace,
         size: PhysicalSize,
         name: Checksum,
         birth: Txg,
     ) -> Result<BlockPointer, NoSpace> {
-        self.take_log_allowance(size)?;
-        let places = self.allocate(Class::Log, 1, &[], size, birth)?;
+        let class = match place {
+            LogPlace::LogVdevs => Class::Log,
+            LogPlace::Embedded => Class::EmbeddedLog,
+        };
+        self.take_log_allowance(class, size)?;
+        let places = self.allocate(class, 1, &[], size, birth)?;
         let dvas: Vec<Dva> = places
             .iter()
             .map(|place| Dva::new(place.vdev, place.offset, place.size))
@@ -134,7 +147,7 @@ impl BlockIo {
     }
 
     /// Looks now and then how much room is left, and refuses when it is little.
-    fn take_log_allowance(&self, size: PhysicalSize) -> Result<(), NoSpace> {
+    fn take_log_allowance(&self, class: Class, size: PhysicalSize) -> Result<(), NoSpace> {
         let take = |left: u64| left.checked_sub(size.get());
         let taken = self
             .log_allowance
@@ -147,9 +160,13 @@ impl BlockIo {
         let reserve = normal.size.get() / RESERVE_DIVISOR;
         // The room of log vdevs is nobody else's.
         let free = normal.free().get().saturating_sub(reserve);
-        if free.max(own.free().get()) < ALLOWANCE_BYTES + size.get() {
+        let own_free = match class {
+            Class::Log => own.free().get(),
+            _ => 0,
+        };
+        if free.max(own_free) < ALLOWANCE_BYTES + size.get() {
             return Err(NoSpace {
-                class: Class::Log,
+                class,
                 copies: 1,
                 size: AllocatedSize::new(size.get()),
             });

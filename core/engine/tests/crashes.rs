@@ -70,21 +70,29 @@ impl Machine {
         Some(self.folder.path().join("mnt").display().to_string())
     }
 
-    /// With a pool and a file system in it.
+    /// With a pool of one disk and a file system in it.
     fn with_pool() -> Machine {
+        Machine::with_disks(&[("disk", VdevRole::Data)])
+    }
+
+    /// With a pool of these disks and a file system in it.
+    fn with_disks(disks: &[(&str, VdevRole)]) -> Machine {
         let machine = Machine::new();
-        let disk = machine.disks().join("disk");
-        let file = std::fs::File::create(&disk).unwrap();
-        file.set_len(128 << 20).unwrap();
-        let create = pool::Create {
-            name: "tank".to_string(),
-            altroot: machine.altroot(),
-            vdevs: vec![VdevSpec {
+        let leaf = |(name, role): &(&str, VdevRole)| {
+            let disk = machine.disks().join(name);
+            let file = std::fs::File::create(&disk).unwrap();
+            file.set_len(128 << 20).unwrap();
+            VdevSpec {
                 kind: VdevKind::Leaf,
                 path: Some(disk.display().to_string()),
                 children: Vec::new(),
-                role: VdevRole::Data,
-            }],
+                role: *role,
+            }
+        };
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: machine.altroot(),
+            vdevs: disks.iter().map(leaf).collect(),
             ..pool::Create::default()
         };
         let engine = &machine.engine;
@@ -228,6 +236,38 @@ fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
     let third = other.crashed();
     assert_eq!(third.read("first"), Some(first));
     assert_eq!(third.read("second").unwrap()[200..210], [6; 10]);
+}
+
+#[test]
+fn a_log_device_is_used_unless_throughput_is_wanted() {
+    let machine = Machine::with_disks(&[("disk", VdevRole::Data), ("log", VdevRole::Log)]);
+    let is_used = || {
+        let bytes = std::fs::read(machine.disks().join("log")).unwrap();
+        // Between the labels.
+        let data = &bytes[4 << 20..bytes.len() - (1 << 20)];
+        data.iter().any(|byte| *byte != 0)
+    };
+    let bias = |bias: &str| {
+        let set = Set {
+            name: "tank/fs".to_string(),
+            properties: vec![("logbias".to_string(), bias.to_string())],
+            no_mount: false,
+        };
+        machine.engine.dataset_set(&call("zfs set"), set).unwrap();
+    };
+    let work = |name: &str| {
+        machine.create(name);
+        for round in 0..5 {
+            machine.write(name, round * 100, &[1; 100]);
+            machine.fsync(name);
+        }
+    };
+    bias("throughput");
+    work("first");
+    assert!(!is_used());
+    bias("latency");
+    work("second");
+    assert!(is_used());
 }
 
 #[test]

@@ -121,6 +121,9 @@ impl FileSystem {
             is_read_only,
             ..properties
         };
+        if let Some(log) = &log {
+            log.set_bias(properties.log_bias);
+        }
         let idle = IdleFiles::of(&set);
         let file_system = Arc::new(FileSystem {
             tables,
@@ -199,6 +202,9 @@ impl FileSystem {
     /// Its properties have changed.
     pub fn set_properties(&self, properties: MountProperties) {
         let is_read_only = properties.is_read_only || self.txgs.is_none();
+        if let Some(log) = &self.log {
+            log.set_bias(properties.log_bias);
+        }
         let properties = Arc::new(MountProperties {
             is_read_only,
             ..properties

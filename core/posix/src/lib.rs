@@ -71,7 +71,7 @@ pub use filesystem::{FileSystem, FileSystemParts, ReadData, WriteAt};
 pub use names::{CaseSensitivity, Naming};
 pub use owner::FileOwnership;
 pub use properties::{
-    AccessTimes, AclType, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
+    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
 pub use quotas::{QuotaEntry, QuotaKind};
 pub use space::{SpaceDoor, SpaceRefusal};

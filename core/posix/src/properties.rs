@@ -1,6 +1,7 @@
 //! What a dataset's properties say about its files.
 
 use tarn_ondisk::units::LogicalSize;
+pub use tarn_zil::LogBias;
 
 /// When reading a file changes its access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct MountProperties {
     pub has_long_names: bool,
     /// What durability costs.
     pub sync: SyncPolicy,
+    /// What the intent log spares.
+    pub log_bias: LogBias,
 }
 
 impl Default for MountProperties {
@@ -92,6 +95,7 @@ impl Default for MountProperties {
             dnode_slots: 1,
             has_long_names: false,
             sync: SyncPolicy::Standard,
+            log_bias: LogBias::Latency,
         }
     }
 }

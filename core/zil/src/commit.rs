@@ -14,7 +14,7 @@
 //!   blocks before it.
 //! - No lock and no transaction is held while contents are fetched or a device is waited for.
 
-use tarn_block::LogBlockWrite;
+use tarn_block::{LogBlockWrite, LogPlace};
 use tarn_host::buffer::Buffer;
 use tarn_host::lock::MutexGuard;
 use tarn_object::{AssignError, OpenTx};
@@ -25,14 +25,17 @@ use tarn_ondisk::units::{ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
 
 use crate::error::CommitError;
-use crate::log::{Chain, ChainBlock, Durability, IntentLog, State};
+use crate::log::{Chain, ChainBlock, Durability, IntentLog, LogBias, State};
 use crate::packing::{Packed, block_bytes_for, pack};
 use crate::pending::Entry;
 use crate::probes::probes;
 use crate::record::{Contents, Fetched};
 
-/// A commit that needs more than this waits for its group: everything is written once, and the log stays small. A guess.
-const COMMIT_BYTES_MAX: u64 = 1 << 20;
+/// A commit that needs more than this waits for its group: everything is written once, and memory for the log stays small.
+const COMMIT_BYTES_MAX: u64 = 8 << 20;
+
+/// The same where devices are to be spared: what fits into one block of the log.
+const SPARING_BYTES_MAX: u64 = 128 << 10;
 
 /// How a batch ended.
 enum Outcome {
@@ -63,7 +66,11 @@ impl IntentLog {
         }
         let stored = txgs.stored_txg();
         let mut state = self.state.lock();
-        if let Some(txg) = state.group_to_wait_for(object, stored) {
+        let bytes_max = match self.bias() {
+            LogBias::Latency => COMMIT_BYTES_MAX,
+            LogBias::Throughput => SPARING_BYTES_MAX,
+        };
+        if let Some(txg) = state.group_to_wait_for(object, stored, bytes_max) {
             drop(state);
             probes().waited.increment();
             return Ok(txgs.wait_stored(txg, operation)?);
@@ -192,7 +199,9 @@ impl IntentLog {
         let name = chain.next_name(self.set.id());
         let size = PhysicalSize::new(widen(block_bytes_for(likely)));
         let io = self.set.env().cache.io();
-        let pointer = io.allocate_log_block(size, name, tx.txg()).ok()?;
+        let pointer = io
+            .allocate_log_block(self.place(), size, name, tx.txg())
+            .ok()?;
         self.set.touch(&tx);
         chain.blocks.push_back(ChainBlock {
             pointer,
@@ -287,6 +296,14 @@ impl IntentLog {
         }
     }
 
+    /// Where blocks go.
+    fn place(&self) -> LogPlace {
+        match self.bias() {
+            LogBias::Latency => LogPlace::LogVdevs,
+            LogBias::Throughput => LogPlace::Embedded,
+        }
+    }
+
     /// Places for blocks of these sizes, all or none.
     fn allocate_blocks(&self, sizes: &[usize], tx: &OpenTx) -> Option<Vec<BlockPointer>> {
         let io = self.set.env().cache.io();
@@ -294,7 +311,7 @@ impl IntentLog {
         for &size in sizes {
             let name = self.state.lock().chain.next_name(self.set.id());
             let size = PhysicalSize::new(widen(size));
-            match io.allocate_log_block(size, name, tx.txg()) {
+            match io.allocate_log_block(self.place(), size, name, tx.txg()) {
                 Ok(pointer) => pointers.push(pointer),
                 Err(_) => {
                     for pointer in &pointers {
@@ -312,8 +329,13 @@ impl IntentLog {
 
 impl State {
     /// The group that has to be stored where the log is not to be used. `None` where it is.
-    fn group_to_wait_for(&self, object: Option<ObjectId>, stored: Txg) -> Option<Txg> {
-        let is_much = || self.pending.bytes(object, stored) > COMMIT_BYTES_MAX;
+    fn group_to_wait_for(
+        &self,
+        object: Option<ObjectId>,
+        stored: Txg,
+        bytes_max: u64,
+    ) -> Option<Txg> {
+        let is_much = || self.pending.bytes(object, stored) > bytes_max;
         if self.must_wait <= stored && !is_much() {
             return None;
         }

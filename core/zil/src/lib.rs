@@ -31,7 +31,7 @@ mod storing;
 pub use claim::{Claim, ClaimError, Survey, survey};
 pub use error::CommitError;
 pub use free::free;
-pub use log::{Durability, IntentLog};
+pub use log::{Durability, IntentLog, LogBias};
 pub use record::{Contents, Fetched, IntentRecord, LogSource};
 pub use replay::{
     Refusal, Replay, ReplayCounts, ReplayError, Replayer, WrittenData, is_needed, replay,

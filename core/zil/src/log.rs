@@ -43,6 +43,16 @@ pub enum Durability {
     ByGroup,
 }
 
+/// What commits are to spare (property `logbias`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogBias {
+    /// The time of those who wait: log vdevs are used, and up to 8 MiB are written twice.
+    #[default]
+    Latency,
+    /// The devices: log vdevs are left to others, and what is more than 128 KiB is stored with its group, once.
+    Throughput,
+}
+
 /// The intent log of one file system or volume. Shared by all who change it.
 pub struct IntentLog {
     pub(crate) set: Arc<ObjectSet>,
@@ -54,6 +64,7 @@ pub struct IntentLog {
     /// The record that is being replayed; zero for none.
     replaying: AtomicU64,
     takes_xattrs: AtomicBool,
+    spares_devices: AtomicBool,
     watcher: OnceLock<Watcher>,
 }
 
@@ -164,6 +175,7 @@ impl IntentLog {
             changed: Condvar::new(),
             replaying: AtomicU64::new(0),
             takes_xattrs: AtomicBool::new(false),
+            spares_devices: AtomicBool::new(false),
             watcher: OnceLock::new(),
         })
     }
@@ -209,6 +221,19 @@ impl IntentLog {
     /// The feature is enabled: the dataset uses it as soon as its log has a block.
     pub fn allow_xattrs(&self) {
         self.takes_xattrs.store(true, Ordering::Relaxed);
+    }
+
+    /// What commits spare from now on.
+    pub fn set_bias(&self, bias: LogBias) {
+        self.spares_devices
+            .store(bias == LogBias::Throughput, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bias(&self) -> LogBias {
+        match self.spares_devices.load(Ordering::Relaxed) {
+            true => LogBias::Throughput,
+            false => LogBias::Latency,
+        }
     }
 
     /// For tests: has somebody hear of every record as it is made. Once.

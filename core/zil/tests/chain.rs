@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use support::{Memory, SET, World, machine};
-use tarn_block::LogBlockWrite;
+use tarn_block::{LogBlockWrite, LogPlace};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::checksum::Checksum;
@@ -32,7 +32,10 @@ fn run(body: impl FnOnce(&Arc<World>) + Send + 'static) {
 fn place(world: &World, log: u64, number: u64) -> BlockPointer {
     let name = Checksum([log, 7, SET.get(), number]);
     let size = PhysicalSize::new(4096);
-    world.io.allocate_log_block(size, name, BIRTH).unwrap()
+    world
+        .io
+        .allocate_log_block(LogPlace::LogVdevs, size, name, BIRTH)
+        .unwrap()
 }
 
 fn put(world: &World, pointer: BlockPointer, records: &[u8], next: BlockPointer) {

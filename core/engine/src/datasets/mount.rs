@@ -21,7 +21,7 @@ use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
 use tarn_posix::{
-    AccessTimes, AclType, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
+    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
 use tarn_probe::Operation;
 
@@ -39,7 +39,7 @@ struct Candidate {
 pub(super) struct Values(Vec<(&'static str, String)>);
 
 impl Values {
-    const NAMES: [&'static str; 15] = [
+    const NAMES: [&'static str; 16] = [
         "atime",
         "relatime",
         "devices",
@@ -55,6 +55,7 @@ impl Values {
         "recordsize",
         "dnodesize",
         "sync",
+        "logbias",
     ];
 
     /// Reads them.
@@ -120,6 +121,10 @@ impl Values {
                 "always" => SyncPolicy::Always,
                 "disabled" => SyncPolicy::Disabled,
                 _ => SyncPolicy::Standard,
+            },
+            log_bias: match self.word("logbias") {
+                "throughput" => LogBias::Throughput,
+                _ => LogBias::Latency,
             },
         }
     }
