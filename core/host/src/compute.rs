@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::background;
 use crate::clock;
 use crate::sim::baton;
 use crate::waiting::about_to_wait;
@@ -151,9 +152,11 @@ impl Compute {
         for _ in 0..self.helpers {
             let shared = self.shared.clone();
             let name = "tarn-compute".to_owned();
-            let _ = std::thread::Builder::new()
-                .name(name)
-                .spawn(move || shared.help());
+            let help = move || {
+                background::give_way();
+                shared.help();
+            };
+            let _ = std::thread::Builder::new().name(name).spawn(help);
         }
     }
 }

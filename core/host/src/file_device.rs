@@ -26,7 +26,9 @@ use crate::error::{Action, DeviceError, Errno, OpenError};
 use crate::lock::check_wait;
 use crate::pool::{self, Pool};
 use crate::system;
+use crate::turns::Turns;
 use crate::uring::Ring;
+use crate::waiting::about_to_wait;
 
 /// Which way requests take to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -75,6 +77,7 @@ pub(crate) struct Flow {
     size_bytes: AtomicU64,
     /// The error of the flush that failed; 0 if none.
     retired: AtomicI32,
+    turns: Turns,
 }
 
 /// Which reads are carried out by whoever submits them.
@@ -229,10 +232,11 @@ impl FileDevice {
             size_bytes: AtomicU64::new(info.size_bytes),
             info,
             retired: AtomicI32::new(0),
+            turns: Turns::default(),
         });
         let ring = if wants_ring { Ring::start(&flow) } else { None };
         let pool = Pool::new(&flow, pool::THREADS_MAX);
-        let writer = (!flow.info.is_direct && ring.is_none()).then(|| Pool::new(&flow, 1));
+        let writer = (!flow.info.is_direct && ring.is_none()).then(|| Pool::in_background(&flow));
         FileDevice {
             flow,
             ring,
@@ -325,6 +329,7 @@ impl Device for FileDevice {
         let batch = BatchState::new(&flow.info.path, clock::real_monotonic_ns(), requests);
         let jobs = crate::plan::plan(&batch, flow);
         if self.are_small_writes(&jobs) {
+            self.about_to(Action::Write);
             for job in jobs {
                 system::carry_out(job, flow);
             }
@@ -361,12 +366,33 @@ impl Device for FileDevice {
 }
 
 impl FileDevice {
+    /// This thread asks the system for this now: tells that it is about to wait, where it may have to.
+    fn about_to(&self, action: Action) {
+        let is_in_memory = self.inline.choice() == Inline::ALWAYS;
+        let may_wait = match action {
+            // Copies into memory, unless others write to the file, or nothing is in between.
+            Action::Write => self.flow.info.is_direct || self.flow.turns.is_busy(),
+            Action::Measure => false,
+            _ => !is_in_memory,
+        };
+        if may_wait {
+            about_to_wait();
+        }
+    }
+
     /// Carries a request out in the calling thread.
     fn carry_out_here(&self, request: Request) -> Result<Option<Buffer>, DeviceError> {
         let now_ns = clock::real_monotonic_ns();
         let batch = BatchState::new(&self.flow.info.path, now_ns, vec![request]);
         for job in crate::plan::plan(&batch, &self.flow) {
-            system::carry_out(job, &self.flow);
+            let left = match job.action == Action::Read && self.inline.choice() != Inline::ALWAYS {
+                true => self.try_inline(job),
+                false => Some(job),
+            };
+            if let Some(job) = left {
+                self.about_to(job.action);
+                system::carry_out(job, &self.flow);
+            }
         }
         let mut completions = Batch::under_way(batch).wait();
         completions
@@ -383,6 +409,10 @@ impl Flow {
 
     pub(crate) fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(crate) fn is_block_device(&self) -> bool {
@@ -482,5 +512,32 @@ mod tests {
         ];
         let done = device.submit(batch).wait();
         assert!(done[0].result.is_ok() && done[1].result.is_err());
+    }
+
+    #[test]
+    fn others_are_let_in_before_a_call_that_may_wait_and_not_before_one_that_only_copies() {
+        static WAITS: AtomicU64 = AtomicU64::new(0);
+        crate::waiting::call_before_waits(|| _ = WAITS.fetch_add(1, Ordering::Relaxed));
+        let waits = || WAITS.swap(0, Ordering::Relaxed);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let device = open(file.path(), OpenMode::ReadWrite, DeviceOptions::default()).unwrap();
+        let device = device.as_ref();
+        device.write_at(0, Buffer::zeroed(512).into()).unwrap();
+        assert_eq!(waits(), 0, "into memory");
+        let opened = open_file(file.path(), OpenMode::ReadWrite, false, false).unwrap();
+        let status = rustix::fs::fstat(&opened.0).unwrap();
+        let info = describe(file.path(), OpenMode::ReadWrite, &opened.0, &status, false).unwrap();
+        let device = FileDevice::new(opened.0, info, Backend::Threads);
+        // As on a disk.
+        device.inline.give_up();
+        device.flush().unwrap();
+        assert_eq!(waits(), 1);
+        device.read_at(0, 512).unwrap();
+        assert_eq!(waits(), 1);
+        device.flow.turns.large(|| {
+            device.write_at(0, Buffer::zeroed(512).into()).unwrap();
+        });
+        assert_eq!(waits(), 1, "for its turn");
     }
 }

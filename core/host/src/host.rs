@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::background;
 use crate::clock::{self, UnixTime};
 use crate::compute::Compute;
 use crate::device::{Device, OpenMode};
@@ -210,6 +211,24 @@ impl Host {
             Some(simulation) => ThreadKind::Simulated(simulation.member().spawn(name, body)),
         };
         JoinHandle::new(name, kind)
+    }
+
+    /// Starts a thread whose work can wait for some milliseconds: others who are woken go first.
+    ///
+    /// # Panics
+    /// As [`Host::spawn`].
+    pub fn spawn_background<T: Send + 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let is_real = self.simulation().is_none();
+        self.spawn(name, move || {
+            if is_real {
+                background::give_way();
+            }
+            body()
+        })
     }
 
     /// Does nothing for a while.

@@ -19,6 +19,7 @@
 //! # Knows nothing about
 //! pools, blocks, or what the bytes on a device mean.
 
+mod background;
 mod batch;
 pub mod buffer;
 pub mod channel;
@@ -38,6 +39,7 @@ pub mod ranks;
 pub mod sim;
 mod system;
 mod threads;
+mod turns;
 mod uring;
 mod waiting;
 

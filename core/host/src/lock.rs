@@ -11,7 +11,8 @@
 //! order of his own, say by address or number). Waiting, for a device, a channel, another thread or a condition,
 //! while holding a lock is refused unless its rank is declared `across_waits`.
 //!
-//! Below are the locks of `parking_lot`. If the calling thread belongs to a simulation it never blocks in them:
+//! Below are the locks of the standard library, which let a thread that cannot have one sleep; those that offer their processor to others first
+//! (`sched_yield`) lose all of a background thread's turn. A panic does not poison them. If the calling thread belongs to a simulation it never blocks in them:
 //! it hands the baton to another thread of the simulation and tries again. For real threads this costs
 //! one load of a flag that never changes.
 #![allow(unsafe_code)]
@@ -19,6 +20,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
 use crate::sim::baton;
@@ -67,10 +69,24 @@ impl Rank {
     }
 }
 
+/// The same whether or not a thread panicked with it: invariants are asserted where they matter.
+fn whole<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `None` if somebody has it.
+fn taken<T>(result: TryLockResult<T>) -> Option<T> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// One at a time.
 pub struct Mutex<T: ?Sized> {
     rank: Rank,
-    inner: parking_lot::Mutex<T>,
+    inner: sync::Mutex<T>,
 }
 
 impl<T> Mutex<T> {
@@ -78,13 +94,13 @@ impl<T> Mutex<T> {
     pub const fn new(rank: Rank, value: T) -> Mutex<T> {
         Mutex {
             rank,
-            inner: parking_lot::Mutex::new(value),
+            inner: sync::Mutex::new(value),
         }
     }
 
     /// The value; nobody else can have it.
     pub fn into_inner(self) -> T {
-        self.inner.into_inner()
+        whole(self.inner.into_inner())
     }
 }
 
@@ -96,11 +112,11 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.try_lock().unwrap_or_else(|| {
+            None => taken(self.inner.try_lock()).unwrap_or_else(|| {
                 about_to_wait();
-                self.inner.lock()
+                whole(self.inner.lock())
             }),
-            Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_lock()),
+            Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_lock())),
         };
         self.guard(inner)
     }
@@ -110,15 +126,15 @@ impl<T: ?Sized> Mutex<T> {
         if let Some(me) = baton::current() {
             me.may_switch();
         }
-        Some(self.guard(self.inner.try_lock()?))
+        Some(self.guard(taken(self.inner.try_lock())?))
     }
 
     /// The value; the borrow shows that nobody else has it.
     pub fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut()
+        whole(self.inner.get_mut())
     }
 
-    fn guard<'a>(&'a self, inner: parking_lot::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    fn guard<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         held::push(self.rank);
         MutexGuard {
             inner: ManuallyDrop::new(inner),
@@ -141,7 +157,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 /// The right to the value of a [`Mutex`], until it is dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    inner: ManuallyDrop<parking_lot::MutexGuard<'a, T>>,
+    inner: ManuallyDrop<sync::MutexGuard<'a, T>>,
     mutex: &'a Mutex<T>,
 }
 
@@ -179,7 +195,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 /// Many readers or one writer at a time.
 pub struct RwLock<T: ?Sized> {
     rank: Rank,
-    inner: parking_lot::RwLock<T>,
+    inner: sync::RwLock<T>,
 }
 
 impl<T> RwLock<T> {
@@ -187,13 +203,13 @@ impl<T> RwLock<T> {
     pub const fn new(rank: Rank, value: T) -> RwLock<T> {
         RwLock {
             rank,
-            inner: parking_lot::RwLock::new(value),
+            inner: sync::RwLock::new(value),
         }
     }
 
     /// The value; nobody else can have it.
     pub fn into_inner(self) -> T {
-        self.inner.into_inner()
+        whole(self.inner.into_inner())
     }
 }
 
@@ -205,11 +221,11 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> ReadGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.try_read().unwrap_or_else(|| {
+            None => taken(self.inner.try_read()).unwrap_or_else(|| {
                 about_to_wait();
-                self.inner.read()
+                whole(self.inner.read())
             }),
-            Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_read()),
+            Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_read())),
         };
         held::push(self.rank);
         ReadGuard {
@@ -225,11 +241,11 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write(&self) -> WriteGuard<'_, T> {
         held::check(self.rank);
         let inner = match baton::current() {
-            None => self.inner.try_write().unwrap_or_else(|| {
+            None => taken(self.inner.try_write()).unwrap_or_else(|| {
                 about_to_wait();
-                self.inner.write()
+                whole(self.inner.write())
             }),
-            Some(me) => me.acquire(self.key(), self.rank.name, || self.inner.try_write()),
+            Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_write())),
         };
         held::push(self.rank);
         WriteGuard {
@@ -240,7 +256,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// The value; the borrow shows that nobody else has it.
     pub fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut()
+        whole(self.inner.get_mut())
     }
 
     fn key(&self) -> usize {
@@ -264,7 +280,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 /// The right to read the value of an [`RwLock`], until it is dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct ReadGuard<'a, T: ?Sized> {
-    inner: ManuallyDrop<parking_lot::RwLockReadGuard<'a, T>>,
+    inner: ManuallyDrop<sync::RwLockReadGuard<'a, T>>,
     lock: &'a RwLock<T>,
 }
 
@@ -287,7 +303,7 @@ impl<T: ?Sized> Deref for ReadGuard<'_, T> {
 /// The right to change the value of an [`RwLock`], until it is dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct WriteGuard<'a, T: ?Sized> {
-    inner: ManuallyDrop<parking_lot::RwLockWriteGuard<'a, T>>,
+    inner: ManuallyDrop<sync::RwLockWriteGuard<'a, T>>,
     lock: &'a RwLock<T>,
 }
 
@@ -316,7 +332,7 @@ impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
 /// A condition that threads wait for, with the [`Mutex`] that guards it.
 #[derive(Default)]
 pub struct Condvar {
-    inner: parking_lot::Condvar,
+    inner: sync::Condvar,
     /// Two conditions never share an address, not even of no size.
     _place: u8,
 }
@@ -325,26 +341,28 @@ impl Condvar {
     /// Nobody waits yet.
     pub const fn new() -> Condvar {
         Condvar {
-            inner: parking_lot::Condvar::new(),
+            inner: sync::Condvar::new(),
             _place: 0,
         }
     }
 
     /// Releases the lock, waits until notified, and takes the lock again. May wake without cause: wait in a loop,
     /// or use [`Condvar::wait_while`].
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         held::check_wait("a condition", Some(guard.mutex.rank));
         match baton::current() {
             None => {
                 about_to_wait();
-                self.inner.wait(&mut guard.inner);
+                // SAFETY: it is put back at once; the wait does not unwind.
+                let inner = unsafe { ManuallyDrop::take(&mut guard.inner) };
+                guard.inner = ManuallyDrop::new(whole(self.inner.wait(inner)));
             }
             Some(me) => _ = self.wait_in_simulation(&me, guard, None),
         }
     }
 
     /// Waits as long as `condition` holds.
-    pub fn wait_while<T: ?Sized>(
+    pub fn wait_while<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         mut condition: impl FnMut(&mut T) -> bool,
@@ -355,16 +373,16 @@ impl Condvar {
     }
 
     /// Like [`Condvar::wait`], but no longer than `timeout`. Says whether the time has run out.
-    pub fn wait_timeout<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        timeout: Duration,
-    ) -> TimedOut {
+    pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> TimedOut {
         held::check_wait("a condition", Some(guard.mutex.rank));
         match baton::current() {
             None => {
                 about_to_wait();
-                TimedOut(self.inner.wait_for(&mut guard.inner, timeout).timed_out())
+                // SAFETY: it is put back at once; the wait does not unwind.
+                let inner = unsafe { ManuallyDrop::take(&mut guard.inner) };
+                let (inner, waited) = whole(self.inner.wait_timeout(inner, timeout));
+                guard.inner = ManuallyDrop::new(inner);
+                TimedOut(waited.timed_out())
             }
             Some(me) => TimedOut(self.wait_in_simulation(&me, guard, Some(timeout))),
         }
@@ -402,7 +420,9 @@ impl Condvar {
         unsafe { ManuallyDrop::drop(&mut guard.inner) };
         me.wake_all(mutex.key());
         let woken = me.block(self.key(), mutex.rank.name, timeout);
-        let inner = me.acquire_halted(mutex.key(), mutex.rank.name, || mutex.inner.try_lock());
+        let inner = me.acquire_halted(mutex.key(), mutex.rank.name, || {
+            taken(mutex.inner.try_lock())
+        });
         guard.inner = ManuallyDrop::new(inner);
         woken.unwrap_or_else(|halted| halted.unwind()) == baton::Woken::ByTime
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::background;
 use crate::batch::Job;
 use crate::file_device::{CLOSE_MAX, Flow};
 use crate::system;
@@ -24,6 +25,7 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     flow: Arc<Flow>,
     threads_max: usize,
+    gives_way: bool,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,15 @@ struct Queue {
 impl Pool {
     /// At most so many threads, at most [`THREADS_MAX`].
     pub(crate) fn new(flow: &Arc<Flow>, threads_max: usize) -> Pool {
+        Pool::with_threads(flow, threads_max.min(THREADS_MAX), false)
+    }
+
+    /// One thread, whose work can wait for some milliseconds.
+    pub(crate) fn in_background(flow: &Arc<Flow>) -> Pool {
+        Pool::with_threads(flow, 1, true)
+    }
+
+    fn with_threads(flow: &Arc<Flow>, threads_max: usize, gives_way: bool) -> Pool {
         let shared = Shared {
             queue: Mutex::default(),
             work: Condvar::new(),
@@ -55,7 +66,8 @@ impl Pool {
         Pool {
             shared: Arc::new(shared),
             flow: flow.clone(),
-            threads_max: threads_max.min(THREADS_MAX),
+            threads_max,
+            gives_way,
         }
     }
 
@@ -81,7 +93,11 @@ impl Pool {
 
     fn start_thread(&self) {
         let (shared, flow) = (self.shared.clone(), self.flow.clone());
+        let gives_way = self.gives_way;
         let body = move || {
+            if gives_way {
+                background::give_way();
+            }
             shared.work(&flow);
             drop(flow);
             shared.leave();

@@ -12,6 +12,9 @@ use crate::clock;
 use crate::error::Action;
 use crate::file_device::Flow;
 
+/// A call writes no more than this through the page cache: others wait for it.
+const BUFFERED_WRITE_BYTES_MAX: usize = 256 << 10;
+
 /// Carries a job out in the calling thread, and ends it.
 pub(crate) fn carry_out(job: Job, flow: &Flow) {
     let started_ns = clock::real_monotonic_ns();
@@ -48,7 +51,10 @@ pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>)
 fn attempt(job: &Job, flow: &Flow) -> Result<(), Failure> {
     let file = flow.file();
     match job.action {
-        Action::Read | Action::Write => transfer(job.action, file, job.offset, &job.segments),
+        Action::Read | Action::Write if flow.info().is_direct || job.action == Action::Read => {
+            transfer(job.action, file, job.offset, &job.segments)
+        }
+        Action::Read | Action::Write => write_in_turn(flow, job),
         Action::Flush => retry(|| rustix::fs::fdatasync(file)),
         Action::Discard => discard(file, flow.is_block_device(), job.offset, job.length),
         Action::WriteZeroes => write_zeroes(file, flow.is_block_device(), job.offset, job.length),
@@ -63,6 +69,30 @@ pub(crate) fn read_without_waiting(job: &Job, flow: &Flow) -> Result<bool, Errno
     let flags = ReadWriteFlags::NOWAIT;
     let read = rustix::io::preadv2(flow.file(), &mut slices, job.offset, flags)?;
     Ok(u64::try_from(read).is_ok_and(|read| read == job.length))
+}
+
+/// Writes through the page cache.
+fn write_in_turn(flow: &Flow, job: &Job) -> Result<(), Failure> {
+    let (file, turns) = (flow.file(), flow.turns());
+    if job.length <= widen(BUFFERED_WRITE_BYTES_MAX) {
+        return turns.small(|| transfer(Action::Write, file, job.offset, &job.segments));
+    }
+    turns.large(|| {
+        let (mut left, mut offset) = (job.segments.clone(), job.offset);
+        while !left.is_empty() {
+            turns.wait_turn();
+            let now = first_of(&left, BUFFERED_WRITE_BYTES_MAX);
+            transfer(Action::Write, file, offset, &now)?;
+            let count = now.iter().map(|segment| segment.length).sum();
+            offset += widen(count);
+            advance(&mut left, count);
+        }
+        Ok(())
+    })
+}
+
+fn widen(count: usize) -> u64 {
+    u64::try_from(count).expect("less than 2^64")
 }
 
 /// Moves bytes until all are moved.
@@ -91,6 +121,17 @@ fn transfer(
         }
     }
     Ok(())
+}
+
+/// The first of these segments, with so many bytes at most.
+fn first_of(segments: &[Segment], most: usize) -> Vec<Segment> {
+    let mut left = most;
+    let cut = segments.iter().map_while(|segment| {
+        let length = segment.length.min(left);
+        left -= length;
+        (length > 0).then_some(Segment { length, ..*segment })
+    });
+    cut.collect()
 }
 
 /// Drops the first `count` bytes.

@@ -68,7 +68,7 @@ impl Pool {
         let host = self.host();
         let threads = vec![
             host.spawn(&format!("tarn-quiesce-{}", self.name()), quiesce),
-            host.spawn(&format!("tarn-sync-{}", self.name()), store),
+            host.spawn_background(&format!("tarn-sync-{}", self.name()), store),
         ];
         *self.sync_threads.lock() = threads;
     }

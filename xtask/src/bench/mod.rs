@@ -16,6 +16,7 @@
 //! # Bars
 //! [`bar`] has them. Below a bar the task fails.
 
+mod fence;
 mod parity;
 mod peers;
 mod table;
@@ -24,6 +25,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use clap::Args;
 use tarn_workload::load::{Caches, Load, Size, verify};
@@ -43,7 +45,7 @@ const PRIORITY: &str = "-15";
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or parity, or checksums
+    /// Only loads whose name contains this, such as read; or picket fence, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -68,14 +70,15 @@ impl Arguments {
 
 /// The least that our ratio to a peer may be.
 pub fn bar(load: Load, peer: &str) -> Option<f64> {
-    if peer != peers::ZFS_FUSE {
-        return None;
+    match (load, peer) {
+        (Load::SyncedBy1 | Load::SyncedBy8 | Load::SyncedBy64, peers::ZFS_FUSE | "btrfs") => {
+            Some(1.0)
+        }
+        (Load::SequentialWrite, peers::ZFS_FUSE) => Some(2.0),
+        (Load::Create | Load::Unlink, peers::ZFS_FUSE) => Some(3.0),
+        (_, peers::ZFS_FUSE) => Some(1.0),
+        _ => None,
     }
-    Some(match load {
-        Load::SequentialWrite => 2.0,
-        Load::Create | Load::Unlink => 3.0,
-        _ => 1.0,
-    })
 }
 
 /// Measures, prints, and fails if a bar is not reached.
@@ -88,22 +91,30 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         .into_iter()
         .filter(|load| arguments.asks_for(&load.to_string()))
         .collect();
+    let fence = arguments.asks_for(fence::NAME);
     let (parity, checksums) = (
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    if loads.is_empty() && !parity && !checksums {
+    if loads.is_empty() && !fence && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
-        return Err(
-            format!("nothing has such a name: there are {names}, parity, checksums").into(),
-        );
+        return Err(format!(
+            "nothing has such a name: there are {names}, {}, parity, checksums",
+            fence::NAME
+        )
+        .into());
     }
     let mut failed = Vec::new();
+    if !arguments.no_build && (fence || !loads.is_empty()) {
+        build::build()?;
+    }
+    let memory = memory_folder(is_root)?;
     if !loads.is_empty() {
-        if !arguments.no_build {
-            build::build()?;
-        }
-        failed.extend(compare_file_systems(arguments, &loads, is_root)?);
+        failed.extend(compare_file_systems(arguments, &loads, &memory, is_root)?);
+    }
+    if fence {
+        let time = if arguments.quick { 20 } else { 60 };
+        failed.extend(fence::measure(&memory, Duration::from_secs(time))?);
     }
     // OpenZFS measures itself for minutes and cannot be told to do less.
     let is_short = arguments.quick && arguments.only.is_none();
@@ -135,18 +146,18 @@ fn enter_namespace() -> Outcome {
 fn compare_file_systems(
     arguments: &Arguments,
     loads: &[Load],
+    memory: &Path,
     is_root: bool,
 ) -> Outcome<Vec<String>> {
-    let memory = memory_folder(is_root)?;
     let (size, rounds) = match arguments.quick {
         true => (Size::QUICK, 3),
         false => (Size::FULL, 5),
     };
     let rounds = arguments.rounds.unwrap_or(rounds);
     let mut rates = Rates::default();
-    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(peers::Tarn::start(&memory)?)];
+    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(peers::Tarn::start(memory)?)];
     for name in &arguments.against {
-        match peers::named(name, &memory, is_root) {
+        match peers::named(name, memory, is_root) {
             Ok(peer) => peers.push(peer),
             Err(why) => rates.note(name, &why.to_string()),
         }

@@ -85,6 +85,14 @@ impl Tarn {
         Ok(Self { instance, folder })
     }
 
+    /// A table of its pool's statistics.
+    pub fn statistics(&self, name: &str) -> Outcome<serde_json::Value> {
+        let pattern = format!("zfs/{POOL}:0:{name}");
+        let said = self.instance.must("tarn", &["kstat", "-j", &pattern])?;
+        let mut answer: serde_json::Value = serde_json::from_str(&said.stdout)?;
+        Ok(answer[0]["data"].take())
+    }
+
     /// Below the instance's folder, so that it is unmounted with the instance whatever happens.
     fn mount(&self) -> PathBuf {
         self.instance.root().join(POOL)

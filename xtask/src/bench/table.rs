@@ -71,7 +71,7 @@ pub fn print(rates: &Rates, loads: &[Load], peers: &[&str]) -> Vec<String> {
             load.unit().to_string(),
             rate(rates.rate(load, OURS))
         );
-        let mut verdict = String::new();
+        let mut verdicts = Vec::new();
         for peer in peers {
             let ratio = rates.ratio(load, peer);
             let shown = ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}"));
@@ -82,13 +82,13 @@ pub fn print(rates: &Rates, loads: &[Load], peers: &[&str]) -> Vec<String> {
                     Some(_) => ("FAIL", false),
                     None => ("not judged", false),
                 };
-                verdict = format!("{bar} x {peer}: {word}");
+                verdicts.push(format!("{bar} x {peer}: {word}"));
                 if !passed {
                     failed.push(format!("{load} ({shown} of {bar} x {peer})"));
                 }
             }
         }
-        println!("  {verdict}");
+        println!("  {}", verdicts.join(", "));
     }
     for note in &rates.notes {
         println!("{note}");

@@ -18,6 +18,7 @@ mod names;
 mod noise;
 mod postmark;
 mod stream;
+pub mod synced;
 
 use std::fmt;
 use std::io;
@@ -41,6 +42,12 @@ pub enum Load {
     Unlink,
     /// 4 KiB at the end of a file, each with `fsync`.
     DurableWrite,
+    /// 4 KiB over and over in one file, each answered when it is safe.
+    SyncedBy1,
+    /// The same by 8 threads, each in its file.
+    SyncedBy8,
+    /// The same by 64 threads.
+    SyncedBy64,
     /// Small files made, read, lengthened and removed, in transactions.
     Postmark,
 }
@@ -65,6 +72,8 @@ pub struct Size {
     pub empty_files: u32,
     /// Writes with `fsync`.
     pub durable_writes: u32,
+    /// Writes with `O_DSYNC`, of all threads together.
+    pub synced_writes: u32,
     /// Files postmark begins with.
     pub postmark_files: u32,
     /// Its transactions.
@@ -80,6 +89,7 @@ impl Size {
         random_reads: 200_000,
         empty_files: 20_000,
         durable_writes: 2_000,
+        synced_writes: 6_400,
         postmark_files: 5_000,
         postmark_transactions: 20_000,
         limit: Duration::from_secs(20),
@@ -91,6 +101,7 @@ impl Size {
         random_reads: 50_000,
         empty_files: 5_000,
         durable_writes: 300,
+        synced_writes: 640,
         postmark_files: 1_000,
         postmark_transactions: 4_000,
         limit: Duration::from_secs(8),
@@ -142,6 +153,9 @@ impl fmt::Display for Load {
             Self::Create => "create empty files",
             Self::Unlink => "unlink empty files",
             Self::DurableWrite => "4 KiB write, fsync each",
+            Self::SyncedBy1 => "4 KiB O_DSYNC, 1 thread",
+            Self::SyncedBy8 => "4 KiB O_DSYNC, 8 threads",
+            Self::SyncedBy64 => "4 KiB O_DSYNC, 64 threads",
             Self::Postmark => "postmark",
         })
     }
@@ -149,7 +163,7 @@ impl fmt::Display for Load {
 
 impl Load {
     /// Every load, in the order in which they can follow one another.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::SequentialWrite,
         Self::UncachedRead,
         Self::CachedRead,
@@ -157,6 +171,9 @@ impl Load {
         Self::Create,
         Self::Unlink,
         Self::DurableWrite,
+        Self::SyncedBy1,
+        Self::SyncedBy8,
+        Self::SyncedBy64,
         Self::Postmark,
     ];
 
@@ -194,6 +211,10 @@ impl Load {
     /// What the file system answers; or [`io::ErrorKind::InvalidData`] if it gives back other bytes than it was given.
     pub fn run(self, folder: &Path, size: &Size) -> io::Result<Done> {
         let deadline = Deadline::after(size.limit);
+        let by_threads = |threads| {
+            let synced = synced::write(folder, threads, size.synced_writes, size.limit);
+            Ok(synced?.done)
+        };
         match self {
             Self::SequentialWrite => stream::write(folder, size, deadline),
             Self::UncachedRead | Self::CachedRead => stream::read(folder, deadline),
@@ -201,6 +222,9 @@ impl Load {
             Self::Create => names::create(folder, size, deadline),
             Self::Unlink => names::unlink(folder, deadline),
             Self::DurableWrite => durable::write(folder, size, deadline),
+            Self::SyncedBy1 => by_threads(1),
+            Self::SyncedBy8 => by_threads(8),
+            Self::SyncedBy64 => by_threads(64),
             Self::Postmark => postmark::run(folder, size, deadline),
         }
     }
@@ -256,6 +280,7 @@ mod tests {
         random_reads: 50,
         empty_files: 20,
         durable_writes: 3,
+        synced_writes: 64,
         postmark_files: 30,
         postmark_transactions: 100,
         limit: Duration::from_secs(30),
@@ -265,7 +290,7 @@ mod tests {
     fn every_load_does_what_it_was_asked_and_leaves_what_the_next_needs() {
         let folder = tempfile::tempdir().unwrap();
         let counts = Load::ALL.map(|load| load.run(folder.path(), &TINY).unwrap().count);
-        assert_eq!(counts, [3, 3, 3, 50, 20, 20, 3, 100]);
+        assert_eq!(counts, [3, 3, 3, 50, 20, 20, 3, 64, 64, 64, 100]);
         verify(folder.path()).unwrap();
     }
 

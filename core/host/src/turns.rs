@@ -1,0 +1,90 @@
+//! Whose turn it is to write to a file.
+//!
+//! # Problem
+//! A file system lets only one write to a file at a time, and whoever releases its lock and takes it again at once is faster than those who sleep for it: the thread that
+//! writes many blocks would keep one small write, for which somebody waits, from its turn for milliseconds.
+//!
+//! # Mechanism
+//! Small writes announce themselves. Before each of its calls, who writes much lets them all go first, but not for longer than [`PATIENCE`].
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long who writes much waits for others at most: theirs are a few microseconds each.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Who writes to a file.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Small writes under way.
+    small: AtomicU32,
+    /// Writes of much under way.
+    large: AtomicU32,
+    waits: Mutex<bool>,
+    turn: Condvar,
+}
+
+impl Turns {
+    /// A small write, before large ones.
+    pub(crate) fn small<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.small.fetch_add(1, Ordering::SeqCst);
+        let done = write();
+        if self.small.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_busy() {
+            let waits = self.waits.lock();
+            if *waits {
+                self.turn.notify_one();
+            }
+        }
+        done
+    }
+
+    /// A write of much, of one thread, in several calls: `call` is told to wait for its turn before each.
+    pub(crate) fn large<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.large.fetch_add(1, Ordering::SeqCst);
+        let done = write();
+        self.large.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
+    /// Lets small writes go first.
+    pub(crate) fn wait_turn(&self) {
+        if self.small.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut waits = self.waits.lock();
+        *waits = true;
+        let others = |_: &mut bool| self.small.load(Ordering::SeqCst) > 0;
+        let _ = self.turn.wait_while_for(&mut waits, others, PATIENCE);
+        *waits = false;
+    }
+
+    /// Whether somebody writes much.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.large.load(Ordering::SeqCst) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn who_writes_much_waits_for_a_small_write_but_not_for_ever() {
+        let turns = Arc::new(Turns::default());
+        turns.wait_turn();
+        turns.large(|| {
+            assert!(turns.is_busy());
+            // Nobody ends this one.
+            turns.small.fetch_add(1, Ordering::SeqCst);
+            turns.wait_turn();
+            turns.small.fetch_sub(1, Ordering::SeqCst);
+        });
+        let other = turns.clone();
+        let small = std::thread::spawn(move || (0..1000).for_each(|_| other.small(|| ())));
+        (0..1000).for_each(|_| turns.large(|| turns.wait_turn()));
+        small.join().unwrap();
+        assert!(!turns.is_busy());
+    }
+}
