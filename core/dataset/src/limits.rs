@@ -6,7 +6,8 @@
 //!
 //! # Mechanism
 //! An estimate is the worst case: what is written, times what copies, parity, pointers and gang blocks may make of it
-//! (`inflation`). Each directory keeps the sum of its estimates for groups not yet stored, in memory. At the root,
+//! (`inflation`). Each directory keeps the sum of its estimates for groups not yet stored, in memory. Who writes the same place over and over
+//! asks each time, so the sum counts for no more than the worst case of what is dirty in the pool, and of what may be asked for and not yet dirty. At the root,
 //! where a wrong estimate would cost the pool and not a quota, the dirty blocks in memory are a second estimate. A
 //! writer asks for leave on the way from its dataset's directory up to the root, as far as no reservation pays for it:
 //!
@@ -50,6 +51,9 @@ const PARITY_INFLATION: u64 = 4;
 
 /// What a byte of a dirty block may take, at worst. A guess: most blocks shrink.
 const DIRTY_INFLATION: u64 = 2;
+
+/// What writers have leave for and have not written yet, at most: 64 threads of front ends, a MiB each.
+const UNDER_WAY_BYTES: u64 = 64 << 20;
 
 /// The deflate ratio of a vdev all of whose room is data.
 const WITHOUT_PARITY: u64 = 512;
@@ -151,6 +155,7 @@ impl InFlight {
 struct Asking {
     head: ObjectId,
     bytes: u64,
+    inflation: u64,
     /// So much more, where there is plenty of room.
     advance: u64,
     /// The group that was open when it was first asked.
@@ -189,6 +194,7 @@ impl Namespace {
         let asking = Asking {
             head,
             bytes: bytes.saturating_mul(inflation),
+            inflation,
             advance: ADVANCE_BYTES * inflation,
             since,
         };
@@ -212,7 +218,12 @@ impl Namespace {
             set: self.mos(),
             operation,
         };
-        let stored_txg = self.mos().env().txgs.stored_txg();
+        let txgs = &self.mos().env().txgs;
+        let stored_txg = txgs.stored_txg();
+        let in_flight_max = txgs
+            .dirty_bytes()
+            .saturating_add(UNDER_WAY_BYTES)
+            .saturating_mul(asking.inflation);
         let dataset: ondisk::dataset::Dataset = reading.bonus_of(asking.head)?;
         let mut granted = Vec::new();
         let mut has_plenty = true;
@@ -220,7 +231,7 @@ impl Namespace {
         let mut of_head = Some(&dataset);
         for _ in 0..DEPTH_MAX {
             let directory: DatasetDirectory = reading.bonus_of(id)?;
-            let in_flight = self.in_flight().of(id, stored_txg);
+            let in_flight = self.in_flight().of(id, stored_txg).min(in_flight_max);
             let mut used = directory.used.get();
             let mut paid = 0;
             if let Some(dataset) = of_head.take() {

@@ -25,6 +25,7 @@ use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, Write
 use crate::error::{Action, DeviceError, Errno, OpenError};
 use crate::lock::check_wait;
 use crate::pool::{self, Pool};
+use crate::slow::{Arm, SlowDevices};
 use crate::system;
 use crate::turns::Turns;
 use crate::uring::Ring;
@@ -50,10 +51,11 @@ const INLINE_WRITE_BYTES_MAX: u64 = 256 << 10;
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How devices are opened; from [`crate::RealOptions`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceOptions {
     pub(crate) backend: Backend,
     pub(crate) direct_files: bool,
+    pub(crate) slow: Option<SlowDevices>,
 }
 
 /// A block device or a plain file.
@@ -78,6 +80,8 @@ pub(crate) struct Flow {
     /// The error of the flush that failed; 0 if none.
     retired: AtomicI32,
     turns: Turns,
+    /// It is slowed.
+    arm: Option<Arm>,
 }
 
 /// Which reads are carried out by whoever submits them.
@@ -105,7 +109,7 @@ impl Inline {
 pub(crate) fn open(
     path: &Path,
     mode: OpenMode,
-    options: DeviceOptions,
+    options: &DeviceOptions,
 ) -> Result<Arc<dyn Device>, OpenError> {
     let refused = |errno| OpenError::from_errno(path, errno);
     let status = rustix::fs::stat(path).map_err(refused)?;
@@ -124,7 +128,9 @@ pub(crate) fn open(
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(refused)?;
     }
     let info = describe(path, mode, &file, &status, is_direct).map_err(refused)?;
-    Ok(Arc::new(FileDevice::new(file, info, options.backend)))
+    let slow = options.slow.as_ref();
+    let arm = slow.and_then(|slow| slow.arm_of(path));
+    Ok(Arc::new(FileDevice::new(file, info, options.backend, arm)))
 }
 
 /// Opens the file, without `O_DIRECT` where the file system does not have it.
@@ -216,14 +222,15 @@ impl QueueFacts {
 }
 
 impl FileDevice {
-    fn new(file: OwnedFd, info: DeviceInfo, backend: Backend) -> FileDevice {
+    fn new(file: OwnedFd, info: DeviceInfo, backend: Backend, arm: Option<Arm>) -> FileDevice {
         let wants_ring = match backend {
+            _ if arm.is_some() => false,
             Backend::Automatic => info.is_direct,
             Backend::Ring => true,
             Backend::Threads => false,
         };
         let inline = match () {
-            () if info.is_direct => Inline::NEVER,
+            () if info.is_direct || arm.is_some() => Inline::NEVER,
             () if is_in_memory(&file) => Inline::ALWAYS,
             () => Inline::IF_IN_MEMORY,
         };
@@ -233,6 +240,7 @@ impl FileDevice {
             info,
             retired: AtomicI32::new(0),
             turns: Turns::default(),
+            arm,
         });
         let ring = if wants_ring { Ring::start(&flow) } else { None };
         let pool = Pool::new(&flow, pool::THREADS_MAX);
@@ -371,7 +379,9 @@ impl FileDevice {
         let is_in_memory = self.inline.choice() == Inline::ALWAYS;
         let may_wait = match action {
             // Copies into memory, unless others write to the file, or nothing is in between.
-            Action::Write => self.flow.info.is_direct || self.flow.turns.is_busy(),
+            Action::Write => {
+                self.flow.info.is_direct || self.flow.arm.is_some() || self.flow.turns.is_busy()
+            }
             Action::Measure => false,
             _ => !is_in_memory,
         };
@@ -409,6 +419,10 @@ impl Flow {
 
     pub(crate) fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    pub(crate) fn arm(&self) -> Option<&Arm> {
+        self.arm.as_ref()
     }
 
     pub(crate) fn turns(&self) -> &Turns {
@@ -494,7 +508,7 @@ mod tests {
             opened.1,
         )
         .unwrap();
-        let device = FileDevice::new(opened.0, info, Backend::Automatic);
+        let device = FileDevice::new(opened.0, info, Backend::Automatic, None);
         device.flush().unwrap();
         device.flow.retire(Errno::IO);
         assert!(device.is_retired());
@@ -521,14 +535,14 @@ mod tests {
         let waits = || WAITS.swap(0, Ordering::Relaxed);
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
-        let device = open(file.path(), OpenMode::ReadWrite, DeviceOptions::default()).unwrap();
+        let device = open(file.path(), OpenMode::ReadWrite, &DeviceOptions::default()).unwrap();
         let device = device.as_ref();
         device.write_at(0, Buffer::zeroed(512).into()).unwrap();
         assert_eq!(waits(), 0, "into memory");
         let opened = open_file(file.path(), OpenMode::ReadWrite, false, false).unwrap();
         let status = rustix::fs::fstat(&opened.0).unwrap();
         let info = describe(file.path(), OpenMode::ReadWrite, &opened.0, &status, false).unwrap();
-        let device = FileDevice::new(opened.0, info, Backend::Threads);
+        let device = FileDevice::new(opened.0, info, Backend::Threads, None);
         // As on a disk.
         device.inline.give_up();
         device.flush().unwrap();

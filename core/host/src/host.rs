@@ -18,6 +18,7 @@ use crate::identity::{HostIdentity, parse_hostid};
 use crate::lock::check_wait;
 use crate::memory;
 use crate::sim::{SimHost, SimOptions};
+use crate::slow::SlowDevices;
 use crate::threads::{JoinHandle, Kind as ThreadKind};
 
 /// What can be chosen about the real host.
@@ -33,6 +34,8 @@ pub struct RealOptions {
     pub direct_files: bool,
     /// Instead of the number of processors.
     pub processors: Option<usize>,
+    /// Some devices are slower than they are.
+    pub slow_devices: Option<SlowDevices>,
 }
 
 /// A variable of the environment that makes no sense.
@@ -48,8 +51,9 @@ pub struct BadOption {
 }
 
 impl RealOptions {
-    /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints it), and for tests
-    /// `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`).
+    /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints it), and for tests and measurements
+    /// `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`) and `TARN_SLOW_DEVICES` (`8:/disks/slow`: what is asked of a device whose path begins so takes
+    /// 8 ms longer, one thing at a time).
     ///
     /// # Errors
     /// The variable that makes no sense.
@@ -80,7 +84,15 @@ impl RealOptions {
                 return Err(bad("TARN_DEVICE_BACKEND", other.to_owned(), expected));
             }
         };
+        let slow_devices = match set("TARN_SLOW_DEVICES") {
+            None => None,
+            Some(value) => Some(SlowDevices::parse(&value).ok_or_else(|| {
+                let expected = "milliseconds, a colon, and the beginning of a path";
+                bad("TARN_SLOW_DEVICES", value, expected)
+            })?),
+        };
         Ok(RealOptions {
+            slow_devices,
             hostname: set("TARN_HOSTNAME"),
             hostid,
             backend,
@@ -120,6 +132,7 @@ impl Host {
         let device_options = DeviceOptions {
             backend: options.backend,
             direct_files: options.direct_files,
+            slow: options.slow_devices,
         };
         let compute = Compute::new(processors);
         let kind = Kind::Real(device_options);
@@ -256,7 +269,7 @@ impl Host {
     /// What the system said, or a thing that is neither.
     pub fn open_device(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn Device>, OpenError> {
         match &self.inner.kind {
-            Kind::Real(options) => file_device::open(path, mode, *options),
+            Kind::Real(options) => file_device::open(path, mode, options),
             Kind::Simulated(simulation) => simulation.open_device(path, mode),
         }
     }
@@ -426,5 +439,6 @@ mod tests {
         let refused = options(&[("TARN_HOSTID", "seven")]).unwrap_err();
         assert!(refused.to_string().starts_with("TARN_HOSTID=seven: "));
         assert!(options(&[("TARN_DEVICE_BACKEND", "fast")]).is_err());
+        assert!(options(&[("TARN_SLOW_DEVICES", "slow")]).is_err());
     }
 }

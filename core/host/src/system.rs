@@ -11,14 +11,17 @@ use crate::batch::{Failure, Job, Segment, Times};
 use crate::clock;
 use crate::error::Action;
 use crate::file_device::Flow;
+use crate::slow::Arm;
 
 /// A call writes no more than this through the page cache: others wait for it.
 const BUFFERED_WRITE_BYTES_MAX: usize = 256 << 10;
 
 /// Carries a job out in the calling thread, and ends it.
 pub(crate) fn carry_out(job: Job, flow: &Flow) {
+    let arm = flow.arm().map(Arm::move_there);
     let started_ns = clock::real_monotonic_ns();
     let failure = attempt(&job, flow).err();
+    drop(arm);
     let service_ns = clock::real_monotonic_ns() - started_ns;
     let times = Times {
         queue_ns: started_ns.saturating_sub(job.submitted_ns()),

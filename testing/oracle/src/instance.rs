@@ -215,7 +215,22 @@ impl Instance {
         arguments: &[&str],
         limit: Duration,
     ) -> Result<Spoken, ProgramError> {
-        program::run(self.command("tarnd").args(arguments), limit)?.expect_success()
+        self.start_daemon_with(arguments, &[], limit)
+    }
+
+    /// The same with variables in its environment.
+    ///
+    /// # Errors
+    /// If it does not start in time.
+    pub fn start_daemon_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<Spoken, ProgramError> {
+        let mut command = self.command("tarnd");
+        command.args(arguments).envs(environment.iter().copied());
+        program::run(&mut command, limit)?.expect_success()
     }
 
     /// Ends the daemon as the end of a machine's day does: it stores its pools, which come back at the next start.

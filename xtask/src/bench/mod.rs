@@ -17,6 +17,7 @@
 //! [`bar`] has them. Below a bar the task fails.
 
 mod fence;
+mod log_device;
 mod parity;
 mod peers;
 mod table;
@@ -45,7 +46,7 @@ const PRIORITY: &str = "-15";
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or picket fence, parity, or checksums
+    /// Only loads whose name contains this, such as read; or log device, picket fence, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -91,26 +92,34 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         .into_iter()
         .filter(|load| arguments.asks_for(&load.to_string()))
         .collect();
-    let fence = arguments.asks_for(fence::NAME);
+    let (log_device, fence) = (
+        arguments.asks_for(log_device::NAME),
+        arguments.asks_for(fence::NAME),
+    );
     let (parity, checksums) = (
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    if loads.is_empty() && !fence && !parity && !checksums {
+    if loads.is_empty() && !log_device && !fence && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, parity, checksums",
+            log_device::NAME,
             fence::NAME
         )
         .into());
     }
     let mut failed = Vec::new();
-    if !arguments.no_build && (fence || !loads.is_empty()) {
+    if !arguments.no_build && (log_device || fence || !loads.is_empty()) {
         build::build()?;
     }
     let memory = memory_folder(is_root)?;
     if !loads.is_empty() {
         failed.extend(compare_file_systems(arguments, &loads, &memory, is_root)?);
+    }
+    if log_device {
+        let time = if arguments.quick { 3 } else { 10 };
+        failed.extend(log_device::measure(&memory, Duration::from_secs(time))?);
     }
     if fence {
         let time = if arguments.quick { 20 } else { 60 };

@@ -13,7 +13,7 @@ use super::{Deadline, Done};
 const PAGE_BYTES: usize = 4096;
 
 /// Each file is written over and over: its blocks are there, so that a write is no more than that.
-const FILE_PAGES: u32 = 1024;
+const FILE_PAGES: u32 = 256;
 
 /// What threads did, and how long each write took.
 #[derive(Debug, Clone)]
