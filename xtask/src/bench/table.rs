@@ -7,6 +7,9 @@ use tarn_workload::load::Load;
 use super::bar;
 use super::peers::OURS;
 
+/// How much rates of one and the same differ between runs, after the median of all rounds. A bar of "not slower" allows for it.
+const NOISE: f64 = 0.03;
+
 /// The rates of every load of every peer, one for each round; and what went wrong.
 #[derive(Default)]
 pub struct Rates {
@@ -77,8 +80,10 @@ pub fn print(rates: &Rates, loads: &[Load], peers: &[&str]) -> Vec<String> {
             let shown = ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}"));
             print!(" {:>10} {shown:>7}", rate(rates.rate(load, peer)));
             if let Some(bar) = bar(load, peer) {
+                // What the kernel answers from its own cache is equally fast for all, give or take.
+                let least = if bar > 1.0 { bar } else { bar - NOISE };
                 let (word, passed) = match ratio {
-                    Some(ratio) if ratio >= bar => ("PASS", true),
+                    Some(ratio) if ratio >= least => ("PASS", true),
                     Some(_) => ("FAIL", false),
                     None => ("not judged", false),
                 };
@@ -135,9 +140,20 @@ mod tests {
         rates.add(0, Load::Unlink, OURS, 30.0);
         rates.add(0, Load::Unlink, "zfs-fuse", 10.0);
         rates.add(0, Load::Postmark, OURS, 1.0);
-        let loads = [Load::Create, Load::Unlink, Load::Postmark];
+        for (load, ours) in [(Load::CachedRead, 98.0), (Load::RandomRead, 96.0)] {
+            rates.add(0, load, OURS, ours);
+            rates.add(0, load, "zfs-fuse", 100.0);
+        }
+        let loads = [
+            Load::CachedRead,
+            Load::RandomRead,
+            Load::Create,
+            Load::Unlink,
+            Load::Postmark,
+        ];
         let failed = print(&rates, &loads, &["zfs-fuse", "btrfs"]);
         let expected = [
+            "4 KiB random read, cached (0.96 of 1 x zfs-fuse)",
             "create empty files (2.90 of 3 x zfs-fuse)",
             "postmark (- of 1 x zfs-fuse)",
         ];
