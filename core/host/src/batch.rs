@@ -2,10 +2,15 @@
 //!
 //! A batch owns the memory of its requests until the last piece of work on them is done. Pieces ([`Job`]s) hold raw
 //! pointers into that memory, for the system to fill, and keep the batch alive.
+//!
+//! Whoever waits for a device that is given up ([`Device::give_up`](crate::Device::give_up)) gets errors; the memory stays the batch's until the
+//! system is done with it, if that ever happens.
 #![allow(unsafe_code)]
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -15,6 +20,9 @@ use crate::error::{Action, DeviceError, Errno};
 use crate::lock::check_wait;
 use crate::sim::SimulatedBatch;
 use crate::waiting::about_to_wait;
+
+/// How often who waits looks whether the device was given up: not often, for nearly nobody waits so long.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What became of one request.
 #[derive(Debug)]
@@ -62,6 +70,7 @@ impl Batch {
 pub(crate) struct BatchState {
     path: Arc<Path>,
     submitted_ns: u64,
+    given_up: Arc<AtomicBool>,
     work: Mutex<Work>,
     done: Condvar,
 }
@@ -94,7 +103,12 @@ enum Memory {
 
 impl BatchState {
     /// Takes the requests over. Jobs must be counted with [`BatchState::expect_jobs`] before any of them is started.
-    pub(crate) fn new(path: &Arc<Path>, now_ns: u64, requests: Vec<Request>) -> Arc<BatchState> {
+    pub(crate) fn new(
+        path: &Arc<Path>,
+        given_up: &Arc<AtomicBool>,
+        now_ns: u64,
+        requests: Vec<Request>,
+    ) -> Arc<BatchState> {
         let work = Work {
             slots: requests.into_iter().map(Slot::new).collect(),
             jobs_left: 0,
@@ -103,6 +117,7 @@ impl BatchState {
         Arc::new(BatchState {
             path,
             submitted_ns: now_ns,
+            given_up: given_up.clone(),
             work,
             done: Condvar::new(),
         })
@@ -165,7 +180,18 @@ impl BatchState {
         if work.jobs_left > 0 {
             about_to_wait();
         }
-        self.done.wait_while(&mut work, |work| work.jobs_left > 0);
+        while work.jobs_left > 0 {
+            let is_late = self.done.wait_for(&mut work, LOOK_INTERVAL).timed_out();
+            if is_late && work.jobs_left > 0 && self.given_up.load(Ordering::Acquire) {
+                // The memory stays: jobs lead into it.
+                let given_up = |slot: &Slot| Completion {
+                    result: Err(slot.given_up(&self.path)),
+                    queue_ns: slot.queue_ns,
+                    service_ns: slot.service_ns,
+                };
+                return work.slots.iter().map(given_up).collect();
+            }
+        }
         std::mem::take(&mut work.slots)
             .into_iter()
             .map(Slot::complete)
@@ -219,6 +245,11 @@ impl Slot {
             length: self.length,
             segment,
         }
+    }
+
+    fn given_up(&self, path: &Arc<Path>) -> DeviceError {
+        let (path, action) = (path.clone(), self.action);
+        DeviceError::GivenUp { path, action }
     }
 
     fn describe(&self, path: &Arc<Path>, failure: &Failure) -> DeviceError {

@@ -12,6 +12,7 @@
 //!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush would succeed and lie.
 //! - A device is never made larger by writing.
 //! - A batch that is dropped is not cancelled; its requests are carried out all the same.
+//! - Who waits for a device waits until it answers, unless the device is given up. What was asked of it then may still happen.
 //! - When the last handle of a device is dropped, it has been let go: whoever opens it next finds it free. Only a device
 //!   that does not answer is waited for no longer than some seconds.
 
@@ -210,6 +211,12 @@ pub trait Device: Send + Sync + std::fmt::Debug {
 
     /// Whether a flush failed, so that nothing more can be written.
     fn is_retired(&self) -> bool;
+
+    /// How long it has given no answer at all, though it owes some; zero when it owes none.
+    fn silent_ns(&self) -> u64;
+
+    /// Who waits for it gets an error, and so does everybody from now on. What was asked for may still be carried out, should it ever answer.
+    fn give_up(&self);
 }
 
 impl Batch {

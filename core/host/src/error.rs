@@ -128,6 +128,14 @@ pub enum DeviceError {
         /// The error of that flush.
         errno: Errno,
     },
+    /// It did not answer, and whoever used it has let go of it.
+    #[error("cannot {action} {}: it was given up while it did not answer", path.display())]
+    GivenUp {
+        /// The device.
+        path: Arc<Path>,
+        /// What was asked for.
+        action: Action,
+    },
     /// The device cannot do this at all. Nothing is wrong with it.
     #[error("{} cannot {action}", path.display())]
     Unsupported {

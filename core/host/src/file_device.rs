@@ -13,7 +13,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
@@ -48,7 +48,7 @@ pub enum Backend {
 const INLINE_WRITE_BYTES_MAX: u64 = 256 << 10;
 
 /// How long a dropped device is waited for. Only one that hangs takes longer, and then its owner must not.
-pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How devices are opened; from [`crate::RealOptions`].
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,11 @@ pub(crate) struct Flow {
     turns: Turns,
     /// It is slowed.
     arm: Option<Arm>,
+    /// Calls to the system that have not come back.
+    owed: AtomicU64,
+    /// When the last one came back, or the first of them was made.
+    answered_ns: AtomicU64,
+    given_up: Arc<AtomicBool>,
 }
 
 /// Which reads are carried out by whoever submits them.
@@ -241,6 +246,9 @@ impl FileDevice {
             retired: AtomicI32::new(0),
             turns: Turns::default(),
             arm,
+            owed: AtomicU64::new(0),
+            answered_ns: AtomicU64::new(0),
+            given_up: Arc::new(AtomicBool::new(false)),
         });
         let ring = if wants_ring { Ring::start(&flow) } else { None };
         let pool = Pool::new(&flow, pool::THREADS_MAX);
@@ -334,7 +342,8 @@ impl Device for FileDevice {
 
     fn submit(&self, requests: Vec<Request>) -> Batch {
         let flow = &self.flow;
-        let batch = BatchState::new(&flow.info.path, clock::real_monotonic_ns(), requests);
+        let (path, now_ns) = (&flow.info.path, clock::real_monotonic_ns());
+        let batch = BatchState::new(path, &flow.given_up, now_ns, requests);
         let jobs = crate::plan::plan(&batch, flow);
         if self.are_small_writes(&jobs) {
             self.about_to(Action::Write);
@@ -371,6 +380,14 @@ impl Device for FileDevice {
     fn is_retired(&self) -> bool {
         self.flow.retirement().is_some()
     }
+
+    fn silent_ns(&self) -> u64 {
+        self.flow.silent_ns(clock::real_monotonic_ns())
+    }
+
+    fn give_up(&self) {
+        self.flow.given_up.store(true, Ordering::Release);
+    }
 }
 
 impl FileDevice {
@@ -393,7 +410,8 @@ impl FileDevice {
     /// Carries a request out in the calling thread.
     fn carry_out_here(&self, request: Request) -> Result<Option<Buffer>, DeviceError> {
         let now_ns = clock::real_monotonic_ns();
-        let batch = BatchState::new(&self.flow.info.path, now_ns, vec![request]);
+        let flow = &self.flow;
+        let batch = BatchState::new(&flow.info.path, &flow.given_up, now_ns, vec![request]);
         for job in crate::plan::plan(&batch, &self.flow) {
             let left = match job.action == Action::Read && self.inline.choice() != Inline::ALWAYS {
                 true => self.try_inline(job),
@@ -431,6 +449,39 @@ impl Flow {
 
     pub(crate) fn is_block_device(&self) -> bool {
         self.info.is_block_device
+    }
+
+    /// The system is asked for something.
+    pub(crate) fn asked(&self, now_ns: u64) {
+        if self.owed.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.answered_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// The system has answered.
+    pub(crate) fn answered(&self, now_ns: u64) {
+        self.answered_ns.store(now_ns, Ordering::Relaxed);
+        self.owed.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn silent_ns(&self, now_ns: u64) -> u64 {
+        match self.owed.load(Ordering::Acquire) {
+            0 => 0,
+            _ => now_ns.saturating_sub(self.answered_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// How long whoever drops it waits for its threads.
+    pub(crate) fn close_max(&self) -> Duration {
+        match self.is_given_up() {
+            true => Duration::ZERO,
+            false => CLOSE_MAX,
+        }
     }
 
     /// The error of the flush that failed, if one did.

@@ -50,6 +50,12 @@ fn check(flow: &Flow, wish: &Wish) -> Result<(), DeviceError> {
         ..
     } = *wish;
     let path = || flow.info().path.clone();
+    if flow.is_given_up() {
+        return Err(DeviceError::GivenUp {
+            path: path(),
+            action,
+        });
+    }
     if action != Action::Read {
         if !flow.info().mode.may_write() {
             return Err(DeviceError::ReadOnly {

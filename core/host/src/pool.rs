@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::background;
 use crate::batch::Job;
-use crate::file_device::{CLOSE_MAX, Flow};
+use crate::file_device::Flow;
 use crate::system;
 
 /// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred devices.
@@ -122,7 +122,7 @@ impl Drop for Pool {
         let _ = self
             .shared
             .gone
-            .wait_while_for(&mut queue, is_held, CLOSE_MAX);
+            .wait_while_for(&mut queue, is_held, self.flow.close_max());
     }
 }
 

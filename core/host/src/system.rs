@@ -20,9 +20,12 @@ const BUFFERED_WRITE_BYTES_MAX: usize = 256 << 10;
 pub(crate) fn carry_out(job: Job, flow: &Flow) {
     let arm = flow.arm().map(Arm::move_there);
     let started_ns = clock::real_monotonic_ns();
+    flow.asked(started_ns);
     let failure = attempt(&job, flow).err();
     drop(arm);
-    let service_ns = clock::real_monotonic_ns() - started_ns;
+    let ended_ns = clock::real_monotonic_ns();
+    flow.answered(ended_ns);
+    let service_ns = ended_ns - started_ns;
     let times = Times {
         queue_ns: started_ns.saturating_sub(job.submitted_ns()),
         service_ns,

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use crate::batch::{Failure, Job, Segment, Times};
 use crate::clock;
 use crate::error::{Action, Errno};
-use crate::file_device::{CLOSE_MAX, Flow};
+use crate::file_device::Flow;
 use crate::system;
 
 /// Requests in a ring. A guess: deeper queues than 128 only make a disk's answers later.
@@ -38,6 +38,7 @@ const WAKE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Ring {
     shared: Arc<Shared>,
+    flow: Arc<Flow>,
     /// Its other end is dropped when the thread has let the device go.
     gone: Mutex<mpsc::Receiver<bool>>,
 }
@@ -63,12 +64,12 @@ impl Ring {
             event,
         });
         let (started, has_started) = mpsc::channel();
-        let (own, flow) = (shared.clone(), flow.clone());
+        let (own, owned_flow) = (shared.clone(), flow.clone());
         // The ring is made in its thread, because only the thread that made it may use it.
         let body = move || match make_ring() {
             Ok(ring) => {
                 let _ = started.send(true);
-                RingThread::new(ring, own, flow).run();
+                RingThread::new(ring, own, owned_flow).run();
             }
             Err(_) => _ = started.send(false),
         };
@@ -78,7 +79,8 @@ impl Ring {
             .ok()?;
         let is_running = has_started.recv().unwrap_or(false);
         let gone = Mutex::new(has_started);
-        is_running.then_some(Ring { shared, gone })
+        let flow = flow.clone();
+        is_running.then_some(Ring { shared, flow, gone })
     }
 
     /// Takes jobs: reads, writes and flushes.
@@ -100,7 +102,10 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.inbox.lock().is_closed = true;
         self.shared.wake();
-        let _ = self.gone.lock().recv_timeout(CLOSE_MAX);
+        let _ = self
+            .gone
+            .lock()
+            .recv_timeout(self.flow.close_max());
     }
 }
 
@@ -213,6 +218,7 @@ impl RingThread {
                 job,
             };
             let slot = self.free.pop().expect("checked above");
+            self.flow.asked(started_ns);
             self.submit(slot, in_flight);
         }
     }
@@ -292,7 +298,9 @@ impl RingThread {
             }
         };
         self.free.push(slot);
-        let service_ns = clock::real_monotonic_ns().saturating_sub(in_flight.started_ns);
+        let ended_ns = clock::real_monotonic_ns();
+        self.flow.answered(ended_ns);
+        let service_ns = ended_ns.saturating_sub(in_flight.started_ns);
         let times = Times {
             queue_ns: in_flight.queue_ns,
             service_ns,

@@ -491,3 +491,29 @@ fn state_files_survive_a_power_cut() {
     });
     assert_eq!(read, Ok((1, b"pools".to_vec())));
 }
+
+/// Who waits for a disk that does not answer is let go when it is given up; who opens it anew finds it again.
+#[test]
+fn a_disk_that_hangs_can_be_given_up() {
+    let machine = SimHost::new(SimOptions::seed(3));
+    let disk = machine.add_disk("/dev/a", 1 << 20);
+    let run = machine.run(|host| {
+        let device = open(host);
+        disk.inject(Fault::Hang);
+        let other = device.clone();
+        let waiter = host.spawn("waiter", move || other.read_at(0, 512));
+        host.sleep(Duration::from_secs(3));
+        assert!(!waiter.is_finished());
+        assert!(device.silent_ns() > 2_000_000_000);
+        device.give_up();
+        let outcome = waiter.join().unwrap_or_else(|panicked| panicked.resume());
+        assert!(matches!(outcome, Err(DeviceError::GivenUp { .. })));
+        assert!(device.read_at(0, 512).is_err());
+        drop(device);
+        disk.clear_faults();
+        let device = open(host);
+        assert_eq!(device.silent_ns(), 0);
+        device.read_at(0, 512).unwrap();
+    });
+    run.unwrap();
+}

@@ -66,8 +66,10 @@ pub enum Fault {
         /// How many times.
         factor: u32,
     },
-    /// It does not answer any more, as if pulled.
+    /// It is gone, as if pulled: whatever is asked fails.
     Vanish,
+    /// It does not answer any more, neither well nor ill, until its faults are cleared.
+    Hang,
 }
 
 /// A simulated disk, as tests see it.
@@ -84,7 +86,12 @@ impl SimDisk {
 
     /// Nothing goes wrong any more; what was lost stays lost.
     pub fn clear_faults(&self) {
-        self.disk.state.lock().faults.clear();
+        let mut state = self.disk.state.lock();
+        state.faults.clear();
+        state.hung_since_ns = None;
+        let hung = state.unflushed.iter_mut();
+        hung.filter(|write| write.completes_ns == NEVER)
+            .for_each(|write| write.completes_ns = 0);
     }
 
     /// Damages bytes where they lie, on the medium: each becomes another one.
@@ -154,7 +161,15 @@ struct DiskState {
     /// Requests are served one after the other.
     busy_until_ns: u64,
     requests: (u64, u64, u64),
+    /// Since when it owes an answer that does not come.
+    hung_since_ns: Option<u64>,
 }
+
+/// When a request to a disk that does not answer is done.
+const NEVER: u64 = u64::MAX;
+
+/// How often who waits for such a disk looks again.
+const LOOK_INTERVAL_NS: u64 = 50_000_000;
 
 struct Unflushed {
     offset: u64,
@@ -184,6 +199,7 @@ impl Disk {
             faults: Vec::new(),
             busy_until_ns: 0,
             requests: (0, 0, 0),
+            hung_since_ns: None,
         };
         Disk {
             path,
@@ -191,6 +207,10 @@ impl Disk {
             is_taken: AtomicBool::new(false),
             state: Mutex::new(state),
         }
+    }
+
+    fn is_hung(&self) -> bool {
+        self.state.lock().faults.contains(&Fault::Hang)
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -340,6 +360,7 @@ pub(super) struct SimDevice {
     pub(super) info: DeviceInfo,
     /// The error of the flush that failed; 0 if none.
     pub(super) retired: AtomicI32,
+    pub(super) given_up: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for SimDevice {
@@ -372,6 +393,7 @@ impl Device for SimDevice {
         let scheduler = self.machine.scheduler();
         let mut random = scheduler.with_random(Random::fork);
         let now_ns = scheduler.now_ns();
+        let actions = requests.iter().map(|request| shape(request).0).collect();
         let mut order: Vec<(usize, Request)> = requests.into_iter().enumerate().collect();
         random.shuffle(&mut order);
         let mut done: Vec<(usize, Completion)> = Vec::with_capacity(order.len());
@@ -384,6 +406,9 @@ impl Device for SimDevice {
         let ready_ns = now_ns + done.iter().map(took).max().unwrap_or(0);
         Batch::simulated(SimulatedBatch {
             completions: done.into_iter().map(|(_, completion)| completion).collect(),
+            actions,
+            disk: self.disk.clone(),
+            given_up: self.given_up.clone(),
             ready_ns,
             scheduler: scheduler.clone(),
         })
@@ -391,6 +416,16 @@ impl Device for SimDevice {
 
     fn is_retired(&self) -> bool {
         self.retirement().is_some()
+    }
+
+    fn silent_ns(&self) -> u64 {
+        let since_ns = self.disk.state.lock().hung_since_ns;
+        let now_ns = self.machine.scheduler().now_ns();
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
     }
 }
 
@@ -403,8 +438,12 @@ impl SimDevice {
         let mut state = self.disk.state.lock();
         let service_ns = service_ns(length, random) * state.slowness();
         let begin_ns = state.busy_until_ns.max(now_ns);
-        let end_ns = begin_ns + service_ns;
+        let mut end_ns = begin_ns + service_ns;
         state.busy_until_ns = end_ns;
+        if state.faults.contains(&Fault::Hang) {
+            state.hung_since_ns.get_or_insert(now_ns);
+            end_ns = NEVER;
+        }
         let result = match self.check(&state, action, offset, length) {
             Err(error) => Err(error),
             Ok(()) => self.carry_out(&mut state, request, (now_ns, end_ns)),
@@ -437,6 +476,10 @@ impl SimDevice {
                 length,
                 errno,
             });
+        }
+        if self.given_up.load(Ordering::Acquire) {
+            let path = path();
+            return Err(DeviceError::GivenUp { path, action });
         }
         if action != Action::Read {
             if !self.info.mode.may_write() {
@@ -546,6 +589,9 @@ fn service_ns(length: u64, random: &mut Random) -> u64 {
 /// A batch that is done when its time has come.
 pub(crate) struct SimulatedBatch {
     completions: Vec<Completion>,
+    actions: Vec<Action>,
+    disk: Arc<Disk>,
+    given_up: Arc<AtomicBool>,
     ready_ns: u64,
     scheduler: Arc<Scheduler>,
 }
@@ -561,7 +607,28 @@ impl SimulatedBatch {
     pub(crate) fn wait(self) -> Vec<Completion> {
         if let Some(me) = baton::current().filter(|me| me.is_of(&self.scheduler)) {
             me.sleep_until(self.ready_ns, "a device");
+            while self.disk.is_hung() {
+                if self.given_up.load(Ordering::Acquire) {
+                    return self.nothing_came();
+                }
+                let later_ns = self.scheduler.now_ns() + LOOK_INTERVAL_NS;
+                me.sleep_until(later_ns, "a device that does not answer");
+            }
         }
         self.completions
+    }
+
+    /// What those get who wait for a disk that was given up.
+    fn nothing_came(self) -> Vec<Completion> {
+        let given_up = |(completion, action): (Completion, Action)| {
+            let path = self.disk.path.clone();
+            let result = Err(DeviceError::GivenUp { path, action });
+            Completion {
+                result,
+                ..completion
+            }
+        };
+        let asked = self.completions.into_iter().zip(self.actions);
+        asked.map(given_up).collect()
     }
 }

@@ -251,12 +251,12 @@ impl SimHost {
             mode,
             identity: DeviceIdentity::Simulated(disk.number),
         };
-        let (machine, retired) = (self.machine.clone(), AtomicI32::new(0));
         Ok(Arc::new(SimDevice {
             disk,
-            machine,
+            machine: self.machine.clone(),
             info,
-            retired,
+            retired: AtomicI32::new(0),
+            given_up: Arc::new(AtomicBool::new(false)),
         }))
     }
 
