@@ -54,6 +54,22 @@ pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>)
     job.end(times, None);
 }
 
+/// A file that was removed takes writes, and they are gone when it is closed; one that was cut off takes them, and has lost others.
+fn refuse_lost_file(flow: &Flow) -> Result<(), Failure> {
+    if flow.is_block_device() {
+        return Ok(());
+    }
+    let status = rustix::fs::fstat(flow.file()).map_err(Failure::from)?;
+    if status.st_nlink == 0 {
+        return Err(Failure::Errno(crate::error::Errno::NO_DEVICE));
+    }
+    let size_bytes = u64::try_from(status.st_size).unwrap_or(0);
+    match size_bytes < flow.info().size_bytes {
+        true => Err(Failure::Errno(crate::error::Errno::IO)),
+        false => Ok(()),
+    }
+}
+
 fn attempt(job: &Job, flow: &Flow) -> Result<(), Failure> {
     let file = flow.file();
     match job.action {
@@ -61,7 +77,10 @@ fn attempt(job: &Job, flow: &Flow) -> Result<(), Failure> {
             transfer(job.action, file, job.offset, &job.segments)
         }
         Action::Read | Action::Write => write_in_turn(flow, job),
-        Action::Flush => retry(|| rustix::fs::fdatasync(file)),
+        Action::Flush => {
+            refuse_lost_file(flow)?;
+            retry(|| rustix::fs::fdatasync(file))
+        }
         Action::Discard => discard(file, flow.is_block_device(), job.offset, job.length),
         Action::WriteZeroes => write_zeroes(file, flow.is_block_device(), job.offset, job.length),
         Action::Measure => Ok(()),

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tarn_cache::{Cache, Lent};
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{ObjectId, Txg};
-use tarn_probe::{Counter, Operation, Outcome, Stage};
+use tarn_probe::{Counter, Operation, OperationKind, Outcome, Stage};
 
 use crate::error::AssignError;
 use crate::objset::ObjectSet;
@@ -241,7 +241,8 @@ impl Txgs {
             if state.is_stopped {
                 return Err(AssignError::Stopped);
             }
-            let may_wait = estimate.urgency != Urgency::Now;
+            let is_administration = operation.what().kind == OperationKind::Administration;
+            let may_wait = estimate.urgency != Urgency::Now && !is_administration;
             if state.suspended == Some(FailMode::Continue)
                 || (state.suspended.is_some() && !may_wait)
             {
@@ -449,8 +450,8 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// Waits until the group is stored, and sees to it that it will be. Fails at once on a suspended pool, whatever
-    /// writers do: nobody should believe that it will be stored.
+    /// Waits until the group is stored, and sees to it that it will be. On a suspended pool applications wait or fail as writers do;
+    /// administration fails at once.
     pub fn wait_stored(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
         let _stage = operation.stage(Stage::TxWait);
         let mut state = self.state.lock();
@@ -461,8 +462,11 @@ impl Txgs {
             if state.is_stopped {
                 return Err(AssignError::Stopped);
             }
-            if state.suspended.is_some() {
-                return Err(AssignError::Suspended);
+            let may_wait = operation.what().kind != OperationKind::Administration;
+            match state.suspended {
+                Some(FailMode::Wait) if may_wait => {}
+                Some(_) => return Err(AssignError::Suspended),
+                None => {}
             }
             if state.wanted < txg {
                 state.wanted = txg;

@@ -6,8 +6,15 @@
 
 use crate::jobs::{SyncScope, TaskError};
 use crate::pool::{Mode, Pool};
+use std::time::Duration;
 use tarn_probe::Operation;
 use tarn_vdev::{PoolFacts, PoolState};
+
+/// How long the threads of a pool that was given up are waited for.
+const CLOSE_NS_MAX: u64 = 700_000_000;
+
+/// How often it is looked whether they have ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How a pool is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +57,33 @@ impl Pool {
                 self.store_state(PoolState::Destroyed, operation)
             }
         };
-        self.txgs().stop();
-        let threads = std::mem::take(&mut *self.sync_threads.lock());
-        for thread in threads {
-            thread.join().unwrap_or_else(|panicked| panicked.resume());
+        // Who stores may wait for devices that are gone, and would for ever.
+        if self.failure().is_some() {
+            self.give_up();
         }
+        self.txgs().stop();
+        self.end_sync();
         self.txgs().forget_dirty();
         self.cache().forget_all();
         self.vdevs().close();
         outcome
+    }
+
+    /// Waits for the threads that store; not for those whose device does not answer.
+    fn end_sync(&self) {
+        let mut threads = std::mem::take(&mut *self.sync_threads.lock());
+        let began_ns = self.host().monotonic_ns();
+        while self.is_given_up() && threads.iter().any(|thread| !thread.is_finished()) {
+            if self.host().monotonic_ns() - began_ns > CLOSE_NS_MAX {
+                // In the system's hands. They end when their device answers, or never.
+                threads.retain(|thread| thread.is_finished());
+                break;
+            }
+            self.host().sleep(LOOK_INTERVAL);
+        }
+        for thread in threads {
+            thread.join().unwrap_or_else(|panicked| panicked.resume());
+        }
     }
 
     /// Lets go of a pool that was opened and not begun: nothing is stored.

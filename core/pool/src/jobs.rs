@@ -18,6 +18,7 @@ use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tarn_dataset::task::{SyncTask, TaskContext, TaskRefusal};
 use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_ondisk::units::Txg;
@@ -27,6 +28,13 @@ use tarn_probe::{Operation, Stage};
 const QUEUE: Rank = Rank::new(tarn_host::ranks::POOL + 20, "jobs of the sync thread");
 /// One answer.
 const ANSWER: Rank = Rank::new(tarn_host::ranks::POOL + 21, "answer of the sync thread");
+
+/// How often who waits looks whether devices still answer.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Who asks for a change waits no longer than this for a device that does not answer at all. A guess: longer than disks take to wake up, or to give up on a
+/// sector.
+const PATIENCE_NS: u64 = 30_000_000_000;
 
 /// What a job of the pool works with.
 pub(crate) struct SyncScope<'a> {
@@ -69,6 +77,9 @@ trait Job: Send {
 
     /// The txg is stored, or will not be.
     fn answer(self: Box<Self>, outcome: Result<(), TaskError>);
+
+    /// Who waits for it.
+    fn who_waits(&self) -> Arc<dyn Tell>;
 }
 
 /// A function that runs in the sync thread.
@@ -85,7 +96,7 @@ struct Answer<T> {
     given: Condvar,
 }
 
-impl<T: Send> Job for Waiting<T> {
+impl<T: Send + 'static> Job for Waiting<T> {
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         if let Some(work) = self.work.take() {
             self.outcome = Some(work(scope)?);
@@ -99,8 +110,26 @@ impl<T: Send> Job for Waiting<T> {
             (Ok(()), None) => Err(TaskError::Stopped),
             (Err(error), _) => Err(error),
         };
-        *self.answer.place.lock() = Some(answer);
+        // Who did not wait for the end of a suspension has his answer.
+        self.answer.place.lock().get_or_insert(answer);
         self.answer.given.notify_all();
+    }
+
+    fn who_waits(&self) -> Arc<dyn Tell> {
+        self.answer.clone()
+    }
+}
+
+/// One who waits for an answer.
+trait Tell: Send + Sync {
+    /// He is told this, unless he was told something already.
+    fn tell(&self, error: TaskError);
+}
+
+impl<T: Send> Tell for Answer<T> {
+    fn tell(&self, error: TaskError) {
+        self.place.lock().get_or_insert(Err(error));
+        self.given.notify_all();
     }
 }
 
@@ -113,7 +142,9 @@ pub(crate) struct Jobs {
 struct Queue {
     /// In the order in which they were asked for, each with the txg that was open then.
     jobs: VecDeque<(Txg, Box<dyn Job>)>,
-    /// Nobody will run jobs any more, and why.
+    /// Those who wait for the jobs that are being run.
+    running: Vec<Arc<dyn Tell>>,
+    /// Nobody will run jobs any more, or for now, and why.
     closed: Option<Closed>,
 }
 
@@ -151,6 +182,7 @@ impl Jobs {
             .drain(..)
             .partition::<VecDeque<_>, _>(|(asked, _)| *asked <= txg);
         queue.jobs = later;
+        queue.running = due.iter().map(|(_, job)| job.who_waits()).collect();
         Taken(due.into_iter().map(|(_, job)| job).collect())
     }
 
@@ -159,11 +191,19 @@ impl Jobs {
         let waiting = {
             let mut queue = self.queue.lock();
             queue.closed = Some(why.clone());
-            std::mem::take(&mut queue.jobs)
+            let running = std::mem::take(&mut queue.running);
+            (std::mem::take(&mut queue.jobs), running)
         };
+        let (waiting, running) = waiting;
+        running.iter().for_each(|who| who.tell(why.error()));
         waiting
             .into_iter()
             .for_each(|(_, job)| job.answer(Err(why.error())));
+    }
+
+    /// Jobs are taken again.
+    pub(crate) fn open(&self) {
+        self.queue.lock().closed = None;
     }
 
     fn push(&self, open: Txg, job: Box<dyn Job>) -> Result<(), TaskError> {
@@ -305,7 +345,15 @@ impl Pool {
         self.txgs().kick();
         let _stage = operation.stage(Stage::TxWait);
         let mut place = answer.place.lock();
-        answer.given.wait_while(&mut place, |place| place.is_none());
-        place.take().expect("it was waited for")
+        loop {
+            if let Some(answer) = place.take() {
+                return answer;
+            }
+            let _ = answer.given.wait_timeout(&mut place, LOOK_INTERVAL);
+            if place.is_none() && self.vdevs().silent_ns() > PATIENCE_NS {
+                let why = "a device does not answer".to_string();
+                return Err(TaskError::Suspended { why });
+            }
+        }
     }
 }

@@ -30,6 +30,7 @@ mod probes;
 pub mod properties;
 pub mod size;
 mod space_maps;
+mod suspend;
 mod sync;
 mod txg_history;
 
@@ -41,3 +42,4 @@ pub use import::ImportRequest;
 pub use jobs::TaskError;
 pub use pool::{Mode, Pool, PoolOwner};
 pub use properties::PoolPropertyChange;
+pub use suspend::ResumeRefusal;

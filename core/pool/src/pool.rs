@@ -5,6 +5,7 @@ use crate::directory::Directory;
 use crate::features::PoolFeatures;
 use crate::jobs::{Jobs, TaskError};
 use crate::probes::Probes;
+use crate::suspend::Failure;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
 use std::collections::BTreeMap;
@@ -80,7 +81,7 @@ pub struct Pool {
     pub(crate) configuration: Mutex<Written>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(crate) failure: Mutex<Option<String>>,
+    pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) fails_writers: AtomicBool,
     pub(crate) probes: Probes,
 }
@@ -237,6 +238,7 @@ impl Pool {
     /// Sets whether writers get errors while the pool is suspended: the property `failmode` is `continue`.
     pub fn set_fails_writers(&self, fails: bool) {
         self.fails_writers.store(fails, Ordering::Relaxed);
+        self.vdevs().set_readers_wait(!fails);
     }
 
     /// Who uses it, as its labels say.

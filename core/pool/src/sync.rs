@@ -6,7 +6,8 @@
 //! and the uberblock is written.
 //!
 //! # After a failure
-//! When something cannot be stored, the uberblock is not written: the disk still has the group before. Part of what is in memory
+//! Where devices are gone, the thread waits in the midst of the group until they are back: see [`suspend`](crate::suspend). When something else keeps a group from being
+//! stored, the uberblock is not written: the disk still has the group before. Part of what is in memory
 //! is stored and part is not, so nothing more is stored in this run; the pool is suspended, which commands show, and writers
 //! wait or fail as `failmode` says. Importing it again finds the last whole group.
 
@@ -50,6 +51,7 @@ impl Pool {
     /// Starts the threads: one closes groups, one stores them, so that a group can be open, one closing, and one on
     /// its way to the devices.
     pub(crate) fn start_sync(self: &Arc<Self>) {
+        self.begin_suspension();
         let (closed, to_store) = channel::bounded(1);
         let pool = self.clone();
         let quiesce = move || {
@@ -91,25 +93,10 @@ impl Pool {
                     jobs.stored();
                     operation.finish();
                 }
-                Err(error) => return self.suspend(&error, jobs),
+                Err(error) => return self.suspend_for_good(&error, jobs),
             }
         }
         self.jobs.close(&Closed::Stopped);
-    }
-
-    /// Nothing is stored any more.
-    fn suspend(&self, error: &PoolError, jobs: Taken) {
-        let why = error.to_string();
-        *self.failure.lock() = Some(why.clone());
-        self.txgs().suspend(self.fail_mode());
-        let closed = Closed::Suspended(why);
-        jobs.failed(&closed);
-        self.jobs.close(&closed);
-    }
-
-    /// Why the pool is suspended, if it is.
-    pub fn failure(&self) -> Option<String> {
-        self.failure.lock().clone()
     }
 
     /// Stores one group.

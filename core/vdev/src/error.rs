@@ -116,6 +116,17 @@ impl LeafFailure {
         matches!(self.why, LeafFailureKind::Checksum)
     }
 
+    /// True if the device did answer: it is there.
+    pub fn is_answer(&self) -> bool {
+        match &self.why {
+            LeafFailureKind::NotUsable(_) => false,
+            LeafFailureKind::Device(error) => {
+                !error.is_gone() && !matches!(error, DeviceError::GivenUp { .. })
+            }
+            LeafFailureKind::Checksum => true,
+        }
+    }
+
     /// True if the device has vanished.
     pub fn is_gone(&self) -> bool {
         matches!(&self.why, LeafFailureKind::Device(error) if error.is_gone())

@@ -324,6 +324,14 @@ impl VdevTree {
         update: LabelUpdate<'_>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
+        self.until_devices_are_back(|| self.try_write_labels(update, operation))
+    }
+
+    fn try_write_labels(
+        &self,
+        update: LabelUpdate<'_>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
         if !self.is_writable() {
             return Err(VdevWriteError::ReadOnly);
         }
@@ -394,7 +402,11 @@ impl VdevTree {
         if ios.is_empty() {
             return Err(VdevWriteError::NoLabelWritten);
         }
-        self.store(&chosen, ios, operation)
+        self.store(&chosen, ios, operation)?;
+        for leaf in chosen.iter().flat_map(|top| &top.leaves) {
+            leaf.note_written_uberblock();
+        }
+        Ok(())
     }
 
     /// Writes and flushes. A leaf that cannot is taken out of use.
@@ -408,12 +420,13 @@ impl VdevTree {
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
         self.judge(tops, &owners, outcomes, standing)?;
-        self.flush(operation)
+        self.try_flush(operation)
     }
 }
 
 fn add_uberblock(leaf: &Arc<Leaf>, ashift: u32, update: &LabelUpdate<'_>, ios: &mut Vec<LeafIo>) {
     let Some(window) = leaf.window() else { return };
+    leaf.note_tried_uberblock(update.uberblock.txg);
     let ring = Ring::new(ashift);
     let slot = match update.is_multihost {
         true => ring.slot_of_multihost(update.uberblock.txg),
@@ -450,7 +463,7 @@ fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
 }
 
 impl TopVdev {
-    fn holds_data(&self) -> bool {
+    pub(crate) fn holds_data(&self) -> bool {
         matches!(self.layout, Layout::Copies | Layout::Raidz { .. })
     }
 }

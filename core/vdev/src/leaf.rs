@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tarn_host::{Device, DeviceError, DeviceInfo, Host, OpenError, OpenMode, RwLock};
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::Text;
-use tarn_ondisk::units::{AllocatedSize, Guid};
+use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
 
 /// How much is read to see whether a device answers.
 const PROBE_BYTES: u64 = 8192;
@@ -121,6 +121,13 @@ pub struct Leaf {
     has_unflushed: AtomicBool,
     in_flight: AtomicU64,
     last_end: AtomicU64,
+    /// It failed, and was not taken out of use, because nothing covers what it has.
+    has_failed: AtomicBool,
+    /// After which flush it was taken out of use, counted from one; zero for none, or before the pool was opened.
+    retired_after: AtomicU64,
+    /// The newest uberblock that was written to it, and the one that was tried last.
+    written_uberblock: AtomicU64,
+    tried_uberblock: AtomicU64,
     /// How often it erred.
     pub errors: ErrorCounters,
     /// What it did.
@@ -153,6 +160,10 @@ impl Leaf {
             has_unflushed: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
             last_end: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            retired_after: AtomicU64::new(0),
+            written_uberblock: AtomicU64::new(0),
+            tried_uberblock: AtomicU64::new(0),
             errors: ErrorCounters::default(),
         }
     }
@@ -255,6 +266,97 @@ impl Leaf {
         state.standing = standing;
         if !standing.state.is_usable() {
             state.window = None;
+        }
+    }
+
+    /// It failed, and nothing covers what it has.
+    pub(crate) fn note_failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// It is taken out of use, so many flushes after the pool was opened.
+    pub(crate) fn note_retired(&self, generation: u64) {
+        self.retired_after.store(generation + 1, Ordering::Relaxed);
+    }
+
+    /// Whether it may be taken back while the pool is suspended: it has everything up to the flush of this number.
+    pub(crate) fn wants_reopening(&self, generation: u64) -> bool {
+        let failed = self.has_failed.load(Ordering::Relaxed);
+        failed || self.retired_after.load(Ordering::Relaxed) == generation + 1
+    }
+
+    /// Opens the device anew.
+    pub(crate) fn reopen(&self, host: &Host) {
+        let before = self.state.write().window.take();
+        let mode = before.as_ref().map(|window| window.info().mode);
+        let mode = mode.unwrap_or(OpenMode::ReadWriteExclusive);
+        if let Some(window) = &before
+            && window.device().silent_ns() > 0
+        {
+            window.device().give_up();
+        }
+        // Only then it is free to be opened.
+        drop(before);
+        let opened = self.open_window(host, mode);
+        let opened = opened.ok().filter(|window| {
+            window.size_bytes >= DEVICE_BYTES_MIN && window.probe().is_ok()
+        });
+        let Some(window) = opened else {
+            // What it had is still covered by what is kept, should it come back later.
+            self.note_failed();
+            return self.set_standing(not_open());
+        };
+        self.set_unflushed(true);
+        *self.state.write() = LeafState {
+            window: Some(window),
+            standing: Standing::ONLINE,
+        };
+    }
+
+    /// It is what it was.
+    pub(crate) fn note_back(&self) {
+        self.has_failed.store(false, Ordering::Relaxed);
+        self.retired_after.store(0, Ordering::Relaxed);
+        self.set_out_of_date(false);
+    }
+
+    /// The newest uberblock on it, as it was found when it was opened.
+    pub(crate) fn note_found_uberblock(&self, txg: Txg) {
+        self.written_uberblock.store(txg.get(), Ordering::Relaxed);
+        self.tried_uberblock.store(txg.get(), Ordering::Relaxed);
+    }
+
+    /// An uberblock is on its way to it.
+    pub(crate) fn note_tried_uberblock(&self, txg: Txg) {
+        self.tried_uberblock.store(txg.get(), Ordering::Relaxed);
+    }
+
+    /// That uberblock is durable.
+    pub(crate) fn note_written_uberblock(&self) {
+        let tried = self.tried_uberblock.load(Ordering::Relaxed);
+        self.written_uberblock.store(tried, Ordering::Relaxed);
+    }
+
+    /// Whether this can be the newest uberblock on it.
+    pub(crate) fn is_newest_uberblock(&self, txg: Txg) -> bool {
+        let known = [&self.written_uberblock, &self.tried_uberblock];
+        known
+            .iter()
+            .any(|known| known.load(Ordering::Relaxed) == txg.get())
+    }
+
+    /// How long its device has given no answer, though it owes some.
+    pub(crate) fn silent_ns(&self) -> u64 {
+        let state = self.state.read();
+        let window = state.window.as_ref();
+        window.map_or(0, |window| window.device().silent_ns())
+    }
+
+    /// Nobody waits for its device any more.
+    pub(crate) fn give_up(&self) {
+        let state = self.state.read();
+        if let Some(window) = &state.window {
+            window.device().give_up();
         }
     }
 

@@ -20,6 +20,7 @@
 //! - A write that succeeded is on enough devices in use to survive as many failures as the vdev's
 //!   redundancy has left. A device that missed a write is not in use.
 //! - After a failed flush a device is not used again before it is opened anew.
+//! - Who stores waits for devices that are gone ([`suspension`]), with what they may have lost in memory.
 //!
 //! # Knows nothing about
 //! block pointers, space maps, transactions. It is told which bytes are right, and in which order to
@@ -42,6 +43,7 @@ pub mod raidz_map;
 mod ranks;
 pub mod read;
 pub mod sizes;
+pub mod suspension;
 pub mod tree;
 pub mod write;
 
@@ -52,5 +54,6 @@ pub use label_config::{PoolFacts, PoolState};
 pub use labels::LabelUpdate;
 pub use leaf::{Leaf, Window, open_window};
 pub use read::{Place, ReadRequest, Verify};
+pub use suspension::{ResumeError, SuspensionDoor};
 pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};
 pub use write::PhysicalWrite;

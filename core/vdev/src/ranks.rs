@@ -5,5 +5,9 @@ use tarn_host::ranks::VDEV;
 
 /// The tree's configuration and list of top-level vdevs.
 pub(crate) const TREE: Rank = Rank::new(VDEV, "vdev tree");
+/// Who waits for devices that are gone.
+pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 2, "suspension");
+/// What is written and not flushed.
+pub(crate) const JOURNAL: Rank = Rank::new(VDEV + 3, "unflushed writes");
 /// A leaf's state.
 pub(crate) const LEAF: Rank = Rank::new(VDEV + 1, "vdev leaf");

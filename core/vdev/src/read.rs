@@ -82,6 +82,22 @@ impl VdevTree {
         requests: &[ReadRequest<'_>],
         operation: &Operation,
     ) -> Vec<Result<Buffer, VdevReadError>> {
+        loop {
+            let results = self.try_read_many(requests, operation);
+            let errors = results.iter().filter_map(|result| result.as_ref().err());
+            let mut may_come = errors.filter(|error| self.suspension.wait_to_read(operation, error));
+            if may_come.next().is_none() {
+                drop(may_come);
+                return results;
+            }
+        }
+    }
+
+    fn try_read_many(
+        &self,
+        requests: &[ReadRequest<'_>],
+        operation: &Operation,
+    ) -> Vec<Result<Buffer, VdevReadError>> {
         let mut batch = FirstBatch::default();
         let plans: Vec<_> = requests
             .iter()

@@ -22,12 +22,13 @@ use crate::leaf::Leaf;
 use crate::raidz_map::RaidzShape;
 use crate::ranks;
 use crate::sizes;
+use crate::suspension::{Journal, Suspension};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_host::Host;
 use tarn_host::device::OpenMode;
-use tarn_host::lock::RwLock;
+use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, PhysicalSize, Txg, VdevId};
 use tarn_probe::{IoTotals, VdevStatisticsSnapshot};
@@ -172,6 +173,10 @@ pub struct VdevTree {
     changes: AtomicU64,
     /// Errors that no top-level vdev could make good.
     pub(crate) errors: ErrorCounters,
+    /// Who waits for devices that are gone.
+    pub(crate) suspension: Suspension,
+    /// What is written and not flushed.
+    pub(crate) journal: Mutex<Journal>,
 }
 
 #[derive(Debug)]
@@ -219,6 +224,8 @@ impl VdevTree {
             ),
             changes: AtomicU64::new(0),
             errors: ErrorCounters::default(),
+            suspension: Suspension::new(),
+            journal: Mutex::new(ranks::JOURNAL, Journal::default()),
         };
         tree.require(options.need)?;
         Ok(Arc::new(tree))
@@ -483,6 +490,7 @@ impl VdevTree {
     /// Lets all devices go. What is under way is finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
         self.leaves().iter().for_each(|leaf| leaf.close());
+        *self.journal.lock() = Journal::default();
     }
 
     /// Takes a failed leaf out of use, if the rest of its vdev covers what it has. False if not.
@@ -493,6 +501,7 @@ impl VdevTree {
         if !top.can_do_without(leaf) {
             return false;
         }
+        leaf.note_retired(self.journal.lock().generation);
         leaf.set_standing(standing);
         leaf.set_out_of_date(true);
         self.note_change();
@@ -562,7 +571,7 @@ impl TopVdev {
 
     /// Does not use devices whose labels say that they are something else.
     #[doc(alias = "vdev_validate")]
-    fn check_labels(&self, pool: Guid) {
+    pub(crate) fn check_labels(&self, pool: Guid) {
         for leaf in &self.leaves {
             let Some(window) = leaf.window() else {
                 continue;
@@ -586,7 +595,7 @@ impl TopVdev {
     }
 
     /// Does not use devices that have shrunk.
-    fn check_sizes(&self) {
+    pub(crate) fn check_sizes(&self) {
         let width = match &self.layout {
             Layout::Raidz { columns, .. } => columns.len(),
             _ => 1,
@@ -609,6 +618,11 @@ impl TopVdev {
             Some((newest.next(), newest.next()))
         };
         let found: Vec<_> = self.leaves.iter().map(newest_two).collect();
+        for (leaf, found) in self.leaves.iter().zip(&found) {
+            if let Some((Some(newest), _)) = found {
+                leaf.note_found_uberblock(*newest);
+            }
+        }
         let best = found.iter().flatten().max().copied();
         let Some((_, Some(second))) = best else {
             return;

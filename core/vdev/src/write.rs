@@ -4,7 +4,7 @@
 //! All writes of a call become one batch per device, in the order of its surface. Parity is computed
 //! first, over all processors. A device that cannot be written is taken out of use if the others of its
 //! vdev cover what it has, and the pool goes on; if they do not, it stays as it is and the call fails, for
-//! then only a person can help, and the pool is suspended meanwhile.
+//! then only a person can help. Who stores a group waits until that has happened ([`suspension`](crate::suspension)); who writes to the log fails, and the group has to do it.
 //!
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
@@ -18,6 +18,7 @@ use crate::queue::{self, LeafIo, Outcome};
 use crate::raidz;
 use crate::raidz_map::RaidzMap;
 use crate::read::Place;
+use crate::suspension::Verdict;
 use crate::tree::{Layout, TopVdev, VdevTree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +45,36 @@ impl VdevTree {
     /// When a place is not on its vdev, or has another size than its data: places are ours.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers.
+    /// More leaves failed than redundancy covers, and the pool is being opened or was given up.
     pub fn write(
+        &self,
+        writes: Vec<PhysicalWrite>,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        self.until_devices_are_back(|| self.try_write(writes.clone(), operation))?;
+        match self.keep_unflushed(writes) {
+            true => self.flush(operation),
+            false => Ok(()),
+        }
+    }
+
+    /// Does something once more as often as devices come back that it lacked.
+    pub(crate) fn until_devices_are_back(
+        &self,
+        attempt: impl Fn() -> Result<(), VdevWriteError>,
+    ) -> Result<(), VdevWriteError> {
+        loop {
+            match attempt() {
+                Err(
+                    error @ (VdevWriteError::LostRedundancy { .. } | VdevWriteError::NoLabelWritten),
+                ) if self.suspension.wait(&error) == Verdict::Again => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes all places, or fails.
+    pub(crate) fn try_write(
         &self,
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
@@ -77,8 +106,14 @@ impl VdevTree {
     /// Makes durable what was written. A leaf that cannot is taken out of use.
     ///
     /// # Errors
-    /// More leaves are out of use than redundancy covers.
+    /// More leaves are out of use than redundancy covers, and the pool is being opened or was given up.
     pub fn flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
+        self.until_devices_are_back(|| self.try_flush(operation))
+    }
+
+    /// Makes durable what was written, or fails.
+    pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
+        let kept = self.kept_places();
         let tops = self.tops();
         let leaves = tops.iter().flat_map(|top| &top.leaves);
         let dirty: Vec<Arc<Leaf>> = leaves
@@ -97,7 +132,9 @@ impl VdevTree {
             }
         }
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(&tops, &dirty, outcomes, standing)
+        self.judge(&tops, &dirty, outcomes, standing)?;
+        self.flushed(&kept);
+        Ok(())
     }
 
     /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
@@ -116,7 +153,7 @@ impl VdevTree {
         let mut vdevs: Vec<VdevId> = writes.iter().map(|write| write.place.vdev).collect();
         vdevs.sort_unstable();
         vdevs.dedup();
-        self.write(writes, operation)?;
+        self.try_write(writes, operation)?;
         let tops: Vec<Arc<TopVdev>> = vdevs
             .into_iter()
             .map(|vdev| self.top(vdev).expect("a place is on a vdev"))
@@ -171,6 +208,7 @@ impl VdevTree {
                         standing
                     };
                     if !self.retire(top, leaf, standing) {
+                        leaf.note_failed();
                         devices.push(failure);
                     }
                 }

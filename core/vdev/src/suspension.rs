@@ -1,0 +1,378 @@
+//! Suspension: what becomes of those who need a device that is gone.
+//!
+//! # Problem
+//! When more devices fail than redundancy covers, nothing can be stored. The devices may come back: somebody puts the cable in again. Until
+//! then what is in memory must not be dropped, and must not be believed to be stored.
+//!
+//! # Mechanism
+//! Whoever stores a transaction group waits here, in the midst of his call, until an administrator says that devices are back
+//! ([`VdevTree::resume`]) and then does what failed once more; or until the pool is given up, and then the call fails. Others may wait, too: who
+//! reads for an application, while the pool's `failmode` is `wait`. Administration never waits here.
+//!
+//! A device that comes back may have lost what it had not been told to make durable. So everything that was written since the last flush is kept (the
+//! [`Journal`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
+//!
+//! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock is the one that was written to it last: neither an old copy nor one that
+//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again.
+//!
+//! # Invariants
+//! - Nobody waits while the pool is being opened, or after it was given up.
+//! - What is kept is written again, and flushed, before the first of those who wait goes on.
+
+use crate::error::{LeafFailure, VdevReadError};
+use crate::health::{Reason, Standing, VdevState};
+use crate::labels;
+use crate::leaf::Leaf;
+use crate::ranks;
+use crate::read::Place;
+use crate::tree::{TopVdev, VdevTree};
+use crate::write::PhysicalWrite;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_host::lock::{Condvar, Mutex};
+use tarn_ondisk::units::{Guid, Txg, VdevId, VdevOffset};
+use tarn_probe::{Operation, OperationKind};
+
+/// So much may be written and not flushed. A group is stored when it has 64 MiB, so only large ones pay for a flush before their end. A guess.
+const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+
+/// Who is told when a pool is suspended, and when it goes on.
+pub trait SuspensionDoor: Send + Sync {
+    /// Nothing can be stored for now.
+    fn suspended(&self, why: &str);
+
+    /// Things are stored again.
+    fn resumed(&self);
+}
+
+/// Why a suspended pool does not go on.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// Devices are not back, or are not what they were. Attaching the right ones cures it.
+    #[error("devices are not back: {}", .vdevs.join(", "))]
+    Devices {
+        /// The top-level vdevs that cannot be used, and why.
+        vdevs: Vec<String>,
+    },
+    /// They are back, and cannot be written.
+    #[error(transparent)]
+    Write(#[from] crate::error::VdevWriteError),
+}
+
+/// What those do who waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The same once more.
+    Again,
+    /// Fail.
+    GiveUp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The pool is being opened: whoever opens it is told what fails.
+    Opening,
+    Running,
+    /// The door is being told.
+    Suspending,
+    Suspended,
+    GivenUp,
+}
+
+/// Where those wait who need devices that are gone.
+pub(crate) struct Suspension {
+    phase: Mutex<Phase>,
+    changed: Condvar,
+    door: Mutex<Option<Arc<dyn SuspensionDoor>>>,
+    readers_wait: AtomicBool,
+}
+
+impl Suspension {
+    pub(crate) fn new() -> Suspension {
+        Suspension {
+            phase: Mutex::new(ranks::SUSPENSION, Phase::Opening),
+            changed: Condvar::new(),
+            door: Mutex::new(ranks::SUSPENSION, None),
+            readers_wait: AtomicBool::new(true),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        *self.phase.lock() != Phase::Opening
+    }
+
+    fn is_suspended(&self) -> bool {
+        *self.phase.lock() == Phase::Suspended
+    }
+
+    /// Waits until devices are back.
+    pub(crate) fn wait(&self, why: &dyn fmt::Display) -> Verdict {
+        let mut phase = self.phase.lock();
+        match *phase {
+            Phase::Opening | Phase::GivenUp => return Verdict::GiveUp,
+            Phase::Suspending | Phase::Suspended => {}
+            Phase::Running => {
+                *phase = Phase::Suspending;
+                drop(phase);
+                let door = self.door.lock().clone();
+                if let Some(door) = door {
+                    door.suspended(&why.to_string());
+                }
+                phase = self.phase.lock();
+                if *phase == Phase::Suspending {
+                    *phase = Phase::Suspended;
+                }
+            }
+        }
+        self.changed.wait_while(&mut phase, |phase| {
+            matches!(*phase, Phase::Suspending | Phase::Suspended)
+        });
+        match *phase {
+            Phase::GivenUp => Verdict::GiveUp,
+            _ => Verdict::Again,
+        }
+    }
+
+    fn resume(&self) {
+        let door = self.door.lock().clone();
+        {
+            let mut phase = self.phase.lock();
+            if *phase != Phase::Suspended {
+                return;
+            }
+            // Told before anybody goes on: who goes on may fail, and tell the contrary.
+            if let Some(door) = door {
+                drop(phase);
+                door.resumed();
+                phase = self.phase.lock();
+            }
+            if *phase == Phase::Suspended {
+                *phase = Phase::Running;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn give_up(&self) {
+        *self.phase.lock() = Phase::GivenUp;
+        *self.door.lock() = None;
+        self.changed.notify_all();
+    }
+
+    /// Whether who reads for this operation waits for devices that are gone.
+    fn holds_reader(&self, operation: &Operation, error: &VdevReadError) -> bool {
+        let VdevReadError::Unreadable { devices, .. } = error else {
+            return false;
+        };
+        // One that answers, though ill, does not come back; and there may be other copies.
+        if devices.iter().any(LeafFailure::is_answer) {
+            return false;
+        }
+        match operation.what().kind {
+            OperationKind::TxgSync => true,
+            OperationKind::Administration
+            | OperationKind::Prefetch
+            | OperationKind::Scan
+            | OperationKind::LogSearch
+            | OperationKind::Other => false,
+            _ => self.readers_wait.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a reader whom devices failed shall try again, after he has waited.
+    pub(crate) fn wait_to_read(&self, operation: &Operation, error: &VdevReadError) -> bool {
+        self.is_running()
+            && self.holds_reader(operation, error)
+            && self.wait(error) == Verdict::Again
+    }
+}
+
+impl fmt::Debug for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Suspension({:?})", *self.phase.lock())
+    }
+}
+
+/// What was written and is not flushed.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// The newest of each place.
+    writes: BTreeMap<(VdevId, VdevOffset), PhysicalWrite>,
+    bytes: u64,
+    /// Counts flushes: what is kept was written since the last of them.
+    pub(crate) generation: u64,
+}
+
+impl Journal {
+    fn keep(&mut self, write: PhysicalWrite) {
+        let Place { vdev, offset, size } = write.place;
+        self.bytes += size;
+        if let Some(before) = self.writes.insert((vdev, offset), write) {
+            self.bytes -= before.place.size;
+        }
+    }
+
+    /// All of it is durable, as of this generation; what was kept meanwhile is not.
+    fn forget(&mut self, until: &[(VdevId, VdevOffset)]) {
+        for place in until {
+            if let Some(write) = self.writes.remove(place) {
+                self.bytes -= write.place.size;
+            }
+        }
+        self.generation += 1;
+    }
+}
+
+impl VdevTree {
+    /// From now on those who store wait for devices that are gone; before, they failed.
+    pub fn begin(&self, door: Arc<dyn SuspensionDoor>) {
+        *self.suspension.door.lock() = Some(door);
+        *self.suspension.phase.lock() = Phase::Running;
+    }
+
+    /// Whether those who read for applications wait for devices that are gone, or fail.
+    pub fn set_readers_wait(&self, they_wait: bool) {
+        self.suspension
+            .readers_wait
+            .store(they_wait, Ordering::Relaxed);
+    }
+
+    /// Those who wait, and those who come, fail. Devices that do not answer are not waited for.
+    pub fn give_up(&self) {
+        self.suspension.give_up();
+        *self.journal.lock() = Journal::default();
+        for leaf in self.leaves() {
+            leaf.give_up();
+        }
+    }
+
+    /// How long any device has given no answer at all, though it owes some.
+    pub fn silent_ns(&self) -> u64 {
+        let leaves = self.leaves();
+        let silent = leaves.iter().map(|leaf| leaf.silent_ns());
+        silent.max().unwrap_or(0)
+    }
+
+    /// Keeps what was written until it is flushed.
+    ///
+    /// Gives whether there is so much that it should be flushed now.
+    pub(crate) fn keep_unflushed(&self, writes: Vec<PhysicalWrite>) -> bool {
+        if !self.suspension.is_running() {
+            return false;
+        }
+        let mut journal = self.journal.lock();
+        writes.into_iter().for_each(|write| journal.keep(write));
+        journal.bytes > JOURNAL_BYTES_MAX
+    }
+
+    /// What is kept now.
+    pub(crate) fn kept_places(&self) -> Vec<(VdevId, VdevOffset)> {
+        self.journal.lock().writes.keys().copied().collect()
+    }
+
+    /// These places are durable.
+    pub(crate) fn flushed(&self, places: &[(VdevId, VdevOffset)]) {
+        self.journal.lock().forget(places);
+    }
+
+    /// Opens devices again that failed, sees whether they are what they were, writes what they may have lost, and lets those go on who wait.
+    /// Nothing, when nobody waits.
+    ///
+    /// # Errors
+    /// Devices are not back: they still wait.
+    #[doc(alias = "zio_resume")]
+    pub fn resume(&self, operation: &Operation) -> Result<(), ResumeError> {
+        if !self.suspension.is_suspended() {
+            return Ok(());
+        }
+        let pool = self.config().guid;
+        let generation = self.journal.lock().generation;
+        for top in self.tops() {
+            self.reopen(&top, pool, generation);
+        }
+        self.note_change();
+        let lost = |top: &Arc<TopVdev>| {
+            let standing = top.standing();
+            let is_lost = top.holds_data() && !standing.state.is_usable();
+            let reason = standing.reason.map_or("", Reason::text);
+            is_lost.then(|| format!("{} is {} ({reason})", top.name, standing.state))
+        };
+        let vdevs: Vec<String> = self.tops().iter().filter_map(lost).collect();
+        if !vdevs.is_empty() {
+            return Err(ResumeError::Devices { vdevs });
+        }
+        let kept: Vec<_> = self.journal.lock().writes.values().cloned().collect();
+        self.try_write(kept, operation)?;
+        self.try_flush(operation)?;
+        self.suspension.resume();
+        Ok(())
+    }
+
+    fn reopen(&self, top: &TopVdev, pool: Guid, generation: u64) {
+        let wanted = |leaf: &&Arc<Leaf>| leaf.wants_reopening(generation);
+        let again: Vec<Arc<Leaf>> = top.leaves.iter().filter(wanted).cloned().collect();
+        for leaf in &again {
+            leaf.reopen(&self.host);
+        }
+        top.check_labels(pool);
+        top.check_sizes();
+        for leaf in &again {
+            let Some(window) = leaf.window() else {
+                continue;
+            };
+            let found = labels::read_uberblocks(&window, top.ashift);
+            let newest = found.iter().map(|found| found.uberblock.txg).max();
+            match leaf.is_newest_uberblock(newest.unwrap_or(Txg::ZERO)) {
+                true => leaf.note_back(),
+                false => leaf.set_standing(Standing::because(
+                    VdevState::Unavailable,
+                    Reason::CorruptData,
+                )),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_host::buffer::Buffer;
+    use tarn_ondisk::declare::widen;
+
+    fn write(offset: u64, bytes: usize) -> PhysicalWrite {
+        PhysicalWrite {
+            place: Place {
+                vdev: VdevId::from(0),
+                offset: VdevOffset::from(offset),
+                size: widen(bytes),
+            },
+            data: Arc::new(Buffer::zeroed(bytes)),
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_place_is_kept_once_and_what_comes_during_a_flush_stays() {
+        let mut journal = Journal::default();
+        let writes = [write(0, 4096), write(8192, 512), write(0, 4096)];
+        writes.into_iter().for_each(|write| journal.keep(write));
+        assert_eq!((journal.writes.len(), journal.bytes), (2, 4608));
+        let flushed: Vec<_> = journal.writes.keys().copied().collect();
+        journal.keep(write(4096, 1024));
+        journal.forget(&flushed);
+        assert_eq!((journal.writes.len(), journal.bytes), (1, 1024));
+        assert_eq!(journal.generation, 1);
+    }
+
+    #[test]
+    fn who_waits_fails_before_the_pool_is_begun_and_after_it_was_given_up() {
+        let suspension = Suspension::new();
+        assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
+        *suspension.phase.lock() = Phase::Running;
+        suspension.give_up();
+        assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
+        assert!(!suspension.is_suspended());
+    }
+}
