@@ -1,16 +1,18 @@
 //! The engine itself: the pools that are open, and who serves them.
 //!
 //! # Mechanism
-//! Pools are in a table by name. A command that changes what is imported or mounted holds `changes` for its whole
-//! length, so that two of them never see each other half-way; commands that only read look into the tables and go on
+//! Pools are in a table by name. A command that changes a pool, or what is mounted of it, has the pool's turn for its whole
+//! length ([`turns`](crate::turns)), and one that looks for pools or makes them holds `changes`, so that two of them never see each other half-way; commands that only read look into the tables and go on
 //! with what they found.
 //!
 //! # Locks
-//! `changes`, then the table of pools, then the mounts of one pool. Only `changes` is held while a device is waited for.
+//! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
 
 use crate::instance::Instance;
+use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Mounted, Mounter};
+use crate::turns::Turns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_cache::{Cache, CacheOptions};
@@ -20,8 +22,10 @@ use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
 use tarn_vdev::VdevConfig;
 
-/// One change of what is imported or mounted at a time.
+/// One search for pools, and one new pool, at a time.
 const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").across_waits();
+/// Cache files are written one after the other.
+const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
 /// The mounts of one pool.
@@ -44,6 +48,10 @@ pub(crate) struct OpenPool {
     pub(crate) auxiliary: Mutex<Auxiliary>,
     /// What is mounted, by dataset.
     pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
+    /// Who changes it.
+    pub(crate) turns: Turns,
+    /// What was last seen of it: shown while it does not answer.
+    pub(crate) last_seen: Mutex<Option<PoolDescription>>,
 }
 
 /// Devices of a pool that belong to no tree of vdevs.
@@ -83,6 +91,8 @@ impl OpenPool {
             opened_ns,
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, BTreeMap::new()),
+            turns: Turns::new(),
+            last_seen: Mutex::new(MOUNTS, None),
         })
     }
 
@@ -106,6 +116,7 @@ pub struct Engine {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mounter: Arc<dyn Mounter>,
     pub(crate) changes: Mutex<()>,
+    pub(crate) remembering: Mutex<()>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
 }
 
@@ -130,6 +141,7 @@ impl Engine {
             cache,
             mounter,
             changes: Mutex::new(CHANGES, ()),
+            remembering: Mutex::new(REMEMBERING, ()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
         })
     }

@@ -26,6 +26,7 @@ mod refusals;
 mod service;
 mod start;
 mod tree;
+mod turns;
 
 pub use engine::{Engine, EngineOptions};
 pub use tarn_host::{Host, RealOptions};

@@ -69,6 +69,9 @@ pub trait Mounter: Send + Sync {
     /// Why not; it is still mounted then.
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal>;
 
+    /// Undoes mounts of a pool that was given up, whatever becomes of those who use them: their calls fail. Waits for nobody for long.
+    fn abandon(&self, mounts: &[(MountKey, &Path)]);
+
     /// Gives a mount other options, while it is used.
     ///
     /// # Errors

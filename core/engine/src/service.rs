@@ -78,7 +78,7 @@ impl Administration for Engine {
         call: &Call,
         request: pool::Describe,
     ) -> Result<pool::Described, Refusal> {
-        self.command(call, |operation| self.describe_pools(&request, operation))
+        self.command(call, |_| self.describe_pools(&request))
     }
 
     fn pool_set(&self, call: &Call, request: pool::Set) -> Result<pool::Changed, Refusal> {
@@ -96,7 +96,7 @@ impl Administration for Engine {
         call: &Call,
         request: pool::History,
     ) -> Result<pool::HistoryRecords, Refusal> {
-        self.command(call, |operation| self.history(&request, operation))
+        self.command(call, |_| self.history(&request))
     }
 
     fn pool_sync(&self, call: &Call, request: pool::Sync) -> Result<Done, Refusal> {
@@ -120,9 +120,7 @@ impl Administration for Engine {
         call: &Call,
         request: dataset::Describe,
     ) -> Result<dataset::Described, Refusal> {
-        self.command(call, |operation| {
-            self.describe_datasets(&request, operation)
-        })
+        self.command(call, |_| self.describe_datasets(&request))
     }
 
     fn dataset_create(

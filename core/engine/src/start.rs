@@ -52,9 +52,17 @@ impl Engine {
 
     /// Unmounts everything and closes all pools, as they are: the next start imports them again.
     pub fn stop(&self) -> Vec<Refusal> {
-        let _changes = self.changes.lock();
         let mut warnings = Vec::new();
         for open in self.pools() {
+            // What hangs is not waited for: what was promised is in its intent logs.
+            self.give_up_if_stuck(&open.pool);
+            let _turn = match self.turn(&open) {
+                Ok(turn) => turn,
+                Err(refusal) => {
+                    warnings.push(refusal);
+                    continue;
+                }
+            };
             // Whoever still uses a mount gets errors from here on; the next start mounts again.
             if let Err(refusal) = self.unmount_pool(&open, true) {
                 warnings.push(refusal);

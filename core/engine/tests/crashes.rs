@@ -31,6 +31,12 @@ impl Mounter for Notebook {
         Ok(())
     }
 
+    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
+        for (key, path) in mounts {
+            let _ = self.unmount(*key, path, true);
+        }
+    }
+
     fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
         Ok(())
     }

@@ -51,6 +51,12 @@ impl Mounter for Notebook {
         Ok(())
     }
 
+    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
+        for (key, path) in mounts {
+            let _ = self.unmount(*key, path, true);
+        }
+    }
+
     fn change_options(
         &self,
         _: MountKey,

@@ -93,6 +93,9 @@ impl Default for TxgLimits {
     }
 }
 
+/// How often who waits for a group looks whether that is hopeless.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Why the sync thread was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
@@ -453,6 +456,16 @@ impl Txgs {
     /// Waits until the group is stored, and sees to it that it will be. On a suspended pool applications wait or fail as writers do;
     /// administration fails at once.
     pub fn wait_stored(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
+        self.wait_stored_unless(txg, &|| false, operation)
+    }
+
+    /// The same, for as long as it is not hopeless: then it fails as on a suspended pool.
+    pub fn wait_stored_unless(
+        &self,
+        txg: Txg,
+        is_hopeless: &dyn Fn() -> bool,
+        operation: &Operation,
+    ) -> Result<(), AssignError> {
         let _stage = operation.stage(Stage::TxWait);
         let mut state = self.state.lock();
         loop {
@@ -472,7 +485,14 @@ impl Txgs {
                 state.wanted = txg;
                 self.work.notify_all();
             }
-            self.changed.wait(&mut state);
+            let late = self.changed.wait_timeout(&mut state, LOOK_INTERVAL);
+            if late.timed_out() {
+                drop(state);
+                if is_hopeless() {
+                    return Err(AssignError::Suspended);
+                }
+                state = self.state.lock();
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use tarn_probe::Operation;
 use tarn_vdev::{PoolFacts, PoolState};
 
 /// How long the threads of a pool that was given up are waited for.
-const CLOSE_NS_MAX: u64 = 700_000_000;
+const CLOSE_NS_MAX: u64 = 500_000_000;
 
 /// How often it is looked whether they have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);

@@ -34,7 +34,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Who asks for a change waits no longer than this for a device that does not answer at all. A guess: longer than disks take to wake up, or to give up on a
 /// sector.
-const PATIENCE_NS: u64 = 30_000_000_000;
+pub(crate) const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// What a job of the pool works with.
 pub(crate) struct SyncScope<'a> {

@@ -16,7 +16,7 @@ use crate::deferred;
 use crate::error::PoolError;
 use crate::features::SyncingFeatures;
 use crate::history_write;
-use crate::jobs::{Closed, SyncScope, Taken, TaskError};
+use crate::jobs::{Closed, PATIENCE_NS, SyncScope, Taken, TaskError};
 use crate::log_space_maps;
 use crate::mos_writer::MosWriter;
 use crate::pool::{Mode, Pool, StoredState};
@@ -333,7 +333,10 @@ impl Pool {
             return Err(TaskError::Suspended { why });
         }
         // What anybody has changed is in the group that is open now, or in an earlier one.
-        let stored = self.txgs().wait_stored(self.txgs().open_txg(), operation);
+        let is_silent = || self.vdevs().silent_ns() > PATIENCE_NS;
+        let stored = self
+            .txgs()
+            .wait_stored_unless(self.txgs().open_txg(), &is_silent, operation);
         stored.map_err(|error| match (error, self.failure()) {
             (AssignError::Suspended, why) => TaskError::Suspended {
                 why: why.unwrap_or_default(),

@@ -4,7 +4,7 @@
 //! back over a socket. The mount shows with file system type `fuse` and the dataset's name as its source.
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{AddressFamily, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
@@ -104,6 +104,19 @@ pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
         Ok(_) => Err(Errno::BUSY),
         Err(_) => Err(Errno::NOENT),
     }
+}
+
+/// The number under which the kernel knows the connection of a mount. Asks the kernel's memory only, not the mount.
+pub fn connection_number(path: &Path) -> Option<u32> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::empty());
+    status.ok().map(|status| status.stx_dev_minor)
+}
+
+/// Ends a connection: whoever waits for an answer gets an error, and so does everybody from now on. Nothing, where the system does not let us.
+pub fn abort(number: u32) {
+    let path = format!("/sys/fs/fuse/connections/{number}/abort");
+    let _ = std::fs::write(path, "1");
 }
 
 /// Gives a mount other options, while it is used. Only root can.

@@ -5,14 +5,21 @@ use crate::mount::{self, MountError};
 use crate::server::Server;
 use crate::session::Session;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
     server: Arc<Server>,
+    /// Under which number the kernel knows each mount.
+    numbers: Mutex<BTreeMap<u64, u32>>,
 }
+
+/// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 impl FuseMounter {
     /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
@@ -22,6 +29,7 @@ impl FuseMounter {
     pub fn new(may_keep_processors_awake: bool) -> Result<FuseMounter, Errno> {
         Ok(FuseMounter {
             server: Server::new(AwakeProcessors::new(may_keep_processors_awake))?,
+            numbers: Mutex::new(BTreeMap::new()),
         })
     }
 }
@@ -37,10 +45,15 @@ impl Mounter for FuseMounter {
         })?;
         let session = Session::new(request.tree, request.ended);
         let added = self.server.add(device, session);
-        added.map(MountKey).map_err(|errno| {
+        let key = added.map_err(|errno| {
             let _ = mount::unmount(request.path, true);
             MountRefusal::Failed(errno.to_string())
-        })
+        })?;
+        if let Some(number) = mount::connection_number(request.path) {
+            let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+            numbers.insert(key, number);
+        }
+        Ok(MountKey(key))
     }
 
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
@@ -53,7 +66,22 @@ impl Mounter for FuseMounter {
         }
         // With `force` the mount may live on for those who use it; without its server their calls fail.
         self.server.remove(key.0);
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.remove(&key.0);
         Ok(())
+    }
+
+    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
+        for (_, path) in mounts {
+            // One that is below a mount that fails cannot be reached; it goes with what it is on.
+            let _ = mount::unmount(path, true);
+        }
+        let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
+        self.server.abandon(&keys, PATIENCE);
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in keys.iter().filter_map(|key| numbers.remove(key)) {
+            mount::abort(number);
+        }
     }
 
     fn change_options(

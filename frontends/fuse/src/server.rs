@@ -25,6 +25,8 @@
 //! - A device is watched, or at least one thread owns it, which will let it go.
 //! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
 //! - A device is closed when its session is removed and the requests being served are done.
+//! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait; beyond that its requests queue in the kernel. So a pool that does not answer
+//!   leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
 
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
@@ -40,9 +42,12 @@ use tarn_engine::files::call_before_waits;
 use crate::awake::{AwakeProcessors, QUIET};
 use crate::protocol::{Answer, NOTIFY_FORGET_NODE, REQUEST_BYTES_MAX, notice_head, reply_head};
 
-/// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess, above the queue
-/// depth of most pools.
-const THREADS_MAX: usize = 64;
+/// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess: some mounts of pools that do not answer
+/// leave enough for the others.
+const THREADS_MAX: usize = 512;
+
+/// Most threads that serve one mount. A guess, above the queue depth of most pools.
+const THREADS_OF_MOUNT: usize = 64;
 
 /// Threads that stay when there is nothing to do.
 const THREADS_MIN: usize = 2;
@@ -125,6 +130,12 @@ struct Served {
     handler: Arc<dyn Handler>,
     /// Threads that own the device.
     owners: AtomicUsize,
+    /// Requests that are being served.
+    busy: AtomicUsize,
+    /// Nobody watches the device: too many are being served.
+    is_choked: AtomicBool,
+    /// Nobody waits any more for those who serve it.
+    is_abandoned: AtomicBool,
     /// How often in a row nothing came while a thread lingered.
     in_vain: AtomicU32,
     /// How many requests in a row were there at once.
@@ -223,6 +234,8 @@ pub struct Server {
     next_key: AtomicU64,
     threads: AtomicUsize,
     idle: AtomicUsize,
+    /// Threads that are held by abandoned mounts.
+    lost: AtomicUsize,
     stopping: AtomicBool,
     /// There is a second processor for those who send requests.
     can_linger: bool,
@@ -251,6 +264,7 @@ impl Server {
             next_key: AtomicU64::new(1),
             threads: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             can_linger: count > 1,
             owners_max: (count / 2).max(1),
@@ -270,6 +284,9 @@ impl Server {
             device: Device { descriptor },
             handler,
             owners: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            is_choked: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             at_once: AtomicU32::new(0),
             has_ended: AtomicBool::new(false),
@@ -312,7 +329,7 @@ impl Server {
             return;
         }
         let count = self.threads.fetch_add(1, Ordering::AcqRel);
-        if count >= THREADS_MAX {
+        if count >= THREADS_MAX + self.lost.load(Ordering::Acquire) {
             self.threads.fetch_sub(1, Ordering::AcqRel);
             return;
         }
@@ -364,7 +381,9 @@ impl Server {
             if served.handler.is_long(request) {
                 let_go();
             }
+            served.busy.fetch_add(1, Ordering::AcqRel);
             served.handler.serve(request, &served.device);
+            self.served_one(&served);
             let is_ours = match OWNED.take() {
                 Some(owned) => {
                     served = owned.served;
@@ -403,6 +422,39 @@ impl Server {
         if served.owners.load(Ordering::Relaxed) < self.owners_max {
             self.change_watch(served, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
             self.start_thread_if_none_is_idle();
+        }
+    }
+
+    /// A request was served: another may be read.
+    fn served_one(&self, served: &Served) {
+        served.busy.fetch_sub(1, Ordering::AcqRel);
+        if served.is_abandoned.load(Ordering::Acquire) {
+            let less = |lost: usize| lost.checked_sub(1);
+            let _ = self.lost.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        }
+        if served.is_choked.swap(false, Ordering::AcqRel) {
+            self.watch_now(served);
+        }
+    }
+
+    /// Serves mounts no longer, and waits a moment for requests that are being served. Those that are not done then are left alone.
+    pub fn abandon(&self, keys: &[u64], patience: Duration) {
+        let removed: Vec<Arc<Served>> = keys
+            .iter()
+            .filter_map(|key| self.table().remove(key))
+            .collect();
+        for served in &removed {
+            let _ = epoll::delete(&self.epoll, &served.device.descriptor);
+        }
+        let began = Instant::now();
+        let is_busy = |served: &Arc<Served>| served.busy.load(Ordering::Acquire) > 0;
+        while removed.iter().any(is_busy) && began.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for served in &removed {
+            served.is_abandoned.store(true, Ordering::Release);
+            let held = served.busy.load(Ordering::Acquire);
+            self.lost.fetch_add(held, Ordering::AcqRel);
         }
     }
 
@@ -454,6 +506,19 @@ impl Server {
         if served.owners.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
+        if served.busy.load(Ordering::Acquire) >= THREADS_OF_MOUNT {
+            served.is_choked.store(true, Ordering::Release);
+            // Unless all of them ended in between: then nobody would see the mark.
+            let is_choked = served.busy.load(Ordering::Acquire) >= THREADS_OF_MOUNT
+                || !served.is_choked.swap(false, Ordering::AcqRel);
+            if is_choked {
+                return;
+            }
+        }
+        self.watch_now(served);
+    }
+
+    fn watch_now(&self, served: &Served) {
         self.change_watch(served, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
     }
 

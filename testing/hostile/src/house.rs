@@ -52,6 +52,12 @@ impl Mounter for Shelf {
         Ok(())
     }
 
+    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
+        for (key, path) in mounts {
+            let _ = self.unmount(*key, path, true);
+        }
+    }
+
     fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
         Ok(())
     }

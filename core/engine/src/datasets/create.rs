@@ -189,13 +189,9 @@ impl Engine {
         warnings: &mut Vec<String>,
         operation: &Operation,
     ) {
-        let _changes = self.changes.lock();
-        let is_open = self
-            .find_pool(open.pool.name())
-            .is_some_and(|found| Arc::ptr_eq(&found, open));
-        if !is_open {
+        let Ok(_turn) = self.turn(open) else {
             return;
-        }
+        };
         if let Err(refusal) = self.mount_new(open, name, operation) {
             warnings.push(refusal.to_string());
             warnings.push("filesystem successfully created, but not mounted".to_string());

@@ -5,6 +5,7 @@ use super::properties::{self, Wanted};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetDescription, DatasetKind, Describe, Described};
 use crate::messages::{Refusal, RefusalKind};
+use crate::turns::stuck;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
@@ -22,32 +23,51 @@ struct Scope<'a> {
     operation: &'a Operation,
 }
 
+/// What to describe of a pool, for a thread of its own.
+#[derive(Clone)]
+struct Wish {
+    kinds: Vec<DatasetKind>,
+    properties: Vec<String>,
+    depth: Option<u64>,
+    /// All of the pool when none.
+    name: Option<DatasetName>,
+}
+
+impl Wish {
+    fn of(open: &OpenPool, wish: &Wish, operation: &Operation) -> Found {
+        let wanted = Wanted::new(&wish.properties);
+        let scope = Scope {
+            open,
+            kinds: &wish.kinds,
+            wanted: &wanted,
+            operation,
+        };
+        match &wish.name {
+            None => scope.whole_pool(wish.depth),
+            Some(name) => scope.named(name, wish.depth),
+        }
+    }
+}
+
+type Found = Result<Vec<DatasetDescription>, DatasetError>;
+
 impl Engine {
     pub(crate) fn describe_datasets(
         &self,
         request: &Describe,
-        operation: &Operation,
     ) -> Result<Described, Refusal> {
-        let wanted = Wanted::new(&request.properties);
         let mut described = Described::default();
         if request.names.is_empty() {
             for open in self.pools() {
-                let name = open.pool.name().to_string();
-                let scope = Scope {
-                    open: &open,
-                    kinds: &request.kinds,
-                    wanted: &wanted,
-                    operation,
-                };
-                match scope.whole_pool(request.depth) {
+                match self.describe_in(&open, request, None) {
                     Ok(found) => described.datasets.extend(found),
-                    Err(error) => described.refused.push(cannot_open(&name, &error)),
+                    Err(refusal) => described.refused.push(refusal),
                 }
             }
             return Ok(described);
         }
         for name in &request.names {
-            match self.describe_named(name, request, &wanted, operation) {
+            match self.describe_named(name, request) {
                 Ok(found) => described.datasets.extend(found),
                 Err(refusal) => described.refused.push(refusal),
             }
@@ -59,8 +79,6 @@ impl Engine {
         &self,
         name: &str,
         request: &Describe,
-        wanted: &Wanted,
-        operation: &Operation,
     ) -> Result<Vec<DatasetDescription>, Refusal> {
         let name = match name.starts_with('/') || name.starts_with("./") {
             true => self.dataset_at(Path::new(name))?,
@@ -68,14 +86,29 @@ impl Engine {
         };
         let parsed = DatasetName::parse(&name).map_err(|bad| bad_name(&name, bad))?;
         let open = self.require_pool_of(&name)?;
-        let scope = Scope {
-            open: &open,
-            kinds: &request.kinds,
-            wanted,
-            operation,
+        self.describe_in(&open, request, Some(parsed))
+    }
+
+    /// What was asked for, of one pool.
+    fn describe_in(
+        &self,
+        open: &Arc<OpenPool>,
+        request: &Describe,
+        name: Option<DatasetName>,
+    ) -> Result<Vec<DatasetDescription>, Refusal> {
+        let shown = match &name {
+            None => open.pool.name().to_string(),
+            Some(name) => name.to_string(),
         };
-        let found = scope.named(&parsed, request.depth);
-        found.map_err(|error| cannot_open(&name, &error))
+        let wish = Wish {
+            kinds: request.kinds.clone(),
+            properties: request.properties.clone(),
+            depth: request.depth,
+            name,
+        };
+        let found = self.look(open, move |open, operation| Wish::of(open, &wish, operation));
+        let found = found.ok_or_else(|| stuck(&shown))?;
+        found.map_err(|error| cannot_open(&shown, &error))
     }
 
     /// The dataset that is mounted where a path leads to.

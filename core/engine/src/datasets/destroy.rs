@@ -41,9 +41,9 @@ impl Engine {
         request: &Destroy,
         operation: &Operation,
     ) -> Result<Destroyed, Refusal> {
-        let _changes = self.changes.lock();
         let name = &request.name;
         let open = self.require_pool_of(name)?;
+        let _turn = self.turn(&open)?;
         let (kind, dependents) = found(&open, request, operation)?;
         check(request, kind, &dependents)?;
         let mut names: Vec<String> = dependents.iter().map(|one| one.name.clone()).collect();

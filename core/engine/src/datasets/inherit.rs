@@ -38,7 +38,8 @@ impl Engine {
         let property = table::find(&request.property).map_or(&*request.property, |row| row.name);
         let moves = property == "mountpoint";
         let concerns_mounts = moves || Values::concerns(property);
-        let _changes = concerns_mounts.then(|| self.changes.lock());
+        let turn = concerns_mounts.then(|| self.turn(&open));
+        let _turn = turn.transpose()?;
         let names = match request.recursive {
             true => names_below(&open, request, operation),
             false => Ok(vec![name.clone()]),

@@ -170,17 +170,24 @@ impl Engine {
         request: &Mount,
         operation: &Operation,
     ) -> Result<MountedReply, Refusal> {
-        let _changes = self.changes.lock();
         let Some(name) = &request.name else {
             let mut all = MountedReply::default();
             for open in self.pools() {
-                let mounted = self.mount_pool(&open, &request.options, operation);
+                let turn = self.turn(&open);
+                let mounted = match &turn {
+                    Ok(_) => self.mount_pool(&open, &request.options, operation),
+                    Err(refusal) => MountedReply {
+                        refused: vec![refusal.clone()],
+                        ..MountedReply::default()
+                    },
+                };
                 all.mounts.extend(mounted.mounts);
                 all.refused.extend(mounted.refused);
             }
             return Ok(all);
         };
         let open = self.require_pool_of(name)?;
+        let _turn = self.turn(&open)?;
         let over = Over {
             not_empty: request.overlay,
         };

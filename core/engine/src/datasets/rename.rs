@@ -27,9 +27,9 @@ impl Engine {
         request: &Rename,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        let _changes = self.changes.lock();
         let (from, to) = (&request.from, &request.to);
         let open = self.require_pool_of(from)?;
+        let _turn = self.turn(&open)?;
         let kind = kind_named(&open, from, operation)?;
         check_kind(request, kind)?;
         if from == to {

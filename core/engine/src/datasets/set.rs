@@ -108,7 +108,8 @@ impl Engine {
         if open.pool.mode() == Mode::ReadOnly {
             return Err(of_task(cannot_set(name), &TaskError::ReadOnly));
         }
-        let _changes = settings.concern_mounts().then(|| self.changes.lock());
+        let turn = settings.concern_mounts().then(|| self.turn(&open));
+        let _turn = turn.transpose()?;
         self.set_own(call, &open, name, &settings, operation)?;
         if settings.stored.is_empty() {
             return Ok(Done {});

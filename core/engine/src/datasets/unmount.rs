@@ -20,10 +20,10 @@ impl Engine {
         request: &Unmount,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        let _changes = self.changes.lock();
         match request.name.as_deref() {
             None => {
                 for open in self.pools() {
+                    let _turn = self.turn(&open)?;
                     self.unmount_pool(&open, request.force)?;
                 }
             }
@@ -38,6 +38,7 @@ impl Engine {
         let resolved = self.host.resolve(Path::new(path));
         match self.mount_above(Path::new(path)) {
             Some((open, dataset, point)) if point == resolved => {
+                let _turn = self.turn(&open)?;
                 self.unmount_tree(&open, &dataset, force)
             }
             Some(_) => Err(Refusal::new(
@@ -55,6 +56,7 @@ impl Engine {
     fn unmount_named(&self, name: &str, force: bool, operation: &Operation) -> Result<(), Refusal> {
         DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let open = self.require_pool_of(name)?;
+        let _turn = self.turn(&open)?;
         let view = open.pool.namespace().view(operation);
         let head = view.directory(name).and_then(|directory| directory.head());
         let head = head.map_err(|error| cannot_open(name, &error))?;
@@ -111,6 +113,10 @@ impl Engine {
         force: bool,
     ) -> Result<(), Refusal> {
         mounts.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+        if force && open.pool.failure().is_some() {
+            self.abandon_mounts(open, &mounts);
+            return Ok(());
+        }
         let mut outcome = Ok(());
         let mut gone = Vec::new();
         for (name, mounted) in &mounts {
@@ -120,8 +126,21 @@ impl Engine {
             }
             gone.push(mounted);
         }
-        let stored = self.store_unmounted(open, &gone, force);
+        let stored = self.store_unmounted(open, &gone);
         outcome.and(stored)
+    }
+
+    /// Unmounts what belongs to a pool that nobody waits for. What it could not store was told to those who waited for it.
+    fn abandon_mounts(&self, open: &Arc<OpenPool>, mounts: &[(String, Mounted)]) {
+        let keys = mounts.iter();
+        let keys: Vec<_> = keys
+            .map(|(_, mounted)| (mounted.key, mounted.path.as_path()))
+            .collect();
+        self.mounter.abandon(&keys);
+        for (name, mounted) in mounts {
+            open.mounts.lock().remove(name);
+            open.pool.namespace().forget_log(mounted.tree.head());
+        }
     }
 
     /// Unmounts one.
@@ -151,14 +170,8 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         gone: &[&Mounted],
-        force: bool,
     ) -> Result<(), Refusal> {
-        // What a suspended pool could not store was told to those who waited for it.
-        let is_lost = force && open.pool.failure().is_some();
-        let stored = match is_lost {
-            true => Ok(()),
-            false => self.store_last_changes(open, gone),
-        };
+        let stored = self.store_last_changes(open, gone);
         for mounted in gone {
             open.pool.namespace().forget_log(mounted.tree.head());
         }

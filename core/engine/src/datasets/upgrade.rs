@@ -37,25 +37,31 @@ impl Engine {
         request: &Upgrade,
         operation: &Operation,
     ) -> Result<Upgraded, Refusal> {
-        let _changes = self.changes.lock();
         let version = request.version.unwrap_or(VERSION);
         let mut reply = Upgraded::default();
         if request.names.is_empty() {
             for open in self.pools() {
                 let name = open.pool.name().to_string();
+                let _turn = match self.turn(&open) {
+                    Ok(turn) => turn,
+                    Err(refusal) => {
+                        reply.refused.push(refusal);
+                        continue;
+                    }
+                };
                 self.upgrade_tree(call, &open, &name, true, version, &mut reply, operation);
             }
         }
         for name in &request.names {
-            let found = self.require_pool_of(name).and_then(|open| {
+            let upgraded = self.require_pool_of(name).and_then(|open| {
+                let _turn = self.turn(&open)?;
                 check_kind(&open, name, operation)?;
-                Ok(open)
+                let recursive = request.recursive;
+                self.upgrade_tree(call, &open, name, recursive, version, &mut reply, operation);
+                Ok(())
             });
-            match found {
-                Ok(open) => {
-                    let recursive = request.recursive;
-                    self.upgrade_tree(call, &open, name, recursive, version, &mut reply, operation);
-                }
+            match upgraded {
+                Ok(()) => {}
                 Err(refusal) => reply.refused.push(refusal),
             }
         }

@@ -23,9 +23,9 @@ impl Engine {
         request: &Add,
         operation: &Operation,
     ) -> Result<Created, Refusal> {
-        let _changes = self.changes.lock();
         let action = format!("cannot add to '{}'", request.name);
         let open = self.require_pool(&request.name)?;
+        let _turn = self.turn(&open)?;
         if open.pool.mode() == Mode::ReadOnly {
             return Err(Refusal::new(
                 RefusalKind::ReadOnly,

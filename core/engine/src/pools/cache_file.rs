@@ -67,6 +67,7 @@ impl Engine {
     /// Writes the cache files anew: which pools are open, and where their devices are. `left` has files from which
     /// pools were taken out, that may have none left.
     pub(crate) fn remember_pools(&self, left: &[PathBuf]) -> Result<(), Refusal> {
+        let _remembering = self.remembering.lock();
         let mut files: BTreeMap<PathBuf, NvList> = BTreeMap::new();
         files.insert(self.instance.cache_file(), NvList::new());
         for path in left {

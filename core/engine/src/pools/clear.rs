@@ -1,42 +1,73 @@
 //! `zpool clear`: forgets errors of devices, and goes on after a suspension.
+//!
+//! A suspended pool goes on when its devices are back, and are what they were; then whoever waited goes on, too, and nothing is lost. That a device
+//! answers is found out in a thread of its own, which is not waited for if it does not.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::Clear;
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::SUSPENDED;
+use std::sync::Arc;
+use std::time::Duration;
+use tarn_host::channel::{self, NoMessage};
+use tarn_ondisk::units::Guid;
+use tarn_pool::ResumeRefusal;
+
+/// How long devices are waited for that are opened again.
+const PATIENCE: Duration = Duration::from_millis(1700);
 
 impl Engine {
     pub(crate) fn clear(&self, request: &Clear) -> Result<Done, Refusal> {
         let open = self.require_pool(&request.name)?;
-        if let Some(why) = open.pool.failure() {
-            let action = format!("cannot clear errors for {}", request.name);
-            let cure = "use 'zpool export -f' and 'zpool import' once its devices are back";
-            let reason =
-                format!("resuming a suspended pool is not supported by this version ({why})");
-            let refusal = Refusal::new(RefusalKind::Unsupported, action, reason);
-            return Err(refusal.with_hint(cure));
-        }
-        let vdevs = open.pool.vdevs();
-        let Some(device) = &request.device else {
-            vdevs.clear_errors(None);
-            return Ok(Done {});
+        let device = match &request.device {
+            Some(device) => Some(find_device(&open, device)?),
+            None => None,
         };
-        let root = vdevs.config();
-        let wanted = root.walk().into_iter().find(|vdev| {
-            let path = vdev.path.as_ref().and_then(|path| path.as_str());
-            let is_path = path.is_some_and(|path| {
-                path == device || path.rsplit('/').next() == Some(device.as_str())
-            });
-            is_path || vdev.guid.to_string() == *device
-        });
-        let Some(vdev) = wanted else {
-            let action = format!("cannot clear errors for {device}");
-            return Err(Refusal::new(
-                RefusalKind::NotFound,
-                action,
-                "no such device in pool",
-            ));
-        };
-        vdevs.clear_errors(Some(vdev.guid));
+        open.pool.vdevs().clear_errors(device);
+        self.resume(&open)?;
         Ok(Done {})
     }
+
+    fn resume(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
+        if open.pool.failure().is_none() {
+            return Ok(());
+        }
+        let (tell, told) = channel::bounded(1);
+        let (pool, operation) = (open.pool.clone(), self.operation(0));
+        let resume = move || drop(tell.send(pool.resume(&operation)));
+        drop(self.host.spawn("tarn-resume", resume));
+        let action = || format!("cannot clear errors for {}", open.pool.name());
+        let unanswered = |why: String| {
+            let refusal = Refusal::new(RefusalKind::Suspended, action(), SUSPENDED);
+            refusal.with_hint(why)
+        };
+        match told.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(ResumeRefusal::ForGood { why })) => {
+                let cure = "use 'zpool export -f' and 'zpool import', which find what was stored last";
+                Err(unanswered(why).with_hint(cure))
+            }
+            Ok(Err(error)) => {
+                let refusal = Refusal::new(RefusalKind::Device, action(), "I/O error");
+                Err(refusal.with_hint(error.to_string()))
+            }
+            Err(NoMessage::Closed) => Err(unanswered("it was given up".to_string())),
+            Err(_) => Err(unanswered("a device does not answer".to_string())),
+        }
+    }
+}
+
+/// The vdev of this path, last part of a path, or guid.
+fn find_device(open: &OpenPool, device: &str) -> Result<Guid, Refusal> {
+    let root = open.pool.vdevs().config();
+    let wanted = root.walk().into_iter().find(|vdev| {
+        let path = vdev.path.as_ref().and_then(|path| path.as_str());
+        let is_path =
+            path.is_some_and(|path| path == device || path.rsplit('/').next() == Some(device));
+        is_path || vdev.guid.to_string() == device
+    });
+    wanted.map(|vdev| vdev.guid).ok_or_else(|| {
+        let action = format!("cannot clear errors for {device}");
+        Refusal::new(RefusalKind::NotFound, action, "no such device in pool")
+    })
 }

@@ -55,6 +55,7 @@ impl Engine {
         let open = OpenPool::new(pool, altroot, remembered, None);
         self.find_spares(&open, &request.vdevs, operation)?;
         self.add_pool(open.clone());
+        let _turn = self.turn(&open)?;
         let mut created = Created {
             layout: layout_of_pool(&open, &open.pool.vdevs().health()),
             notes,

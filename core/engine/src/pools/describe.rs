@@ -5,7 +5,8 @@ use super::vdev_status::{layout_of_pool, root_status, state_word};
 use super::{dedup, errors, properties, scan};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{Describe, Described, PoolDescription};
-use crate::messages::{Refusal, RefusalKind};
+use crate::messages::{Refusal, RefusalKind, Value};
+use crate::turns::is_stuck;
 use tarn_pool::{Pool, PoolError};
 use tarn_probe::Operation;
 
@@ -13,17 +14,63 @@ impl Engine {
     pub(crate) fn describe_pools(
         &self,
         request: &Describe,
-        operation: &Operation,
     ) -> Result<Described, Refusal> {
         let mut pools = Vec::new();
+        let with_errors = request.with_errors;
         for open in self.named_pools(&request.names)? {
-            let described = describe(&open, request.with_errors, operation);
-            pools.push(described.map_err(|cause| {
-                let action = format!("cannot open '{}'", open.pool.name());
-                Refusal::new(RefusalKind::Corrupt, action, cause.to_string())
-            })?);
+            let seen = self.look(&open, move |open, operation| {
+                describe(open, with_errors, operation)
+            });
+            pools.push(match seen {
+                Some(Ok(described)) => {
+                    *open.last_seen.lock() = Some(described.clone());
+                    described
+                }
+                Some(Err(cause)) if !is_stuck(&open.pool) => {
+                    let action = format!("cannot open '{}'", open.pool.name());
+                    return Err(Refusal::new(RefusalKind::Corrupt, action, cause.to_string()));
+                }
+                Some(Err(_)) | None => as_far_as_known(&open),
+            });
         }
         Ok(Described { pools })
+    }
+}
+
+/// A pool that does not answer: what was last seen of it, and what is in memory.
+fn as_far_as_known(open: &OpenPool) -> PoolDescription {
+    let pool = &open.pool;
+    let last_seen = open.last_seen.lock().clone();
+    let health = pool.vdevs().health();
+    let facts = pool.facts();
+    let suspended = suspended(pool);
+    let state = match suspended {
+        Some(_) => "SUSPENDED".to_string(),
+        None => state_word(health.standing).to_string(),
+    };
+    let mut described = last_seen.unwrap_or_default();
+    for (name, value) in &mut described.properties {
+        if name == "health" {
+            value.value = Value::Text(state.clone());
+        }
+    }
+    let error_count = described.error_count;
+    PoolDescription {
+        name: pool.name().to_string(),
+        guid: facts.guid.get(),
+        condition: find(&Evidence {
+            health: &health,
+            facts: &facts,
+            features: None,
+            import: None,
+            error_count,
+            suspended,
+        }),
+        state,
+        txg: pool.uberblock().txg.get(),
+        root: root_status(&health),
+        layout: layout_of_pool(open, &health),
+        ..described
     }
 }
 

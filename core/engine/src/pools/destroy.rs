@@ -16,10 +16,14 @@ impl Engine {
         request: &Destroy,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        let _changes = self.changes.lock();
         let name = &request.name;
         let open = self.require_pool(name)?;
         let action = || format!("cannot destroy '{name}'");
+        // Its labels cannot say that it is destroyed: its devices are gone. They are let go, as if it were exported by force.
+        if request.force && self.give_up_if_stuck(&open.pool) {
+            return self.let_go(&open, Leaving::Destroyed, operation);
+        }
+        let _turn = self.turn(&open)?;
         if open.pool.mode() == Mode::ReadOnly {
             let reason = "one or more devices is read only";
             return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));

@@ -1,11 +1,13 @@
-//! `zpool export`: gives a pool up, in order.
+//! `zpool export`: gives a pool up, in order; by force also one that cannot be written, or does not answer.
 
 use crate::administration::Call;
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::Export;
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::refusals::{SUSPENDED, of_task};
-use tarn_pool::{Leaving, TaskError};
+use crate::turns::is_stuck;
+use std::sync::Arc;
+use tarn_pool::Leaving;
 use tarn_probe::Operation;
 
 impl Engine {
@@ -15,25 +17,74 @@ impl Engine {
         request: &Export,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        let _changes = self.changes.lock();
-        let open = self.require_pool(&request.name)?;
-        if open.pool.failure().is_some() && !request.force {
-            let action = format!("cannot export '{}'", request.name);
+        let name = &request.name;
+        let open = self.require_pool(name)?;
+        if request.force && self.give_up_if_stuck(&open.pool) {
+            return self.let_go(&open, Leaving::Exported, operation);
+        }
+        let _turn = self.turn(&open)?;
+        if open.pool.failure().is_some() {
+            let action = format!("cannot export '{name}'");
             let cure = "use 'zpool export -f' to give it up with what was stored last";
             let refusal = Refusal::new(RefusalKind::Suspended, action, SUSPENDED);
             return Err(refusal.with_hint(cure));
         }
-        self.unmount_pool(&open, request.force)?;
-        self.record_command(call, &request.name, operation);
+        if let Err(refusal) = self.unmount_pool(&open, request.force) {
+            return self.let_go_or(request.force, refusal, &open, Leaving::Exported, operation);
+        }
+        self.record_command(call, name, operation);
         let left: Vec<_> = self.cache_file_of(&open).into_iter().collect();
         let closed = open.pool.close(Leaving::Exported, operation);
-        self.remove_pool(&request.name);
+        self.remove_pool(name);
         self.remember_pools(&left)?;
         match closed {
             // What could not be stored was told to those who waited for it.
-            Err(TaskError::Suspended { .. }) if request.force => Ok(Done {}),
-            Err(error) => Err(of_task(format!("cannot export '{}'", request.name), &error)),
+            Err(_) if request.force && open.pool.failure().is_some() => Ok(Done {}),
+            Err(error) => Err(of_task(format!("cannot export '{name}'"), &error)),
             Ok(()) => Ok(Done {}),
         }
+    }
+
+    /// Lets go of a pool that was found to be stuck half-way, if that is by force; else tells why it failed.
+    pub(super) fn let_go_or(
+        &self,
+        force: bool,
+        refusal: Refusal,
+        open: &Arc<OpenPool>,
+        leaving: Leaving,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        if !force || !is_stuck(&open.pool) {
+            return Err(refusal);
+        }
+        open.pool.give_up();
+        self.take_apart(open, leaving, operation)
+    }
+
+    /// Lets go of a pool that was given up. Whoever has its turn was told so, and gives it back.
+    pub(super) fn let_go(
+        &self,
+        open: &Arc<OpenPool>,
+        leaving: Leaving,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        // Not kept from it by one who hangs in the system: what he still does finds the pool closed.
+        let _turn = self.last_turn(open);
+        self.take_apart(open, leaving, operation)
+    }
+
+    fn take_apart(
+        &self,
+        open: &Arc<OpenPool>,
+        leaving: Leaving,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        self.unmount_pool(open, true)?;
+        let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
+        // It cannot be stored, and everybody knows.
+        drop(open.pool.close(leaving, operation));
+        self.remove_pool(open.pool.name());
+        self.remember_pools(&left)?;
+        Ok(Done {})
     }
 }

@@ -3,9 +3,9 @@
 use crate::engine::Engine;
 use crate::messages::pool::{History, HistoryRecord, HistoryRecords};
 use crate::messages::{Refusal, RefusalKind};
+use crate::turns::stuck;
 use tarn_ondisk::history::name;
 use tarn_ondisk::nvlist::NvList;
-use tarn_probe::Operation;
 
 /// How far what a call was given is moved in.
 const CALL_INDENT: usize = 8;
@@ -16,10 +16,12 @@ impl Engine {
     pub(crate) fn history(
         &self,
         request: &History,
-        operation: &Operation,
     ) -> Result<HistoryRecords, Refusal> {
         let open = self.require_pool(&request.name)?;
-        let records = tarn_pool::history::read(open.pool.directory(operation), operation);
+        let records = self.look(&open, |open, operation| {
+            tarn_pool::history::read(open.pool.directory(operation), operation)
+        });
+        let records = records.ok_or_else(|| stuck(&request.name))?;
         let records = records.map_err(|cause| {
             let action = format!("cannot get history for '{}'", request.name);
             Refusal::new(RefusalKind::Device, action, cause.to_string())

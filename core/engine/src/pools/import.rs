@@ -97,6 +97,7 @@ impl Engine {
             imported.warnings.push(refusal.to_string());
         }
         imported.pools.push(open.pool.name().to_string());
+        let _turn = self.turn(&open)?;
         self.mount_imported(&open, options, &mut imported, operation);
         Ok(imported)
     }
@@ -111,7 +112,12 @@ impl Engine {
                         imported.warnings.push(refusal.to_string());
                     }
                     imported.pools.push(open.pool.name().to_string());
-                    self.mount_imported(&open, options, &mut imported, operation);
+                    match self.turn(&open) {
+                        Ok(_turn) => {
+                            self.mount_imported(&open, options, &mut imported, operation);
+                        }
+                        Err(refusal) => imported.refused.push(refusal),
+                    }
                 }
                 Err(refusal) => imported.refused.push(refusal),
             }

@@ -22,8 +22,8 @@ impl Engine {
         request: &Set,
         operation: &Operation,
     ) -> Result<Changed, Refusal> {
-        let _changes = self.changes.lock();
         let open = self.require_pool(&request.name)?;
+        let _turn = self.turn(&open)?;
         let action = format!("cannot set property for '{}'", request.name);
         let invalid = |reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason);
         let given = [(request.property.clone(), request.value.clone())];

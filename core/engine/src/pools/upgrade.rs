@@ -20,9 +20,9 @@ impl Engine {
         request: &Upgrade,
         operation: &Operation,
     ) -> Result<Upgraded, Refusal> {
-        let _changes = self.changes.lock();
         let mut upgraded = Upgraded::default();
         for open in self.named_pools(&request.names)? {
+            let _turn = self.turn(&open)?;
             let name = open.pool.name().to_string();
             let action = format!("cannot upgrade '{name}'");
             refuse_versions(&open, request, &action)?;

@@ -1,0 +1,191 @@
+//! Turns: one change of a pool at a time, and nobody waits for a pool that does not answer.
+//!
+//! # Problem
+//! A command that changes what is mounted must not meet another half-way. But a device may hang, and with it the command that waits for it: other pools,
+//! and whoever only looks, must not wait with it.
+//!
+//! # Mechanism
+//! Each pool has a turn of its own; only commands that look for pools, or make them, take turns over all. A pool is *stuck* when it is suspended, or one of its devices owes answers
+//! and has given none for a second. Who wants the turn of a stuck pool is refused after a moment.
+//!
+//! Who only looks is served by a thread of its own ([`Engine::look`]). Normally it is waited for, however long it takes; when the pool is stuck it is left behind, and ends when
+//! the device answers, or the pool is given up.
+
+use crate::engine::{Engine, OpenPool};
+use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::SUSPENDED;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tarn_host::channel;
+use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_pool::Pool;
+use tarn_probe::Operation;
+
+/// Whose turn it is.
+const TURN: Rank = Rank::new(tarn_host::ranks::ENGINE + 15, "turn");
+
+/// A device that has been silent for so long while it owes answers does not answer. Longer than all but the slowest requests take.
+const SILENT_NS: u64 = 1_000_000_000;
+
+/// From then on it is not expected to answer any more, and a pool may be given up, with what was not made durable. Disks under load take seconds for
+/// a flush.
+const HUNG_NS: u64 = 5_000_000_000;
+
+/// How long who gives a pool up waits for its turn: whoever has it was let go.
+const HURRY: Duration = Duration::from_millis(400);
+
+/// How long a pool that is found stuck is waited for: what is in memory needs less.
+const MOMENT: Duration = Duration::from_millis(400);
+
+/// How long a pool is waited for before it is asked whether it is stuck.
+const PATIENCE: Duration = Duration::from_millis(1200);
+
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// So many threads may be left behind in one pool. More would see no more.
+const LEFT_BEHIND_MAX: usize = 8;
+
+/// Whether nobody should wait for a pool.
+pub(crate) fn is_stuck(pool: &Pool) -> bool {
+    pool.failure().is_some() || pool.silent_ns() > SILENT_NS
+}
+
+/// The turn of one pool.
+pub(crate) struct Turns {
+    is_taken: Mutex<bool>,
+    given_back: Condvar,
+    looking: Arc<AtomicUsize>,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Turns {
+        Turns {
+            is_taken: Mutex::new(TURN, false),
+            given_back: Condvar::new(),
+            looking: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+}
+
+/// Changes of a pool that nobody else makes meanwhile.
+pub(crate) struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.is_taken.lock() = false;
+        self.0.given_back.notify_all();
+    }
+}
+
+/// One who looks.
+struct Looking(Arc<AtomicUsize>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Engine {
+    /// Waits until nobody else changes a pool.
+    pub(crate) fn turn<'a>(&self, open: &'a Arc<OpenPool>) -> Result<Turn<'a>, Refusal> {
+        self.turn_within(open, PATIENCE)
+    }
+
+    /// The same, for who gives the pool up.
+    pub(crate) fn last_turn<'a>(&self, open: &'a Arc<OpenPool>) -> Option<Turn<'a>> {
+        self.turn_within(open, HURRY).ok()
+    }
+
+    fn turn_within<'a>(
+        &self,
+        open: &'a Arc<OpenPool>,
+        patience: Duration,
+    ) -> Result<Turn<'a>, Refusal> {
+        let turns = &open.turns;
+        let mut waited = Duration::ZERO;
+        let mut is_taken = turns.is_taken.lock();
+        while *is_taken {
+            let late = turns.given_back.wait_timeout(&mut is_taken, LOOK_INTERVAL);
+            if late.timed_out() && *is_taken {
+                waited += LOOK_INTERVAL;
+                drop(is_taken);
+                if waited > patience && is_stuck(&open.pool) {
+                    return Err(stuck(open.pool.name()));
+                }
+                is_taken = turns.is_taken.lock();
+            }
+        }
+        *is_taken = true;
+        drop(is_taken);
+        let turn = Turn(turns);
+        // Somebody may have been faster, and exported it.
+        let name = open.pool.name();
+        match self.find_pool(name) {
+            Some(found) if Arc::ptr_eq(&found, open) => Ok(turn),
+            _ => {
+                let action = format!("cannot open '{name}'");
+                Err(Refusal::new(RefusalKind::NotFound, action, "no such pool"))
+            }
+        }
+    }
+
+    /// Looks at a pool in a thread of its own. None when the pool is stuck, and what is looked for is not in memory.
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        open: &Arc<OpenPool>,
+        look: impl FnOnce(&Arc<OpenPool>, &Operation) -> T + Send + 'static,
+    ) -> Option<T> {
+        let counter = open.turns.looking.clone();
+        let is_stuck_now = is_stuck(&open.pool);
+        if counter.fetch_add(1, Ordering::AcqRel) >= LEFT_BEHIND_MAX && is_stuck_now {
+            counter.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let (tell, told) = channel::bounded(1);
+        let (owned, looking) = (open.clone(), Looking(counter));
+        let operation = self.operation(0);
+        let run = move || {
+            let seen = look(&owned, &operation);
+            // Not held any longer than needed: whoever asked may export it next.
+            drop(owned);
+            drop(looking);
+            drop(tell.send(seen));
+        };
+        drop(self.host.spawn("tarn-look", run));
+        let mut patience = match is_stuck_now {
+            true => MOMENT,
+            false => PATIENCE,
+        };
+        loop {
+            match told.recv_timeout(patience) {
+                Ok(seen) => return Some(seen),
+                Err(channel::NoMessage::Closed) => return None,
+                Err(_) if is_stuck(&open.pool) => return None,
+                Err(_) => patience = LOOK_INTERVAL,
+            }
+        }
+    }
+
+    /// Gives a pool up that is suspended, or hangs. Gives whether it was; waits only while it cannot be told.
+    pub(crate) fn give_up_if_stuck(&self, pool: &Pool) -> bool {
+        loop {
+            if pool.failure().is_some() || pool.silent_ns() > HUNG_NS {
+                pool.give_up();
+                return true;
+            }
+            if pool.silent_ns() < SILENT_NS {
+                return false;
+            }
+            self.host.sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+/// The refusal of who would wait for a pool that is stuck.
+pub(crate) fn stuck(name: &str) -> Refusal {
+    let action = format!("cannot open '{name}'");
+    Refusal::new(RefusalKind::Suspended, action, SUSPENDED)
+}
