@@ -49,12 +49,19 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
 
 /// Says what went wrong, and gives the exit code.
 fn tell(imported: &Imported, is_all: bool) -> u8 {
+    for note in &imported.notes {
+        output::say(&format!("{note}\n"));
+    }
     imported.warnings.iter().for_each(complain);
     imported.refused.iter().for_each(complain);
-    if is_all && imported.pools.is_empty() && imported.refused.is_empty() {
+    if is_all
+        && imported.pools.is_empty()
+        && imported.refused.is_empty()
+        && !imported.is_trial_failed
+    {
         complain("no pools available to import");
     }
-    u8::from(!imported.refused.is_empty())
+    u8::from(!imported.refused.is_empty() || imported.is_trial_failed)
 }
 
 /// The options that are not values of the request itself.
@@ -63,7 +70,6 @@ struct Flags {
     is_all: bool,
     scans: bool,
     loads_keys: bool,
-    is_extreme: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
@@ -97,9 +103,14 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
                 import.temporary = true;
                 assignments.add_default("cachefile", "none");
             }
-            "T" => import.txg = Some(txg(&value)?),
+            // All that -F and -X do, from there on.
+            "T" => {
+                import.txg = Some(txg(&value)?);
+                import.rewind = true;
+                import.extreme = true;
+            }
             "V" | "rewind-to-checkpoint" => return Err(unbuilt(option)),
-            "X" => flags.is_extreme = true,
+            "X" => import.extreme = true,
             // Letters that OpenZFS takes and does not use.
             _ => {}
         }
@@ -145,7 +156,7 @@ fn check(import: &Import, flags: &Flags, operand_count: usize) -> Result<(), Fai
             "-l is only meaningful during an import",
         ),
         (
-            (import.dry_run || flags.is_extreme) && !import.rewind,
+            (import.dry_run || import.extreme) && !import.rewind,
             "-n or -X only meaningful with -F",
         ),
         (operand_count > operands_max, "too many arguments"),

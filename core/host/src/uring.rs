@@ -102,10 +102,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.inbox.lock().is_closed = true;
         self.shared.wake();
-        let _ = self
-            .gone
-            .lock()
-            .recv_timeout(self.flow.close_max());
+        let _ = self.gone.lock().recv_timeout(self.flow.close_max());
     }
 }
 

@@ -48,7 +48,10 @@ impl Pool {
     ) -> Result<Claimed, ImportError> {
         let first = self.txgs().open_txg();
         let (found, newest) = self.find_logs(first, need, operation)?;
-        self.txgs().skip_to(newest);
+        // A pool that was rewound goes on behind what was given up.
+        let given_up = self.vdevs().newest_uberblock();
+        let given_up = given_up.map_or(Txg::ZERO, |uberblock| uberblock.txg);
+        self.txgs().skip_to(newest.max(given_up));
         let group = self.txgs().open_txg();
         let mut heads = Vec::new();
         for (id, name, claim) in found {

@@ -8,7 +8,8 @@
 //! first, because an unknown one may mean that nothing else is what it seems.
 //!
 //! # After a crash
-//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was flushed before it was written.
+//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was flushed before it was written. Where that is not so
+//! [`rewind`](crate::rewind) finds an earlier one.
 //!
 //! # Knows nothing about
 //! Which host used the pool last, and whether that matters: who imports decides before.
@@ -31,6 +32,7 @@ use tarn_object::{MOS_ID, ObjectEnv, ObjectSet, SetPolicy, TxgLimits, Txgs};
 use tarn_ondisk::features::Access;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::uberblock::Uberblock;
+use tarn_ondisk::units::Txg;
 use tarn_probe::Operation;
 use tarn_space::{Space, SpaceOptions};
 use tarn_transform::{CompressionAlgorithm, Salt};
@@ -55,6 +57,8 @@ pub struct ImportRequest<'a> {
     pub mode: Mode,
     /// Whether it may do without its log devices (`-m`).
     pub need: Need,
+    /// The newest group that may be opened: [`Txg::MAX`], unless it is rewound.
+    pub until: Txg,
     /// Who uses it from now on.
     pub owner: PoolOwner,
 }
@@ -145,7 +149,8 @@ fn open(
     };
     let labels = ExpectedLabels::OfPool(request.candidate.facts.guid);
     let vdevs = VdevTree::open(host, root, &OpenOptions { mode, need, labels })?;
-    let uberblock = vdevs.newest_uberblock().ok_or(ImportError::NoUberblock)?;
+    let uberblock = vdevs.uberblock_until(request.until);
+    let uberblock = uberblock.ok_or(ImportError::NoUberblock)?;
     check_version(uberblock.version)?;
     let space = Arc::new(Space::new(SpaceOptions::default()));
     let options = BlockIoOptions {

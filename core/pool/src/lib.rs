@@ -28,6 +28,7 @@ mod mos_writer;
 pub mod pool;
 mod probes;
 pub mod properties;
+pub mod rewind;
 pub mod size;
 mod space_maps;
 mod suspend;

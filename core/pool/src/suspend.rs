@@ -74,7 +74,10 @@ impl SuspensionDoor for Door {
         let Some(pool) = self.0.upgrade() else { return };
         {
             let mut failure = pool.failure.lock();
-            if failure.as_ref().is_some_and(|failure| failure.cure != Cure::Devices) {
+            if failure
+                .as_ref()
+                .is_some_and(|failure| failure.cure != Cure::Devices)
+            {
                 return;
             }
             *failure = None;
@@ -151,6 +154,8 @@ impl Pool {
     /// Whether it was given up.
     pub(crate) fn is_given_up(&self) -> bool {
         let failure = self.failure.lock();
-        failure.as_ref().is_some_and(|failure| failure.cure == Cure::None)
+        failure
+            .as_ref()
+            .is_some_and(|failure| failure.cure == Cure::None)
     }
 }

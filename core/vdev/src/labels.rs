@@ -471,12 +471,29 @@ impl TopVdev {
 impl VdevTree {
     /// The uberblock that is the pool, over all devices; none when none verifies.
     pub fn newest_uberblock(&self) -> Option<Uberblock> {
+        self.uberblock_until(Txg::MAX)
+    }
+
+    /// The same, as of a txg: later ones do not count.
+    pub fn uberblock_until(&self, until: Txg) -> Option<Uberblock> {
+        let mut found = self.found_uberblocks();
+        found.retain(|found| found.uberblock.txg <= until);
+        best_uberblock(&found).map(|best| best.uberblock)
+    }
+
+    /// All uberblocks that verify, of all labels of all devices.
+    pub fn uberblocks(&self) -> Vec<Uberblock> {
+        let found = self.found_uberblocks().into_iter();
+        found.map(|found| found.uberblock).collect()
+    }
+
+    fn found_uberblocks(&self) -> Vec<FoundUberblock> {
         let mut found = Vec::new();
         for top in self.tops() {
             for window in top.leaves.iter().filter_map(|leaf| leaf.window()) {
                 found.extend(read_uberblocks(&window, top.ashift));
             }
         }
-        best_uberblock(&found).map(|best| best.uberblock)
+        found
     }
 }

@@ -298,9 +298,9 @@ impl Leaf {
         // Only then it is free to be opened.
         drop(before);
         let opened = self.open_window(host, mode);
-        let opened = opened.ok().filter(|window| {
-            window.size_bytes >= DEVICE_BYTES_MIN && window.probe().is_ok()
-        });
+        let opened = opened
+            .ok()
+            .filter(|window| window.size_bytes >= DEVICE_BYTES_MIN && window.probe().is_ok());
         let Some(window) = opened else {
             // What it had is still covered by what is kept, should it come back later.
             self.note_failed();

@@ -85,7 +85,8 @@ impl VdevTree {
         loop {
             let results = self.try_read_many(requests, operation);
             let errors = results.iter().filter_map(|result| result.as_ref().err());
-            let mut may_come = errors.filter(|error| self.suspension.wait_to_read(operation, error));
+            let mut may_come =
+                errors.filter(|error| self.suspension.wait_to_read(operation, error));
             if may_come.next().is_none() {
                 drop(may_come);
                 return results;

@@ -66,7 +66,8 @@ impl VdevTree {
         loop {
             match attempt() {
                 Err(
-                    error @ (VdevWriteError::LostRedundancy { .. } | VdevWriteError::NoLabelWritten),
+                    error
+                    @ (VdevWriteError::LostRedundancy { .. } | VdevWriteError::NoLabelWritten),
                 ) if self.suspension.wait(&error) == Verdict::Again => {}
                 done => return done,
             }

@@ -430,7 +430,9 @@ impl Server {
         served.busy.fetch_sub(1, Ordering::AcqRel);
         if served.is_abandoned.load(Ordering::Acquire) {
             let less = |lost: usize| lost.checked_sub(1);
-            let _ = self.lost.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            let _ = self
+                .lost
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
         if served.is_choked.swap(false, Ordering::AcqRel) {
             self.watch_now(served);

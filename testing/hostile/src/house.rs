@@ -12,7 +12,7 @@ use tarn_engine::files::{
     SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::{Refusal, pool};
+use tarn_engine::messages::{Refusal, dataset, pool};
 use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 use tarn_engine::{Engine, EngineOptions, Host};
 
@@ -156,6 +156,37 @@ impl House {
         let name = name.to_string();
         let request = pool::Export { name, force };
         self.engine.pool_export(&call(), request).map(|_| ())
+    }
+
+    /// Clears errors of a pool, and has it go on.
+    ///
+    /// # Errors
+    /// The refusal of `zpool clear`.
+    pub fn clear(&self, name: &str) -> Result<(), Refusal> {
+        let name = name.to_string();
+        let request = pool::Clear { name, device: None };
+        self.engine.pool_clear(&call(), request).map(|_| ())
+    }
+
+    /// Makes a file system.
+    ///
+    /// # Errors
+    /// The refusal of `zfs create`.
+    pub fn create_dataset(&self, name: &str) -> Result<(), Refusal> {
+        let request = dataset::Create {
+            name: name.to_string(),
+            ..dataset::Create::default()
+        };
+        self.engine.dataset_create(&call(), request).map(|_| ())
+    }
+
+    /// What `zfs list` shows, and what it cannot show.
+    ///
+    /// # Errors
+    /// The refusal of `zfs list`.
+    pub fn list(&self) -> Result<dataset::Described, Refusal> {
+        let request = dataset::Describe::default();
+        self.engine.dataset_describe(&call(), request)
     }
 
     /// Stores all that was changed.

@@ -1,10 +1,11 @@
 //! Devices that fail while a pool is written: redundancy covers it, or the pool is suspended; commands answer either way.
 
+use std::sync::Arc;
 use tarn_engine::files::PosixError;
 use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::pool::{PoolDescription, VdevKind, VdevStatus};
 use tarn_host::sim::{Fault, SimDisk, SimHost, SimOptions};
-use tarn_host::{Action, Errno};
+use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, Files, House, noise};
 
 const SIZE: usize = 300_000;
@@ -260,9 +261,9 @@ fn suspends(fault: &Fault, fail_mode: &str) {
         if fail_mode == "continue" {
             let refused = put(&files, "later", 1).unwrap_err();
             assert_eq!(refused.errno(), 5, "{refused}");
+            let file = files.find("amid3").unwrap();
+            assert_eq!(files.sync(file).unwrap_err().errno(), 5);
         }
-        let file = files.find("amid3").unwrap();
-        assert_eq!(files.sync(file).unwrap_err().errno(), 5);
         drop(files);
         let refusal = house.export("tank", false).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::Suspended, "{refusal}");
@@ -378,6 +379,248 @@ fn an_import_that_fails_can_be_tried_again() {
         disk(&machine, "a").clear_faults();
         house.import(Some("tank"), &[]).unwrap();
         check(&house.files("tank"), "file", 1);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Runs something, and gives the time it took with what it gave.
+fn timed<T>(host: &Host, run: impl FnOnce() -> T) -> (T, u64) {
+    let began_ns = host.monotonic_ns();
+    let outcome = run();
+    (outcome, host.monotonic_ns() - began_ns)
+}
+
+/// A suspended pool goes on where it was when its disks are back, whatever they have lost that was not flushed; nobody was told of an error.
+fn goes_on(kind: VdevKind, disks: &[&str], fault: &Fault, loses: bool) {
+    let machine = machine(37, disks);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house
+            .create("tank", kind, disks, &[("failmode", "wait")])
+            .unwrap();
+        let files = house.files("tank");
+        for number in 0..10 {
+            put(&files, &format!("before{number}"), number).unwrap();
+        }
+        house.sync().unwrap();
+        for number in 0..10 {
+            put(&files, &format!("amid{number}"), number).unwrap();
+        }
+        for name in disks {
+            disk(&machine, name).inject(fault.clone());
+        }
+        house.sync().unwrap_err();
+        assert_eq!(house.status("tank").unwrap().state, "SUSPENDED");
+        let writers: Vec<_> = (0..4)
+            .map(|number| {
+                let files = house.files("tank");
+                let write = move || {
+                    put(&files, &format!("later{number}"), number)?;
+                    let file = files.find(&format!("later{number}"))?;
+                    files.sync(file)
+                };
+                host.spawn("writer", write)
+            })
+            .collect();
+        host.sleep(std::time::Duration::from_secs(20));
+        if *fault != NEXT_FLUSH {
+            let refusal = house.clear("tank").unwrap_err();
+            assert_eq!(refusal.kind, RefusalKind::Device, "{refusal}");
+        }
+        assert_eq!(house.status("tank").unwrap().state, "SUSPENDED");
+        for name in disks {
+            let disk = disk(&machine, name);
+            disk.clear_faults();
+            if loses {
+                disk.lose_unflushed();
+            }
+        }
+        house.clear("tank").unwrap();
+        for writer in writers {
+            let outcome = writer.join().unwrap_or_else(|panicked| panicked.resume());
+            outcome.unwrap();
+        }
+        house.sync().unwrap();
+        let status = house.status("tank").unwrap();
+        assert_eq!(status.state, "ONLINE", "{status:?}");
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        for number in 0..10 {
+            check(&files, &format!("before{number}"), number);
+            check(&files, &format!("amid{number}"), number);
+        }
+        (0..4).for_each(|number| check(&files, &format!("later{number}"), number));
+        let status = house.status("tank").unwrap();
+        assert_eq!((status.state.as_str(), status.error_count), ("ONLINE", 0));
+        let errors = leaves(&status)
+            .iter()
+            .map(|leaf| leaf.checksum_errors)
+            .sum::<u64>();
+        assert_eq!(errors, 0, "each side has everything");
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_pool_goes_on_when_its_disk_can_be_written_again() {
+    goes_on(VdevKind::Leaf, &["a"], &everything(Action::Write), false);
+}
+
+#[test]
+fn a_pool_goes_on_when_its_disk_is_back_without_what_was_in_its_cache() {
+    goes_on(VdevKind::Leaf, &["a"], &Fault::Vanish, true);
+}
+
+#[test]
+fn a_pool_goes_on_when_a_flush_failed_and_nothing_was_stored() {
+    goes_on(VdevKind::Leaf, &["a"], &NEXT_FLUSH, true);
+}
+
+#[test]
+fn a_mirror_goes_on_when_both_sides_are_back() {
+    goes_on(VdevKind::Mirror, &["a", "b"], &Fault::Vanish, true);
+}
+
+#[test]
+fn a_raidz_goes_on_when_all_columns_are_back() {
+    goes_on(VdevKind::Raidz1, &["a", "b", "c"], &Fault::Vanish, true);
+}
+
+/// A disk that comes back as it was some groups ago is not taken.
+#[test]
+fn an_old_copy_of_a_disk_is_not_taken_back() {
+    let machine = machine(41, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        let files = house.files("tank");
+        put(&files, "before", 1).unwrap();
+        house.sync().unwrap();
+        let disk = disk(&machine, "a");
+        let labels = [
+            0,
+            256 << 10,
+            (128 << 20) - (512 << 10),
+            (128 << 20) - (256 << 10),
+        ];
+        let old = labels.map(|label| disk.peek(label, 256 << 10));
+        put(&files, "then", 2).unwrap();
+        house.sync().unwrap();
+        disk.inject(Fault::Vanish);
+        put(&files, "amid", 3).unwrap();
+        house.sync().unwrap_err();
+        disk.clear_faults();
+        let new = labels.map(|label| disk.peek(label, 256 << 10));
+        labels
+            .iter()
+            .zip(&old)
+            .for_each(|(label, bytes)| disk.poke(*label, bytes));
+        let refusal = house.clear("tank").unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Device, "{refusal}");
+        labels
+            .iter()
+            .zip(&new)
+            .for_each(|(label, bytes)| disk.poke(*label, bytes));
+        house.clear("tank").unwrap();
+        house.sync().unwrap();
+        check(&files, "amid", 3);
+        drop(files);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// A disk that neither answers nor fails holds up who waits for its pool, and nobody else; export by force lets go.
+#[test]
+fn a_disk_that_does_not_answer_holds_up_nobody_else() {
+    let machine = machine(43, &["a", "b"]);
+    let run = machine.run(|host| {
+        let house = Arc::new(House::new(host));
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        house.create("other", VdevKind::Leaf, &["b"], &[]).unwrap();
+        let files = house.files("tank");
+        put(&files, "before", 1).unwrap();
+        house.sync().unwrap();
+        disk(&machine, "a").inject(Fault::Hang);
+        put(&files, "amid", 2).unwrap();
+        let writer = host.spawn("writer", move || {
+            let file = files.find("amid").unwrap();
+            files.sync(file)
+        });
+        let admin = house.clone();
+        let admin = host.spawn("administrator", move || admin.create_dataset("tank/new"));
+        host.sleep(std::time::Duration::from_secs(6));
+        for _ in 0..3 {
+            let (status, took_ns) = timed(host, || house.status("tank").unwrap());
+            assert_eq!(status.name, "tank");
+            assert!(took_ns < 2 * SECOND, "{took_ns}");
+            let (listed, took_ns) = timed(host, || house.list().unwrap());
+            assert!(
+                listed
+                    .datasets
+                    .iter()
+                    .any(|dataset| dataset.name == "other")
+            );
+            assert!(took_ns < 2 * SECOND, "{took_ns}");
+        }
+        let (made, took_ns) = timed(host, || house.create_dataset("other/new"));
+        made.unwrap();
+        assert!(took_ns < 2 * SECOND, "{took_ns}");
+        let others = house.files("other");
+        put(&others, "amid", 4).unwrap();
+        let file = others.find("amid").unwrap();
+        let (stored, took_ns) = timed(host, || others.sync(file));
+        stored.unwrap();
+        assert!(took_ns < SECOND, "{took_ns}");
+        let (left, took_ns) = timed(host, || house.export("tank", true));
+        left.unwrap();
+        assert!(took_ns < 2 * SECOND, "{took_ns}");
+        let outcome = writer.join().unwrap_or_else(|panicked| panicked.resume());
+        assert_eq!(outcome.unwrap_err().errno(), 5);
+        let refused = admin.join().unwrap_or_else(|panicked| panicked.resume());
+        refused.unwrap_err();
+        assert!(house.status("tank").is_err());
+        disk(&machine, "a").clear_faults();
+        house.import(Some("tank"), &[]).unwrap();
+        check(&house.files("tank"), "before", 1);
+        drop(others);
+        house.export("tank", false).unwrap();
+        house.export("other", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// A pool whose disk is slow is no pool whose disk hangs.
+#[test]
+fn a_slow_disk_is_waited_for() {
+    let machine = machine(47, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        disk(&machine, "a").inject(Fault::Slow { factor: 200 });
+        let files = house.files("tank");
+        for number in 0..5 {
+            put(&files, &format!("file{number}"), number).unwrap();
+        }
+        house.create_dataset("tank/new").unwrap();
+        drop(files);
+        house.export("tank", true).unwrap();
+        disk(&machine, "a").clear_faults();
+        house.import(Some("tank"), &[]).unwrap();
+        let files = house.files("tank");
+        (0..5).for_each(|number| check(&files, &format!("file{number}"), number));
+        drop(files);
         house.export("tank", false).unwrap();
     });
     run.unwrap();

@@ -52,10 +52,7 @@ impl Wish {
 type Found = Result<Vec<DatasetDescription>, DatasetError>;
 
 impl Engine {
-    pub(crate) fn describe_datasets(
-        &self,
-        request: &Describe,
-    ) -> Result<Described, Refusal> {
+    pub(crate) fn describe_datasets(&self, request: &Describe) -> Result<Described, Refusal> {
         let mut described = Described::default();
         if request.names.is_empty() {
             for open in self.pools() {
@@ -106,7 +103,9 @@ impl Engine {
             depth: request.depth,
             name,
         };
-        let found = self.look(open, move |open, operation| Wish::of(open, &wish, operation));
+        let found = self.look(open, move |open, operation| {
+            Wish::of(open, &wish, operation)
+        });
         let found = found.ok_or_else(|| stuck(&shown))?;
         found.map_err(|error| cannot_open(&shown, &error))
     }

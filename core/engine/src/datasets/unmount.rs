@@ -166,11 +166,7 @@ impl Engine {
     }
 
     /// Stores what was changed in file systems that are not mounted any more, all in one group, and leaves no intent log of them.
-    fn store_unmounted(
-        &self,
-        open: &Arc<OpenPool>,
-        gone: &[&Mounted],
-    ) -> Result<(), Refusal> {
+    fn store_unmounted(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {
         let stored = self.store_last_changes(open, gone);
         for mounted in gone {
             open.pool.namespace().forget_log(mounted.tree.head());

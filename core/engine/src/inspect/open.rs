@@ -112,6 +112,7 @@ impl Inspection {
             name: None,
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
+            until: tarn_ondisk::units::Txg::MAX,
             owner: PoolOwner::default(),
         };
         let pool = Pool::import(host, &cache, &request, &operation).map_err(|cause| {

@@ -255,6 +255,9 @@ pub struct Import {
     /// `-n` with `-F`.
     #[serde(default)]
     pub dry_run: bool,
+    /// `-X` with `-F`: as far back as there is anything.
+    #[serde(default)]
+    pub extreme: bool,
     /// `-T`: this txg.
     #[serde(default)]
     pub txg: Option<u64>,
@@ -265,6 +268,12 @@ pub struct Import {
 pub struct Imported {
     /// Names of what was imported.
     pub pools: Vec<String>,
+    /// What was given up by rewinding, or would be, in lines for people.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// `-n`: nothing was imported, and this pool cannot be without being rewound, if at all.
+    #[serde(default)]
+    pub is_trial_failed: bool,
     /// Warnings for people, such as mounts that failed.
     #[serde(default)]
     pub warnings: Vec<String>,

@@ -44,7 +44,8 @@ impl Engine {
         match told.recv_timeout(PATIENCE) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ResumeRefusal::ForGood { why })) => {
-                let cure = "use 'zpool export -f' and 'zpool import', which find what was stored last";
+                let cure =
+                    "use 'zpool export -f' and 'zpool import', which find what was stored last";
                 Err(unanswered(why).with_hint(cure))
             }
             Ok(Err(error)) => {

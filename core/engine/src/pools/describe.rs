@@ -11,10 +11,7 @@ use tarn_pool::{Pool, PoolError};
 use tarn_probe::Operation;
 
 impl Engine {
-    pub(crate) fn describe_pools(
-        &self,
-        request: &Describe,
-    ) -> Result<Described, Refusal> {
+    pub(crate) fn describe_pools(&self, request: &Describe) -> Result<Described, Refusal> {
         let mut pools = Vec::new();
         let with_errors = request.with_errors;
         for open in self.named_pools(&request.names)? {
@@ -28,7 +25,11 @@ impl Engine {
                 }
                 Some(Err(cause)) if !is_stuck(&open.pool) => {
                     let action = format!("cannot open '{}'", open.pool.name());
-                    return Err(Refusal::new(RefusalKind::Corrupt, action, cause.to_string()));
+                    return Err(Refusal::new(
+                        RefusalKind::Corrupt,
+                        action,
+                        cause.to_string(),
+                    ));
                 }
                 Some(Err(_)) | None => as_far_as_known(&open),
             });

@@ -13,10 +13,7 @@ const CALL_INDENT: usize = 8;
 const UNKNOWN_INDENT: usize = 4;
 
 impl Engine {
-    pub(crate) fn history(
-        &self,
-        request: &History,
-    ) -> Result<HistoryRecords, Refusal> {
+    pub(crate) fn history(&self, request: &History) -> Result<HistoryRecords, Refusal> {
         let open = self.require_pool(&request.name)?;
         let records = self.look(&open, |open, operation| {
             tarn_pool::history::read(open.pool.directory(operation), operation)

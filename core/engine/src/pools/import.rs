@@ -19,6 +19,8 @@ use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
+use tarn_ondisk::units::Txg;
+use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
 use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
@@ -38,7 +40,19 @@ struct Options {
     mount_options: Vec<String>,
     is_forced: bool,
     mounts: bool,
+    /// `-F` and its kin.
+    rewinding: Option<Rewinding>,
     settings: PoolSettings,
+}
+
+/// What to do when the newest group cannot be opened.
+#[derive(Debug, Clone, Copy)]
+struct Rewinding {
+    reach: Reach,
+    /// `-T`.
+    until: Txg,
+    /// `-n`.
+    is_trial: bool,
 }
 
 /// Reads what belongs to a pool that was just opened.
@@ -92,7 +106,11 @@ impl Engine {
         let candidate = self.choose(wanted, request.rename.as_deref(), found)?;
         let name = request.rename.as_deref();
         let mut imported = Imported::default();
-        let open = self.open_candidate(candidate, &found.paths, name, options, operation)?;
+        let paths = &found.paths;
+        let opened = self.open_candidate(candidate, paths, name, options, &mut imported, operation);
+        let Some(open) = opened? else {
+            return Ok(imported);
+        };
         if let Err(refusal) = self.set_imported(&open, &options.settings, operation) {
             imported.warnings.push(refusal.to_string());
         }
@@ -106,8 +124,12 @@ impl Engine {
     fn import_all(&self, found: &Found, options: &Options, operation: &Operation) -> Imported {
         let mut imported = Imported::default();
         for candidate in &found.candidates {
-            match self.open_candidate(candidate, &found.paths, None, options, operation) {
-                Ok(open) => {
+            let paths = &found.paths;
+            let opened =
+                self.open_candidate(candidate, paths, None, options, &mut imported, operation);
+            match opened {
+                Ok(None) => {}
+                Ok(Some(open)) => {
                     if let Err(refusal) = self.set_imported(&open, &options.settings, operation) {
                         imported.warnings.push(refusal.to_string());
                     }
@@ -175,8 +197,9 @@ impl Engine {
         paths: &DevicePaths,
         rename: Option<&str>,
         options: &Options,
+        imported: &mut Imported,
         operation: &Operation,
-    ) -> Result<Arc<OpenPool>, Refusal> {
+    ) -> Result<Option<Arc<OpenPool>>, Refusal> {
         let own_name = candidate.facts.name.to_string();
         let name = rename.unwrap_or(&own_name);
         check_pool_name(name, false).map_err(|bad| {
@@ -189,20 +212,40 @@ impl Engine {
         if !options.is_forced {
             self.refuse_other_host(candidate)?;
         }
-        let request = ImportRequest {
+        let mut request = ImportRequest {
             candidate,
             paths,
             name: Some(name),
             mode: options.mode,
             need: options.need,
+            until: Txg::MAX,
             owner: self.owner(),
         };
         let action = match rename {
             None => format!("cannot import '{name}'"),
             Some(_) => format!("cannot import '{own_name}' as '{name}'"),
         };
-        let pool = Pool::import(&self.host, &self.cache, &request, operation)
-            .map_err(|error| import_refusal(&error, action.clone()))?;
+        if let Some(rewinding) = &options.rewinding {
+            let found = self.rewind(&mut request, rewinding, operation);
+            let found = found.map_err(|error| import_refusal(&error, action.clone()))?;
+            imported
+                .notes
+                .extend(rewound(&own_name, found.as_ref(), rewinding.is_trial));
+            if rewinding.is_trial {
+                imported.is_trial_failed |= found.is_none_or(|found| !found.is_newest);
+                return Ok(None);
+            }
+        }
+        let pool = Pool::import(&self.host, &self.cache, &request, operation);
+        let pool = pool.map_err(|error| {
+            let refusal = import_refusal(&error, action.clone());
+            match options.rewinding {
+                None if may_be_better_before(&error) => {
+                    self.explain_rewind(refusal, &request, operation)
+                }
+                _ => refusal,
+            }
+        })?;
         pool.namespace().set_ownership(Arc::new(FileOwnership));
         let completed = complete(&pool, options, paths, operation).map_err(|error| {
             // Its threads would keep its devices.
@@ -211,7 +254,59 @@ impl Engine {
         });
         let open = completed?;
         self.add_pool(open.clone());
-        Ok(open)
+        Ok(Some(open))
+    }
+
+    /// Finds the group to open.
+    fn rewind(
+        &self,
+        request: &mut ImportRequest<'_>,
+        rewinding: &Rewinding,
+        operation: &Operation,
+    ) -> Result<Option<Rewind>, ImportError> {
+        request.until = rewinding.until;
+        let found = find_rewind(&self.host, &self.cache, request, rewinding.reach, operation)?;
+        if let Some(found) = &found {
+            request.until = found.txg;
+        }
+        Ok(found)
+    }
+
+    /// Says whether an earlier group could be opened instead.
+    #[doc(alias = "zpool_explain_recover")]
+    fn explain_rewind(
+        &self,
+        refusal: Refusal,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Refusal {
+        let found = find_rewind(&self.host, &self.cache, request, Reach::Safe, operation);
+        let Ok(Some(found)) = found else {
+            return refusal;
+        };
+        let mut text = format!(
+            "\tRecovery is possible, but will result in some data loss.\n\
+             \tReturning the pool to its state as of {}\n\
+             \tshould correct the problem.  ",
+            date(found.timestamp_s)
+        );
+        if let Some(lost) = amount(found.loss_s) {
+            text += &format!("Approximately {lost} of data\n\tmust be discarded, irreversibly.  ");
+        }
+        match found.data_errors {
+            0 => {}
+            1 => text += "After rewind, at least\n\tone persistent user-data error will remain.  ",
+            _ => text += "After rewind, several\n\tpersistent user-data errors will remain.  ",
+        }
+        text += &format!(
+            "Recovery can be attempted\n\tby executing 'zpool import -F {}'.  A scrub of the pool\n\
+             \tis strongly recommended after recovery.",
+            request.candidate.facts.name
+        );
+        Refusal {
+            hints: vec![text],
+            ..refusal
+        }
     }
 
     /// Refuses a pool that another host may be using.
@@ -286,6 +381,7 @@ impl Engine {
             name: None,
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
+            until: Txg::MAX,
             owner: self.owner(),
         }
     }
@@ -318,6 +414,14 @@ impl Engine {
             remembered: remembered(&settings, altroot.is_some()),
             altroot,
             mount_options,
+            rewinding: (request.rewind || request.txg.is_some()).then(|| Rewinding {
+                reach: match request.extreme || request.txg.is_some() {
+                    true => Reach::Extreme,
+                    false => Reach::Safe,
+                },
+                until: request.txg.map_or(Txg::MAX, Txg::from),
+                is_trial: request.dry_run,
+            }),
             is_forced: request.force,
             mounts: !request.no_mount,
             settings,
@@ -349,11 +453,7 @@ impl Engine {
 
 /// Refuses what is not built, by name.
 fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
-    let unbuilt = [
-        (request.rewind, "-F (rewinding to an older txg)"),
-        (request.txg.is_some(), "-T (importing an older txg)"),
-        (request.temporary, "-t (a temporary name)"),
-    ];
+    let unbuilt = [(request.temporary, "-t (a temporary name)")];
     for (is_asked, what) in unbuilt {
         if is_asked {
             let name = request.pool.as_deref().unwrap_or("pools");
@@ -363,6 +463,37 @@ fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// So many minutes, or seconds; none when nothing is lost.
+fn amount(seconds: u64) -> Option<String> {
+    match seconds {
+        0 => None,
+        1..=120 => Some(format!("{seconds} seconds")),
+        _ => Some(format!("{} minutes", (seconds + 30) / 60)),
+    }
+}
+
+/// What is said of a pool that was rewound, or could be.
+#[doc(alias = "zpool_rewind_exclaim")]
+fn rewound(name: &str, found: Option<&Rewind>, is_trial: bool) -> Vec<String> {
+    let Some(found) = found.filter(|found| !found.is_newest) else {
+        return Vec::new();
+    };
+    let as_of = date(found.timestamp_s);
+    let (done, lost) = match is_trial {
+        true => (
+            format!("Would be able to return {name} to its state as of {as_of}."),
+            "Would discard",
+        ),
+        false => (
+            format!("Pool {name} returned to its state as of {as_of}."),
+            "Discarded",
+        ),
+    };
+    let lost = amount(found.loss_s)
+        .map(|amount| format!("{lost} approximately {amount} of transactions."));
+    std::iter::once(done).chain(lost).collect()
 }
 
 fn name_is_taken(action: String) -> Refusal {

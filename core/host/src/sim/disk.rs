@@ -127,6 +127,13 @@ impl SimDisk {
         state.size_bytes = state.size_bytes.max(size_bytes);
     }
 
+    /// Its cache is lost, as when only the disk is without power for a moment: what was not flushed is gone.
+    pub fn lose_unflushed(&self) {
+        let mut state = self.disk.state.lock();
+        state.unflushed.clear();
+        state.current = state.durable.clone();
+    }
+
     /// How many writes a power cut could lose now.
     pub fn unflushed_writes(&self) -> usize {
         self.disk.state.lock().unflushed.len()
