@@ -103,6 +103,9 @@ pub(crate) struct Mounted {
     pub(crate) tree: Arc<MountedTree>,
 }
 
+/// The word of `-o` that gives up what an intent log has that cannot be applied again.
+pub(crate) const DISCARD_LOG: &str = "discardlog";
+
 /// Options of one mount that stand above the properties; none where the property counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TemporaryOptions {
@@ -113,6 +116,8 @@ pub(crate) struct TemporaryOptions {
     pub(crate) atime: Option<bool>,
     pub(crate) relatime: Option<bool>,
     pub(crate) xattr: Option<bool>,
+    /// What the intent log has that cannot be applied again is given up. For this mount only, so no property.
+    pub(crate) discards_log: bool,
 }
 
 impl TemporaryOptions {
@@ -135,6 +140,7 @@ impl TemporaryOptions {
                 "norelatime" => options.relatime = Some(false),
                 "xattr" => options.xattr = Some(true),
                 "noxattr" => options.xattr = Some(false),
+                DISCARD_LOG => options.discards_log = true,
                 _ => {}
             }
         }
@@ -180,6 +186,8 @@ mod tests {
     #[test]
     fn words_of_a_mount_override_properties() {
         let options = TemporaryOptions::parse(&["ro,noexec".to_string(), "atime".to_string()]);
+        assert!(!options.discards_log);
+        assert!(TemporaryOptions::parse(&[DISCARD_LOG.to_string()]).discards_log);
         let expected = [("readonly", true), ("exec", false), ("atime", true)];
         assert_eq!(options.overridden(), expected);
         let mut options = options;

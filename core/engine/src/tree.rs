@@ -12,11 +12,11 @@ use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
-use tarn_posix::FileSystemParts;
 use tarn_posix::MountProperties;
 use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
 use tarn_posix::space::{SpaceDoor, SpaceRefusal};
 use tarn_posix::types::{SpaceFacts, Timestamp};
+use tarn_posix::{FileSystemParts, MountError};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
@@ -28,8 +28,25 @@ pub(crate) struct MountedTree {
     statistics: Arc<DatasetStatistics>,
 }
 
+/// Why a dataset cannot be mounted.
+pub(crate) struct TreeError {
+    /// For people.
+    pub(crate) why: String,
+    /// Its intent log cannot be replayed to its end.
+    pub(crate) is_log: bool,
+}
+
+impl<E: std::error::Error> From<E> for TreeError {
+    fn from(error: E) -> TreeError {
+        TreeError {
+            why: error.to_string(),
+            is_log: false,
+        }
+    }
+}
+
 impl MountedTree {
-    /// Opens a dataset's files.
+    /// Opens a dataset's files. Where its intent log cannot be replayed to its end, what is left of it may be given up.
     ///
     /// # Errors
     /// Why it cannot be mounted, for people.
@@ -37,15 +54,32 @@ impl MountedTree {
         pool: &Arc<Pool>,
         dataset: &Dataset<'_>,
         properties: MountProperties,
+        discards_log: bool,
         operation: &Operation,
-    ) -> Result<Arc<MountedTree>, String> {
+    ) -> Result<Arc<MountedTree>, TreeError> {
+        let head = dataset.id();
+        match MountedTree::open_once(pool, dataset, properties, operation) {
+            Err(error) if error.is_log && discards_log => {
+                pool.run(ForgetLog { head }, operation)?;
+                MountedTree::open_once(pool, dataset, properties, operation)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(
+        pool: &Arc<Pool>,
+        dataset: &Dataset<'_>,
+        properties: MountProperties,
+        operation: &Operation,
+    ) -> Result<Arc<MountedTree>, TreeError> {
         let head = dataset.id();
         let is_writable = pool.mode() == Mode::ReadWrite;
         let set = match is_writable {
             true => pool.namespace().head_set(head, operation),
             false => tarn_dataset::contents::objset(dataset),
         };
-        let set = set.map_err(|error| error.to_string())?;
+        let set = set?;
         let parts = FileSystemParts {
             log: is_writable.then(|| pool.namespace().open_log(&set, Durability::ByLog)),
             set,
@@ -62,13 +96,16 @@ impl MountedTree {
         }
         let files = FileSystem::open(parts, operation).map_err(|error| {
             pool.namespace().forget_log(head);
-            error.to_string()
+            TreeError {
+                is_log: matches!(error, MountError::Replay(_)),
+                why: error.to_string(),
+            }
         })?;
         if is_writable && !files.object_set().phys().intent_log.claim_txg.is_zero() {
             // It was replayed, or there was nothing in it.
             if let Err(error) = pool.run(ForgetLog { head }, operation) {
                 pool.namespace().forget_log(head);
-                return Err(error.to_string());
+                return Err(error.into());
             }
         }
         let registry = tarn_probe::registry();

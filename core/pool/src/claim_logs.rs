@@ -9,9 +9,10 @@
 //! block is of the future.
 //!
 //! Logs stay claimed until their datasets are mounted and they are replayed. Who imports without missing log devices (`-m`) gives up the logs
-//! that cannot be read.
+//! that cannot be read; who says so (`-o discardlog`), all that cannot be claimed.
 
 use crate::error::{ImportError, PoolError};
+use crate::import::ImportRequest;
 use crate::jobs::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::dataset::Dataset;
@@ -43,11 +44,11 @@ impl Pool {
     #[doc(alias = "spa_ld_claim_log_blocks")]
     pub(crate) fn claim_logs(
         &self,
-        need: Need,
+        request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Claimed, ImportError> {
         let first = self.txgs().open_txg();
-        let (found, newest) = self.find_logs(first, need, operation)?;
+        let (found, newest) = self.find_logs(first, request, operation)?;
         // A pool that was rewound goes on behind what was given up.
         let given_up = self.vdevs().newest_uberblock();
         let given_up = given_up.map_or(Txg::ZERO, |uberblock| uberblock.txg);
@@ -81,7 +82,7 @@ impl Pool {
     fn find_logs(
         &self,
         first: Txg,
-        need: Need,
+        request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<(Found, Txg), ImportError> {
         let view = self.namespace().view(operation);
@@ -94,7 +95,12 @@ impl Pool {
             };
             let log = self.log_of(&head, operation)?;
             let mut survey = survey(self.io(), &log, first, operation);
-            if need == Need::AllButLogs && matches!(survey, Err(ClaimError::Unreadable { .. })) {
+            let is_given_up = match &survey {
+                Ok(_) => false,
+                Err(ClaimError::Unreadable { .. }) if request.need == Need::AllButLogs => true,
+                Err(_) => request.discards_logs,
+            };
+            if is_given_up {
                 survey = Ok(Survey {
                     claim: Some(Claim::NOTHING),
                     newest: Txg::ZERO,

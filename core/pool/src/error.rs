@@ -131,7 +131,7 @@ pub enum ImportError {
     },
     /// An earlier run left an intent log that cannot be replayed here. Whoever writes the pool without replaying it loses what it holds.
     #[error(
-        "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log"
+        "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log, or give it up with 'zpool import -o discardlog'"
     )]
     IntentLog {
         /// Whose it is.

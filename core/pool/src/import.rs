@@ -59,6 +59,8 @@ pub struct ImportRequest<'a> {
     pub need: Need,
     /// The newest group that may be opened: [`Txg::MAX`], unless it is rewound.
     pub until: Txg,
+    /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for writing.
+    pub discards_logs: bool,
     /// Who uses it from now on.
     pub owner: PoolOwner,
 }
@@ -99,12 +101,10 @@ impl Pool {
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
         if request.mode == Mode::ReadWrite {
-            let claimed = pool
-                .claim_logs(request.need, operation)
-                .and_then(|claimed| {
-                    claimed.store_in_first_group(&pool)?;
-                    Ok(())
-                });
+            let claimed = pool.claim_logs(request, operation).and_then(|claimed| {
+                claimed.store_in_first_group(&pool)?;
+                Ok(())
+            });
             if let Err(error) = claimed {
                 pool.abandon();
                 return Err(error);

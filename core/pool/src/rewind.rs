@@ -158,12 +158,12 @@ fn try_group(
 }
 
 /// Reads the metadata that was born after a group, and files if they are to be counted.
-fn check(
-    pool: &Pool,
+fn check<'a>(
+    pool: &'a Pool,
     born_after: Txg,
     reads_data: bool,
-    operation: &Operation,
-) -> Result<Damage<'_>, ImportError> {
+    operation: &'a Operation,
+) -> Result<Damage<'a>, ImportError> {
     let mut damage = Damage {
         pool,
         operation,

@@ -6,7 +6,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{
-    MountKey, MountOptions, MountRefusal, MountRequest, Mounted, TemporaryOptions,
+    DISCARD_LOG, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, TemporaryOptions,
 };
 use crate::tree::MountedTree;
 use std::path::{Path, PathBuf};
@@ -341,8 +341,17 @@ impl Engine {
             cannot_open(name, &error)
         })?;
         let properties = candidate.values.mount_properties(temporary);
-        MountedTree::open(&open.pool, &head, properties, operation)
-            .map_err(|why| Refusal::new(RefusalKind::Corrupt, cannot_mount(name), why))
+        let discards_log = temporary.discards_log;
+        let opened = MountedTree::open(&open.pool, &head, properties, discards_log, operation);
+        opened.map_err(|error| {
+            let refusal = Refusal::new(RefusalKind::Corrupt, cannot_mount(name), error.why);
+            match error.is_log {
+                true => refusal.with_hint(format!(
+                    "use 'zfs mount -o {DISCARD_LOG} {name}' to give up what the log has that is not replayed"
+                )),
+                false => refusal,
+            }
+        })
     }
 
     /// Has it mounted, and notes it. The system may end a mount without asking us, before it is even noted.

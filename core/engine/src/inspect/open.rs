@@ -113,6 +113,7 @@ impl Inspection {
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
             until: tarn_ondisk::units::Txg::MAX,
+            discards_logs: false,
             owner: PoolOwner::default(),
         };
         let pool = Pool::import(host, &cache, &request, &operation).map_err(|cause| {

@@ -15,6 +15,7 @@ use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Import, Imported};
 use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::TemporaryOptions;
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
@@ -219,6 +220,7 @@ impl Engine {
             mode: options.mode,
             need: options.need,
             until: Txg::MAX,
+            discards_logs: TemporaryOptions::parse(&options.mount_options).discards_log,
             owner: self.owner(),
         };
         let action = match rename {
@@ -382,6 +384,7 @@ impl Engine {
             mode: Mode::ReadOnly,
             need: Need::AllButLogs,
             until: Txg::MAX,
+            discards_logs: false,
             owner: self.owner(),
         }
     }
