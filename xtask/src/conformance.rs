@@ -2,12 +2,13 @@
 //!
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
-//! in the middle of work and looks at what is left. Each has an instance of its own, a pool of files and a mount.
+//! in the middle of work and looks at what is left; [`survive`] takes devices away. Each has an instance of its own, a pool of files and a mount.
 
 mod fsx;
 mod kill;
 mod pjdfstest;
 mod suite;
+mod survive;
 
 use std::path::Path;
 
@@ -55,6 +56,8 @@ pub enum Test {
     Fsx,
     /// The daemon, killed at random moments
     Kill,
+    /// Devices that are removed, cut off, or hang
+    Survive,
 }
 
 /// Runs the tests asked for.
@@ -72,6 +75,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     }
     if wanted(Test::Kill) {
         steps.run("kill -9", || kill::kill(arguments));
+    }
+    if wanted(Test::Survive) {
+        steps.run("devices that are gone", || survive::survive(arguments));
     }
     steps.finish()
 }

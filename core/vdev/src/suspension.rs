@@ -57,6 +57,9 @@ pub enum ResumeError {
         /// The top-level vdevs that cannot be used, and why.
         vdevs: Vec<String>,
     },
+    /// Somebody else is opening them. When one of them does not answer, only giving the pool up ends that.
+    #[error("devices are being opened already")]
+    Busy,
     /// They are back, and cannot be written.
     #[error(transparent)]
     Write(#[from] crate::error::VdevWriteError),
@@ -79,6 +82,8 @@ enum Phase {
     /// The door is being told.
     Suspending,
     Suspended,
+    /// Devices are being opened again.
+    Resuming,
     GivenUp,
 }
 
@@ -104,8 +109,25 @@ impl Suspension {
         *self.phase.lock() != Phase::Opening
     }
 
-    fn is_suspended(&self) -> bool {
-        *self.phase.lock() == Phase::Suspended
+    /// Whether there is somebody who waits, whom the caller shall help. Nobody else does, until he says that he is done.
+    fn begin_resuming(&self) -> Result<bool, ResumeError> {
+        let mut phase = self.phase.lock();
+        match *phase {
+            Phase::Opening | Phase::Running | Phase::GivenUp => Ok(false),
+            Phase::Suspending | Phase::Resuming => Err(ResumeError::Busy),
+            Phase::Suspended => {
+                *phase = Phase::Resuming;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Devices are not back.
+    fn stay_suspended(&self) {
+        let mut phase = self.phase.lock();
+        if *phase == Phase::Resuming {
+            *phase = Phase::Suspended;
+        }
     }
 
     /// Waits until devices are back.
@@ -113,7 +135,7 @@ impl Suspension {
         let mut phase = self.phase.lock();
         match *phase {
             Phase::Opening | Phase::GivenUp => return Verdict::GiveUp,
-            Phase::Suspending | Phase::Suspended => {}
+            Phase::Suspending | Phase::Suspended | Phase::Resuming => {}
             Phase::Running => {
                 *phase = Phase::Suspending;
                 drop(phase);
@@ -128,7 +150,10 @@ impl Suspension {
             }
         }
         self.changed.wait_while(&mut phase, |phase| {
-            matches!(*phase, Phase::Suspending | Phase::Suspended)
+            matches!(
+                *phase,
+                Phase::Suspending | Phase::Suspended | Phase::Resuming
+            )
         });
         match *phase {
             Phase::GivenUp => Verdict::GiveUp,
@@ -136,20 +161,16 @@ impl Suspension {
         }
     }
 
+    /// Devices are back: everybody goes on.
     fn resume(&self) {
         let door = self.door.lock().clone();
+        // Told before anybody goes on: who goes on may fail, and tell the contrary.
+        if let Some(door) = door {
+            door.resumed();
+        }
         {
             let mut phase = self.phase.lock();
-            if *phase != Phase::Suspended {
-                return;
-            }
-            // Told before anybody goes on: who goes on may fail, and tell the contrary.
-            if let Some(door) = door {
-                drop(phase);
-                door.resumed();
-                phase = self.phase.lock();
-            }
-            if *phase == Phase::Suspended {
+            if *phase == Phase::Resuming {
                 *phase = Phase::Running;
             }
         }
@@ -285,9 +306,18 @@ impl VdevTree {
     /// Devices are not back: they still wait.
     #[doc(alias = "zio_resume")]
     pub fn resume(&self, operation: &Operation) -> Result<(), ResumeError> {
-        if !self.suspension.is_suspended() {
+        if !self.suspension.begin_resuming()? {
             return Ok(());
         }
+        let back = self.bring_back(operation);
+        match &back {
+            Ok(()) => self.suspension.resume(),
+            Err(_) => self.suspension.stay_suspended(),
+        }
+        back
+    }
+
+    fn bring_back(&self, operation: &Operation) -> Result<(), ResumeError> {
         let pool = self.config().guid;
         let generation = self.journal.lock().generation;
         for top in self.tops() {
@@ -307,7 +337,6 @@ impl VdevTree {
         let kept: Vec<_> = self.journal.lock().writes.values().cloned().collect();
         self.try_write(kept, operation)?;
         self.try_flush(operation)?;
-        self.suspension.resume();
         Ok(())
     }
 
@@ -373,6 +402,6 @@ mod tests {
         *suspension.phase.lock() = Phase::Running;
         suspension.give_up();
         assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
-        assert!(!suspension.is_suspended());
+        assert!(!suspension.begin_resuming().unwrap());
     }
 }
