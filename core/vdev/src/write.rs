@@ -51,7 +51,14 @@ impl VdevTree {
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
-        self.until_devices_are_back(|| self.try_write(writes.clone(), operation))?;
+        self.until_devices_are_back(|| {
+            let done = self.try_write(writes.clone(), operation);
+            if done.is_err() {
+                // Whoever says that devices are back tries these first.
+                self.keep_unflushed(writes.clone());
+            }
+            done
+        })?;
         match self.keep_unflushed(writes) {
             true => self.flush(operation),
             false => Ok(()),

@@ -185,7 +185,10 @@ impl House {
     /// # Errors
     /// The refusal of `zfs list`.
     pub fn list(&self) -> Result<dataset::Described, Refusal> {
-        let request = dataset::Describe::default();
+        let request = dataset::Describe {
+            kinds: vec![dataset::DatasetKind::Filesystem],
+            ..dataset::Describe::default()
+        };
         self.engine.dataset_describe(&call(), request)
     }
 

@@ -7,6 +7,7 @@
 use super::auxiliary;
 use super::create::remembered;
 use super::dates::date;
+use super::find_importable::close;
 use super::properties::apply_fail_mode;
 use super::search::Found;
 use super::set::changes_of;
@@ -241,8 +242,12 @@ impl Engine {
         let pool = Pool::import(&self.host, &self.cache, &request, operation);
         let pool = pool.map_err(|error| {
             let refusal = import_refusal(&error, action.clone());
-            match options.rewinding {
-                None if may_be_better_before(&error) => {
+            match (&error, options.rewinding) {
+                (ImportError::Devices(OpenError::Unavailable { vdevs }), _) => {
+                    let names = vdevs.iter().map(|(name, _)| name.as_str());
+                    self.explain_missing_logs(refusal, names, &request, operation)
+                }
+                (_, None) if may_be_better_before(&error) => {
                     self.explain_rewind(refusal, &request, operation)
                 }
                 _ => refusal,
@@ -272,6 +277,35 @@ impl Engine {
             request.until = found.txg;
         }
         Ok(found)
+    }
+
+    /// Says that only log devices are missing, if that is so.
+    fn explain_missing_logs<'a>(
+        &self,
+        refusal: Refusal,
+        names: impl Iterator<Item = &'a str>,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Refusal {
+        let trial = ImportRequest {
+            mode: Mode::ReadOnly,
+            need: Need::AllButLogs,
+            owner: self.owner(),
+            ..*request
+        };
+        match Pool::import(&self.host, &self.cache, &trial, operation) {
+            Ok(pool) if request.need == Need::All => {
+                close(&pool);
+                let head = "The devices below are missing or corrupted, use '-m' to import the pool anyway:";
+                let lines = names.map(|name| format!("\t    {name} [log]"));
+                lines.fold(refusal.with_hint(head), Refusal::with_hint)
+            }
+            Ok(pool) => {
+                close(&pool);
+                refusal
+            }
+            Err(_) => refusal,
+        }
     }
 
     /// Says whether an earlier group could be opened instead.
