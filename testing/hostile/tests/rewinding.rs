@@ -162,7 +162,9 @@ fn a_group_can_be_named() {
     let machine = SimHost::new(SimOptions::seed(7));
     let disk = prepare(&machine);
     let all = uberblocks(&disk);
-    let wanted = all[all.len() - 3].txg;
+    let newest_s = all.last().unwrap().timestamp_s;
+    let older = all.iter().rev().find(|older| older.timestamp_s < newest_s);
+    let wanted = older.unwrap().txg;
     let run = machine.run(|host| {
         let house = House::new(host);
         let imported = import(&house, |request| request.txg = Some(wanted.get())).unwrap();
