@@ -85,7 +85,7 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
 /// What every change is tried with.
 pub fn small() -> Outcome {
     conformance(&Arguments {
-        tests: Vec::new(),
+        tests: vec![Test::Pjdfstest, Test::Fsx, Test::Kill],
         seed: 1,
         operations: 5000,
         seeds: 2,

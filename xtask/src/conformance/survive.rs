@@ -96,10 +96,11 @@ impl Load {
                 Ok(())
             })
         });
+        let threads = threads.collect();
         Load {
             mount: mount.to_path_buf(),
             stop,
-            threads: threads.collect(),
+            threads,
             durable,
             longest_ms,
         }
