@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! Storing a transaction group keeps all processors busy for a while. The kernel lets who runs go on for some milliseconds, so that whoever is woken by a
-//! request meanwhile waits a hundred times longer than the answer takes.
+//! request meanwhile waits much longer than the answer takes.
 //!
 //! # Mechanism
 //! The kernel (Linux 6.12) knows how long a turn each thread wants, and lets one that wants short turns interrupt one that wants long ones; over time each gets

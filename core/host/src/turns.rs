@@ -39,7 +39,7 @@ impl Turns {
         done
     }
 
-    /// A write of much, of one thread, in several calls: `call` is told to wait for its turn before each.
+    /// A write of much, in several calls; before each of them, `write` waits for its turn ([`Turns::wait_turn`]).
     pub(crate) fn large<T>(&self, write: impl FnOnce() -> T) -> T {
         self.large.fetch_add(1, Ordering::SeqCst);
         let done = write();
