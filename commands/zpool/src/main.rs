@@ -30,6 +30,7 @@ mod list_vdevs;
 mod paths;
 mod planned;
 mod pools;
+mod remove;
 #[cfg(test)]
 mod samples;
 mod set;
@@ -77,7 +78,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("destroy", usage::DESTROY, destroy::run),
     BLANK,
     built("add", usage::ADD, add::run),
-    missing("remove", usage::REMOVE),
+    built("remove", usage::REMOVE, remove::run),
     BLANK,
     built("labelclear", usage::LABELCLEAR, labelclear::run),
     BLANK,

@@ -100,7 +100,10 @@ impl VdevShapes {
             .iter()
             .map(|vdev| (vdev.id, 1_u64 << vdev.ashift))
             .collect();
-        let ordinary = top_levels.iter().filter(|vdev| !vdev.is_log);
+        // A hole has no sectors.
+        let ordinary = top_levels
+            .iter()
+            .filter(|vdev| !vdev.is_log && vdev.ashift != 0);
         VdevShapes {
             allocation_min: ordinary
                 .map(|vdev| 1_u64 << vdev.ashift)

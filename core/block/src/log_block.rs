@@ -17,6 +17,7 @@
 
 use crate::error::WriteError;
 use crate::io::BlockIo;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tarn_host::buffer::Buffer;
@@ -25,9 +26,9 @@ use tarn_ondisk::checksum::{Checksum, ChecksumKind};
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize, PhysicalSize, Txg};
+use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize, PhysicalSize, Txg, VdevId};
 use tarn_probe::{Operation, Stage};
-use tarn_space::{Allocation, Class, error::NoSpace};
+use tarn_space::{Admission, Allocation, Class, error::NoSpace};
 use tarn_transform::checksum::embedded;
 use tarn_transform::{ChecksumAlgorithm, checksum};
 use tarn_vdev::{PhysicalWrite, Place};
@@ -142,8 +143,17 @@ impl BlockIo {
                 data: Arc::new(contents),
             });
         }
-        self.vdevs.write_durably(writes, operation)?;
-        Ok(())
+        let vdevs: BTreeSet<VdevId> = writes.iter().map(|write| write.place.vdev).collect();
+        let written = self.vdevs.write_durably(writes, operation);
+        if written.is_err() {
+            // The next block goes where there is something to write to.
+            for vdev in vdevs {
+                if !self.vdevs.top_standing(vdev).state.is_usable() {
+                    self.space.set_admission(vdev, Admission::Closed);
+                }
+            }
+        }
+        Ok(written?)
     }
 
     /// Looks now and then how much room is left, and refuses when it is little.
@@ -156,12 +166,11 @@ impl BlockIo {
             return Ok(());
         }
         let normal = self.space.class_totals(Class::Normal);
-        let own = self.space.class_totals(Class::Log);
         let reserve = normal.size.get() / RESERVE_DIVISOR;
         // The room of log vdevs is nobody else's.
         let free = normal.free().get().saturating_sub(reserve);
         let own_free = match class {
-            Class::Log => own.free().get(),
+            Class::Log => self.space.admitted_free(Class::Log).get(),
             _ => 0,
         };
         if free.max(own_free) < ALLOWANCE_BYTES + size.get() {

@@ -68,6 +68,18 @@ impl Namespace {
         log.map_or(Ok(LogClosing::Done), |log| log.close(operation))
     }
 
+    /// Every log leaves the blocks it has: when the group that is open now is stored they are free.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed.
+    pub fn vacate_logs(&self, operation: &Operation) -> Result<(), AssignError> {
+        let open: Vec<_> = self.logs().state.lock().open.values().cloned().collect();
+        for log in open {
+            log.vacate(operation)?;
+        }
+        Ok(())
+    }
+
     /// The log of a dataset was closed, and the group after that is stored; or nothing is stored any more.
     pub fn forget_log(&self, head: ObjectId) {
         let forgotten = self.logs().state.lock().open.remove(&head);

@@ -27,6 +27,7 @@ macro_rules! for_each_operation {
         $then! {
             "pool/create" pool_create: pool::Create => pool::Created, "Creates a pool.";
             "pool/add" pool_add: pool::Add => pool::Created, "Adds vdevs to a pool.";
+            "pool/remove" pool_remove: pool::Remove => pool::Removed, "Removes log vdevs, hot spares and cache devices.";
             "pool/destroy" pool_destroy: pool::Destroy => Done, "Destroys a pool.";
             "pool/export" pool_export: pool::Export => Done, "Exports a pool.";
             "pool/find-importable" pool_find_importable: pool::FindImportable => pool::Importable,

@@ -49,6 +49,10 @@ impl Administration for Engine {
         self.command(call, |operation| self.add(call, &request, operation))
     }
 
+    fn pool_remove(&self, call: &Call, request: pool::Remove) -> Result<pool::Removed, Refusal> {
+        self.command(call, |operation| self.remove(call, &request, operation))
+    }
+
     fn pool_destroy(&self, call: &Call, request: pool::Destroy) -> Result<Done, Refusal> {
         self.command(call, |operation| self.destroy(call, &request, operation))
     }

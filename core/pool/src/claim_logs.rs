@@ -15,9 +15,7 @@ use crate::error::{ImportError, PoolError};
 use crate::import::ImportRequest;
 use crate::jobs::TaskError;
 use crate::pool::Pool;
-use tarn_dataset::dataset::Dataset;
 use tarn_dataset::intent_log::StoreClaims;
-use tarn_object::read_head;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
@@ -101,6 +99,8 @@ impl Pool {
                 Err(_) => request.discards_logs,
             };
             if is_given_up {
+                let name = directory.name().to_string();
+                self.given_up_logs.lock().push(name);
                 survey = Ok(Survey {
                     claim: Some(Claim::NOTHING),
                     newest: Txg::ZERO,
@@ -116,23 +116,6 @@ impl Pool {
             }
         }
         Ok((found, newest))
-    }
-
-    fn log_of(
-        &self,
-        head: &Dataset<'_>,
-        operation: &Operation,
-    ) -> Result<IntentLogHead, ImportError> {
-        let root = head.stored().map_err(PoolError::from)?.root;
-        if root.is_hole() {
-            return Ok(IntentLogHead::default());
-        }
-        let objset = read_head(self.cache(), head.id(), &root, operation);
-        let objset = objset.map_err(|cause| PoolError::Object {
-            object: head.id(),
-            cause,
-        })?;
-        Ok(objset.intent_log)
     }
 }
 

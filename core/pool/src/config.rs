@@ -18,9 +18,9 @@ use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevTree};
 
 /// The ZAP of a leaf.
-const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
+pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
 /// The ZAP of a top-level vdev.
-const TOP_ZAP: &str = crate::log_space_maps::TOP_ZAP;
+pub(crate) const TOP_ZAP: &str = crate::log_space_maps::TOP_ZAP;
 /// The ZAP of the root.
 const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
 

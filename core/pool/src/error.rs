@@ -149,3 +149,41 @@ pub enum ImportError {
     #[error("{0}")]
     Pool(#[from] PoolError),
 }
+
+/// Why the devices of a pool were not changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VdevChangeError {
+    /// Intent logs that were not replayed yet are on the device. Mounting their datasets cures it.
+    #[error("log device has unplayed intent logs")]
+    UnplayedLogs {
+        /// Whose they are.
+        datasets: Vec<String>,
+    },
+    /// Nothing else has what is on the device.
+    #[error("no valid replicas")]
+    NoReplicas,
+    /// A new device is smaller than the vdev needs.
+    #[error("device is too small")]
+    TooSmall,
+    /// A new device has larger sectors than the vdev.
+    #[error(
+        "new device has a different optimal sector size; use the option '-o ashift=N' to override the optimal size"
+    )]
+    LargerSectors,
+    /// The vdev is not of a kind that can be changed so.
+    #[error("{why}")]
+    WrongKind {
+        /// What is possible.
+        why: &'static str,
+    },
+    /// A device cannot be used.
+    #[error(transparent)]
+    Device(#[from] ImportError),
+    /// The pool could not be changed.
+    #[error(transparent)]
+    Task(#[from] crate::jobs::TaskError),
+    /// The pool's own structures could not be read.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}

@@ -4,6 +4,7 @@ use crate::config::Written;
 use crate::directory::Directory;
 use crate::features::PoolFeatures;
 use crate::jobs::{Jobs, TaskError};
+use crate::log_devices::LogHolds;
 use crate::probes::Probes;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
@@ -77,6 +78,8 @@ pub struct Pool {
     pub(crate) owner: PoolOwner,
     pub(crate) arrays: Arc<Arrays>,
     pub(crate) unflushed: Arc<Unflushed>,
+    pub(crate) log_holds: Arc<LogHolds>,
+    pub(crate) given_up_logs: Mutex<Vec<String>>,
     pub(crate) jobs: Jobs,
     pub(crate) configuration: Mutex<Written>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
@@ -107,6 +110,7 @@ pub(crate) struct Parts {
 impl Pool {
     pub(crate) fn assemble(parts: Parts) -> Arc<Pool> {
         let probes = Probes::new(&parts);
+        let log_holds = LogHolds::new(parts.space.clone(), parts.vdevs.clone());
         let pool = Pool {
             host: parts.host,
             name: parts.name,
@@ -122,6 +126,8 @@ impl Pool {
             owner: parts.owner,
             arrays: Arc::new(parts.arrays),
             unflushed: Arc::new(space_maps::unflushed(parts.unflushed)),
+            log_holds,
+            given_up_logs: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
             configuration: Mutex::new(CONFIGURATION, Written::NEVER),
             changed_facts: Mutex::new(CONFIGURATION, None),
@@ -135,6 +141,7 @@ impl Pool {
             arrays: pool.arrays.clone(),
             unflushed: pool.unflushed.clone(),
         }));
+        pool.log_holds.admit();
         pool.publish_size();
         Arc::new(pool)
     }
@@ -212,6 +219,11 @@ impl Pool {
     /// What labels say about it.
     pub fn facts(&self) -> PoolFacts {
         self.stored.lock().facts.clone()
+    }
+
+    /// The datasets whose intent logs were given up when the pool was imported, because they could not be read.
+    pub fn given_up_logs(&self) -> Vec<String> {
+        self.given_up_logs.lock().clone()
     }
 
     /// Refuses when nothing can be changed.

@@ -234,6 +234,11 @@ impl Arrays {
         self.vdevs.write().insert(vdev.id, array);
     }
 
+    /// Forgets a vdev that has left.
+    pub(crate) fn remove(&self, vdev: VdevId) {
+        self.vdevs.write().remove(&vdev);
+    }
+
     fn array(&self, vdev: VdevId) -> Array {
         let vdevs = self.vdevs.read();
         *vdevs

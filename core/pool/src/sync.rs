@@ -106,6 +106,8 @@ impl Pool {
         jobs: &mut Taken,
         operation: &Operation,
     ) -> Result<(), PoolError> {
+        // Devices may have come and gone.
+        self.log_holds.admit();
         let stored = self.stored.lock().clone();
         let is_idle = jobs.is_empty()
             && self.txgs().dirty_sets(tx.txg()).is_empty()
@@ -337,11 +339,16 @@ impl Pool {
         let stored = self
             .txgs()
             .wait_stored_unless(self.txgs().open_txg(), &is_silent, operation);
-        stored.map_err(|error| match (error, self.failure()) {
-            (AssignError::Suspended, why) => TaskError::Suspended {
-                why: why.unwrap_or_default(),
-            },
-            (AssignError::Stopped, _) => TaskError::Stopped,
+        stored.map_err(|error| match error {
+            AssignError::Suspended => self.suspended(),
+            AssignError::Stopped => TaskError::Stopped,
         })
+    }
+
+    /// What those are told who ask while nothing is stored.
+    pub(crate) fn suspended(&self) -> TaskError {
+        TaskError::Suspended {
+            why: self.failure().unwrap_or_default(),
+        }
     }
 }

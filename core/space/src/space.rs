@@ -253,6 +253,11 @@ impl Space {
         self.state.lock().class_totals(class)
     }
 
+    /// What is free in a class on vdevs that take new blocks.
+    pub fn admitted_free(&self, class: Class) -> AllocatedSize {
+        self.state.lock().admitted_free(class)
+    }
+
     /// Drops from memory what can be loaded again.
     pub fn unload_all(&self) {
         self.state.lock().unload_all();

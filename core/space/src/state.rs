@@ -585,6 +585,15 @@ impl State {
         sum
     }
 
+    pub(crate) fn admitted_free(&self, class: Class) -> AllocatedSize {
+        let admitted = self.vdevs.values();
+        let admitted = admitted.filter(|space| space.admission == Admission::Open);
+        let groups = admitted.filter_map(|space| Some((space, space.group_index(class)?)));
+        groups
+            .map(|(space, group)| space.group_totals(group).free())
+            .sum()
+    }
+
     pub(crate) fn totals(&self) -> Vec<GroupTotals> {
         let mut all = Vec::new();
         for (&vdev, space) in &self.vdevs {

@@ -168,6 +168,27 @@ impl Leaf {
         }
     }
 
+    /// The same device under the name of this configuration. It is counted anew.
+    pub(crate) fn renamed(&self, config: &VdevConfig) -> Leaf {
+        let load = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Relaxed));
+        let leaf = Leaf::new(config);
+        {
+            let (mut new, old) = (leaf.state.write(), self.state.read());
+            new.window = old.window.clone();
+            new.standing = old.standing;
+        }
+        leaf.set_out_of_date(self.is_out_of_date());
+        // Who has the old name may still be writing.
+        leaf.set_unflushed(true);
+        Leaf {
+            has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
+            retired_after: load(&self.retired_after),
+            written_uberblock: load(&self.written_uberblock),
+            tried_uberblock: load(&self.tried_uberblock),
+            ..leaf
+        }
+    }
+
     /// Opens the device, if its stored condition allows. What comes of it is in the standing.
     pub(crate) fn open(&self, host: &Host, config: &VdevConfig, mode: OpenMode) {
         let condition = config.condition;

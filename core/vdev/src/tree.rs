@@ -167,8 +167,8 @@ pub struct TopLevel {
 #[derive(Debug)]
 pub struct VdevTree {
     pub(crate) host: Host,
-    mode: OpenMode,
-    state: RwLock<TreeState>,
+    pub(crate) mode: OpenMode,
+    pub(crate) state: RwLock<TreeState>,
     /// Counts changes of what labels should say.
     changes: AtomicU64,
     /// Errors that no top-level vdev could make good.
@@ -180,10 +180,10 @@ pub struct VdevTree {
 }
 
 #[derive(Debug)]
-struct TreeState {
-    root: VdevConfig,
-    tops: Vec<Arc<TopVdev>>,
-    biases: Vec<AllocationBias>,
+pub(crate) struct TreeState {
+    pub(crate) root: VdevConfig,
+    pub(crate) tops: Vec<Arc<TopVdev>>,
+    pub(crate) biases: Vec<AllocationBias>,
 }
 
 impl VdevTree {
@@ -197,7 +197,7 @@ impl VdevTree {
         options: &OpenOptions,
     ) -> Result<Arc<VdevTree>, OpenError> {
         let tops = root.children.iter().map(|top| {
-            let top = TopVdev::new(top);
+            let top = TopVdev::new(top, &[]);
             refuse_unsupported(&top, options.need)?;
             Ok(Arc::new(top))
         });
@@ -241,7 +241,7 @@ impl VdevTree {
         let tops = self.tops();
         let wanted = tops.iter().filter(|top| is_needed(top));
         let vdevs: Vec<_> = wanted
-            .filter(|top| !top.standing().state.is_usable())
+            .filter(|top| top.is_missed())
             .map(|top| (top.name.clone(), top.standing()))
             .collect();
         if vdevs.is_empty() {
@@ -258,7 +258,7 @@ impl VdevTree {
     pub fn add(&self, config: &VdevConfig) -> Result<VdevId, OpenError> {
         let mut config = config.clone();
         config.id = widen(self.state.read().root.children.len());
-        let top = TopVdev::new(&config);
+        let top = TopVdev::new(&config, &[]);
         refuse_unsupported(&top, Need::All)?;
         top.open(
             &self.host,
@@ -423,7 +423,19 @@ impl VdevTree {
         drop(state);
         let pairs = root.children.iter().zip(&tops);
         let children: Vec<_> = pairs.map(|(config, top)| top.health(config)).collect();
-        parent_health(&root, children, &self.errors)
+        // A pool can do without its log devices.
+        let standing = |top: &VdevHealth| match top.is_log && !top.standing.state.is_usable() {
+            true => Standing {
+                state: VdevState::Degraded,
+                reason: None,
+            },
+            false => top.standing,
+        };
+        let standings: Vec<_> = children.iter().map(standing).collect();
+        VdevHealth {
+            standing: Standing::of_parent(root.kind, &standings),
+            ..parent_health(&root, children, &self.errors)
+        }
     }
 
     /// Forgets errors that were counted, of one vdev or of all: `zpool clear`.
@@ -535,10 +547,14 @@ fn refuse_duplicates(tops: &[Arc<TopVdev>]) {
 }
 
 impl TopVdev {
-    fn new(config: &VdevConfig) -> TopVdev {
+    /// Of this configuration. Leaves that are known already are the same as before.
+    pub(crate) fn new(config: &VdevConfig, known: &[Arc<Leaf>]) -> TopVdev {
         let facts = config.top_level.as_ref();
         let ashift = facts.map_or(0, |facts| facts.ashift);
-        let mut leaves = Vec::new();
+        let mut leaves = Leaves {
+            known,
+            all: Vec::new(),
+        };
         let layout = layout_of(config, ashift, &mut leaves);
         TopVdev {
             id: VdevId::from(config.id),
@@ -549,7 +565,7 @@ impl TopVdev {
             asize: facts.map_or(AllocatedSize::ZERO, |facts| facts.asize),
             is_log: facts.is_some_and(|facts| facts.is_log),
             layout,
-            leaves,
+            leaves: leaves.all,
             errors: ErrorCounters::default(),
         }
     }
@@ -650,8 +666,21 @@ impl TopVdev {
         }
     }
 
-    /// True if the vdev has everything even without this leaf.
-    fn can_do_without(&self, leaf: &Leaf) -> bool {
+    /// Whether the pool cannot be opened as it is for want of this vdev. Whoever took a log device out of use has emptied it, or has
+    /// given up what was in it.
+    #[doc(alias = "spa_check_for_missing_logs")]
+    fn is_missed(&self) -> bool {
+        let state = self.standing().state;
+        let is_out_of_use = matches!(state, VdevState::Offline | VdevState::Faulted);
+        !state.is_usable() && !(self.is_log && is_out_of_use)
+    }
+
+    /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory, too, until its group is stored: it may
+    /// be lost, and who wrote to it is told so.
+    pub(crate) fn can_do_without(&self, leaf: &Leaf) -> bool {
+        if self.is_log {
+            return true;
+        }
         let stays = |index: &usize| {
             self.leaves[*index].guid != leaf.guid && self.leaves[*index].is_trusted()
         };
@@ -791,8 +820,26 @@ impl AllocationBias {
     }
 }
 
+/// Leaves of a top-level vdev that is being put together.
+struct Leaves<'a> {
+    /// Those that there are already.
+    known: &'a [Arc<Leaf>],
+    all: Vec<Arc<Leaf>>,
+}
+
+impl Leaves<'_> {
+    /// Gives the place of the leaf with this configuration.
+    fn place(&mut self, config: &VdevConfig) -> usize {
+        let known = self.known.iter().find(|leaf| leaf.guid == config.guid);
+        let leaf = known.cloned();
+        self.all
+            .push(leaf.unwrap_or_else(|| Arc::new(Leaf::new(config))));
+        self.all.len() - 1
+    }
+}
+
 /// Flattens a top-level vdev. Its leaves are put into `leaves`.
-fn layout_of(config: &VdevConfig, ashift: u32, leaves: &mut Vec<Arc<Leaf>>) -> Layout {
+fn layout_of(config: &VdevConfig, ashift: u32, leaves: &mut Leaves<'_>) -> Layout {
     match config.kind {
         VdevKind::Hole | VdevKind::Missing => Layout::Nothing,
         VdevKind::Indirect => Layout::Unsupported("a removed vdev"),
@@ -833,12 +880,9 @@ fn layout_of(config: &VdevConfig, ashift: u32, leaves: &mut Vec<Arc<Leaf>>) -> L
 const CANNOT_NEST: Layout = Layout::Unsupported("this nesting of vdevs");
 
 /// The leaves at or below a vdev, all of which have the same bytes. None for anything else.
-fn copies_of(config: &VdevConfig, leaves: &mut Vec<Arc<Leaf>>) -> Option<Vec<usize>> {
+fn copies_of(config: &VdevConfig, leaves: &mut Leaves<'_>) -> Option<Vec<usize>> {
     match config.kind {
-        VdevKind::File | VdevKind::Disk => {
-            leaves.push(Arc::new(Leaf::new(config)));
-            Some(vec![leaves.len() - 1])
-        }
+        VdevKind::File | VdevKind::Disk => Some(vec![leaves.place(config)]),
         kind if kind.is_mirrored() => {
             let children = config.children.iter().map(|child| copies_of(child, leaves));
             Some(children.collect::<Option<Vec<_>>>()?.concat())

@@ -96,9 +96,8 @@ impl VdevTree {
             tops.entry(vdev)
                 .or_insert_with(|| self.top(vdev).expect("a place is on a vdev"));
         }
-        if let Some(top) = tops.values().find(|top| !top.standing().state.is_usable()) {
-            return Err(self.lost(top, Vec::new()));
-        }
+        let involved: Vec<_> = tops.values().cloned().collect();
+        self.require_usable(&involved)?;
         let rows = self.rows(&tops, &writes, operation);
         let mut ios = Vec::new();
         for (write, row) in writes.into_iter().zip(rows) {
@@ -107,8 +106,16 @@ impl VdevTree {
         let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
-        let tops: Vec<_> = tops.into_values().collect();
-        self.judge(&tops, &owners, outcomes, standing)
+        self.judge(&involved, &owners, outcomes, standing)?;
+        self.require_usable(&involved)
+    }
+
+    /// Fails where a vdev was lost altogether: a pool can do without its log devices, but what was to be written there is not durable.
+    fn require_usable(&self, tops: &[Arc<TopVdev>]) -> Result<(), VdevWriteError> {
+        match tops.iter().find(|top| !top.standing().state.is_usable()) {
+            Some(top) => Err(self.lost(top, Vec::new())),
+            None => Ok(()),
+        }
     }
 
     /// Makes durable what was written. A leaf that cannot is taken out of use.
@@ -166,9 +173,7 @@ impl VdevTree {
             .into_iter()
             .map(|vdev| self.top(vdev).expect("a place is on a vdev"))
             .collect();
-        if let Some(top) = tops.iter().find(|top| !top.standing().state.is_usable()) {
-            return Err(self.lost(top, Vec::new()));
-        }
+        self.require_usable(&tops)?;
         let leaves = tops.iter().flat_map(|top| &top.leaves);
         let written: Vec<Arc<Leaf>> = leaves.filter(|leaf| leaf.is_usable()).cloned().collect();
         let outcomes = match written.as_slice() {
@@ -179,7 +184,8 @@ impl VdevTree {
             }
         };
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(&tops, &written, outcomes, standing)
+        self.judge(&tops, &written, outcomes, standing)?;
+        self.require_usable(&tops)
     }
 
     /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend

@@ -74,6 +74,26 @@ impl IntentLog {
         drop(dropped);
     }
 
+    /// Ends the chain: when the group that is open now is stored, the log has no block on the disk that it has now. The next commit begins
+    /// another chain, wherever there is room then.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed: the log stays.
+    #[doc(alias = "zil_suspend")]
+    pub fn vacate(&self, operation: &Operation) -> Result<LogClosing, AssignError> {
+        {
+            let mut state = self.state.lock();
+            let is_writing = |state: &mut State| state.batches.writing.is_some();
+            self.changed.wait_while(&mut state, is_writing);
+            if state.chain.blocks.is_empty() {
+                return Ok(LogClosing::Done);
+            }
+            state.chain.is_ended = true;
+        }
+        self.end_chain(operation)?;
+        Ok(LogClosing::WithGroup)
+    }
+
     /// From now on durability comes from groups. When the group that is open now is stored, the log has no block on the disk.
     ///
     /// # Errors
@@ -90,10 +110,16 @@ impl IntentLog {
             }
             state.chain.is_ended = true;
         }
+        self.end_chain(operation)?;
+        Ok(LogClosing::WithGroup)
+    }
+
+    /// The chain, which nobody writes any more, is freed with the group that is open now.
+    fn end_chain(&self, operation: &Operation) -> Result<(), AssignError> {
         let tx = self.assign(operation)?;
         self.set.touch(&tx);
         self.state.lock().chain.end(tx.txg());
-        Ok(LogClosing::WithGroup)
+        Ok(())
     }
 }
 

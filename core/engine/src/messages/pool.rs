@@ -132,6 +132,43 @@ pub struct Add {
     pub allow_ashift_mismatch: bool,
 }
 
+/// `zpool remove`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Remove {
+    /// The pool.
+    pub name: String,
+    /// Log vdevs, hot spares and cache devices: by path, the last part of it, guid, or as `mirror-1`.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// `-n`: only say how much memory it would take.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `-s`: stop a removal that is in progress.
+    #[serde(default)]
+    pub cancel: bool,
+}
+
+/// Reply to [`Remove`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Removed {
+    /// What was removed, or could be.
+    #[serde(default)]
+    pub devices: Vec<RemovedDevice>,
+    /// Why others were not.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
+}
+
+/// A device that was removed, or could be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RemovedDevice {
+    /// As it was named.
+    pub device: String,
+    /// Memory that is taken from now on by what was moved.
+    #[serde(default)]
+    pub memory_bytes: u64,
+}
+
 /// `zpool destroy`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroy {

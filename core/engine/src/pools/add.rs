@@ -91,7 +91,7 @@ impl Engine {
             .iter()
             .filter_map(|top| top.top_level.as_ref());
         let mut shifts = facts
-            .filter(|facts| !facts.is_log)
+            .filter(|facts| !facts.is_log && facts.ashift != 0)
             .map(|facts| facts.ashift);
         let Some(shift) = shifts
             .next()

@@ -3,6 +3,7 @@
 //! A suspended pool goes on when its devices are back, and are what they were; then whoever waited goes on, too, and nothing is lost. That a device
 //! answers is found out in a thread of its own, which is not waited for if it does not.
 
+use super::vdev_change::{FoundVdev, NO_SUCH_DEVICE, find_vdev};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::Clear;
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -58,17 +59,12 @@ impl Engine {
     }
 }
 
-/// The vdev of this path, last part of a path, or guid.
 fn find_device(open: &OpenPool, device: &str) -> Result<Guid, Refusal> {
-    let root = open.pool.vdevs().config();
-    let wanted = root.walk().into_iter().find(|vdev| {
-        let path = vdev.path.as_ref().and_then(|path| path.as_str());
-        let is_path =
-            path.is_some_and(|path| path == device || path.rsplit('/').next() == Some(device));
-        is_path || vdev.guid.to_string() == device
-    });
-    wanted.map(|vdev| vdev.guid).ok_or_else(|| {
-        let action = format!("cannot clear errors for {device}");
-        Refusal::new(RefusalKind::NotFound, action, "no such device in pool")
-    })
+    match find_vdev(open, device) {
+        Some(FoundVdev::Tree(vdev)) => Ok(vdev.config.guid),
+        _ => {
+            let action = format!("cannot clear errors for {device}");
+            Err(Refusal::new(RefusalKind::NotFound, action, NO_SUCH_DEVICE))
+        }
+    }
 }

@@ -18,11 +18,13 @@ mod import;
 mod iostat;
 mod label_clear;
 mod properties;
+mod remove;
 mod scan;
 mod search;
 mod set;
 mod sync;
 mod upgrade;
+mod vdev_change;
 mod vdev_status;
 
 pub(crate) use cache_file::cached_pools;

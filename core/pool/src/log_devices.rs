@@ -1,0 +1,190 @@
+//! Log devices: how they are emptied, and when blocks may be placed on them.
+//!
+//! # Problem
+//! A log device is to leave the pool, to be offline for a while, or to get a mirror. What is on it was promised to applications, and is
+//! written at any moment.
+//!
+//! # Mechanism
+//! What is in a log is in memory, too, until its group is stored. So a log device needs no copying: nothing new is placed on it from some moment
+//! on (it is *held*), every log ends the chain it has, and when the group is stored that was open then, no log has a block there. Logs that begin
+//! anew meanwhile find room on other log vdevs, or on those for data. While the device is empty the tree of devices can be changed as one likes; it is let go when that
+//! is stored, and not before: a block there must be found by whoever opens the pool after a crash.
+//!
+//! Logs that an earlier run left behind and that were not replayed yet cannot be ended. A device with such a block stays as it is; mounting the
+//! dataset cures it.
+//!
+//! What is still allocated when no log has a block there was leaked by a log that could not be read to its end. It goes with the device.
+//!
+//! # Invariants
+//! - Between the moment when a held device is empty and the end of the hold nothing is placed there.
+//! - Nothing is placed on a log vdev that cannot be used, or on a vdev that is being emptied.
+
+use crate::error::{PoolError, VdevChangeError};
+use crate::pool::Pool;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tarn_dataset::dataset::Dataset;
+use tarn_host::lock::{Mutex, Rank};
+use tarn_object::{AssignError, read_head};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::VdevId;
+use tarn_probe::Operation;
+use tarn_space::{Admission, Space};
+use tarn_vdev::{TopLevel, VdevTree};
+use tarn_zil::chain::{ChainEnd, Found, walk};
+
+/// The vdevs that are held.
+const HOLDS: Rank = Rank::new(tarn_host::ranks::POOL + 45, "held log devices");
+
+/// Which vdevs take blocks.
+pub(crate) struct LogHolds {
+    /// How often each is held.
+    held: Mutex<BTreeMap<VdevId, u32>>,
+    space: Arc<Space>,
+    vdevs: Arc<VdevTree>,
+}
+
+/// Nothing is placed on a vdev while there is one of these for it.
+pub(crate) struct LogHold {
+    holds: Arc<LogHolds>,
+    vdev: VdevId,
+}
+
+impl LogHolds {
+    /// None is held.
+    pub(crate) fn new(space: Arc<Space>, vdevs: Arc<VdevTree>) -> Arc<LogHolds> {
+        Arc::new(LogHolds {
+            held: Mutex::new(HOLDS, BTreeMap::new()),
+            space,
+            vdevs,
+        })
+    }
+
+    /// Says of each vdev whether blocks may be placed on it, as it is now.
+    pub(crate) fn admit(&self) {
+        let held = self.held.lock();
+        for vdev in self.vdevs.top_levels() {
+            let is_open = may_be_used(&vdev) && !held.contains_key(&vdev.id);
+            let admission = match is_open {
+                true => Admission::Open,
+                false => Admission::Closed,
+            };
+            self.space.set_admission(vdev.id, admission);
+        }
+    }
+
+    /// Nothing is placed on this vdev from now on.
+    fn hold(self: &Arc<Self>, vdev: VdevId) -> LogHold {
+        *self.held.lock().entry(vdev).or_default() += 1;
+        self.admit();
+        LogHold {
+            holds: self.clone(),
+            vdev,
+        }
+    }
+}
+
+impl Drop for LogHold {
+    fn drop(&mut self) {
+        {
+            let mut held = self.holds.held.lock();
+            if let Some(count) = held.get_mut(&self.vdev) {
+                *count -= 1;
+            }
+            held.retain(|_, count| *count > 0);
+        }
+        self.holds.admit();
+    }
+}
+
+/// Of a vdev for data that is gone the pool is suspended; without a log device it goes on.
+fn may_be_used(vdev: &TopLevel) -> bool {
+    let is_lost = vdev.is_log && !vdev.standing.state.is_usable();
+    !is_lost && !vdev.is_non_allocating
+}
+
+impl Pool {
+    /// Has every log leave a log vdev. Nothing is placed there until the hold ends.
+    ///
+    /// # Errors
+    /// A log that was not replayed yet has a block there, or nothing can be stored.
+    #[doc(alias("spa_reset_logs", "metaslab_group_passivate"))]
+    pub(crate) fn empty_log(
+        &self,
+        vdev: VdevId,
+        operation: &Operation,
+    ) -> Result<LogHold, VdevChangeError> {
+        self.require_writable()?;
+        let hold = self.log_holds.hold(vdev);
+        let vacated = self.namespace().vacate_logs(operation);
+        vacated.map_err(|error| match error {
+            AssignError::Suspended => self.suspended(),
+            AssignError::Stopped => crate::jobs::TaskError::Stopped,
+        })?;
+        self.sync_all(operation)?;
+        let datasets = self.logs_on(vdev, operation)?;
+        match datasets.is_empty() {
+            true => Ok(hold),
+            false => Err(VdevChangeError::UnplayedLogs { datasets }),
+        }
+    }
+
+    /// The datasets whose stored logs have a block on this vdev, or perhaps have one.
+    fn logs_on(&self, vdev: VdevId, operation: &Operation) -> Result<Vec<String>, PoolError> {
+        let view = self.namespace().view(operation);
+        let mut found = Vec::new();
+        let mut pending = vec![view.root()?];
+        while let Some(directory) = pending.pop() {
+            pending.extend(directory.children()?);
+            let Some(head) = directory.head()? else {
+                continue;
+            };
+            let log = self.log_of(&head, operation)?;
+            if self.is_log_on(vdev, &log, operation) {
+                found.push(directory.name().to_string());
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_log_on(&self, vdev: VdevId, log: &IntentLogHead, operation: &Operation) -> bool {
+        let is_there = |pointer: &BlockPointer| pointer.dvas().any(|dva| dva.vdev() == vdev);
+        if log.claim_txg.is_zero() {
+            // It is written now, and was ended: what follows its first block was placed after that.
+            return is_there(&log.first);
+        }
+        let mut is_found = false;
+        let end = walk(self.io(), log, operation, &mut |found| match found {
+            Found::Block(pointer) if is_there(pointer) => {
+                is_found = true;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        let is_known = !matches!(
+            end,
+            ChainEnd::Unreadable { .. } | ChainEnd::Encrypted { .. }
+        );
+        is_found || !is_known
+    }
+
+    /// The head of a dataset's log, as it is stored.
+    pub(crate) fn log_of(
+        &self,
+        head: &Dataset<'_>,
+        operation: &Operation,
+    ) -> Result<IntentLogHead, PoolError> {
+        let root = head.stored()?.root;
+        if root.is_hole() {
+            return Ok(IntentLogHead::default());
+        }
+        let objset = read_head(self.cache(), head.id(), &root, operation);
+        let objset = objset.map_err(|cause| PoolError::Object {
+            object: head.id(),
+            cause,
+        })?;
+        Ok(objset.intent_log)
+    }
+}

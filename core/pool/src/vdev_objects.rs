@@ -1,0 +1,80 @@
+//! Objects of the MOS that belong to vdevs: they go with them.
+//!
+//! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of space maps; a leaf that missed
+//! writes has a space map of the groups it missed. How they are made is in [`config`](crate::config) and [`space_maps`](crate::space_maps).
+
+use crate::config::{LEAF_ZAP, TOP_ZAP};
+use crate::error::PoolError;
+use crate::jobs::SyncScope;
+use tarn_dataset::task::FeatureCounts;
+use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::pool_directory::VDEV_ZAP_MAP;
+use tarn_ondisk::space_map::SpaceMapHead;
+use tarn_ondisk::units::{ObjectId, VdevId};
+use tarn_vdev::VdevConfig;
+
+/// Frees what belongs to a vdev and to all below it, but for space maps.
+#[doc(alias = "vdev_destroy_unlink_zap")]
+pub(crate) fn free(scope: &SyncScope<'_>, vdev: &VdevConfig) -> Result<(), PoolError> {
+    let writer = scope.writer;
+    for vdev in vdev.walk() {
+        let zaps = [TOP_ZAP, LEAF_ZAP].map(|name| vdev.other_object(name));
+        for zap in zaps.into_iter().flatten().filter(|zap| !zap.is_zero()) {
+            if let Some(map) = writer.directory().find(VDEV_ZAP_MAP)? {
+                writer.remove(map, &format!("{:x}", zap.get()))?;
+            }
+            writer.free(zap)?;
+        }
+        if let Some(missed) = vdev.dirty_time.filter(|missed| !missed.is_zero()) {
+            free_space_map(scope, missed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Frees the space maps of a top-level vdev, and their array.
+#[doc(alias = "vdev_destroy_spacemaps")]
+pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolError> {
+    let (writer, pool) = (scope.writer, scope.pool);
+    let tops = pool.vdevs().top_levels();
+    let top = tops.iter().find(|top| top.id == vdev);
+    let Some(top) = top.filter(|top| !top.metaslab_array.is_zero()) else {
+        return Ok(());
+    };
+    let count = tarn_vdev::sizes::metaslab_count(top.asize, top.metaslab_shift);
+    for index in 0..count {
+        if let Some(map) = pool.arrays.map_of(writer.directory(), vdev, index)? {
+            free_space_map(scope, map)?;
+        }
+    }
+    writer.free(top.metaslab_array)
+}
+
+/// Whether a leaf missed groups that it never got since, as its stored record says.
+pub(crate) fn has_missed(
+    directory: crate::directory::Directory<'_>,
+    leaf: &VdevConfig,
+) -> Result<bool, PoolError> {
+    match leaf.dirty_time.filter(|missed| !missed.is_zero()) {
+        None => Ok(false),
+        Some(missed) => {
+            let (head, _) = head_of(&directory.object(missed)?.bonus(), missed)?;
+            Ok(head.allocated != 0)
+        }
+    }
+}
+
+fn free_space_map(scope: &SyncScope<'_>, map: ObjectId) -> Result<(), PoolError> {
+    let object = scope.writer.directory().object(map)?;
+    let (_, has_histogram) = head_of(&object.bonus(), map)?;
+    if has_histogram {
+        scope.features.decrement(Feature::SpacemapHistogram)?;
+    }
+    scope.writer.free(map)
+}
+
+fn head_of(bonus: &[u8], object: ObjectId) -> Result<(SpaceMapHead, bool), PoolError> {
+    let head = SpaceMapHead::from_bonus(bonus, ByteOrder::Little);
+    head.map_err(|cause| PoolError::Corrupt { object, cause })
+}
