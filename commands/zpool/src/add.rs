@@ -57,7 +57,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
 }
 
 /// The pool's own `ashift`, where somebody chose it.
-fn chosen_ashift(pool: &PoolDescription) -> Option<(String, String)> {
+pub(crate) fn chosen_ashift(pool: &PoolDescription) -> Option<(String, String)> {
     let ashift = pool.properties.get("ashift")?;
     match (&ashift.value, &ashift.source) {
         (_, Source::Default) => None,

@@ -13,9 +13,11 @@
 mod add;
 mod asked;
 mod assignments;
+mod attach;
 mod clear;
 mod create;
 mod destroy;
+mod detach;
 mod device_path;
 mod export;
 mod get;
@@ -27,6 +29,7 @@ mod iostat_table;
 mod labelclear;
 mod list;
 mod list_vdevs;
+mod offline;
 mod paths;
 mod planned;
 mod pools;
@@ -89,14 +92,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("iostat", usage::IOSTAT, iostat::run),
     built("status", usage::STATUS, status::run),
     BLANK,
-    missing("online", usage::ONLINE),
-    missing("offline", usage::OFFLINE),
+    built("online", usage::ONLINE, offline::online),
+    built("offline", usage::OFFLINE, offline::offline),
     built("clear", usage::CLEAR, clear::run),
     missing("reopen", usage::REOPEN),
     BLANK,
-    missing("attach", usage::ATTACH),
-    missing("detach", usage::DETACH),
-    missing("replace", usage::REPLACE),
+    built("attach", usage::ATTACH, attach::attach),
+    built("detach", usage::DETACH, detach::run),
+    built("replace", usage::REPLACE, attach::replace),
     missing("split", usage::SPLIT),
     BLANK,
     missing("initialize", usage::INITIALIZE),

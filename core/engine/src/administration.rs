@@ -28,6 +28,10 @@ macro_rules! for_each_operation {
             "pool/create" pool_create: pool::Create => pool::Created, "Creates a pool.";
             "pool/add" pool_add: pool::Add => pool::Created, "Adds vdevs to a pool.";
             "pool/remove" pool_remove: pool::Remove => pool::Removed, "Removes log vdevs, hot spares and cache devices.";
+            "pool/attach" pool_attach: pool::Attach => Done, "Adds a copy to a log vdev, or replaces a device of one.";
+            "pool/detach" pool_detach: pool::Detach => Done, "Takes a device out of its mirror.";
+            "pool/offline" pool_offline: pool::Offline => pool::Switched, "Takes devices out of use.";
+            "pool/online" pool_online: pool::Online => pool::Switched, "Takes devices into use again.";
             "pool/destroy" pool_destroy: pool::Destroy => Done, "Destroys a pool.";
             "pool/export" pool_export: pool::Export => Done, "Exports a pool.";
             "pool/find-importable" pool_find_importable: pool::FindImportable => pool::Importable,

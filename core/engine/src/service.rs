@@ -53,6 +53,26 @@ impl Administration for Engine {
         self.command(call, |operation| self.remove(call, &request, operation))
     }
 
+    fn pool_attach(&self, call: &Call, request: pool::Attach) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.attach(call, &request, operation))
+    }
+
+    fn pool_detach(&self, call: &Call, request: pool::Detach) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.detach(call, &request, operation))
+    }
+
+    fn pool_offline(
+        &self,
+        call: &Call,
+        request: pool::Offline,
+    ) -> Result<pool::Switched, Refusal> {
+        self.command(call, |operation| self.offline(call, &request, operation))
+    }
+
+    fn pool_online(&self, call: &Call, request: pool::Online) -> Result<pool::Switched, Refusal> {
+        self.command(call, |operation| self.online(call, &request, operation))
+    }
+
     fn pool_destroy(&self, call: &Call, request: pool::Destroy) -> Result<Done, Refusal> {
         self.command(call, |operation| self.destroy(call, &request, operation))
     }

@@ -15,7 +15,7 @@ use tarn_object::zap::ZapValue;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{CONFIG, VDEV_ALLOCATION_BIAS, VDEV_ZAP_MAP};
 use tarn_ondisk::units::{ObjectId, VdevId};
-use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevTree};
+use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevKind, VdevTree};
 
 /// The ZAP of a leaf.
 pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
@@ -115,7 +115,11 @@ pub(crate) fn create_vdev_objects(
         new_zap(&mut root, ROOT_ZAP)?;
     }
     for top in &mut root.children {
-        if top.top_level.is_none() {
+        let is_empty = matches!(
+            top.kind,
+            VdevKind::Hole | VdevKind::Missing | VdevKind::Indirect
+        );
+        if top.top_level.is_none() || is_empty {
             continue;
         }
         new_zap(top, TOP_ZAP)?;

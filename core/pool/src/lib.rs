@@ -9,6 +9,7 @@
 //! Files, mounts, commands.
 
 pub mod add;
+pub mod attach;
 pub mod checkpoint;
 mod claim_logs;
 mod clean_up;
@@ -16,6 +17,7 @@ pub mod close;
 mod config;
 pub mod create;
 mod deferred;
+mod detach;
 pub mod directory;
 pub mod error;
 pub mod features;
@@ -26,6 +28,7 @@ mod jobs;
 mod log_devices;
 mod log_space_maps;
 mod mos_writer;
+mod offline;
 pub mod pool;
 mod probes;
 pub mod properties;

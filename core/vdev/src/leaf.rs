@@ -123,6 +123,8 @@ pub struct Leaf {
     last_end: AtomicU64,
     /// It failed, and was not taken out of use, because nothing covers what it has.
     has_failed: AtomicBool,
+    /// It is how it is until somebody changes that, not only until the pool is opened again.
+    is_lasting: AtomicBool,
     /// After which flush it was taken out of use, counted from one; zero for none, or before the pool was opened.
     retired_after: AtomicU64,
     /// The newest uberblock that was written to it, and the one that was tried last.
@@ -161,6 +163,7 @@ impl Leaf {
             in_flight: AtomicU64::new(0),
             last_end: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            is_lasting: AtomicBool::new(true),
             retired_after: AtomicU64::new(0),
             written_uberblock: AtomicU64::new(0),
             tried_uberblock: AtomicU64::new(0),
@@ -182,6 +185,7 @@ impl Leaf {
         leaf.set_unflushed(true);
         Leaf {
             has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
+            is_lasting: AtomicBool::new(self.is_lasting()),
             retired_after: load(&self.retired_after),
             written_uberblock: load(&self.written_uberblock),
             tried_uberblock: load(&self.tried_uberblock),
@@ -279,6 +283,16 @@ impl Leaf {
     /// Says whether it missed writes.
     pub fn set_out_of_date(&self, is_out_of_date: bool) {
         self.is_out_of_date.store(is_out_of_date, Ordering::Relaxed);
+    }
+
+    /// Whether it stays as it is when the pool is opened again.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.is_lasting.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it stays as it is when the pool is opened again.
+    pub(crate) fn set_lasting(&self, is_lasting: bool) {
+        self.is_lasting.store(is_lasting, Ordering::Relaxed);
     }
 
     /// Changes how it is. A device that is not usable any more is let go.

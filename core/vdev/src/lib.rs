@@ -35,6 +35,7 @@ pub mod in_use;
 pub mod label_config;
 pub mod labels;
 pub mod leaf;
+pub mod membership;
 mod mirror;
 pub mod probes;
 mod queue;
@@ -57,5 +58,7 @@ pub use leaf::{Leaf, Window, open_window};
 pub use read::{Place, ReadRequest, Verify};
 pub use reshape::{Change, Departed, NewLeaf};
 pub use suspension::{ResumeError, SuspensionDoor};
-pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};
+pub use tree::{
+    AllocationBias, ExpectedLabels, Need, OpenOptions, OutOfUse, TopLevel, VdevTree,
+};
 pub use write::PhysicalWrite;

@@ -75,6 +75,19 @@ pub enum Need {
     Nothing,
 }
 
+/// How a device is taken out of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutOfUse {
+    /// An administrator does without it, until he says otherwise.
+    Offline,
+    /// The same, until the pool is opened again.
+    OfflineForNow,
+    /// Somebody says that it has failed.
+    Faulted,
+    /// The same, until the pool is opened again.
+    FaultedForNow,
+}
+
 /// What the labels of devices must say, for a device to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedLabels {
@@ -297,7 +310,11 @@ impl VdevTree {
         let leaves: Vec<_> = tops.iter().flat_map(|top| top.leaves.clone()).collect();
         root.change_each(&mut |vdev| {
             if let Some(leaf) = leaves.iter().find(|leaf| leaf.guid == vdev.guid) {
-                let standing = leaf.standing();
+                // What is only for now is not stored.
+                let standing = match leaf.is_lasting() {
+                    true => leaf.standing(),
+                    false => Standing::ONLINE,
+                };
                 vdev.condition.faulted = standing.state == VdevState::Faulted;
                 vdev.condition.degraded = standing.state == VdevState::Degraded;
                 vdev.condition.removed |= standing.state == VdevState::Removed;
@@ -457,20 +474,69 @@ impl VdevTree {
     /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing happens,
     /// if the rest of its vdev does not cover what it has.
     pub fn take_offline(&self, guid: Guid) -> bool {
+        self.take_out_of_use(guid, OutOfUse::Offline)
+    }
+
+    /// Takes a device out of use until it is brought back, or only until the pool is opened again. False, and nothing happens,
+    /// if the rest of its vdev does not cover what it has.
+    pub fn take_out_of_use(&self, guid: Guid, how: OutOfUse) -> bool {
         let tops = self.tops();
         let with_leaf = tops.iter().find_map(|top| {
             let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
             Some((top, leaf))
         });
-        let offline = Standing {
-            state: VdevState::Offline,
-            reason: None,
+        let standing = match how {
+            OutOfUse::Offline | OutOfUse::OfflineForNow => Standing {
+                state: VdevState::Offline,
+                reason: None,
+            },
+            OutOfUse::Faulted | OutOfUse::FaultedForNow => {
+                Standing::because(VdevState::Faulted, Reason::External)
+            }
         };
-        let is_done = with_leaf.is_some_and(|(top, leaf)| self.retire(top, leaf, offline));
-        if is_done {
-            self.set_offline_in_config(guid, true);
+        let Some((top, leaf)) = with_leaf else {
+            return false;
+        };
+        if !self.retire(top, leaf, standing) {
+            return false;
         }
-        is_done
+        // What failed before is out of use as the administrator says.
+        leaf.set_standing(standing);
+        leaf.set_lasting(matches!(how, OutOfUse::Offline | OutOfUse::Faulted));
+        self.set_offline_in_config(guid, how == OutOfUse::Offline);
+        true
+    }
+
+    /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.
+    pub fn bring_back_empty(&self, guid: Guid) -> Standing {
+        let tops = self.tops();
+        let with_leaf = tops.iter().find_map(|top| {
+            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
+            Some((top, leaf))
+        });
+        let Some((top, leaf)) = with_leaf else {
+            return Standing::because(VdevState::Unavailable, Reason::OpenFailed);
+        };
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if vdev.guid == guid {
+                    vdev.condition = StoredCondition::default();
+                }
+            });
+        });
+        if !leaf.is_usable() {
+            let config = self.state.read().root.find(guid).cloned();
+            let config = config.expect("the tree and its configuration have the same leaves");
+            leaf.set_lasting(true);
+            leaf.open(&self.host, &config, self.mode);
+            top.check_labels(self.config().guid);
+            top.check_sizes();
+        }
+        if leaf.is_usable() {
+            leaf.note_back();
+        }
+        self.note_change();
+        leaf.standing()
     }
 
     /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It missed writes
@@ -597,7 +663,9 @@ impl TopVdev {
                 None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
                 None => Some(Reason::BadLabel),
                 Some(label) => {
-                    let is_it = label.guid() == Some(leaf.guid)
+                    // Power may have failed while it got another guid, as the last of a mirror does: then two labels are older.
+                    let mut all = found.iter().flatten();
+                    let is_it = all.any(|label| label.guid() == Some(leaf.guid))
                         // A mirror of which one device is left takes over the guid of the mirror.
                         || (self.leaves.len() == 1 && label.top_guid() == Some(self.guid));
                     let is_ours = label.pool_guid() == Some(pool) && is_it;

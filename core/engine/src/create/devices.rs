@@ -4,14 +4,16 @@
 //! file system on it, is taken with `-f` only. All objections are listed, not only the first.
 
 use super::replication;
+use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
 use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use tarn_host::{FileKind, Host, OpenMode};
 use tarn_ondisk::units::Guid;
 use tarn_pool::NewVdev;
-use tarn_vdev::in_use::{foreign_format, labelled_use};
+use tarn_vdev::in_use::{LabelledUse, foreign_format, labelled_use};
 use tarn_vdev::sizes::{SectorShifts, choose_ashift};
 use tarn_vdev::{PoolState, VdevConfig, VdevKind, Window, open_window};
 
@@ -34,10 +36,39 @@ pub(crate) struct Asking<'a> {
     pub(crate) action: &'a str,
     /// `-f`.
     pub(crate) force: bool,
-    /// Whether a pool is open here.
-    pub(crate) is_open: &'a dyn Fn(Guid) -> bool,
+    /// What a device is to the pools that are open here.
+    pub(crate) use_here: &'a dyn Fn(&LabelledUse) -> UseHere,
     /// What the vdevs may be.
     pub(crate) redundancy: Redundancy<'a>,
+}
+
+/// What a device with a label is to the pools that are open here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UseHere {
+    /// Its pool is not open.
+    NotOpen,
+    /// It is a part of a pool that is open.
+    Member,
+    /// It was one, and was taken out while it could not be written: its label does not know.
+    Left,
+}
+
+impl Engine {
+    /// What a device with this label is to the pools that are open here.
+    pub(crate) fn use_here(&self, found: &LabelledUse) -> UseHere {
+        let pools = self.pools();
+        let is_its_pool = |pool: &&Arc<OpenPool>| Some(pool.pool.facts().guid) == found.pool_guid;
+        match pools.iter().find(is_its_pool) {
+            None => UseHere::NotOpen,
+            Some(open) => {
+                let root = open.pool.vdevs().config();
+                match root.leaves().iter().any(|leaf| leaf.guid == found.guid) {
+                    true => UseHere::Member,
+                    false => UseHere::Left,
+                }
+            }
+        }
+    }
 }
 
 /// How redundant top-level vdevs may be.
@@ -156,15 +187,17 @@ fn objection(path: &str, role: VdevRole, window: &Window, asking: &Asking<'_>) -
 fn labelled_objection(
     path: &str,
     role: VdevRole,
-    found: &tarn_vdev::in_use::LabelledUse,
+    found: &LabelledUse,
     asking: &Asking<'_>,
 ) -> Option<String> {
     let pool = found.pool_name.as_ref().map(ToString::to_string);
     let pool = pool.unwrap_or_default();
-    let is_open = found.pool_guid.is_some_and(|guid| (asking.is_open)(guid));
+    let use_here = (asking.use_here)(found);
+    let is_open = use_here == UseHere::Member;
     let state = match found.state {
         // What was interrupted before it joined a pool belongs to nobody.
         PoolState::Active if found.txg.is_zero() && !is_open => return None,
+        PoolState::Active | PoolState::Exported if use_here == UseHere::Left => return None,
         PoolState::Active if is_open => "active",
         PoolState::Active => "potentially active",
         PoolState::Exported => "exported",

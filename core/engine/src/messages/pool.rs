@@ -169,6 +169,85 @@ pub struct RemovedDevice {
     pub memory_bytes: u64,
 }
 
+/// `zpool attach` and `zpool replace`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Attach {
+    /// The pool.
+    pub name: String,
+    /// A device of the pool.
+    pub device: String,
+    /// The path of the one that joins it.
+    pub new_device: String,
+    /// The new one takes its place.
+    #[serde(default)]
+    pub replaces: bool,
+    /// `-o ashift=…`.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-f`.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zpool detach`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Detach {
+    /// The pool.
+    pub name: String,
+    /// The device.
+    pub device: String,
+}
+
+/// `zpool offline`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Offline {
+    /// The pool.
+    pub name: String,
+    /// The devices.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// `-t`: only until the pool is imported again.
+    #[serde(default)]
+    pub temporary: bool,
+    /// `-f`: as if it had failed.
+    #[serde(default)]
+    pub fault: bool,
+}
+
+/// `zpool online`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Online {
+    /// The pool.
+    pub name: String,
+    /// The devices.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// `-e`: use all of what they have now.
+    #[serde(default)]
+    pub expand: bool,
+}
+
+/// Reply to [`Offline`] and [`Online`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Switched {
+    /// All devices, in their order.
+    #[serde(default)]
+    pub devices: Vec<SwitchedDevice>,
+}
+
+/// A device that was taken out of use or into use, or not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SwitchedDevice {
+    /// As it was named.
+    pub device: String,
+    /// How it is now: `OFFLINE`, `ONLINE`, `UNAVAIL` …
+    #[serde(default)]
+    pub state: String,
+    /// Why it stays as it was.
+    #[serde(default)]
+    pub refusal: Option<super::Refusal>,
+}
+
 /// `zpool destroy`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroy {

@@ -35,15 +35,11 @@ impl Engine {
         }
         let ashift = ashift_of(&request.properties)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason))?;
-        let is_open = |guid| {
-            let pools = self.pools();
-            pools.iter().any(|open| open.pool.facts().guid == guid)
-        };
         let current = open.pool.vdevs().config();
         let asking = Asking {
             action: &action,
             force: request.force || request.allow_in_use,
-            is_open: &is_open,
+            use_here: &|found| self.use_here(found),
             redundancy: match request.force || request.allow_replication_mismatch {
                 true => Redundancy::Any,
                 false => Redundancy::Even(Some(&current)),
@@ -115,7 +111,7 @@ impl Engine {
 }
 
 /// The `ashift` that was asked for.
-fn ashift_of(properties: &[(String, String)]) -> Result<Option<u32>, String> {
+pub(super) fn ashift_of(properties: &[(String, String)]) -> Result<Option<u32>, String> {
     let mut ashift = None;
     for (name, value) in properties {
         if name != "ashift" {

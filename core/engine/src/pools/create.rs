@@ -106,14 +106,10 @@ impl Engine {
         let features = settings.wanted_features(&self.host, request.no_features);
         let features = features.map_err(invalid)?;
         let notes = settings.incompatible_features(&self.host, &features);
-        let is_open = |guid| {
-            let pools = self.pools();
-            pools.iter().any(|open| open.pool.facts().guid == guid)
-        };
         let asking = Asking {
             action: &action,
             force: request.force,
-            is_open: &is_open,
+            use_here: &|found| self.use_here(found),
             redundancy: match request.force {
                 true => Redundancy::Any,
                 false => Redundancy::Even(None),

@@ -1,5 +1,6 @@
 //! `zpool labelclear`: removes ZFS's labels from a device that no pool uses.
 
+use crate::create::devices::UseHere;
 use crate::engine::Engine;
 use crate::messages::pool::LabelClear;
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -45,10 +46,7 @@ impl Engine {
     fn refuse_used(&self, device: &str, found: &LabelledUse, force: bool) -> Result<(), Refusal> {
         let pool = found.pool_name.as_ref().map(ToString::to_string);
         let pool = pool.unwrap_or_default();
-        let is_open = self
-            .pools()
-            .iter()
-            .any(|open| Some(open.pool.facts().guid) == found.pool_guid);
+        let use_here = self.use_here(found);
         let is_member_of = |state: &str| format!("{device} is a member of {state} pool \"{pool}\"");
         let overridable = |state: &str| {
             let headline = "use '-f' to override the following error";
@@ -56,7 +54,8 @@ impl Engine {
             Err(refusal.with_hint(is_member_of(state)))
         };
         match found.state {
-            _ if is_open => {
+            _ if use_here == UseHere::Left => Ok(()),
+            _ if use_here == UseHere::Member => {
                 let text = format!("{device} is a member (ACTIVE) of pool \"{pool}\"");
                 let cure = ". Offline the disk first to clear its label.";
                 let text = if force { format!("{text}{cure}") } else { text };

@@ -1,6 +1,7 @@
 //! Commands on pools, one file each.
 
 mod add;
+mod attach;
 mod auxiliary;
 mod cache_file;
 mod clear;
@@ -10,6 +11,7 @@ mod dates;
 mod dedup;
 mod describe;
 mod destroy;
+mod detach;
 mod errors;
 mod export;
 mod find_importable;
@@ -17,6 +19,7 @@ mod history;
 mod import;
 mod iostat;
 mod label_clear;
+mod offline;
 mod properties;
 mod remove;
 mod scan;

@@ -1,0 +1,134 @@
+//! `zpool offline` and `zpool online`: devices of log vdevs out of use for a while, and back. A device for data would have to be filled when it comes
+//! back, which is not built.
+
+use super::attach::find_leaf;
+use super::vdev_change::{TreeVdev, of_change};
+use super::vdev_status::state_word;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::pool::{Offline, Online, SwitchedDevice, Switched};
+use crate::messages::{Refusal, RefusalKind};
+use std::sync::Arc;
+use tarn_pool::Mode;
+use tarn_probe::Operation;
+use tarn_vdev::OutOfUse;
+
+impl Engine {
+    pub(crate) fn offline(
+        &self,
+        call: &Call,
+        request: &Offline,
+        operation: &Operation,
+    ) -> Result<Switched, Refusal> {
+        let how = match (request.fault, request.temporary) {
+            (false, false) => OutOfUse::Offline,
+            (false, true) => OutOfUse::OfflineForNow,
+            (true, false) => OutOfUse::Faulted,
+            (true, true) => OutOfUse::FaultedForNow,
+        };
+        let verb = if request.fault { "fault" } else { "offline" };
+        self.switch(call, &request.name, &request.devices, operation, |open, device| {
+            let action = format!("cannot {verb} {device}");
+            let vdev = find_switchable(open, device, &action)?;
+            if !vdev.is_log() {
+                return Err(not_for_data(&vdev, action));
+            }
+            let out = open.pool.take_log_out(vdev.config.guid, how, operation);
+            out.map_err(|error| of_change(action, &error))?;
+            state_of(open, &vdev)
+        })
+    }
+
+    pub(crate) fn online(
+        &self,
+        call: &Call,
+        request: &Online,
+        operation: &Operation,
+    ) -> Result<Switched, Refusal> {
+        self.switch(call, &request.name, &request.devices, operation, |open, device| {
+            let action = match request.expand {
+                true => format!("cannot expand {device}"),
+                false => format!("cannot online {device}"),
+            };
+            let vdev = find_switchable(open, device, &action)?;
+            if request.expand {
+                let reason = "expanding vdevs is not supported by this version of tarn";
+                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+            }
+            let leaf = open.pool.vdevs().leaf(vdev.config.guid);
+            if !vdev.is_log() && !leaf.is_some_and(|leaf| leaf.is_usable()) {
+                let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn";
+                return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
+            }
+            if vdev.is_log() {
+                let back = open.pool.bring_log_back(vdev.config.guid, operation);
+                back.map_err(|error| of_change(action, &error))?;
+            }
+            state_of(open, &vdev)
+        })
+    }
+
+    /// Does the same to several devices. One that stays as it is is no reason to leave the others.
+    fn switch(
+        &self,
+        call: &Call,
+        name: &str,
+        devices: &[String],
+        operation: &Operation,
+        change: impl Fn(&Arc<OpenPool>, &str) -> Result<String, Refusal>,
+    ) -> Result<Switched, Refusal> {
+        let open = self.require_pool(name)?;
+        let _turn = self.turn(&open)?;
+        let mut switched = Switched::default();
+        for device in devices {
+            let outcome = change(&open, device);
+            let (state, refusal) = match outcome {
+                Ok(state) => (state, None),
+                Err(refusal) => (String::new(), Some(refusal)),
+            };
+            switched.devices.push(SwitchedDevice {
+                device: device.clone(),
+                state,
+                refusal,
+            });
+        }
+        if switched.devices.iter().any(|one| one.refusal.is_none()) {
+            self.remember_pools(&[])?;
+            self.record_command(call, name, operation);
+        }
+        Ok(switched)
+    }
+}
+
+/// The device of this name, in a pool that can be changed.
+fn find_switchable(open: &OpenPool, device: &str, action: &str) -> Result<TreeVdev, Refusal> {
+    let vdev = find_leaf(open, device, action)?;
+    if open.pool.mode() == Mode::ReadOnly {
+        let reason = "pool is read-only";
+        return Err(Refusal::new(RefusalKind::ReadOnly, action, reason));
+    }
+    if !vdev.config.kind.is_leaf() {
+        let reason = "operation not supported on this type of pool";
+        return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+    }
+    Ok(vdev)
+}
+
+/// Why a device for data stays in use.
+fn not_for_data(vdev: &TreeVdev, action: String) -> Refusal {
+    match vdev.is_top() {
+        true => Refusal::new(RefusalKind::Busy, action, "no valid replicas"),
+        false => {
+            let reason = "filling what a device has missed (resilvering) is not supported by this version of tarn, \
+                          so that it could not come back";
+            Refusal::new(RefusalKind::Unsupported, action, reason)
+        }
+    }
+}
+
+/// How a device is now.
+fn state_of(open: &OpenPool, vdev: &TreeVdev) -> Result<String, Refusal> {
+    let leaf = open.pool.vdevs().leaf(vdev.config.guid);
+    let standing = leaf.map(|leaf| state_word(leaf.standing()).to_string());
+    Ok(standing.unwrap_or_default())
+}

@@ -1,0 +1,100 @@
+//! Detaching a device from a mirror: the others have what it has.
+//!
+//! Of a mirror for data one of the others has to have everything that was ever written, by all that is known. A log vdev is emptied first, and then any device will
+//! do that works.
+//!
+//! # After a crash
+//! The pool is found with the device or without it; in the second case the device may still have its labels.
+
+use crate::error::VdevChangeError;
+use crate::log_devices::LogHold;
+use crate::pool::Pool;
+use crate::vdev_objects;
+use tarn_dataset::task::InternalEvent;
+use tarn_ondisk::units::Guid;
+use tarn_probe::Operation;
+use tarn_vdev::{Change, Departed, VdevConfig};
+
+/// What has no copies.
+const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
+    why: "only applicable to mirror and replacing vdevs",
+};
+
+impl Pool {
+    /// Takes a device out of its mirror, and waits until that is stored.
+    ///
+    /// # Errors
+    /// It is no copy of anything, none of the others has all of it, or nothing can be stored: it stays.
+    #[doc(alias = "spa_vdev_detach")]
+    pub fn detach(&self, guid: Guid, operation: &Operation) -> Result<(), VdevChangeError> {
+        self.require_writable()?;
+        let id = self.vdevs().top_of(guid).ok_or(NOT_A_MIRROR)?;
+        let root = self.vdevs().config();
+        let top = &root.children[id.index()];
+        let is_log = top.top_level.as_ref().is_some_and(|top| top.is_log);
+        top.without(guid).ok_or(NOT_A_MIRROR)?;
+        self.require_replicas(top, guid, is_log, operation)?;
+        let hold = match is_log {
+            true => Some(self.empty_log(id, operation)?),
+            false => None,
+        };
+        let detached = self.run_in_sync(operation, move |scope| {
+            let pool = scope.pool;
+            let root = pool.vdevs().config();
+            let top = &root.children[id.index()];
+            let Some(change) = top.without(guid) else {
+                return Ok(Ok(None));
+            };
+            match pool.require_replicas(top, guid, is_log, scope.writer.operation) {
+                Ok(()) => {}
+                Err(VdevChangeError::Pool(error)) => return Err(error),
+                Err(_) => return Ok(Ok(None)),
+            }
+            let departed = pool.vdevs().reshape(Change {
+                config: change.config,
+                joining: None,
+                heir: change.heir,
+            });
+            vdev_objects::free(scope, &change.leaf)?;
+            let path = change.leaf.path.as_ref().map(ToString::to_string);
+            scope.context.record(InternalEvent {
+                name: "detach",
+                dataset: None,
+                text: format!("vdev={}", path.as_deref().unwrap_or("none")),
+            });
+            Ok(Ok(Some((departed, hold))))
+        });
+        let detached: Option<(Departed, Option<LogHold>)> = detached?;
+        let (departed, _hold) = detached.ok_or(VdevChangeError::NoReplicas)?;
+        departed.clear();
+        Ok(())
+    }
+
+    /// Refuses if no other device has what this one has.
+    #[doc(alias = "vdev_dtl_required")]
+    fn require_replicas(
+        &self,
+        top: &VdevConfig,
+        guid: Guid,
+        is_log: bool,
+        operation: &Operation,
+    ) -> Result<(), VdevChangeError> {
+        let others = top.leaves().into_iter().filter(|leaf| leaf.guid != guid);
+        for other in others {
+            let Some(leaf) = self.vdevs().leaf(other.guid) else {
+                continue;
+            };
+            let is_enough = match is_log {
+                true => leaf.is_usable(),
+                false => {
+                    leaf.is_trusted()
+                        && !vdev_objects::has_missed(self.directory(operation), other)?
+                }
+            };
+            if is_enough {
+                return Ok(());
+            }
+        }
+        Err(VdevChangeError::NoReplicas)
+    }
+}
