@@ -61,11 +61,7 @@ impl Administration for Engine {
         self.command(call, |operation| self.detach(call, &request, operation))
     }
 
-    fn pool_offline(
-        &self,
-        call: &Call,
-        request: pool::Offline,
-    ) -> Result<pool::Switched, Refusal> {
+    fn pool_offline(&self, call: &Call, request: pool::Offline) -> Result<pool::Switched, Refusal> {
         self.command(call, |operation| self.offline(call, &request, operation))
     }
 

@@ -109,6 +109,7 @@ impl Pool {
                 pool.abandon();
                 return Err(error);
             }
+            pool.note_empty_logs();
             pool.start_sync();
             if let Err(error) = pool.take_over(operation) {
                 // Its threads would keep its devices. What cannot be stored now is in the error already.

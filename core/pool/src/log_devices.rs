@@ -125,9 +125,21 @@ impl Pool {
         })?;
         self.sync_all(operation)?;
         let datasets = self.logs_on(vdev, operation)?;
-        match datasets.is_empty() {
-            true => Ok(hold),
-            false => Err(VdevChangeError::UnplayedLogs { datasets }),
+        if !datasets.is_empty() {
+            return Err(VdevChangeError::UnplayedLogs { datasets });
+        }
+        self.vdevs().note_empty(vdev);
+        Ok(hold)
+    }
+
+    /// Log vdevs on which nothing is allocated, when the pool is opened: a device that was out of use for a while has missed nothing.
+    pub(crate) fn note_empty_logs(&self) {
+        let totals = self.space().group_totals();
+        for top in self.vdevs().top_levels().iter().filter(|top| top.is_log) {
+            let mut own = totals.iter().filter(|group| group.vdev == top.id);
+            if own.all(|group| group.totals.allocated.is_zero()) {
+                self.vdevs().note_empty(top.id);
+            }
         }
     }
 

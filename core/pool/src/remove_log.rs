@@ -47,7 +47,11 @@ impl Pool {
             scope.context.record(InternalEvent {
                 name: "vdev remove",
                 dataset: None,
-                text: format!("{} vdev (log) {}", pool.name(), path.as_deref().unwrap_or("-")),
+                text: format!(
+                    "{} vdev (log) {}",
+                    pool.name(),
+                    path.as_deref().unwrap_or("-")
+                ),
             });
             Ok(Ok((departed, hold)))
         });

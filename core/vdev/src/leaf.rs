@@ -175,11 +175,11 @@ impl Leaf {
     pub(crate) fn renamed(&self, config: &VdevConfig) -> Leaf {
         let load = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Relaxed));
         let leaf = Leaf::new(config);
-        {
-            let (mut new, old) = (leaf.state.write(), self.state.read());
-            new.window = old.window.clone();
-            new.standing = old.standing;
-        }
+        let (window, standing) = {
+            let state = self.state.read();
+            (state.window.clone(), state.standing)
+        };
+        *leaf.state.write() = LeafState { window, standing };
         leaf.set_out_of_date(self.is_out_of_date());
         // Who has the old name may still be writing.
         leaf.set_unflushed(true);

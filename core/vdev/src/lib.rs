@@ -37,6 +37,7 @@ pub mod labels;
 pub mod leaf;
 pub mod membership;
 mod mirror;
+mod out_of_use;
 pub mod probes;
 mod queue;
 mod raidz;
@@ -55,10 +56,9 @@ pub use health::{ErrorCounts, Reason, Standing, VdevHealth, VdevState};
 pub use label_config::{PoolFacts, PoolState};
 pub use labels::LabelUpdate;
 pub use leaf::{Leaf, Window, open_window};
+pub use out_of_use::OutOfUse;
 pub use read::{Place, ReadRequest, Verify};
 pub use reshape::{Change, Departed, NewLeaf};
 pub use suspension::{ResumeError, SuspensionDoor};
-pub use tree::{
-    AllocationBias, ExpectedLabels, Need, OpenOptions, OutOfUse, TopLevel, VdevTree,
-};
+pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};
 pub use write::PhysicalWrite;

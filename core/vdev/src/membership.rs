@@ -159,7 +159,10 @@ mod tests {
         assert!(mirror.children.iter().all(|child| !is_whole_top(child)));
         assert_eq!(mirror.children[1].id, 1);
         let left = mirror.without(Guid::from(1)).unwrap();
-        assert_eq!((guids(&left.config), left.heir), (vec![9], Some(Guid::from(2))));
+        assert_eq!(
+            (guids(&left.config), left.heir),
+            (vec![9], Some(Guid::from(2)))
+        );
         assert!(is_whole_top(&left.config));
         assert_eq!(
             left.config.other_object("com.delphix:vdev_zap_leaf"),
@@ -199,7 +202,10 @@ mod tests {
     fn what_is_no_copy_cannot_leave_and_what_is_not_there_cannot_be_changed() {
         assert_eq!(top(1).without(Guid::from(1)), None);
         assert_eq!(top(1).with_replaced(Guid::from(5), leaf(2)), None);
-        assert_eq!(top(1).with_attached(Guid::from(5), leaf(2), Guid::from(9)), None);
+        assert_eq!(
+            top(1).with_attached(Guid::from(5), leaf(2), Guid::from(9)),
+            None
+        );
         let mut raidz = VdevConfig::new(VdevKind::Raidz { parity: 1 }, Guid::from(6));
         raidz.children = vec![leaf(1), leaf(2)];
         assert_eq!(raidz.without(Guid::from(1)), None);

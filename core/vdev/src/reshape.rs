@@ -56,10 +56,7 @@ impl VdevTree {
         let mut state = self.state.write();
         let hole = hole(vdev);
         let place = vdev.index();
-        let before = std::mem::replace(
-            &mut state.tops[place],
-            Arc::new(TopVdev::new(&hole, &[])),
-        );
+        let before = std::mem::replace(&mut state.tops[place], Arc::new(TopVdev::new(&hole, &[])));
         state.root.children[place] = hole;
         state.biases[place] = AllocationBias::None;
         drop(state);

@@ -326,7 +326,8 @@ impl VdevTree {
         self.note_change();
         let lost = |top: &Arc<TopVdev>| {
             let standing = top.standing();
-            let is_lost = top.holds_data() && !standing.state.is_usable();
+            // A pool can do without its log devices.
+            let is_lost = top.holds_data() && !top.is_log && !standing.state.is_usable();
             let reason = standing.reason.map_or("", Reason::text);
             is_lost.then(|| format!("{} is {} ({reason})", top.name, standing.state))
         };

@@ -14,7 +14,7 @@
 //! - A top-level vdev's index never changes; new ones are added behind the last.
 //! - A leaf is taken out of use only while the rest covers what it has.
 
-use crate::config::{StoredCondition, VdevConfig, VdevKind};
+use crate::config::{VdevConfig, VdevKind};
 use crate::error::{LabelError, OpenError};
 use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState, vdev_name};
 use crate::labels;
@@ -73,19 +73,6 @@ pub enum Need {
     AllButLogs,
     /// None: to see what is there.
     Nothing,
-}
-
-/// How a device is taken out of use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutOfUse {
-    /// An administrator does without it, until he says otherwise.
-    Offline,
-    /// The same, until the pool is opened again.
-    OfflineForNow,
-    /// Somebody says that it has failed.
-    Faulted,
-    /// The same, until the pool is opened again.
-    FaultedForNow,
 }
 
 /// What the labels of devices must say, for a device to be used.
@@ -251,11 +238,15 @@ impl VdevTree {
             Need::AllButLogs => !top.is_log,
             Need::Nothing => false,
         };
-        let tops = self.tops();
-        let wanted = tops.iter().filter(|top| is_needed(top));
-        let vdevs: Vec<_> = wanted
-            .filter(|top| top.is_missed())
-            .map(|top| (top.name.clone(), top.standing()))
+        let (root, tops) = {
+            let state = self.state.read();
+            (state.root.clone(), state.tops.clone())
+        };
+        let vdevs: Vec<_> = tops
+            .iter()
+            .zip(&root.children)
+            .filter(|(top, config)| is_needed(top) && top.is_missed(config))
+            .map(|(top, _)| (top.name.clone(), top.standing()))
             .collect();
         if vdevs.is_empty() {
             Ok(())
@@ -471,119 +462,10 @@ impl VdevTree {
         }
     }
 
-    /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing happens,
-    /// if the rest of its vdev does not cover what it has.
-    pub fn take_offline(&self, guid: Guid) -> bool {
-        self.take_out_of_use(guid, OutOfUse::Offline)
-    }
-
-    /// Takes a device out of use until it is brought back, or only until the pool is opened again. False, and nothing happens,
-    /// if the rest of its vdev does not cover what it has.
-    pub fn take_out_of_use(&self, guid: Guid, how: OutOfUse) -> bool {
-        let tops = self.tops();
-        let with_leaf = tops.iter().find_map(|top| {
-            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
-            Some((top, leaf))
-        });
-        let standing = match how {
-            OutOfUse::Offline | OutOfUse::OfflineForNow => Standing {
-                state: VdevState::Offline,
-                reason: None,
-            },
-            OutOfUse::Faulted | OutOfUse::FaultedForNow => {
-                Standing::because(VdevState::Faulted, Reason::External)
-            }
-        };
-        let Some((top, leaf)) = with_leaf else {
-            return false;
-        };
-        if !self.retire(top, leaf, standing) {
-            return false;
-        }
-        // What failed before is out of use as the administrator says.
-        leaf.set_standing(standing);
-        leaf.set_lasting(matches!(how, OutOfUse::Offline | OutOfUse::Faulted));
-        self.set_offline_in_config(guid, how == OutOfUse::Offline);
-        true
-    }
-
-    /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.
-    pub fn bring_back_empty(&self, guid: Guid) -> Standing {
-        let tops = self.tops();
-        let with_leaf = tops.iter().find_map(|top| {
-            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
-            Some((top, leaf))
-        });
-        let Some((top, leaf)) = with_leaf else {
-            return Standing::because(VdevState::Unavailable, Reason::OpenFailed);
-        };
-        self.change_config(|root| {
-            root.change_each(&mut |vdev| {
-                if vdev.guid == guid {
-                    vdev.condition = StoredCondition::default();
-                }
-            });
-        });
-        if !leaf.is_usable() {
-            let config = self.state.read().root.find(guid).cloned();
-            let config = config.expect("the tree and its configuration have the same leaves");
-            leaf.set_lasting(true);
-            leaf.open(&self.host, &config, self.mode);
-            top.check_labels(self.config().guid);
-            top.check_sizes();
-        }
-        if leaf.is_usable() {
-            leaf.note_back();
-        }
-        self.note_change();
-        leaf.standing()
-    }
-
-    /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It missed writes
-    /// meanwhile, and stays out of date until it is filled again.
-    pub fn bring_online(&self, guid: Guid) -> Option<Standing> {
-        let leaf = self.leaf(guid)?;
-        if leaf.is_usable() {
-            return Some(leaf.standing());
-        }
-        self.set_offline_in_config(guid, false);
-        let mut config = self.state.read().root.find(guid)?.clone();
-        config.condition = StoredCondition::default();
-        leaf.set_out_of_date(true);
-        leaf.open(&self.host, &config, self.mode);
-        self.note_change();
-        Some(leaf.standing())
-    }
-
-    fn set_offline_in_config(&self, guid: Guid, is_offline: bool) {
-        self.change_config(|root| {
-            root.change_each(&mut |vdev| {
-                if vdev.guid == guid {
-                    vdev.condition.offline = is_offline;
-                }
-            });
-        });
-    }
-
     /// Lets all devices go. What is under way is finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
         self.leaves().iter().for_each(|leaf| leaf.close());
         *self.journal.lock() = Journal::default();
-    }
-
-    /// Takes a failed leaf out of use, if the rest of its vdev covers what it has. False if not.
-    pub(crate) fn retire(&self, top: &TopVdev, leaf: &Leaf, standing: Standing) -> bool {
-        if !leaf.is_usable() {
-            return true;
-        }
-        if !top.can_do_without(leaf) {
-            return false;
-        }
-        leaf.note_retired(self.journal.lock().generation);
-        leaf.set_standing(standing);
-        leaf.set_out_of_date(true);
-        self.note_change();
-        true
     }
 }
 
@@ -734,13 +616,14 @@ impl TopVdev {
         }
     }
 
-    /// Whether the pool cannot be opened as it is for want of this vdev. Whoever took a log device out of use has emptied it, or has
-    /// given up what was in it.
+    /// Whether the pool cannot be opened as it is for want of this vdev. A log device that was out of use when the pool was closed is not
+    /// missed: whoever took it out has emptied it, or was told what it held.
     #[doc(alias = "spa_check_for_missing_logs")]
-    fn is_missed(&self) -> bool {
-        let state = self.standing().state;
-        let is_out_of_use = matches!(state, VdevState::Offline | VdevState::Faulted);
-        !state.is_usable() && !(self.is_log && is_out_of_use)
+    fn is_missed(&self, config: &VdevConfig) -> bool {
+        let mut leaves = config.leaves().into_iter();
+        let was_out = leaves.all(|leaf| leaf.condition.offline || leaf.condition.faulted);
+        let is_excused = self.is_log && was_out;
+        !is_excused && !self.standing().state.is_usable()
     }
 
     /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory, too, until its group is stored: it may

@@ -237,7 +237,9 @@ impl VdevTree {
     /// Counts and describes what redundancy could not cover.
     fn lost(&self, top: &TopVdev, mut devices: Vec<LeafFailure>) -> VdevWriteError {
         top.errors.count_write();
-        self.errors.count_write();
+        if !top.is_log {
+            self.errors.count_write();
+        }
         let unusable = top.leaves.iter().filter(|leaf| !leaf.is_usable());
         devices.extend(unusable.map(|leaf| leaf.not_usable()));
         VdevWriteError::LostRedundancy {

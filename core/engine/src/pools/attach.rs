@@ -71,6 +71,6 @@ pub(super) fn find_leaf(open: &OpenPool, name: &str, action: &str) -> Result<Tre
         Some(FoundVdev::Auxiliary(AuxiliaryKind::Cache, _)) => {
             refuse(RefusalKind::Busy, "device is in use as a cache")
         }
-        Some(FoundVdev::Tree(vdev)) => Ok(vdev),
+        Some(FoundVdev::Tree(vdev)) => Ok(*vdev),
     }
 }

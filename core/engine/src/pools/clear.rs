@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tarn_host::channel::{self, NoMessage};
 use tarn_ondisk::units::Guid;
-use tarn_pool::ResumeRefusal;
+use tarn_pool::{Mode, ResumeRefusal};
+use tarn_vdev::{VdevConfig, VdevState};
 
 /// How long devices are waited for that are opened again.
 const PATIENCE: Duration = Duration::from_millis(1700);
@@ -26,7 +27,37 @@ impl Engine {
         };
         open.pool.vdevs().clear_errors(device);
         self.resume(&open)?;
+        self.bring_logs_back(&open, device)?;
         Ok(Done {})
+    }
+
+    /// Takes devices of log vdevs into use again that failed; not those that an administrator took out.
+    #[doc(alias = "vdev_clear")]
+    fn bring_logs_back(&self, open: &Arc<OpenPool>, only: Option<Guid>) -> Result<(), Refusal> {
+        let has_failed = |leaf: &VdevConfig| {
+            let leaf = open.pool.vdevs().leaf(leaf.guid);
+            let standing = leaf.map(|leaf| leaf.standing().state);
+            standing.is_some_and(|state| !state.is_usable() && state != VdevState::Offline)
+        };
+        let is_meant = |leaf: &VdevConfig| only.is_none_or(|only| only == leaf.guid);
+        let failed = || -> Vec<Guid> {
+            let root = open.pool.vdevs().config();
+            let is_log = |top: &&VdevConfig| top.top_level.as_ref().is_some_and(|top| top.is_log);
+            let logs = root.children.iter().filter(is_log);
+            let leaves = logs.flat_map(|top| top.leaves());
+            let failed = leaves.filter(|leaf| is_meant(leaf) && has_failed(leaf));
+            failed.map(|leaf| leaf.guid).collect()
+        };
+        if open.pool.mode() == Mode::ReadOnly || failed().is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turn(open)?;
+        let operation = self.operation(0);
+        for guid in failed() {
+            // One that does not come back stays as it is, which status shows.
+            drop(open.pool.bring_log_back(guid, &operation));
+        }
+        Ok(())
     }
 
     fn resume(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {

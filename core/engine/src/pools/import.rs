@@ -26,8 +26,9 @@ use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
 use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
+use tarn_vdev::health::vdev_name;
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
-use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTree};
+use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevConfig, VdevTree};
 
 /// Said when a pool was imported and some of its file systems could not be mounted.
 const NOT_ALL_MOUNTED: &str = "Import was successful, but unable to mount some datasets";
@@ -260,6 +261,7 @@ impl Engine {
             Refusal::new(RefusalKind::Corrupt, action, error.to_string())
         });
         let open = completed?;
+        imported.warnings.extend(given_up_logs(&open.pool));
         self.add_pool(open.clone());
         Ok(Some(open))
     }
@@ -297,7 +299,8 @@ impl Engine {
             Ok(pool) if request.need == Need::All => {
                 close(&pool);
                 let head = "The devices below are missing or corrupted, use '-m' to import the pool anyway:";
-                let lines = names.map(|name| format!("\t    {name} [log]"));
+                let root = pool.vdevs().config();
+                let lines = names.flat_map(|name| missing_log(&root, name));
                 lines.fold(refusal.with_hint(head), Refusal::with_hint)
             }
             Ok(pool) => {
@@ -531,6 +534,30 @@ fn rewound(name: &str, found: Option<&Rewind>, is_trial: bool) -> Vec<String> {
     let lost = amount(found.loss_s)
         .map(|amount| format!("{lost} approximately {amount} of transactions."));
     std::iter::once(done).chain(lost).collect()
+}
+
+/// A log vdev that is missing, with its devices, as `zpool import` shows it.
+fn missing_log(root: &VdevConfig, name: &str) -> Vec<String> {
+    let name_of = |vdev: &VdevConfig| vdev_name(vdev.kind, vdev.id, vdev.guid, vdev.path.as_ref());
+    let top = root.children.iter().find(|top| name_of(top) == name);
+    let children = top.map_or(&[][..], |top| &top.children);
+    let children = children
+        .iter()
+        .map(|child| format!("\t      {}", name_of(child)));
+    std::iter::once(format!("\t    {name} [log]"))
+        .chain(children)
+        .collect()
+}
+
+/// What is lost with intent logs that could not be read.
+fn given_up_logs(pool: &Pool) -> Vec<String> {
+    let warning = |dataset: &String| {
+        format!(
+            "the intent log of '{dataset}' could not be read and was given up: \
+             what applications were promised in the last seconds before the pool was last in use may be lost"
+        )
+    };
+    pool.given_up_logs().iter().map(warning).collect()
 }
 
 fn name_is_taken(action: String) -> Refusal {

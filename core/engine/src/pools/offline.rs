@@ -6,7 +6,7 @@ use super::vdev_change::{TreeVdev, of_change};
 use super::vdev_status::state_word;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
-use crate::messages::pool::{Offline, Online, SwitchedDevice, Switched};
+use crate::messages::pool::{Offline, Online, Switched, SwitchedDevice};
 use crate::messages::{Refusal, RefusalKind};
 use std::sync::Arc;
 use tarn_pool::Mode;
@@ -27,16 +27,22 @@ impl Engine {
             (true, true) => OutOfUse::FaultedForNow,
         };
         let verb = if request.fault { "fault" } else { "offline" };
-        self.switch(call, &request.name, &request.devices, operation, |open, device| {
-            let action = format!("cannot {verb} {device}");
-            let vdev = find_switchable(open, device, &action)?;
-            if !vdev.is_log() {
-                return Err(not_for_data(&vdev, action));
-            }
-            let out = open.pool.take_log_out(vdev.config.guid, how, operation);
-            out.map_err(|error| of_change(action, &error))?;
-            state_of(open, &vdev)
-        })
+        self.switch(
+            call,
+            &request.name,
+            &request.devices,
+            operation,
+            |open, device| {
+                let action = format!("cannot {verb} {device}");
+                let vdev = find_switchable(open, device, &action)?;
+                if !vdev.is_log() {
+                    return Err(not_for_data(&vdev, action));
+                }
+                let out = open.pool.take_log_out(vdev.config.guid, how, operation);
+                out.map_err(|error| of_change(action, &error))?;
+                state_of(open, &vdev)
+            },
+        )
     }
 
     pub(crate) fn online(

@@ -16,9 +16,9 @@ pub(super) const NO_SUCH_DEVICE: &str = "no such device in pool";
 #[derive(Debug, Clone)]
 pub(super) enum FoundVdev {
     /// One of the tree.
-    Tree(TreeVdev),
+    Tree(Box<TreeVdev>),
     /// One that belongs to no tree.
-    Auxiliary(AuxiliaryKind, VdevConfig),
+    Auxiliary(AuxiliaryKind, Box<VdevConfig>),
 }
 
 /// A vdev of the tree.
@@ -53,10 +53,10 @@ pub(super) fn find_vdev(open: &OpenPool, name: &str) -> Option<FoundVdev> {
     let root = open.pool.vdevs().config();
     for top in &root.children {
         if let Some(config) = top.walk().into_iter().find(|vdev| is_called(vdev, name)) {
-            return Some(FoundVdev::Tree(TreeVdev {
+            return Some(FoundVdev::Tree(Box::new(TreeVdev {
                 config: config.clone(),
                 top: top.clone(),
-            }));
+            })));
         }
     }
     let auxiliary = open.auxiliary.lock().clone();
@@ -67,7 +67,7 @@ pub(super) fn find_vdev(open: &OpenPool, name: &str) -> Option<FoundVdev> {
     lists.into_iter().find_map(|(kind, devices)| {
         let mut devices = devices.into_iter();
         let device = devices.find(|vdev| is_called(vdev, name))?;
-        Some(FoundVdev::Auxiliary(kind, device))
+        Some(FoundVdev::Auxiliary(kind, Box::new(device)))
     })
 }
 
@@ -89,9 +89,10 @@ fn is_called(vdev: &VdevConfig, name: &str) -> bool {
         partition.or_else(|| path.strip_suffix('1')).unwrap_or(path)
     });
     let names = [Some(path), disk];
-    names.into_iter().flatten().any(|path| {
-        path == name || (!name.contains('/') && path.rsplit('/').next() == Some(name))
-    })
+    names
+        .into_iter()
+        .flatten()
+        .any(|path| path == name || (!name.contains('/') && path.rsplit('/').next() == Some(name)))
 }
 
 /// Why a device was not changed. `action` is `cannot remove /dev/sda`.

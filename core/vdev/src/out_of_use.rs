@@ -1,0 +1,146 @@
+//! Out of use: devices that fail, or that an administrator does without for a while, and how they come back.
+//!
+//! # Mechanism
+//! A leaf is taken out of use only while the rest of its vdev covers what it has, or where what it has may be lost: on a log vdev. It is out of
+//! date from then on. It comes back out of date, too, unless its vdev was emptied, so that there was nothing to miss.
+//!
+//! What an administrator asked for only for now is not stored.
+
+use crate::config::StoredCondition;
+use crate::health::{Reason, Standing, VdevState};
+use crate::leaf::Leaf;
+use crate::tree::{TopVdev, VdevTree};
+use tarn_ondisk::units::{Guid, VdevId};
+
+/// How a device is taken out of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutOfUse {
+    /// An administrator does without it, until he says otherwise.
+    Offline,
+    /// The same, until the pool is opened again.
+    OfflineForNow,
+    /// Somebody says that it has failed.
+    Faulted,
+    /// The same, until the pool is opened again.
+    FaultedForNow,
+}
+
+impl VdevTree {
+    /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing happens,
+    /// if the rest of its vdev does not cover what it has.
+    pub fn take_offline(&self, guid: Guid) -> bool {
+        self.take_out_of_use(guid, OutOfUse::Offline)
+    }
+
+    /// Takes a device out of use until it is brought back, or only until the pool is opened again. False, and nothing happens,
+    /// if the rest of its vdev does not cover what it has.
+    pub fn take_out_of_use(&self, guid: Guid, how: OutOfUse) -> bool {
+        let tops = self.tops();
+        let with_leaf = tops.iter().find_map(|top| {
+            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
+            Some((top, leaf))
+        });
+        let standing = match how {
+            OutOfUse::Offline | OutOfUse::OfflineForNow => Standing {
+                state: VdevState::Offline,
+                reason: None,
+            },
+            OutOfUse::Faulted | OutOfUse::FaultedForNow => {
+                Standing::because(VdevState::Faulted, Reason::External)
+            }
+        };
+        let Some((top, leaf)) = with_leaf else {
+            return false;
+        };
+        if !self.retire(top, leaf, standing) {
+            return false;
+        }
+        // What failed before is out of use as the administrator says.
+        leaf.set_standing(standing);
+        leaf.set_lasting(matches!(how, OutOfUse::Offline | OutOfUse::Faulted));
+        self.set_offline_in_config(guid, how == OutOfUse::Offline);
+        true
+    }
+
+    /// A vdev holds nothing: its devices that work have missed nothing that counts.
+    pub fn note_empty(&self, vdev: VdevId) {
+        let top = self.top(vdev);
+        let leaves = top.iter().flat_map(|top| &top.leaves);
+        leaves
+            .filter(|leaf| leaf.is_usable())
+            .for_each(|leaf| leaf.set_out_of_date(false));
+    }
+
+    /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.
+    pub fn bring_back_empty(&self, guid: Guid) -> Standing {
+        let tops = self.tops();
+        let with_leaf = tops.iter().find_map(|top| {
+            let leaf = top.leaves.iter().find(|leaf| leaf.guid == guid)?;
+            Some((top, leaf))
+        });
+        let Some((top, leaf)) = with_leaf else {
+            return Standing::because(VdevState::Unavailable, Reason::OpenFailed);
+        };
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if vdev.guid == guid {
+                    vdev.condition = StoredCondition::default();
+                }
+            });
+        });
+        if !leaf.is_usable() {
+            let config = self.state.read().root.find(guid).cloned();
+            let config = config.expect("the tree and its configuration have the same leaves");
+            leaf.set_lasting(true);
+            leaf.open(&self.host, &config, self.mode);
+            top.check_labels(self.config().guid);
+            top.check_sizes();
+        }
+        if leaf.is_usable() {
+            leaf.note_back();
+        }
+        self.note_change();
+        leaf.standing()
+    }
+
+    /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It missed writes
+    /// meanwhile, and stays out of date until it is filled again.
+    pub fn bring_online(&self, guid: Guid) -> Option<Standing> {
+        let leaf = self.leaf(guid)?;
+        if leaf.is_usable() {
+            return Some(leaf.standing());
+        }
+        self.set_offline_in_config(guid, false);
+        let mut config = self.state.read().root.find(guid)?.clone();
+        config.condition = StoredCondition::default();
+        leaf.set_out_of_date(true);
+        leaf.open(&self.host, &config, self.mode);
+        self.note_change();
+        Some(leaf.standing())
+    }
+
+    fn set_offline_in_config(&self, guid: Guid, is_offline: bool) {
+        self.change_config(|root| {
+            root.change_each(&mut |vdev| {
+                if vdev.guid == guid {
+                    vdev.condition.offline = is_offline;
+                }
+            });
+        });
+    }
+
+    /// Takes a failed leaf out of use, if the rest of its vdev covers what it has. False if not.
+    pub(crate) fn retire(&self, top: &TopVdev, leaf: &Leaf, standing: Standing) -> bool {
+        if !leaf.is_usable() {
+            return true;
+        }
+        if !top.can_do_without(leaf) {
+            return false;
+        }
+        leaf.note_retired(self.journal.lock().generation);
+        leaf.set_standing(standing);
+        leaf.set_out_of_date(true);
+        self.note_change();
+        true
+    }
+}
