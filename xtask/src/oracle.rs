@@ -4,9 +4,10 @@
 //! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
 //! filled and changed while txgs close, one destroyed; then [`changes::expect_kept`]: exported, walked by
 //! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
-//! same for pools OpenZFS made. With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
+//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
 mod kernel;
+mod log_devices;
 
 use std::fs;
 use std::time::Duration;
@@ -118,6 +119,13 @@ pub fn oracle(arguments: &Arguments) -> Outcome {
             &format!("oracle {name}, made by OpenZFS and changed"),
             || changes::change_fixture(&fixtures, name),
         );
+    }
+    if wanted("log-devices") {
+        let every = if small { 4 } else { 1 };
+        steps.run("oracle log-devices", || log_devices::judge_own(every));
+        steps.run("oracle log-devices, of a pool made by OpenZFS", || {
+            log_devices::judge_fixture(&fixtures)
+        });
     }
     steps.finish()
 }
