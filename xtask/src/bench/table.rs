@@ -10,6 +10,9 @@ use super::peers::OURS;
 /// How much rates of one and the same differ between runs, after the median of all rounds. A bar of "not slower" allows for it.
 const NOISE: f64 = 0.03;
 
+/// A ratio that is off its bar by less, on whichever side, is measured longer: that is how much medians of five rounds differ here.
+const NEAR: f64 = 0.15;
+
 /// The rates of every load of every peer, one for each round; and what went wrong.
 #[derive(Default)]
 pub struct Rates {
@@ -30,6 +33,18 @@ impl Rates {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
+    }
+
+    /// Those of the loads whose ratio to a peer is so near to its bar that more rounds may tell on which side it is.
+    pub fn near_bars(&self, loads: &[Load], peers: &[&str]) -> Vec<Load> {
+        let is_near = |load: &Load, peer: &&str| {
+            let (ratio, bar) = (self.ratio(*load, peer), bar(*load, peer));
+            ratio
+                .zip(bar)
+                .is_some_and(|(ratio, bar)| (ratio / bar - 1.0).abs() < NEAR)
+        };
+        let near = |load: &&Load| peers.iter().any(|peer| is_near(load, peer));
+        loads.iter().filter(near).copied().collect()
     }
 
     fn of(&self, load: Load, peer: &str) -> Option<&BTreeMap<usize, f64>> {
@@ -130,6 +145,23 @@ mod tests {
         assert_eq!(rates.ratio(Load::Create, "zfs-fuse"), Some(10.0));
         assert_eq!(rates.rate(Load::Create, OURS), Some(30.0));
         assert_eq!(rates.ratio(Load::Create, "btrfs"), None);
+    }
+
+    #[test]
+    fn what_is_near_its_bar_on_either_side_is_measured_longer() {
+        let mut rates = Rates::default();
+        for (load, ours) in [
+            (Load::CachedRead, 90.0),
+            (Load::RandomRead, 110.0),
+            (Load::UncachedRead, 130.0),
+            (Load::Create, 260.0),
+            (Load::Unlink, 240.0),
+        ] {
+            rates.add(0, load, OURS, ours);
+            rates.add(0, load, "zfs-fuse", 100.0);
+        }
+        let near = rates.near_bars(&Load::ALL, &["zfs-fuse", "btrfs"]);
+        assert_eq!(near, [Load::CachedRead, Load::RandomRead, Load::Create]);
     }
 
     #[test]

@@ -190,6 +190,12 @@ impl Load {
         }
     }
 
+    /// Whether it takes memory for a large file, which has to be there.
+    #[must_use]
+    pub fn fills_memory(self) -> bool {
+        matches!(self, Load::SequentialWrite | Load::UncachedRead)
+    }
+
     /// What it must find in memory.
     #[must_use]
     pub const fn starts_with(self) -> Caches {
