@@ -2,8 +2,10 @@
 //!
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
-//! in the middle of work and looks at what is left; [`survive`] takes devices away. Each has an instance of its own, a pool of files and a mount.
+//! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away. Each has an instance of its own, a pool of files and a mount.
 
+mod crash;
+mod databases;
 mod fsx;
 mod kill;
 mod pjdfstest;
@@ -36,7 +38,7 @@ pub struct Arguments {
     /// fsx: how many seeds, at the same time
     #[arg(long, default_value_t = 4)]
     pub seeds: u64,
-    /// kill: how often the daemon is killed
+    /// kill, databases: how often the daemon is killed
     #[arg(long, default_value_t = 20)]
     pub kills: u32,
     /// What every change is tried with: little of everything
@@ -56,6 +58,8 @@ pub enum Test {
     Fsx,
     /// The daemon, killed at random moments
     Kill,
+    /// SQLite, PostgreSQL and a load of fsyncs, while the daemon is killed
+    Databases,
     /// Devices that are removed, cut off, or hang
     Survive,
 }
@@ -76,6 +80,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Kill) {
         steps.run("kill -9", || kill::kill(arguments));
     }
+    if wanted(Test::Databases) {
+        steps.run("databases", || databases::databases(arguments));
+    }
     if wanted(Test::Survive) {
         steps.run("devices that are gone", || survive::survive(arguments));
     }
@@ -85,7 +92,7 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
 /// What every change is tried with.
 pub fn small() -> Outcome {
     conformance(&Arguments {
-        tests: vec![Test::Pjdfstest, Test::Fsx, Test::Kill],
+        tests: vec![Test::Pjdfstest, Test::Fsx, Test::Kill, Test::Databases],
         seed: 1,
         operations: 5000,
         seeds: 2,

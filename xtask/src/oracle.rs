@@ -8,6 +8,7 @@
 
 mod kernel;
 mod log_devices;
+mod logs;
 
 use std::fs;
 use std::time::Duration;

@@ -13,6 +13,7 @@
 //! - [`load`] does one kind of work as fast as it can, and says how fast that was.
 //! - [`ledger`] changes a directory one call after the other, and says after a crash whether it is as it was at a moment that
 //!   kept everything durable.
+//! - [`logged`] makes one change of each kind that an intent log has a record for.
 //! - [`twister`] is the source of chance, the same numbers for the same seed for ever.
 //!
 //! # Knows nothing about
@@ -22,6 +23,7 @@ mod errno;
 pub mod fsx;
 pub mod ledger;
 pub mod load;
+pub mod logged;
 mod mapped;
 pub mod promises;
 pub mod tree;

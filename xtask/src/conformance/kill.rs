@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +32,7 @@ use tarn_workload::promises::Promises;
 use tarn_workload::tree::{self, TreeSize};
 use tarn_workload::twister::Twister;
 
+use super::crash::{self, HANG_LIMIT, Work, copy_images};
 use super::{Arguments, POOL};
 use crate::changes;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
@@ -45,8 +45,6 @@ const IMAGE_BYTES: u64 = 1 << 30;
 const WORK_MS: u32 = 4000;
 /// A daemon that is starting is killed within this time.
 const START_MS: u32 = 400;
-/// After a kill, every call must have failed by then.
-const HANG_LIMIT: Duration = Duration::from_secs(30);
 /// Threads that are promised pages.
 const PROMISED_THREADS: usize = 4;
 /// Every so many kills the pool is exported and imported.
@@ -246,21 +244,7 @@ impl Scene {
 
     /// Every thread comes back, and the mount refuses: both at once.
     fn expect_no_hang(&self, work: &[Work]) -> Outcome {
-        let deadline = Instant::now() + HANG_LIMIT;
-        for work in work {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match work.ended.recv_timeout(left) {
-                Ok(()) => {}
-                Err(_) => {
-                    return Err(format!(
-                        "{} s after the daemon was killed, {} hangs",
-                        HANG_LIMIT.as_secs(),
-                        work.name
-                    )
-                    .into());
-                }
-            }
-        }
+        crash::expect_ended(work)?;
         match fs::metadata(self.mount.join("settled")) {
             Err(error)
                 if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) =>
@@ -333,24 +317,6 @@ impl Scene {
     }
 }
 
-/// A thread, and the news of its end.
-struct Work {
-    name: &'static str,
-    ended: Receiver<()>,
-}
-
-impl Work {
-    fn begin(name: &'static str, work: impl FnOnce() + Send + 'static) -> Work {
-        let (done, ended) = channel();
-        thread::spawn(move || {
-            work();
-            // Nobody waits any more when another thread hung.
-            let _ = done.send(());
-        });
-        Work { name, ended }
-    }
-}
-
 /// Fills a tree, changes it, and removes the one before.
 fn change_tree(place: &Path, seed: u64) -> Outcome {
     let tree = place.join(format!("tree-{seed}"));
@@ -364,15 +330,4 @@ fn change_tree(place: &Path, seed: u64) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// Copies the images as they are, holes kept.
-fn copy_images(images: &Path, copy: &Path) -> Outcome {
-    let _ = fs::remove_dir_all(copy);
-    let mut command = Command::new("cp");
-    command
-        .args(["-r", "--sparse=always", "--reflink=auto"])
-        .arg(images)
-        .arg(copy);
-    crate::workspace::run(&mut command)
 }

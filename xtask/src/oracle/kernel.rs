@@ -5,6 +5,8 @@
 //! gets that folder: it imports each pool, scrubs it, lists every file system with the same program that listed it
 //! here, changes and adds files, lists again and exports. Here the first listings must equal ours, the scrubs must
 //! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
+//!
+//! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
-use super::{Arguments, Case, cases, make_pool};
+use super::{Arguments, Case, cases, logs, make_pool};
 use crate::changes::{self, Listing};
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
 
@@ -41,9 +43,12 @@ for folder in /share/*/images; do
   list "$pool" seen
   try zpool scrub -w "$pool"
   zpool status -v "$pool" | tee "/share/$pool/status"
-  for fs in plain zstd-sha512 copies3; do
-    try /share/tarn-tree churn "/mnt/$pool/$pool/$fs" 77
-  done
+  case "$pool" in
+  on-*)
+    for fs in plain zstd-sha512 copies3; do
+      try /share/tarn-tree churn "/mnt/$pool/$pool/$fs" 77
+    done ;;
+  esac
   try zfs create "$pool/kernel"
   try /share/tarn-tree fill "/mnt/$pool/$pool/kernel" 78 small
   list "$pool" written
@@ -71,6 +76,7 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
             .is_none_or(|part| name.contains(part))
     };
     let mut lent: Vec<(String, Listing)> = Vec::new();
+    let mut left: Vec<(String, Listing)> = Vec::new();
     let mut steps = Steps::default();
     for case in cases(arguments.budget)
         .into_iter()
@@ -78,6 +84,12 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
     {
         steps.run(&format!("make {}", case.name()), || {
             lent.push(make_and_list(&instance, case, &share, arguments)?);
+            Ok(())
+        });
+    }
+    if wanted(logs::NAME) {
+        steps.run("leave intent logs behind", || {
+            left = logs::leave(&share, arguments.seed)?;
             Ok(())
         });
     }
@@ -94,7 +106,17 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
     );
     for (pool, before) in &lent {
         steps.run(&format!("take back {pool}"), || {
-            take_back(&instance, &share, pool, before)
+            let seen = guest_listing(&share.join(pool), "seen")?;
+            changes::expect_same("in the kernel module", before, &seen)?;
+            take_back(&instance, &share, pool)
+        });
+    }
+    for (pool, before) in &left {
+        steps.run(&format!("take back {pool}, its logs replayed"), || {
+            let seen = guest_listing(&share.join(pool), "seen")?;
+            let seen = logs::without_folder_times(&seen);
+            changes::expect_same("after the kernel module's replay", before, &seen)?;
+            take_back(&instance, &share, pool)
         });
     }
     drop(instance);
@@ -124,13 +146,8 @@ fn make_and_list(
     Ok((pool, listing))
 }
 
-fn take_back(instance: &Instance, share: &Path, pool: &str, before: &Listing) -> Outcome {
+fn take_back(instance: &Instance, share: &Path, pool: &str) -> Outcome {
     let folder = share.join(pool);
-    changes::expect_same(
-        "in the kernel module",
-        before,
-        &guest_listing(&folder, "seen")?,
-    )?;
     let status = fs::read_to_string(folder.join("status"))?;
     let scrubbed =
         status.contains("with 0 errors") && status.contains("errors: No known data errors");

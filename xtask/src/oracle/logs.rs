@@ -1,0 +1,203 @@
+//! Intent logs that we wrote and nobody has replayed, for OpenZFS's kernel module to replay.
+//!
+//! # Mechanism
+//! Pools without log device, with one, and with a mirror of them. In each a file system for every way into the log; each gets changes of
+//! every kind ([`tarn_workload::logged`]), is listed, and at once the daemon is killed: what was changed is in the logs only. OpenZFS's
+//! `zdb` must find each kind of record there, or the test would show nothing. A copy of the images goes to the kernel
+//! module; the pool itself is opened by the next daemon. What either has replayed must be what was listed.
+//!
+//! A folder's time of change is that of the replay, in OpenZFS as well: it is left out.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tarn_oracle::instance::Instance;
+use tarn_workload::logged;
+
+use crate::changes::{self, Listing};
+use crate::workspace::{Outcome, openzfs, programs, run, scratch};
+
+/// By which `--only` knows them.
+pub const NAME: &str = "logs";
+/// Each pool's name, its data vdevs and its log vdevs. A word that begins with `/` is an image.
+const POOLS: [(&str, &[&str]); 3] = [
+    ("left-alone", &["/a"]),
+    ("left-device", &["/a", "log", "/l"]),
+    (
+        "left-mirror",
+        &["mirror", "/a", "/b", "log", "mirror", "/l", "/m"],
+    ),
+];
+/// Ways into the log.
+const DATASETS: [(&str, &str); 6] = [
+    ("sa", "-o xattr=sa -o acltype=posix"),
+    (
+        "folders",
+        "-o xattr=dir -o acltype=posix -o dnodesize=legacy",
+    ),
+    (
+        "small",
+        "-o recordsize=4k -o compression=off -o acltype=posix",
+    ),
+    ("through", "-o logbias=throughput -o xattr=sa"),
+    ("always", "-o sync=always -o xattr=sa"),
+    ("large", "-o recordsize=1m -o xattr=sa -o dnodesize=auto"),
+];
+/// What `zdb` must find, all logs of a pool together.
+const RECORDS: [&str; 12] = [
+    "TX_CREATE",
+    "TX_MKDIR",
+    "TX_MKXATTR",
+    "TX_SYMLINK",
+    "TX_REMOVE",
+    "TX_RMDIR",
+    "TX_LINK",
+    "TX_RENAME",
+    "TX_WRITE",
+    "TX_TRUNCATE",
+    "TX_SETATTR",
+    "TX_SETSAXATTR",
+];
+/// Sparse.
+const IMAGE_BYTES: u64 = 512 << 20;
+/// A group is stored at the latest so long after the one before; then the logs would be of no use.
+const GROUP: Duration = Duration::from_secs(5);
+/// A machine that is busy gets another chance.
+const ATTEMPTS: u32 = 5;
+
+/// Makes the pools in `share`, and gives what must be found in each.
+pub fn leave(share: &Path, seed: u64) -> Outcome<Vec<(String, Listing)>> {
+    let folder = scratch("oracle-logs");
+    let instance = Instance::new(&programs(), &folder)?;
+    let mut left = Vec::new();
+    for (pool, words) in POOLS {
+        let before = leave_one(&instance, &folder, pool, words, &share.join(pool), seed)?;
+        left.push((pool.to_string(), before));
+    }
+    Ok(left)
+}
+
+fn leave_one(
+    instance: &Instance,
+    folder: &Path,
+    pool: &str,
+    words: &[&str],
+    lent: &Path,
+    seed: u64,
+) -> Outcome<Listing> {
+    let images = folder.join(pool);
+    fs::create_dir_all(&images)?;
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| match word.strip_prefix('/') {
+            Some(image) => images.join(image).display().to_string(),
+            None => word.to_string(),
+        })
+        .collect();
+    for image in words.iter().filter(|word| word.starts_with('/')) {
+        fs::File::create(image)?.set_len(IMAGE_BYTES)?;
+    }
+    let mountpoint = instance.root().join(pool).display().to_string();
+    let mut create = vec!["create", "-f", "-m", &mountpoint, pool];
+    create.extend(words.iter().map(String::as_str));
+    instance.must("zpool", &create)?;
+    for (name, options) in DATASETS {
+        instance.zfs(&format!("create {options} {pool}/{name}"))?;
+    }
+    let before = change_and_kill(instance, pool, seed)?;
+    let copy = lent.join("images");
+    fs::create_dir_all(lent)?;
+    let mut cp = std::process::Command::new("cp");
+    run(cp
+        .args(["-r", "--sparse=always", "--reflink=auto"])
+        .arg(&images)
+        .arg(&copy))?;
+    expect_records(&copy, pool)?;
+    // The next daemon opens the pool by itself, and replays.
+    instance.must("zpool", &["status", pool])?;
+    let replayed = without_folder_times(&changes::listing(instance, pool)?);
+    changes::expect_same("after our own replay", &before, &replayed)?;
+    instance.must("zpool", &["destroy", pool])?;
+    Ok(before)
+}
+
+/// Changes all file systems, lists them, and kills the daemon before a group is stored.
+fn change_and_kill(instance: &Instance, pool: &str, seed: u64) -> Outcome<Listing> {
+    // A folder for each attempt, so that an earlier one does no harm.
+    let place = |name: &str, attempt: u32| {
+        let mount = instance.root().join(pool).join(name);
+        mount.join(format!("attempt-{attempt}"))
+    };
+    for attempt in 0..ATTEMPTS {
+        for (number, (name, _)) in (0..).zip(DATASETS) {
+            let place = place(name, attempt);
+            fs::create_dir(&place)?;
+            logged::prepare(&place, seed + number)?;
+        }
+        instance.must("zpool", &["sync", pool])?;
+        let began = Instant::now();
+        let mut absent = Vec::new();
+        for (number, (name, _)) in (0..).zip(DATASETS) {
+            absent.extend(logged::change(&place(name, attempt), seed + number)?);
+        }
+        let before = without_folder_times(&changes::listing(instance, pool)?);
+        let took = began.elapsed();
+        if took < GROUP {
+            if !instance.kill_daemon() {
+                return Err("there was no daemon to kill: it ended by itself".into());
+            }
+            absent.sort_unstable();
+            absent.dedup();
+            let absent = match absent[..] {
+                [] => String::new(),
+                _ => format!(", without {}", absent.join(", ")),
+            };
+            let seconds = took.as_secs_f64();
+            println!("  {pool}: changed and listed in {seconds:.1} s{absent}");
+            return Ok(before);
+        }
+    }
+    Err(format!(
+        "{ATTEMPTS} times the changes took longer than {} s",
+        GROUP.as_secs()
+    )
+    .into())
+}
+
+/// OpenZFS's `zdb` reads the logs.
+fn expect_records(images: &Path, pool: &str) -> Outcome {
+    let place = images.display().to_string();
+    let words = ["-e", "-p", &place, "-iiiii", pool];
+    let spoken = openzfs()?.run("zdb", &words, Duration::from_secs(300))?;
+    let missing: Vec<&str> = RECORDS
+        .into_iter()
+        .filter(|record| !spoken.stdout.contains(record))
+        .collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "OpenZFS's zdb does not find in the logs of {pool}: {}",
+            missing.join(", ")
+        )
+        .into()),
+    }
+}
+
+/// A listing in which folders have no time.
+pub fn without_folder_times(listing: &Listing) -> Listing {
+    let strip = |line: &String| match (
+        line.contains("\"mode\": \"0o4"),
+        line.find(", \"mtime_ns\""),
+    ) {
+        (true, Some(begin)) => {
+            let rest = &line[begin + 2..];
+            let end = rest.find(", ").map_or(rest.len(), |end| end);
+            format!("{}{}", &line[..begin], &rest[end..])
+        }
+        _ => line.clone(),
+    };
+    let each =
+        |(name, lines): (&String, &Vec<String>)| (name.clone(), lines.iter().map(strip).collect());
+    listing.iter().map(each).collect()
+}
