@@ -10,7 +10,7 @@ use std::time::Instant;
 use tarn_oracle::tools::is_in_path;
 
 use crate::workspace::{Outcome, Steps, cargo, duration, run};
-use crate::{build, conformance, demo, golden, hostile, oracle, scale, tidy};
+use crate::{build, conformance, demo, fuzz, golden, hostile, oracle, scale, sim, tidy};
 
 /// Programs the steps start, and the Debian package each is in.
 const NEEDED: [(&str, &str); 4] = [
@@ -42,6 +42,8 @@ pub fn ci() -> Outcome {
         run(&mut cargo(&["test", "--workspace", "--quiet"]))
     });
     steps.run("hostile, small budget", hostile::small);
+    steps.run("fuzz, small budget", fuzz::small);
+    steps.run("sim, small budget", sim::small);
     steps.run("docs", docs);
     steps.run("build", build::build);
     steps.run("demo", || demo::demo(&demo::Arguments::of_ci()));

@@ -10,10 +10,12 @@ mod changes;
 mod ci;
 mod conformance;
 mod demo;
+mod fuzz;
 mod golden;
 mod hostile;
 mod oracle;
 mod scale;
+mod sim;
 mod tidy;
 mod workspace;
 
@@ -49,6 +51,10 @@ enum Task {
     Golden(golden::Arguments),
     /// Damage pools, and demand that nothing worse than an error comes of it
     Hostile(hostile::Arguments),
+    /// Search for bytes that break a decoder, guided by the code they reach; and whole images with lies that verify
+    Fuzz(fuzz::Arguments),
+    /// Cut the power of simulated machines, and demand that nothing promised is lost
+    Sim(sim::Arguments),
     /// Make and change pools, and have OpenZFS judge them
     Oracle(oracle::Arguments),
     /// Suites of others, and crashes, on a mount
@@ -65,6 +71,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if fuzz::is_compiler() {
+        return fuzz::compile();
+    }
     let outcome = match Arguments::parse().task {
         Task::Build => build::build(),
         Task::Demo(arguments) => demo::demo(&arguments),
@@ -74,6 +83,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::tidy(),
         Task::Golden(arguments) => golden::golden(&arguments),
         Task::Hostile(arguments) => hostile::hostile(&arguments),
+        Task::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Task::Sim(arguments) => sim::sim(&arguments),
         Task::Oracle(arguments) => oracle::oracle(&arguments),
         Task::Conformance(arguments) => conformance::conformance(&arguments),
         Task::Openzfs { program, arguments } => openzfs(&program, &arguments),

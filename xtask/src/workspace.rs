@@ -48,6 +48,16 @@ pub fn openzfs() -> Outcome<tarn_oracle::tools::Unpacked> {
     )?)
 }
 
+/// Removes a folder and all in it, if it is there.
+pub fn remove_folder(folder: &Path) -> Outcome {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("remove {}: {error}", folder.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A `cargo` that builds this workspace.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

@@ -10,6 +10,7 @@ use crate::gang;
 use crate::io::{BlockIo, WritePhase, address};
 use crate::ref_table::Release;
 use crate::write::PASS_DEFER_FREES;
+use tarn_host::canary::{Canary, sings};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::units::Txg;
 use tarn_probe::Operation;
@@ -68,6 +69,9 @@ impl BlockIo {
             }
             None if pointer.is_dedup() => return Err(BlockFreeError::Deduplicated { block }),
             None => {}
+        }
+        if sings(Canary::ForgetFree) && pointer.birth().get().is_multiple_of(16) {
+            return Ok(());
         }
         let places = gang::places(self, pointer, operation);
         let places = places.map_err(|why| BlockFreeError::Gang {

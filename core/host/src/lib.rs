@@ -22,6 +22,7 @@
 mod background;
 mod batch;
 pub mod buffer;
+pub mod canary;
 pub mod channel;
 mod clock;
 mod compute;

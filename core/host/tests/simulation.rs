@@ -436,6 +436,31 @@ fn a_failed_flush_retires_the_device_for_writing() {
     assert_eq!(run, Ok(()));
 }
 
+/// Takes a lock when it goes.
+struct LocksWhenItGoes(Arc<Mutex<u64>>);
+
+impl Drop for LocksWhenItGoes {
+    fn drop(&mut self) {
+        *self.0.lock() += 1;
+    }
+}
+
+#[test]
+fn threads_that_never_began_end_with_the_world_whatever_they_hold() {
+    for seed in 0..20 {
+        let simulation = always_switching(seed);
+        let lock = Arc::new(Mutex::new(RANK, 0));
+        let power_cut = simulation.run(|host| {
+            for _ in 0..4 {
+                let held = LocksWhenItGoes(lock.clone());
+                host.spawn("late", move || drop(held));
+            }
+            simulation.cut_power();
+        });
+        assert_eq!(power_cut, Err(PowerCut));
+    }
+}
+
 #[test]
 fn a_flush_that_lies_is_found_out_by_a_power_cut() {
     let mut lost = 0;
@@ -516,4 +541,56 @@ fn a_disk_that_hangs_can_be_given_up() {
         device.read_at(0, 512).unwrap();
     });
     run.unwrap();
+}
+
+/// Power can be cut when a flush is done and nobody has heard of it: what was flushed is there, the thread that asked is not.
+#[test]
+fn power_is_cut_after_the_flush_that_was_chosen() {
+    let machine = with_disk(5);
+    let disk = machine.disk("/dev/a").unwrap();
+    disk.inject(Fault::CutAfterFlush { nth: 1 });
+    let run = machine.run(|host| {
+        let device = open(host);
+        for fill in 1..=3 {
+            device.write_at(0, sector(fill)).unwrap();
+            device.flush().unwrap();
+        }
+    });
+    assert_eq!(run, Err(PowerCut));
+    let after = machine.reboot();
+    assert_eq!(after.disk("/dev/a").unwrap().peek(0, 1), [2]);
+}
+
+/// Threads that are set aside for a while leave time in which others do much.
+#[test]
+fn a_thread_that_is_set_aside_is_overtaken() {
+    let overtaken = |stall_one_in| {
+        let machine = SimHost::new(SimOptions {
+            switch_one_in: 1,
+            stall_one_in,
+            ..SimOptions::seed(6)
+        });
+        machine
+            .run(|host| {
+                let (done, lock) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(RANK, ())));
+                let (other_done, other_lock) = (done.clone(), lock.clone());
+                let other = host.spawn("other", move || {
+                    for _ in 0..2000 {
+                        drop(other_lock.lock());
+                        other_done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                let mut most = 0;
+                for _ in 0..200 {
+                    let before = done.load(Ordering::Relaxed);
+                    drop(lock.lock());
+                    most = most.max(done.load(Ordering::Relaxed) - before);
+                }
+                other.join().unwrap_or_else(|panicked| panicked.resume());
+                most
+            })
+            .unwrap()
+    };
+    let (never, sometimes) = (overtaken(0), overtaken(100));
+    assert!(never * 5 < sometimes, "{never} and {sometimes}");
 }

@@ -307,6 +307,10 @@ fn decode_initial(reader: &mut Reader<'_>) -> Result<AclEntry, Corrupt> {
     let mask = reader.u32()?;
     let flags = reader.u16()?;
     let kind = reader.u16()?;
+    if kind::has_object_types(kind) {
+        // This form has no room for them, and an entry without them cannot be stored in the other.
+        return Err(reader.bad_value("type of an entry of version 0", 2, u64::from(kind)));
+    }
     let who = AclWho::from_flags(flags, || Ok(u64::from(id)))?;
     Ok(AclEntry {
         kind,

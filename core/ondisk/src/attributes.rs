@@ -554,11 +554,19 @@ impl Attributes {
                 found: u64::from(header.layout.0),
             });
         };
+        let before = self.places.len();
         self.places.reserve(attributes.len());
         let mut sizes = header.sizes(buffer);
         let mut place = header.size;
         for &id in attributes {
             let registration = registry.known(id)?;
+            if self.places[..before].iter().any(|place| place.id == id) {
+                // Both could be read, but nobody could say which is meant, nor store them in one buffer.
+                return Err(inconsistent(
+                    4,
+                    "a spill block has an attribute of its bonus again",
+                ));
+            }
             let size = match registration.size {
                 0 => sizes
                     .next()

@@ -128,9 +128,9 @@ impl FuidTable {
         if let Some((index, _)) = self.domains.iter().find(|(_, name)| *name == domain) {
             return u32::try_from(*index).ok().map(|index| (index, false));
         }
-        let next = self.domains.last_key_value().map_or(0, |(index, _)| *index) + 1;
-        let index = u32::try_from(next).ok()?;
-        self.domains.insert(next, domain.to_owned());
+        let last = self.domains.last_key_value().map_or(0, |(index, _)| *index);
+        let index = u32::try_from(last).ok()?.checked_add(1)?;
+        self.domains.insert(u64::from(index), domain.to_owned());
         Some((index, true))
     }
 }

@@ -32,6 +32,9 @@ const LENGTH_SIZE: u64 = 8;
 /// No record is longer. A guess: command lines and their arguments, many times over.
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 
+/// Positions count on for ever, and no pool writes so many bytes of history.
+const POSITION_MAX: u64 = 1 << 62;
+
 const WHAT: &str = "pool history";
 
 /// Names in a record.
@@ -131,6 +134,7 @@ impl HistoryHead {
         let is_sound = self.creation_end < self.ring_end
             && self.begin >= self.creation_end
             && self.begin <= self.end
+            && self.end <= POSITION_MAX
             && self.end - self.begin <= self.ring_end - self.creation_end;
         if is_sound {
             return Ok(());
@@ -187,7 +191,7 @@ impl HistoryHead {
             return Err(bad_length(self.begin, length));
         };
         self.begin = next;
-        self.lost_count += 1;
+        self.lost_count = self.lost_count.saturating_add(1);
         Ok(())
     }
 
@@ -208,9 +212,9 @@ impl HistoryHead {
     }
 
     /// Keeps all that was written so far for good: the command that made the pool was the last.
-    /// Does nothing when that was so before.
+    /// Does nothing when that was so before, or when the ring went round since: what made the pool is gone then.
     pub fn keep_creation(&mut self) {
-        if self.creation_end == 0 {
+        if self.creation_end == 0 && self.end < self.ring_end {
             self.creation_end = self.end;
             self.begin = self.end;
         }

@@ -1092,6 +1092,10 @@ impl LoggedWrite {
             data: None,
         };
         if !reader.is_at_end() {
+            if write.length == 0 {
+                // Nobody promises to write nothing; and without bytes it would be one whose data is in a block.
+                return Err(reader.bad_value("length of a write", 144, write.length));
+            }
             write.data = Some(reader.take(narrow(write.length))?.to_vec());
         }
         Ok(write)

@@ -167,6 +167,17 @@ impl Region {
         size: AllocatedSize::MAX,
         shift: LOG_SHIFT,
     };
+
+    /// Whether a run is of whole units, at least one, and all of it is here.
+    pub fn holds(&self, start: VdevOffset, size: AllocatedSize) -> bool {
+        let unit = 1u64 << self.shift;
+        let from = start.get().checked_sub(self.start.get());
+        let Some(end) = from.and_then(|from| from.checked_add(size.get())) else {
+            return false;
+        };
+        let is_whole = start.get().is_multiple_of(unit) && size.get().is_multiple_of(unit);
+        is_whole && !size.is_zero() && end <= self.size.get()
+    }
 }
 
 /// One run that was allocated or freed.
@@ -256,6 +267,9 @@ impl Entries<'_> {
     }
 
     fn one_word(&self, word: u64) -> Result<Entry, Corrupt> {
+        if self.decoder.names_vdevs {
+            return Err(self.reader.inconsistent("an entry of a log names no vdev"));
+        }
         let action = Action::from_bit(bit(word, 15));
         self.entry(action, None, bits(word, 16, 47), bits(word, 0, 15) + 1)
     }
@@ -462,6 +476,24 @@ mod tests {
             .entries(bytes, ByteOrder::Little)
             .collect::<Result<_, _>>()
             .unwrap()
+    }
+
+    #[test]
+    fn a_region_holds_whole_units_within_it() {
+        let region = Region {
+            start: VdevOffset::from(1 << 20),
+            size: AllocatedSize::from(1 << 20),
+            shift: 12,
+        };
+        let holds = |start: u64, size: u64| {
+            region.holds(VdevOffset::from(start), AllocatedSize::from(size))
+        };
+        assert!(holds(1 << 20, 1 << 20));
+        assert!(holds((2 << 20) - 4096, 4096));
+        assert!(!holds((2 << 20) - 4096, 8192), "beyond its end");
+        assert!(!holds((1 << 20) - 4096, 8192), "before its start");
+        assert!(!holds(1 << 20, 0));
+        assert!(!holds((1 << 20) + 512, 4096) && !holds(1 << 20, 512));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::error::PoolError;
 use crate::space_maps::{Arrays, Changes, MetaslabId, Storing, Unflushed, flush, read_log};
 use std::collections::BTreeMap;
 use tarn_dataset::task::FeatureCounts;
-use tarn_ondisk::declare::narrow;
+use tarn_ondisk::declare::{Corrupt, narrow};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{LOG_SPACE_MAPS, POOL_DIRECTORY, VDEV_UNFLUSHED_TXGS};
 use tarn_ondisk::space_map::SpaceMapDecoder;
@@ -40,8 +40,16 @@ pub(crate) fn read(
         return Ok(changes);
     }
     let since = unflushed_txgs(directory, root, vdevs)?;
+    let counts: BTreeMap<VdevId, u64> = vdevs
+        .iter()
+        .map(|vdev| {
+            let count = tarn_vdev::sizes::metaslab_count(vdev.asize, vdev.metaslab_shift);
+            (vdev.id, count)
+        })
+        .collect();
     for (txg, log) in logs {
         let object = directory.object(log)?;
+        let mut is_impossible = false;
         read_log(
             &object,
             SpaceMapDecoder::of_log(),
@@ -55,11 +63,25 @@ pub(crate) fn read(
                 if since.get(&metaslab).is_some_and(|since| txg < *since) {
                     return;
                 }
+                let region = arrays.region(metaslab.0, metaslab.1);
+                let is_there = counts.get(&vdev).is_some_and(|count| metaslab.1 < *count);
+                if !is_there || !region.holds(entry.start, entry.size) {
+                    is_impossible = true;
+                    return;
+                }
                 let range = Range::new(entry.start, entry.size);
                 let changes: &mut Changes = changes.entry(metaslab).or_default();
                 changes.apply(entry.action, range);
             },
         )?;
+        if is_impossible {
+            let cause = Corrupt::Inconsistent {
+                what: "log space map",
+                offset: 0,
+                why: "a run is not of whole units within one metaslab",
+            };
+            return Err(PoolError::Corrupt { object: log, cause });
+        }
     }
     Ok(changes)
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use tarn_dataset::free_in_background::FreeBudget;
 use tarn_dataset::ledger::MosLedger;
 use tarn_dataset::task::{InternalEvent, TaskContext};
+use tarn_host::canary::{Canary, sings};
 use tarn_host::channel;
 use tarn_object::{AssignError, SetLedger, SyncTx, Unreadable, Wake, sync_objsets};
 use tarn_ondisk::features::Feature;
@@ -117,9 +118,16 @@ impl Pool {
             return Ok(());
         }
         let (features, facts) = self.run_passes(tx, jobs, stored.clone(), operation)?;
-        self.vdevs().flush(operation)?;
         let uberblock = self.uberblock_of(tx, &stored.uberblock);
-        self.write_labels(&uberblock, &facts, operation)?;
+        if sings(Canary::EarlyUberblock) {
+            self.write_labels(&uberblock, &facts, operation)?;
+            self.vdevs().flush(operation)?;
+        } else {
+            if !sings(Canary::SkipFlush) {
+                self.vdevs().flush(operation)?;
+            }
+            self.write_labels(&uberblock, &facts, operation)?;
+        }
         self.space().txg_stored(tx.txg());
         *self.stored.lock() = StoredState {
             uberblock,

@@ -22,6 +22,7 @@ use std::error::Error;
 use std::ops::ControlFlow;
 
 use tarn_block::Block;
+use tarn_host::canary::{Canary, sings};
 use tarn_object::{AssignError, ObjectError};
 use tarn_ondisk::block_pointer::PointerKind;
 use tarn_ondisk::intent_log::{LogRecord, LoggedChange, LoggedWrite};
@@ -179,7 +180,7 @@ impl<'a> Replayer<'a> {
         };
         let is_stored =
             record.sequence <= self.head.replayed_sequence || record.txg < self.head.claim_txg;
-        if is_stored
+        if is_stored && !sings(Canary::ReplayTwice)
             || self
                 .is_of_gone_file(record)
                 .map_err(|why| failed(why.into()))?

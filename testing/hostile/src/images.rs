@@ -1,5 +1,6 @@
 //! The disks to be damaged: images as bytes, which a round copies, changes and hands to a simulated machine.
 
+use crate::devices::{Devices, Disk};
 use crate::house::{DISKS, House, noise};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -169,6 +170,18 @@ impl Base {
             image.insert(&machine);
         }
         machine
+    }
+}
+
+impl Base {
+    /// The disks of a machine with this pool, and where in them its blocks are.
+    pub fn devices(&self, machine: &SimHost) -> Devices {
+        let disk = |image: &Image| {
+            let disk = machine.disk(format!("{DISKS}/{}", image.name))?;
+            let size_bytes = image.size_bytes;
+            Some(Disk { disk, size_bytes })
+        };
+        Devices::new(self.images.iter().filter_map(disk).collect())
     }
 }
 

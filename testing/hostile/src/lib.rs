@@ -12,6 +12,8 @@
 //! # Knows nothing about
 //! what is on the disk of a good pool: that is what `testing/golden` compares.
 
+pub mod cut;
+pub mod devices;
 pub mod house;
 pub mod images;
 pub mod lie;

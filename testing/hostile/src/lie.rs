@@ -1,29 +1,27 @@
 //! Disks that lie with right checksums.
 //!
 //! # Mechanism
-//! The blocks of a pool of one disk are found by walking from its uberblock, each with the place of its pointer in its parent. To tell a
+//! The blocks of a pool are found by walking from its uberblock, each with the place of its pointer in its parent. To tell a
 //! lie, the plain contents of one are changed ([`crate::lies`]), compressed and stored again, its pointer is put right in its parent, and so
-//! on up to the uberblock, which is sealed anew in all labels. Everything then verifies; only the meaning is wrong.
+//! on up to the uberblock, which is sealed anew in all labels. Everything then verifies, on every copy and with its parity; only the meaning is wrong.
 //!
-//! A block is stored where it was if it gets no larger, else near the end of the disk, where nothing is.
+//! A block is stored where it was if it gets no larger, else near the end of the first vdev, where nothing is.
 //!
 //! # Limits
 //! Little-endian, no gangs, no encryption. A block that a snapshot shares is wrong for the snapshot afterwards: one more lie.
 
+use crate::devices::{Devices, Slot, seal};
 use std::collections::BTreeMap;
-use tarn_host::sim::SimDisk;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::checksum::{Checksum, ChecksumKind};
 use tarn_ondisk::compression::Compression;
-use tarn_ondisk::declare::{ByteOrder, Stored, narrow, widen};
-use tarn_ondisk::label::{
-    CONFIGURATION_BYTES, CONFIGURATION_OFFSET, LABEL_COUNT, Ring, label_offset,
-};
+use tarn_ondisk::declare::{ByteOrder, Stored, narrow};
+use tarn_ondisk::label::{CONFIGURATION_BYTES, CONFIGURATION_OFFSET, LABEL_COUNT, label_offset};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::uberblock::Uberblock;
-use tarn_ondisk::units::{AllocatedSize, PhysicalSize, VdevId, VdevOffset};
+use tarn_ondisk::units::{PhysicalSize, VdevId, VdevOffset};
 use tarn_transform::checksum::embedded;
-use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt, checksum, compress};
+use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, checksum, compress};
 
 /// The size of a pointer.
 pub const POINTER_BYTES: usize = 128;
@@ -37,8 +35,6 @@ const DATASET_ROOT_OFFSET: usize = 128;
 const OBJSET_DNODES: [usize; 4] = [0, 1024, 1536, 2048];
 /// No more blocks than this are looked at.
 const BLOCKS_MAX: usize = 20_000;
-/// Where the data of a disk begins.
-const DATA_START_BYTES: u64 = 4 << 20;
 
 /// What a block is, as far as it matters for lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,37 +64,26 @@ pub struct Found {
     pub parent: Option<(usize, usize)>,
 }
 
-/// A disk about to lie.
+/// Disks about to lie.
 pub struct Liar<'a> {
-    disk: &'a SimDisk,
-    size_bytes: u64,
+    devices: &'a Devices,
     uberblock: Uberblock,
-    slots: Vec<u64>,
-    slot_bytes: u64,
-    salt: Option<Salt>,
-    /// The next place for blocks that grew, counting down.
-    tail: u64,
+    slots: Vec<Slot>,
+    /// Where blocks that grew go: a vdev, and the next place, counting down.
+    tail: (VdevId, u64),
     /// What was found.
     pub blocks: Vec<Found>,
 }
 
 impl<'a> Liar<'a> {
-    /// Finds the blocks of the pool on this disk, unless they are known. None when there is no pool that this can walk.
-    pub fn new(
-        disk: &'a SimDisk,
-        size_bytes: u64,
-        salt: Option<Salt>,
-        known: Option<Vec<Found>>,
-    ) -> Option<Liar<'a>> {
-        let (uberblock, slots, slot_bytes) = newest_uberblock(disk, size_bytes)?;
+    /// Finds the blocks of the pool on these disks, unless they are known. None when there is no pool that this can walk.
+    pub fn new(devices: &'a Devices, known: Option<Vec<Found>>) -> Option<Liar<'a>> {
+        let (uberblock, slots) = devices.newest_uberblock()?;
         let mut liar = Liar {
-            disk,
-            size_bytes,
+            devices,
             uberblock,
             slots,
-            slot_bytes,
-            salt,
-            tail: size_bytes - (2 << 20),
+            tail: devices.tail()?,
             blocks: known.unwrap_or_default(),
         };
         if liar.blocks.is_empty() {
@@ -224,14 +209,15 @@ impl<'a> Liar<'a> {
         }
     }
 
+    /// A block as it is stored.
+    pub fn read_stored(&self, pointer: &BlockPointer) -> Option<Vec<u8>> {
+        self.devices
+            .read(pointer.dvas().next()?, pointer.physical_size().to_usize())
+    }
+
     /// The plain contents of a block.
     pub fn read(&self, pointer: &BlockPointer) -> Option<Vec<u8>> {
-        let dva = pointer.dvas().next()?;
-        let at = DATA_START_BYTES.checked_add(dva.offset().get())?;
-        if dva.vdev().get() != 0 || at >= self.size_bytes {
-            return None;
-        }
-        let stored = self.disk.peek(at, pointer.physical_size().to_usize());
+        let stored = self.read_stored(pointer)?;
         let algorithm = CompressionAlgorithm::from_code(pointer.compression().code()).ok()?;
         let mut plain = vec![0; pointer.logical_size().to_usize()];
         compress::decompress(algorithm, &stored, &mut plain).ok()?;
@@ -271,25 +257,28 @@ impl<'a> Liar<'a> {
         self.seal();
     }
 
-    /// Changes what labels say of the pool: all of them, or one.
-    pub fn tell_labels(&mut self, only: Option<u64>, change: impl FnOnce(&mut [u8])) {
+    /// How many disks have labels.
+    pub fn disk_count(&self) -> usize {
+        self.devices.count()
+    }
+
+    /// Changes what the labels of a disk say of the pool: all of them, or one.
+    pub fn tell_labels(&mut self, disk: usize, only: Option<u64>, change: impl FnOnce(&mut [u8])) {
+        let disk = self.devices.disk(disk);
         let length = narrow(CONFIGURATION_BYTES);
         let places = (0..LABEL_COUNT).filter_map(|label| {
             let is_wanted = only.is_none_or(|only| only == label);
-            let label = label_offset(self.size_bytes, label).filter(|_| is_wanted)?;
+            let label = label_offset(disk.size_bytes, label).filter(|_| is_wanted)?;
             Some(label + CONFIGURATION_OFFSET)
         });
         let places: Vec<u64> = places.collect();
         let Some(first) = places.first() else {
             return;
         };
-        let mut area = self.disk.peek(*first, length);
+        let mut area = disk.disk.peek(*first, length);
         change(&mut area[..length - embedded::TRAILER_BYTES]);
         for offset in places {
-            let verifier = embedded::label_verifier(offset);
-            let order = checksum::ByteOrder::Little;
-            embedded::seal(ChecksumAlgorithm::Label, &mut area, &verifier, order);
-            self.disk.poke(offset, &area);
+            seal(disk, offset, &mut area);
         }
     }
 
@@ -308,38 +297,41 @@ impl<'a> Liar<'a> {
                 bytes
             }
             None => {
-                self.tail -= widen(contents.len().next_multiple_of(1 << 16));
-                let offset = VdevOffset::from(self.tail - DATA_START_BYTES);
-                let size = AllocatedSize::from(widen(contents.len().next_multiple_of(4096)));
-                pointer.set_dvas(&[Dva::new(VdevId::new(0), offset, size)]);
+                let (vdev, end) = self.tail;
+                let size = self.devices.allocated(vdev, contents.len());
+                let at = end.checked_sub(size.get().next_multiple_of(1 << 16))?;
+                self.tail = (vdev, at);
+                pointer.set_dvas(&[Dva::new(vdev, VdevOffset::from(at), size)]);
                 pointer.set_compression(Compression::Off);
                 pointer.set_physical_size(PhysicalSize::of(contents));
                 contents.to_vec()
             }
         };
-        for dva in pointer.dvas().collect::<Vec<_>>() {
-            self.disk
-                .poke(DATA_START_BYTES + dva.offset().get(), &bytes);
+        for place in pointer.dvas().collect::<Vec<_>>() {
+            // A copy that cannot be written here is an old one: it does not verify, and another is taken.
+            let _ = self.devices.write(place, &bytes);
         }
         let algorithm = ChecksumAlgorithm::from_code(pointer.checksum_kind().code()).ok()?;
-        if algorithm.is_embedded() || (algorithm.needs_salt() && self.salt.is_none()) {
+        if algorithm.is_embedded() || algorithm.needs_salt() {
             return None;
         }
         let order = checksum::ByteOrder::Little;
-        let sum = checksum::checksum(algorithm, &bytes, order, self.salt.as_ref());
+        let sum = checksum::checksum(algorithm, &bytes, order, None);
         pointer.set_checksum(pointer.checksum_kind(), Checksum(sum.0));
         Some(pointer)
     }
 
     /// Puts the uberblock where the newest was, in all labels.
     fn seal(&self) {
-        for &offset in &self.slots {
-            let mut slot = self.uberblock.to_slot(self.slot_bytes);
-            let verifier = embedded::label_verifier(offset);
-            let order = checksum::ByteOrder::Little;
-            embedded::seal(ChecksumAlgorithm::Label, &mut slot, &verifier, order);
-            self.disk.poke(offset, &slot);
+        for slot in &self.slots {
+            let mut bytes = self.uberblock.to_slot(slot.bytes);
+            seal(self.devices.disk(slot.disk), slot.offset, &mut bytes);
         }
+    }
+
+    /// The uberblock.
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.uberblock
     }
 }
 
@@ -356,39 +348,6 @@ fn kind_of(pointer: &BlockPointer) -> Kind {
 fn pointer_at(bytes: &[u8], at: usize) -> Option<BlockPointer> {
     let bytes = bytes.get(at..at + POINTER_BYTES)?;
     BlockPointer::from_bytes(bytes, ByteOrder::Little).ok()
-}
-
-/// The newest uberblock of a disk, where it is in all labels, and the size of a slot.
-fn newest_uberblock(disk: &SimDisk, size_bytes: u64) -> Option<(Uberblock, Vec<u64>, u64)> {
-    let mut best: Option<(Uberblock, u64, u64)> = None;
-    for ashift in 9..=16 {
-        let ring = Ring::new(ashift);
-        for slot in 0..ring.slot_count() {
-            let offset = ring.slot_offset(slot);
-            let length = usize::try_from(ring.slot_bytes()).ok()?;
-            let bytes = disk.peek(offset, length);
-            let verifier = embedded::label_verifier(offset);
-            if embedded::verify(ChecksumAlgorithm::Label, &bytes, &verifier).is_err() {
-                continue;
-            }
-            let Ok((uberblock, ByteOrder::Little)) = Uberblock::from_slot(&bytes) else {
-                continue;
-            };
-            let is_newer = best
-                .as_ref()
-                .is_none_or(|(other, ..)| uberblock.compare(other).is_gt());
-            if is_newer {
-                best = Some((uberblock, offset, ring.slot_bytes()));
-            }
-        }
-    }
-    let (uberblock, offset, slot_bytes) = best?;
-    let labels = (0..LABEL_COUNT).filter_map(|label| label_offset(size_bytes, label));
-    Some((
-        uberblock,
-        labels.map(|label| label + offset).collect(),
-        slot_bytes,
-    ))
 }
 
 /// A pointer whose checksum is not looked at.

@@ -123,9 +123,10 @@ fn lie_in_uberblock(liar: &mut Liar<'_>, random: &mut Random) -> String {
 /// What labels say of the pool: the tree of devices above all.
 fn lie_in_labels(liar: &mut Liar<'_>, random: &mut Random) -> String {
     let only = random.chance(1, 4).then(|| random.below(4));
+    let disk = random.index(liar.disk_count());
     let mut told = String::new();
-    liar.tell_labels(only, |area| told = lie_in_list(area, random));
-    format!("label {only:?}: {told}")
+    liar.tell_labels(disk, only, |area| told = lie_in_list(area, random));
+    format!("label {only:?} of disk {disk}: {told}")
 }
 
 /// Words of the lists that describe a pool.

@@ -8,11 +8,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use tarn_engine::messages::pool::VdevKind;
 use tarn_golden::Fixtures;
+use tarn_hostile::cut;
 use tarn_hostile::images::Base;
 use tarn_hostile::rounds::{Damage, Subject};
 
@@ -20,13 +21,49 @@ use tarn_hostile::rounds::{Damage, Subject};
 const ROUND_LIMIT: Duration = Duration::from_secs(120);
 /// A round that needs more memory than this, for disks of 64 to 512 MiB and a cache of 64, has no bound.
 const MEMORY_BYTES: u64 = 6 << 30;
-/// The fixtures of one disk, which can be told lies about.
-const FIXTURES_OF_LIES: [&str; 3] = ["basic", "checkpoint", "v28"];
+/// A pool is visited for so long, or not at all: unpacking it takes seconds.
+const SECONDS_MIN: u64 = 10;
+/// The fixtures that are told lies about: all but those whose places the liar does not know, and pools that are not for importing.
+const FIXTURES_OF_LIES: [&str; 16] = [
+    "basic",
+    "mirror",
+    "raidz1",
+    "v28",
+    "zil",
+    "mixed",
+    "checkpoint",
+    "raidz2",
+    "gang",
+    "raidz3",
+    "degraded",
+    "reflink",
+    "removed",
+    "special",
+    "dedup",
+    "fastdedup",
+];
 /// The fixtures that are damaged raw.
-const FIXTURES: [&str; 5] = ["basic", "mirror", "raidz1", "mixed", "degraded"];
+const FIXTURES: [&str; 16] = [
+    "basic",
+    "mirror",
+    "raidz1",
+    "mixed",
+    "degraded",
+    "raidz2",
+    "raidz3",
+    "zil",
+    "gang",
+    "v28",
+    "checkpoint",
+    "removed",
+    "reflink",
+    "draid",
+    "expand",
+    "encrypted",
+];
 
 /// Damages pools, and demands that no panic, no endless wait and no boundless memory comes of it
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 struct Arguments {
     /// From which everything follows
     #[arg(long, default_value_t = 1)]
@@ -40,6 +77,12 @@ struct Arguments {
     /// Only pools and damages whose name has this in it
     #[arg(long)]
     only: Option<String>,
+    /// As many rounds as there is time for, shared by all pools, instead of a number
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Damage nothing, and cut structures out of all pools into this folder
+    #[arg(long)]
+    cut: Option<PathBuf>,
     /// Pools made here only, no fixtures
     #[arg(long)]
     own: bool,
@@ -56,9 +99,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = match &arguments.child {
-        Some(name) => child(&arguments, name).map(|()| 0),
-        None => parent(&arguments),
+    let outcome = match (&arguments.child, &arguments.cut) {
+        (Some(name), _) => child(&arguments, name).map(|()| 0),
+        (None, Some(folder)) => cut_all(&arguments, folder).map(|()| 0),
+        (None, None) => parent(&arguments),
     };
     match outcome {
         Ok(0) => ExitCode::SUCCESS,
@@ -74,9 +118,15 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The names of all subjects.
 fn subjects(arguments: &Arguments) -> Vec<String> {
-    let mut names: Vec<String> = ["own lies", "own raw", "own-mirror raw", "own-raidz1 raw"]
-        .map(str::to_string)
-        .to_vec();
+    let mut names: Vec<String> = [
+        "own lies",
+        "own-raidz1 lies",
+        "own raw",
+        "own-mirror raw",
+        "own-raidz1 raw",
+    ]
+    .map(str::to_string)
+    .to_vec();
     if !arguments.own && fixtures(&arguments.checkout).is_ok() {
         names.extend(FIXTURES_OF_LIES.map(|name| format!("{name} lies")));
         names.extend(FIXTURES.map(|name| format!("{name} raw")));
@@ -106,6 +156,19 @@ fn base_of(arguments: &Arguments, name: &str) -> Outcome<Base> {
     })
 }
 
+/// Cuts structures out of all pools that can be walked.
+fn cut_all(arguments: &Arguments, folder: &Path) -> Outcome<()> {
+    let mut pieces = Vec::new();
+    for name in subjects(arguments) {
+        if let Some(name) = name.strip_suffix(" lies") {
+            let cut = cut::cut(&base_of(arguments, name)?).unwrap_or_default();
+            println!("{name}: {} pieces", cut.len());
+            pieces.extend(cut);
+        }
+    }
+    Ok(cut::write(&pieces, folder)?)
+}
+
 /// Runs rounds, each told by a line before and after.
 fn child(arguments: &Arguments, name: &str) -> Outcome<()> {
     rustix::process::setrlimit(
@@ -125,7 +188,14 @@ fn child(arguments: &Arguments, name: &str) -> Outcome<()> {
     };
     let subject = Subject::new(&base, damage);
     let mut out = std::io::stdout();
+    let began = Instant::now();
     for number in arguments.from..arguments.from + arguments.rounds {
+        if arguments
+            .seconds
+            .is_some_and(|seconds| began.elapsed().as_secs() >= seconds)
+        {
+            break;
+        }
         writeln!(out, "begin {number}")?;
         // A line that cannot be written has no reader.
         let mut tell = |told: &str| _ = writeln!(std::io::stdout(), "told {told}");
@@ -158,15 +228,31 @@ enum Said {
 
 fn parent(arguments: &Arguments) -> Outcome<u64> {
     let mut findings = 0;
-    for name in subjects(arguments) {
+    let mut arguments = arguments.clone();
+    let mut subjects = subjects(&arguments);
+    if let Some(seconds) = arguments.seconds {
+        arguments.rounds = u64::MAX - arguments.from;
+        // Where there is not the time for all, it depends on the seed which come.
+        let first = usize::try_from(arguments.seed)? % subjects.len().max(1);
+        subjects.rotate_left(first);
+        subjects.truncate(usize::try_from(seconds / SECONDS_MIN)?.max(1));
+        arguments.seconds = Some(seconds / u64::try_from(subjects.len().max(1))?);
+    }
+    for name in subjects {
+        let began = Instant::now();
         let (mut from, end) = (arguments.from, arguments.from + arguments.rounds);
-        let mut count = 0;
-        while from < end {
-            let (next, found) = run_child(arguments, &name, from, end)?;
-            count += found;
-            from = next;
+        let (mut count, mut rounds) = (0, 0);
+        while from < end
+            && arguments
+                .seconds
+                .is_none_or(|seconds| began.elapsed().as_secs() < seconds)
+        {
+            let ran = run_child(&arguments, &name, from, end)?;
+            count += ran.findings;
+            rounds += ran.rounds;
+            from = ran.next;
         }
-        println!("{name}: {} rounds, {count} findings", arguments.rounds);
+        println!("{name}: {rounds} rounds, {count} findings");
         findings += count;
     }
     match findings {
@@ -176,8 +262,18 @@ fn parent(arguments: &Arguments) -> Outcome<u64> {
     Ok(findings)
 }
 
-/// Runs rounds in a child, until they are done or the child is gone. Gives back the round to go on with, and how many broke something.
-fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<(u64, u64)> {
+/// What a child did.
+struct Ran {
+    /// The round to go on with.
+    next: u64,
+    /// How many rounds were begun.
+    rounds: u64,
+    /// How many broke something.
+    findings: u64,
+}
+
+/// Runs rounds in a child, until they are done or the child is gone.
+fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<Ran> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", name, "--seed", &arguments.seed.to_string()]);
     command.args([
@@ -187,12 +283,15 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
         &(end - from).to_string(),
     ]);
     command.arg("--checkout").arg(&arguments.checkout);
+    if let Some(seconds) = arguments.seconds {
+        command.args(["--seconds", &seconds.to_string()]);
+    }
     if arguments.verbose {
         command.arg("--verbose");
     }
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let lines = lines_of(&mut child)?;
-    let (mut current, mut told, mut findings) = (None, String::new(), 0);
+    let (mut current, mut told, mut findings, mut rounds) = (None, String::new(), 0, 0);
     let mut find = |number: Option<u64>, what: &str, told: &str| {
         let number = number.unwrap_or(from);
         println!("FINDING {name}, round {number}: {what}\n    {told}");
@@ -205,7 +304,10 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
     loop {
         match lines.recv_timeout(ROUND_LIMIT) {
             Ok(Said::Line(line)) => match line.split_once(' ') {
-                Some(("begin", number)) => current = number.parse::<u64>().ok(),
+                Some(("begin", number)) => {
+                    current = number.parse::<u64>().ok();
+                    rounds += 1;
+                }
                 Some(("told", text)) => {
                     if arguments.verbose {
                         println!("{text}");
@@ -223,13 +325,23 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
             Ok(Said::Gone) | Err(RecvTimeoutError::Disconnected) => {
                 let status = child.wait()?;
                 match (current, status.success()) {
-                    (None, true) => return Ok((end, findings)),
+                    (None, true) => {
+                        return Ok(Ran {
+                            next: end,
+                            rounds,
+                            findings,
+                        });
+                    }
                     (None, false) => {
                         return Err(format!("{name}: the child ended: {status}").into());
                     }
                     (Some(number), _) => {
                         find(current, &format!("the process ended: {status}"), &told);
-                        return Ok((number + 1, findings));
+                        return Ok(Ran {
+                            next: number + 1,
+                            rounds,
+                            findings,
+                        });
                     }
                 }
             }
@@ -238,7 +350,11 @@ fn run_child(arguments: &Arguments, name: &str, from: u64, end: u64) -> Outcome<
                 child.wait()?;
                 let number = current.ok_or("the pool could not be made in time")?;
                 find(current, "it does not end", &told);
-                return Ok((number + 1, findings));
+                return Ok(Ran {
+                    next: number + 1,
+                    rounds,
+                    findings,
+                });
             }
         }
     }

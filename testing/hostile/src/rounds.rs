@@ -22,7 +22,7 @@ const WAITS_MAX: u32 = 2000;
 pub enum Damage {
     /// Sectors, labels, sizes, copies.
     Raw,
-    /// Lies with right checksums. For pools of one disk.
+    /// Lies with right checksums.
     Lies,
 }
 
@@ -35,7 +35,7 @@ pub struct Subject<'a> {
     prepared: Option<Prepared>,
 }
 
-/// What the disk of a pool holds, found once.
+/// What the disks of a pool hold, found once.
 struct Prepared {
     blocks: Vec<crate::lie::Found>,
 }
@@ -94,12 +94,11 @@ impl<'a> Subject<'a> {
     }
 
     fn tell_lies(&self, machine: &SimHost, random: &mut Random) -> String {
-        let image = &self.base.images[0];
-        let disk = machine.disk(format!("{}/{}", crate::house::DISKS, image.name));
-        let (Some(disk), Some(prepared)) = (disk, &self.prepared) else {
+        let Some(prepared) = &self.prepared else {
             return "nothing: no block was found".to_string();
         };
-        let liar = Liar::new(&disk, image.size_bytes, None, Some(prepared.blocks.clone()));
+        let devices = self.base.devices(machine);
+        let liar = Liar::new(&devices, Some(prepared.blocks.clone()));
         let Some(mut liar) = liar else {
             return "nothing: no uberblock was found".to_string();
         };
@@ -112,10 +111,8 @@ impl<'a> Subject<'a> {
 }
 
 fn prepare(base: &Base) -> Option<Prepared> {
-    let machine = base.machine(1);
-    let image = base.images.first()?;
-    let disk = machine.disk(format!("{}/{}", crate::house::DISKS, image.name))?;
-    let liar = Liar::new(&disk, image.size_bytes, None, None)?;
+    let devices = base.devices(&base.machine(1));
+    let liar = Liar::new(&devices, None)?;
     Some(Prepared {
         blocks: liar.blocks,
     })

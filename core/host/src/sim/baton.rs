@@ -7,8 +7,8 @@
 //! # Mechanism
 //! Threads of a simulation are real threads, but all of them wait except the one that has the baton. Where real code
 //! would block (a lock that is taken, a condition, a device, a sleep) it gives the baton to another thread that can run,
-//! chosen by the seed; and now and then also where it would not block, so that other orders are seen. Time is
-//! virtual: it moves a little at each step, and jumps to the next deadline when nobody can run.
+//! chosen by the seed; and now and then also where it would not block, so that other orders are seen. Some are set aside for a while then,
+//! as on a machine with other things to do: much may happen between two of their steps. Time is virtual: it moves a little at each step, and jumps to the next deadline when nobody can run.
 //!
 //! # Invariants
 //! - Between two points at which a thread can give the baton away, nobody else of the simulation runs. So "look, then
@@ -154,11 +154,11 @@ impl Member {
     pub(crate) fn may_switch(&self) {
         let mut state = self.scheduler.state.lock();
         state.step();
-        let one_in = state.switch_one_in;
+        let one_in = state.orders.switch_one_in;
         if state.end.is_none() && (one_in == 0 || state.random.below(one_in) != 0) {
             return;
         }
-        state.threads[self.number].status = Status::Ready;
+        state.threads[self.number].status = state.aside();
         self.hand_over(state)
             .unwrap_or_else(|halted| halted.unwind_unless_panicking());
     }
@@ -249,7 +249,8 @@ impl Member {
             let ended = match awaited {
                 Ok(_) => catch_unwind(AssertUnwindSafe(body)),
                 Err(halted) => {
-                    drop(body);
+                    // What it holds may want a lock when it goes, and unwind: the thread must finish all the same.
+                    let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
                     Err(Box::new(halted) as Box<dyn Any + Send>)
                 }
             };
@@ -375,20 +376,30 @@ impl<T> Joiner<T> {
     }
 }
 
+/// How often threads are interrupted that need not wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Orders {
+    /// At one in so many points the baton is given away; 0 means never.
+    pub(crate) switch_one_in: u64,
+    /// One in so many of them is a stall: the thread cannot have the baton for a while; 0 means never.
+    pub(crate) stall_one_in: u64,
+    /// The longest stall.
+    pub(crate) stall_max: Duration,
+}
+
 /// Decides who runs and what time it is.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
 }
 
 impl Scheduler {
-    /// A world at virtual time `start_ns`. At one in `switch_one_in` points at which a thread need not wait it
-    /// gives the baton away all the same; 0 means never.
-    pub(crate) fn new(random: Random, switch_one_in: u64, start_ns: u64) -> Arc<Scheduler> {
+    /// A world at virtual time `start_ns`.
+    pub(crate) fn new(random: Random, orders: Orders, start_ns: u64) -> Arc<Scheduler> {
         ANY_SIMULATION.store(true, Ordering::Relaxed);
         let state = State {
             now_ns: start_ns,
             random,
-            switch_one_in,
+            orders,
             threads: Vec::new(),
             running: None,
             end: None,
@@ -517,7 +528,7 @@ fn finished_key(number: usize) -> usize {
 struct State {
     now_ns: u64,
     random: Random,
-    switch_one_in: u64,
+    orders: Orders,
     threads: Vec<Thread>,
     running: Option<usize>,
     end: Option<End>,
@@ -550,6 +561,21 @@ struct Blocked {
 }
 
 impl State {
+    /// What a thread becomes that gives the baton away though it could go on: one of those that can run, or, now and then, one that
+    /// cannot for a while.
+    fn aside(&mut self) -> Status {
+        let one_in = self.orders.stall_one_in;
+        if self.end.is_some() || one_in == 0 || self.random.below(one_in) != 0 {
+            return Status::Ready;
+        }
+        let stall_ns = self.random.magnitude(nanoseconds(self.orders.stall_max));
+        Status::Blocked(Blocked {
+            key: NOBODY_WAKES,
+            name: "its turn, set aside",
+            deadline: Some(self.now_ns.saturating_add(stall_ns)),
+        })
+    }
+
     fn add_thread(&mut self, name: &str) -> usize {
         self.threads.push(Thread {
             name: name.to_owned(),

@@ -61,10 +61,22 @@ pub enum Fault {
     },
     /// Flushes are reported as done and are not.
     IgnoreFlushes,
+    /// The power of the whole machine is cut when the `nth` flush from now on is done, before anybody hears of it.
+    CutAfterFlush {
+        /// How many are done before.
+        nth: u64,
+    },
     /// Everything takes so many times as long.
     Slow {
         /// How many times.
         factor: u32,
+    },
+    /// Some writes take longer, and what comes later is done first, as when a disk tries a sector again.
+    Late {
+        /// One in so many.
+        one_in: u64,
+        /// By how much at most, in nanoseconds; a tenth of it, a hundredth and so on are as likely.
+        by_ns_max: u64,
     },
     /// It is gone, as if pulled: whatever is asked fails.
     Vanish,
@@ -121,6 +133,32 @@ impl SimDisk {
         state.durable.write(offset, bytes);
     }
 
+    /// A copy of what would certainly survive a power cut now.
+    pub fn keep(&self) -> DiskCopy {
+        DiskCopy(self.disk.state.lock().durable.clone())
+    }
+
+    /// It is again as it was when this copy was taken, as a disk that was away for a while.
+    pub fn put_back(&self, copy: &DiskCopy) {
+        let mut state = self.disk.state.lock();
+        state.current = copy.0.clone();
+        state.durable = copy.0.clone();
+        state.unflushed.clear();
+    }
+
+    /// Gives all pages that a reader would see, with their offsets; what is between them is zero.
+    pub fn for_each_page(&self, mut each: impl FnMut(u64, &[u8])) {
+        let image = self.disk.state.lock().current.clone();
+        for (offset, bytes) in image.pages() {
+            each(offset, bytes);
+        }
+    }
+
+    /// How large it is.
+    pub fn size_bytes(&self) -> u64 {
+        self.disk.size_bytes()
+    }
+
     /// Makes it larger.
     pub fn grow(&self, size_bytes: u64) {
         let mut state = self.disk.state.lock();
@@ -144,6 +182,10 @@ impl SimDisk {
         self.disk.state.lock().requests
     }
 }
+
+/// What was on a disk at some moment.
+#[derive(Clone)]
+pub struct DiskCopy(Image);
 
 impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,6 +232,7 @@ enum Effect {
     Fail(Errno),
     Lose,
     Misdirect(u64),
+    CutPower,
 }
 
 impl Disk {
@@ -289,6 +332,20 @@ impl DiskState {
         self.faults.iter().filter_map(factor).max().unwrap_or(1)
     }
 
+    /// By how much a write is late.
+    fn lateness_ns(&self, random: &mut Random) -> u64 {
+        let late = self.faults.iter().find_map(|fault| match fault {
+            Fault::Late { one_in, by_ns_max } => Some((*one_in, *by_ns_max)),
+            _ => None,
+        });
+        match late {
+            Some((one_in, by_ns_max)) if random.below(one_in.max(1)) == 0 => {
+                random.magnitude(by_ns_max)
+            }
+            _ => 0,
+        }
+    }
+
     /// Makes durable what was complete at `now_ns`.
     fn flush(&mut self, now_ns: u64) {
         if self.faults.contains(&Fault::IgnoreFlushes) {
@@ -353,6 +410,9 @@ impl Fault {
             Fault::MisdirectWrite { nth, to } if action == Action::Write => {
                 let to = *to;
                 counted(nth, Effect::Misdirect(to))
+            }
+            Fault::CutAfterFlush { nth } if action == Action::Flush => {
+                counted(nth, Effect::CutPower)
             }
             Fault::Vanish => (Effect::Fail(Errno::NO_DEVICE), true),
             _ => (Effect::None, true),
@@ -443,19 +503,30 @@ impl SimDevice {
             .scheduler()
             .note(offset ^ length << 32 ^ self.disk.number << 56);
         let mut state = self.disk.state.lock();
-        let service_ns = service_ns(length, random) * state.slowness();
+        let mut service_ns = service_ns(length, random) * state.slowness();
         let begin_ns = state.busy_until_ns.max(now_ns);
+        state.busy_until_ns = begin_ns + service_ns;
+        if action == Action::Write {
+            service_ns += state.lateness_ns(random);
+        }
         let mut end_ns = begin_ns + service_ns;
-        state.busy_until_ns = end_ns;
         if state.faults.contains(&Fault::Hang) {
             state.hung_since_ns.get_or_insert(now_ns);
             end_ns = NEVER;
         }
+        let mut is_last = false;
         let result = match self.check(&state, action, offset, length) {
             Err(error) => Err(error),
-            Ok(()) => self.carry_out(&mut state, request, (now_ns, end_ns)),
+            Ok(()) => {
+                let effect = state.effect_on(action, offset, length);
+                is_last = matches!(effect, Effect::CutPower);
+                self.carry_out(&mut state, request, effect, (now_ns, end_ns))
+            }
         };
         drop(state);
+        if is_last {
+            self.machine.cut_power();
+        }
         if action != Action::Read {
             self.machine.count_write();
         }
@@ -529,6 +600,7 @@ impl SimDevice {
         &self,
         state: &mut DiskState,
         request: Request,
+        effect: Effect,
         (now_ns, end_ns): (u64, u64),
     ) -> Result<Option<Buffer>, DeviceError> {
         let (action, offset, length) = shape(&request);
@@ -538,7 +610,6 @@ impl SimDevice {
             Action::Flush => counts.2 += 1,
             _ => counts.1 += 1,
         }
-        let effect = state.effect_on(action, offset, length);
         if let Effect::Fail(errno) = effect {
             if action == Action::Flush {
                 self.retired.store(errno.0, Ordering::Relaxed);

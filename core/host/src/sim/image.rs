@@ -1,6 +1,7 @@
-//! The bytes of a simulated disk: pages that were written, and zeroes elsewhere.
+//! The bytes of a simulated disk: pages that were written, and zeroes elsewhere. Copies share pages until one of them is changed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const PAGE_BYTES: u64 = 4096;
 const PAGE_LENGTH: usize = 4096;
@@ -8,7 +9,7 @@ const PAGE_LENGTH: usize = 4096;
 /// A sparse image.
 #[derive(Clone, Default)]
 pub(crate) struct Image {
-    pages: BTreeMap<u64, Box<[u8; PAGE_LENGTH]>>,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_LENGTH]>>,
 }
 
 impl Image {
@@ -23,13 +24,20 @@ impl Image {
         });
     }
 
+    /// The pages that were written, with their offsets.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &[u8; PAGE_LENGTH])> {
+        let pages = self.pages.iter();
+        pages.map(|(page, bytes)| (page * PAGE_BYTES, &**bytes))
+    }
+
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for_each_page(offset, bytes.len(), |page, within, range| {
             let data = self
                 .pages
                 .entry(page)
-                .or_insert_with(|| Box::new([0; PAGE_LENGTH]));
-            data[within..within + range.len()].copy_from_slice(&bytes[range]);
+                .or_insert_with(|| Arc::new([0; PAGE_LENGTH]));
+            let page = Arc::make_mut(data);
+            page[within..within + range.len()].copy_from_slice(&bytes[range]);
         });
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::baton::{self, Member, Scheduler};
+use super::baton::{self, Member, Orders, Scheduler};
 use super::disk::{Disk, SimDevice, SimDisk};
 use super::random::Random;
 use crate::clock::UnixTime;
@@ -27,6 +27,11 @@ pub struct SimOptions {
     /// At one in so many points at which a thread need not wait, another one goes on all the same. 0: never, which is
     /// fastest; 1: always, which finds most.
     pub switch_one_in: u64,
+    /// At one in so many of those points a thread is set aside for a while, up to [`SimOptions::stall_max`], as a machine does that
+    /// is busy with other things. 0: never.
+    pub stall_one_in: u64,
+    /// For how long at most. A tenth of it, a hundredth and so on are as likely.
+    pub stall_max: Duration,
     /// The unit of addressing of its disks.
     pub logical_sector_bytes: u32,
     /// The time of day when it is switched on.
@@ -41,6 +46,8 @@ impl SimOptions {
         SimOptions {
             seed,
             switch_one_in: 8,
+            stall_one_in: 0,
+            stall_max: Duration::from_millis(800),
             logical_sector_bytes: 512,
             unix_time: UnixTime {
                 seconds: 1_700_000_000,
@@ -98,7 +105,12 @@ impl SimHost {
         disks: BTreeMap<PathBuf, Arc<Disk>>,
         files: BTreeMap<PathBuf, Vec<u8>>,
     ) -> SimHost {
-        let scheduler = Scheduler::new(random, options.switch_one_in, SECOND_NS);
+        let orders = Orders {
+            switch_one_in: options.switch_one_in,
+            stall_one_in: options.stall_one_in,
+            stall_max: options.stall_max,
+        };
+        let scheduler = Scheduler::new(random, orders, SECOND_NS);
         let machine = Machine {
             options,
             scheduler,
@@ -350,7 +362,7 @@ impl Machine {
         }
     }
 
-    fn cut_power(&self) {
+    pub(super) fn cut_power(&self) {
         self.has_power.store(false, Ordering::Relaxed);
         let me = baton::current().filter(|me| Arc::ptr_eq(me.scheduler(), &self.scheduler));
         if let Some(me) = me {

@@ -21,6 +21,6 @@ mod machine;
 mod random;
 
 pub(crate) use disk::SimulatedBatch;
-pub use disk::{Fault, SimDisk};
+pub use disk::{DiskCopy, Fault, SimDisk};
 pub use machine::{PowerCut, SimHost, SimOptions, Trace};
 pub use random::Random;

@@ -1,5 +1,8 @@
 //! The numbers that follow from a seed: SplitMix64, which is small, fast and good enough to choose threads by.
 
+/// So many powers of ten [`Random::magnitude`] knows.
+const MAGNITUDES: u64 = 5;
+
 /// A stream of numbers. The same seed gives the same stream.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -31,6 +34,12 @@ impl Random {
     /// True `numerator` times of `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
+    }
+
+    /// A number up to `limit`, up to a tenth of it, up to a hundredth and so on, each as likely.
+    pub fn magnitude(&mut self, limit: u64) -> u64 {
+        let power = u32::try_from(self.below(MAGNITUDES)).unwrap_or(0);
+        self.below((limit / 10_u64.pow(power)).max(1))
     }
 
     /// Fills bytes.

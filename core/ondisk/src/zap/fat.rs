@@ -31,6 +31,11 @@ pub const BLOCK_SHIFT: u32 = 14;
 /// How many bits of the hash the table leaves unused, at least.
 const UNUSED_BITS_MIN: u32 = 2;
 
+/// No ZAP has more blocks or entries: so many bytes no object has. Counts below can go up and be added without going over.
+const COUNT_MAX: u64 = 1 << 60;
+/// Block 0 is the header, and there was always a leaf. A table that is moved to a block in use would overwrite it.
+const FREE_BLOCK_MIN: u64 = 2;
+
 const WHAT: &str = "fat ZAP header";
 
 on_disk! {
@@ -164,6 +169,28 @@ impl FatHeader {
     }
 
     fn check_table(&self, block_shift: u32) -> Result<(), Corrupt> {
+        for (field, offset, found) in [
+            ("free block", 56, self.free_block),
+            ("leaf count", 64, self.leaf_count),
+            ("entry count", 72, self.entry_count),
+        ] {
+            if found > COUNT_MAX {
+                return Err(Corrupt::Value {
+                    what: WHAT,
+                    field,
+                    offset,
+                    found,
+                });
+            }
+        }
+        if self.free_block < FREE_BLOCK_MIN {
+            return Err(Corrupt::Value {
+                what: WHAT,
+                field: "free block",
+                offset: 56,
+                found: self.free_block,
+            });
+        }
         let table = self.table;
         let words_in_block = 1u64 << (block_shift - 3);
         let bad_shift = || Corrupt::Value {

@@ -299,16 +299,18 @@ impl<'a> Leaf<'a> {
     #[doc(alias = "zap_leaf_lookup_closest")]
     pub fn entries_from(&self, cursor: Cursor) -> Result<Vec<LeafEntry>, Corrupt> {
         let mut entries = Vec::new();
+        let mut seen_count = 0;
         for chain in 0..self.geometry.chain_count() {
             self.walk_chain(chain, |_, entry| {
+                seen_count += 1;
+                if seen_count > self.chunk_count() {
+                    return Err(inconsistent(WHAT, 0, "chains run into each other"));
+                }
                 if entry.cursor() >= cursor {
                     entries.push(entry);
                 }
                 Ok(false)
             })?;
-            if entries.len() > self.chunk_count() {
-                return Err(inconsistent(WHAT, 0, "chains run into each other"));
-            }
         }
         entries.sort_unstable_by_key(LeafEntry::cursor);
         Ok(entries)

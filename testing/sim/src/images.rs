@@ -1,0 +1,60 @@
+//! Images of simulated disks as files, for OpenZFS's `zdb` to judge.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tarn_host::sim::SimHost;
+use tarn_hostile::house::DISKS;
+use tarn_oracle::judge::judge;
+use tarn_oracle::tools::Unpacked;
+
+use crate::layout::Layout;
+use crate::world::POOL;
+
+/// Asks `zdb` now and then.
+#[derive(Debug)]
+pub struct Judges {
+    /// OpenZFS's programs.
+    pub tools: Unpacked,
+    /// Where images are put.
+    pub folder: PathBuf,
+    /// After each so many cuts.
+    pub every: u64,
+}
+
+impl Judges {
+    /// Has `zdb -bcc` walk the disks as they are.
+    ///
+    /// # Errors
+    /// What it finds.
+    pub fn judge(&self, machine: &SimHost, layout: &Layout) -> Result<(), String> {
+        let folder = &self.folder;
+        let told = |error: std::io::Error| format!("writing images: {error}");
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(told)?;
+        }
+        fs::create_dir_all(folder).map_err(told)?;
+        for (name, _) in layout.disks() {
+            write(machine, &name, folder).map_err(told)?;
+        }
+        let verdict = judge(&self.tools, folder, POOL);
+        verdict.map_err(|verdict| verdict.to_string())?;
+        fs::remove_dir_all(folder).map_err(told)
+    }
+}
+
+fn write(machine: &SimHost, name: &str, folder: &Path) -> std::io::Result<()> {
+    let Some(disk) = machine.disk(format!("{DISKS}/{name}")) else {
+        return Ok(());
+    };
+    let file = File::create(folder.join(name))?;
+    file.set_len(disk.size_bytes())?;
+    let mut outcome = Ok(());
+    disk.for_each_page(|offset, bytes| {
+        if outcome.is_ok() {
+            outcome = file.write_all_at(bytes, offset);
+        }
+    });
+    outcome
+}

@@ -1,0 +1,256 @@
+//! Walking everything a pool has: every block is read and verified, and takes its places out of what space maps call allocated.
+//!
+//! # Mechanism
+//! The devices are looked at as they are after the power was cut, before anybody repairs or replays anything: there, too, each block that a
+//! pointer leads to must be allocated, exactly once, and nothing else may be. This reads space maps anew, for a check that shares code with what
+//! it checks agrees with its mistakes.
+
+use std::collections::BTreeMap;
+
+use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
+use tarn_engine::inspect::{InspectError, Inspection, Source};
+use tarn_host::Host;
+use tarn_hostile::house::DISKS;
+use tarn_object::ObjectError;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::declare::{ByteOrder, narrow};
+use tarn_ondisk::space_map::{Action, Region, SpaceMapDecoder, SpaceMapHead};
+use tarn_ondisk::units::{AllocatedSize, ObjectId, VdevId, VdevOffset};
+use tarn_space::{Range, RangeTree};
+
+/// So many blocks are verified at a time.
+const READ_BATCH: usize = 64;
+/// So many findings are told.
+const FINDINGS_MAX: usize = 12;
+
+/// What was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// The group the pool was found at.
+    pub txg: u64,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// What they take.
+    pub bytes: u64,
+}
+
+/// Walks the pool of this name on the simulated disks, reading only.
+///
+/// # Errors
+/// What cannot be opened, cannot be read, is not allocated, is used twice, or leaks.
+pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
+    let source = Source::Places(vec![DISKS.into()]);
+    let inspection = Inspection::open(host, &source, pool)
+        .map_err(|error| format!("opening it to look: {error}"))?;
+    let mut walk = Walk {
+        inspection: &inspection,
+        allocated: BTreeMap::new(),
+        findings: Vec::new(),
+        unread: Vec::new(),
+        walked: Walked {
+            txg: inspection.pool().uberblock().txg.get(),
+            ..Walked::default()
+        },
+    };
+    let failed = |error: InspectError| format!("looking into it: {error}");
+    walk.load().map_err(failed)?;
+    inspection.visit_deferred(&mut walk).map_err(failed)?;
+    inspection.visit_used(&mut walk).map_err(failed)?;
+    walk.verify();
+    walk.leaks();
+    match walk.findings.is_empty() {
+        true => Ok(walk.walked),
+        false => {
+            let count = walk.findings.len();
+            walk.findings.truncate(FINDINGS_MAX);
+            let txg = walk.walked.txg;
+            Err(format!(
+                "{count} findings in its blocks, as of group {txg}:\n  {}",
+                walk.findings.join("\n  ")
+            ))
+        }
+    }
+}
+
+struct Walk<'a> {
+    inspection: &'a Inspection,
+    /// What is allocated and was not reached yet.
+    allocated: BTreeMap<VdevId, RangeTree>,
+    findings: Vec<String>,
+    unread: Vec<(TraversalMark, BlockPointer)>,
+    walked: Walked,
+}
+
+impl Walk<'_> {
+    /// Reads all space maps.
+    fn load(&mut self) -> Result<(), InspectError> {
+        for vdev in self.inspection.pool().vdevs().top_levels() {
+            let mut tree = RangeTree::new();
+            let count = vdev.asize.get().checked_shr(vdev.metaslab_shift);
+            if vdev.metaslab_array.is_zero() || vdev.metaslab_shift == 0 {
+                continue;
+            }
+            let array = self.bytes(vdev.metaslab_array, count.unwrap_or(0) * 8)?;
+            let (words, _) = array.as_chunks::<8>();
+            for (index, map) in (0..).zip(words.iter().map(|word| u64::from_le_bytes(*word))) {
+                if map == 0 {
+                    continue;
+                }
+                let region = Region {
+                    start: VdevOffset::from(index << vdev.metaslab_shift),
+                    size: AllocatedSize::from(1 << vdev.metaslab_shift),
+                    shift: vdev.ashift,
+                };
+                self.load_map(vdev.id, ObjectId::new(map), region, &mut tree)?;
+            }
+            self.allocated.insert(vdev.id, tree);
+        }
+        Ok(())
+    }
+
+    fn load_map(
+        &mut self,
+        vdev: VdevId,
+        map: ObjectId,
+        region: Region,
+        tree: &mut RangeTree,
+    ) -> Result<(), InspectError> {
+        let object = self.inspection.directory().object(map)?;
+        let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
+        let Ok((head, _)) = head else {
+            self.findings.push(format!("space map {map} has no head"));
+            return Ok(());
+        };
+        let bytes = self.bytes(map, head.length)?;
+        let mut decoder = SpaceMapDecoder::new(region);
+        let mut sum = 0_i64;
+        for entry in decoder.entries(&bytes, ByteOrder::Little) {
+            let Ok(entry) = entry else {
+                self.findings
+                    .push(format!("space map {map} makes no sense"));
+                break;
+            };
+            let range = Range::new(entry.start, entry.size);
+            let size = entry.size.get().cast_signed();
+            let done = match entry.action {
+                Action::Allocate => {
+                    sum += size;
+                    tree.add(range)
+                }
+                Action::Free => {
+                    sum -= size;
+                    tree.remove(range)
+                }
+            };
+            if let Err(error) = done {
+                self.findings
+                    .push(format!("space map {map} of vdev {vdev}: {error}"));
+            }
+        }
+        if sum != head.allocated {
+            self.findings.push(format!(
+                "space map {map} says {} are allocated, and adds up to {sum}",
+                head.allocated
+            ));
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, id: ObjectId, length: u64) -> Result<Vec<u8>, InspectError> {
+        let object = self.inspection.directory().object(id)?;
+        let mut bytes = vec![0; narrow(length)];
+        let read = object.read(0, &mut bytes, self.inspection.operation());
+        read.map_err(|cause| InspectError::Object { object: id, cause })?;
+        Ok(bytes)
+    }
+
+    fn claim(&mut self, mark: &TraversalMark, pointer: &BlockPointer) {
+        let places = self
+            .inspection
+            .pool()
+            .io()
+            .places(pointer, self.inspection.operation());
+        let places = match places {
+            Ok(places) => places,
+            Err(error) => {
+                self.findings.push(format!(
+                    "{}: its places cannot be told: {error}",
+                    told(mark, pointer)
+                ));
+                return;
+            }
+        };
+        for place in places {
+            self.walked.bytes += place.size.get();
+            let tree = self.allocated.get_mut(&place.vdev);
+            let is_there = tree.is_some_and(|tree| tree.remove(place.range()).is_ok());
+            if !is_there {
+                self.findings.push(format!(
+                    "{}: {} of vdev {} is not allocated, or is used twice",
+                    told(mark, pointer),
+                    place.range(),
+                    place.vdev
+                ));
+            }
+        }
+    }
+
+    fn verify(&mut self) {
+        let unread = std::mem::take(&mut self.unread);
+        let pointers: Vec<BlockPointer> = unread.iter().map(|(_, pointer)| *pointer).collect();
+        let io = self.inspection.pool().io();
+        let outcomes = io.read_many(&pointers, self.inspection.operation());
+        for ((mark, pointer), outcome) in unread.iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                self.findings
+                    .push(format!("{}: {error}", told(mark, pointer)));
+            }
+        }
+    }
+
+    fn leaks(&mut self) {
+        for (vdev, tree) in &self.allocated {
+            for range in tree.iter() {
+                self.findings
+                    .push(format!("{range} of vdev {vdev} leaks: nothing leads there"));
+            }
+        }
+    }
+}
+
+fn told(mark: &TraversalMark, pointer: &BlockPointer) -> String {
+    format!(
+        "set {} object {} level {} block {:x}, born in {}",
+        mark.objset,
+        mark.object.get(),
+        mark.level,
+        mark.block,
+        pointer.birth()
+    )
+}
+
+impl BlockVisitor for Walk<'_> {
+    fn block(&mut self, found: &FoundBlock<'_>) {
+        if found.pointer.is_embedded() {
+            return;
+        }
+        self.walked.blocks += 1;
+        self.claim(&found.mark, found.pointer);
+        // The last block of an intent log was never written.
+        if found.reference == Reference::ObjectSet {
+            self.unread.push((found.mark, *found.pointer));
+            if self.unread.len() >= READ_BATCH {
+                self.verify();
+            }
+        }
+    }
+
+    fn unreadable(&mut self, mark: &TraversalMark, why: &ObjectError) {
+        self.findings.push(format!(
+            "set {} object {}: {why}",
+            mark.objset,
+            mark.object.get()
+        ));
+    }
+}

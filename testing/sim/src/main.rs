@@ -1,0 +1,342 @@
+//! Cuts the power of simulated machines, and tells what was lost.
+//!
+//! # Mechanism
+//! Worlds are shared out to child processes, one for each processor, which tell of each world when it begins and ends. So one that
+//! brings its process down is known.
+
+mod canaries;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tarn_oracle::tools::Unpacked;
+use tarn_sim::images::Judges;
+use tarn_sim::layout::Layout;
+use tarn_sim::script::Script;
+use tarn_sim::work::Taste;
+use tarn_sim::world::{SCRIPTS_OF_A_WORLD, Wanted, World};
+
+/// Cuts the power of simulated machines, and tells what was lost
+#[derive(Debug, Clone, Parser)]
+struct Arguments {
+    /// From which everything follows
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many cuts, all worlds together
+    #[arg(long, default_value_t = 400)]
+    cuts: u64,
+    /// How many cuts of each world
+    #[arg(long, default_value_t = 20)]
+    each: u64,
+    /// Only this world
+    #[arg(long)]
+    world: Option<u64>,
+    /// Only pools of this layout
+    #[arg(long)]
+    layout: Option<String>,
+    /// Only this work: mixed, names, database, bulk, race
+    #[arg(long)]
+    workload: Option<String>,
+    /// How many processes
+    #[arg(long)]
+    jobs: Option<u64>,
+    /// Tell of each world
+    #[arg(long, short)]
+    verbose: bool,
+    /// Run each world twice: both must be the same
+    #[arg(long)]
+    twice: bool,
+    /// All works of so many changes around one fsync, each cut after each write
+    #[arg(long)]
+    exhaustive: Option<u32>,
+    /// Have OpenZFS's zdb look at the disks after each so many cuts; 0 for never
+    #[arg(long, default_value_t = 0)]
+    zdb: u64,
+    /// End at the first failure
+    #[arg(long)]
+    stop: bool,
+    /// Make each deliberate fault, and see that it is caught
+    #[arg(long)]
+    canaries: bool,
+    /// Make this deliberate fault
+    #[arg(long)]
+    canary: Option<String>,
+    /// The checkout, for OpenZFS's programs
+    #[arg(long, default_value = ".")]
+    checkout: PathBuf,
+    /// Run these worlds in this process: the first, and each so many after it, as far as there are cuts
+    #[arg(long, hide = true)]
+    share: Option<String>,
+}
+
+/// No world takes longer, on a machine that is busy with other things.
+const WORLD_LIMIT: Duration = Duration::from_secs(300);
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match &arguments.share {
+        Some(share) => child(&arguments, share),
+        None if arguments.canaries => canaries::all_are_caught(),
+        None => parent(&arguments),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn wanted(arguments: &Arguments) -> Outcome<Wanted> {
+    let layout = match &arguments.layout {
+        None => None,
+        Some(name) => Some(Layout::named(name).ok_or_else(|| {
+            let names: Vec<_> = Layout::ALL.iter().map(|layout| layout.name).collect();
+            format!("there is no layout {name}: {}", names.join(", "))
+        })?),
+    };
+    let taste = match arguments.workload.as_deref() {
+        None => None,
+        Some("mixed") => Some(Taste::Mixed),
+        Some("names") => Some(Taste::Names),
+        Some("database") => Some(Taste::Database),
+        Some("bulk") => Some(Taste::Bulk),
+        Some("race") => Some(Taste::Race),
+        Some(other) => return Err(format!("there is no workload {other}").into()),
+    };
+    Ok(Wanted {
+        seed: arguments.seed,
+        exhaustive: arguments.exhaustive,
+        layout,
+        taste,
+    })
+}
+
+/// Runs some worlds. True when nothing was lost.
+fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
+    let (first, step) = share.split_once('/').ok_or("a share is FIRST/STEP")?;
+    let (first, step): (u64, u64) = (first.parse()?, step.parse()?);
+    let wanted = wanted(arguments)?;
+    if let Some(canary) = &arguments.canary {
+        canaries::choose(canary)?;
+    }
+    stay_on_one_processor(first);
+    let judges = judges(arguments, first)?;
+    let worlds = worlds(arguments);
+    let mut is_right = true;
+    let mut out = std::io::stdout();
+    for number in worlds
+        .skip(usize::try_from(first)?)
+        .step_by(usize::try_from(step)?)
+    {
+        let world = World::new(&wanted, number);
+        writeln!(out, "begin {number} {}", world.plan())?;
+        match world.run(arguments.each, judges.as_ref()) {
+            Ok(told) => {
+                writeln!(
+                    out,
+                    "end {} {} {} {} {} {:x}",
+                    told.cuts, told.early, told.calls, told.promised, told.blocks, told.trace
+                )?;
+                if arguments.twice {
+                    let again = World::new(&wanted, number).run(arguments.each, None);
+                    if again.as_ref().map(|again| again.trace).ok() != Some(told.trace) {
+                        writeln!(out, "failed not the same a second time")?;
+                        is_right = false;
+                    }
+                }
+            }
+            Err(failed) => {
+                is_right = false;
+                for line in failed.to_string().lines() {
+                    writeln!(out, "told {line}")?;
+                }
+                let why = failed.why.lines().next().unwrap_or_default();
+                writeln!(out, "failed life {}: {why}", failed.life)?;
+            }
+        }
+        if arguments.stop && !is_right {
+            break;
+        }
+    }
+    Ok(is_right)
+}
+
+/// One thread of a simulation runs at a time: on one processor handing over is several times as fast. It may be refused, and does no harm then.
+fn stay_on_one_processor(share: u64) {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+        return;
+    };
+    let processors: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|processor| allowed.is_set(*processor))
+        .collect();
+    let place = usize::try_from(share).unwrap_or(0) % processors.len().max(1);
+    if let Some(processor) = processors.get(place) {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(*processor);
+        let _ = rustix::thread::sched_setaffinity(None, &one);
+    }
+}
+
+/// The numbers of all worlds that are wanted.
+fn worlds(arguments: &Arguments) -> std::ops::Range<u64> {
+    let count = match arguments.exhaustive {
+        Some(length) => Script::count(length).div_ceil(SCRIPTS_OF_A_WORLD),
+        None => arguments.cuts.div_ceil(arguments.each.max(1)),
+    };
+    match arguments.world {
+        Some(world) => world..world + 1,
+        None => 0..count,
+    }
+}
+
+/// OpenZFS's `zdb`, if it shall look.
+fn judges(arguments: &Arguments, share: u64) -> Outcome<Option<Judges>> {
+    if arguments.zdb == 0 {
+        return Ok(None);
+    }
+    let target = arguments.checkout.join("target");
+    Ok(Some(Judges {
+        tools: Unpacked::openzfs(&target.join("oracle"))?,
+        folder: target.join(format!("scratch/sim-{}-{share}", std::process::id())),
+        every: arguments.zdb,
+    }))
+}
+
+/// Sums over all worlds.
+#[derive(Default)]
+struct Sums {
+    worlds: u64,
+    numbers: [u64; 5],
+    failed: u64,
+}
+
+fn parent(arguments: &Arguments) -> Outcome<bool> {
+    wanted(arguments)?;
+    let began = Instant::now();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let worlds = worlds(arguments).count();
+    let worlds = u64::try_from(worlds)?;
+    let jobs = match arguments.world {
+        Some(_) => 1,
+        None => arguments
+            .jobs
+            .unwrap_or(u64::try_from(cores)?)
+            .clamp(1, worlds.max(1)),
+    };
+    let (lines, told) = mpsc::channel();
+    let mut children = Vec::new();
+    for first in 0..jobs {
+        let mut child = start(&format!("{first}/{jobs}"))?;
+        let out = child.stdout.take().ok_or("no output")?;
+        let lines = lines.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let _ = lines.send((first, line));
+            }
+        });
+        children.push(child);
+    }
+    drop(lines);
+    let mut sums = Sums::default();
+    let mut current = vec![String::new(); usize::try_from(jobs)?];
+    loop {
+        match told.recv_timeout(WORLD_LIMIT) {
+            Ok((first, line)) => {
+                let current = &mut current[usize::try_from(first)?];
+                hear(arguments, &line, current, &mut sums);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("nothing was heard for {} s", WORLD_LIMIT.as_secs());
+                for child in &mut children {
+                    child.kill()?;
+                }
+            }
+        }
+    }
+    for (child, current) in children.iter_mut().zip(&current) {
+        let status = child.wait()?;
+        if !status.success() && !current.is_empty() {
+            sums.failed += 1;
+            println!("world {current}: its process came down: {status}");
+            println!("again: {}", again(arguments, current));
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let [cuts, early, calls, promised, blocks] = sums.numbers;
+    println!(
+        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks verified: {} lost; \
+         {seconds:.1} s, {:.0} cuts a minute",
+        sums.worlds,
+        sums.failed,
+        f64::from(u32::try_from(cuts).unwrap_or(u32::MAX)) * 60.0 / seconds
+    );
+    Ok(sums.failed == 0 && cuts > 0)
+}
+
+/// Starts this program with the same options and a share.
+fn start(share: &str) -> Outcome<Child> {
+    Ok(Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--share")
+        .arg(share)
+        .stdout(Stdio::piped())
+        .spawn()?)
+}
+
+/// The line that does a world again.
+fn again(arguments: &Arguments, world: &str) -> String {
+    let number = world.split(' ').next().unwrap_or_default();
+    let mut line = format!("cargo xtask sim --seed {} --world {number}", arguments.seed);
+    if arguments.each != 20 {
+        line += &format!(" --each {}", arguments.each);
+    }
+    if let Some(length) = arguments.exhaustive {
+        line += &format!(" --exhaustive {length}");
+    }
+    for (option, value) in [
+        ("canary", &arguments.canary),
+        ("layout", &arguments.layout),
+        ("workload", &arguments.workload),
+    ] {
+        if let Some(value) = value {
+            line += &format!(" --{option} {value}");
+        }
+    }
+    line
+}
+
+/// Understands a line of a child.
+fn hear(arguments: &Arguments, line: &str, current: &mut String, sums: &mut Sums) {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match word {
+        "begin" => *current = rest.to_string(),
+        "end" => {
+            sums.worlds += 1;
+            for (sum, number) in sums.numbers.iter_mut().zip(rest.split(' ')) {
+                *sum += number.parse().unwrap_or(0);
+            }
+            if arguments.verbose {
+                println!("world {current}: {rest}");
+            }
+            current.clear();
+        }
+        "told" => println!("{rest}"),
+        "failed" => {
+            sums.failed += 1;
+            println!("world {current} FAILED: {rest}");
+            println!("again: {}", again(arguments, current));
+            current.clear();
+        }
+        _ => println!("{line}"),
+    }
+}

@@ -1,0 +1,789 @@
+//! What actors do: one call after the other on a file system, drawn by chance from those that its state allows.
+//!
+//! A call is written down before it is made. Refusals for want of room are answers; any other refusal is a finding, for the model knows that the
+//! call is possible.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tarn_engine::files::{
+    Allocate, Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, PosixError,
+    RenameMode, SetAttributes, WriteAt, XattrMode,
+};
+use tarn_host::Host;
+use tarn_host::sim::Random;
+use tarn_hostile::house::operation;
+
+use crate::history::{Asked, Change, Commit, History, Inode, Naming, What};
+use crate::judge::tell;
+
+/// Folders in which all actors have names.
+pub const SHARED: [&str; 2] = ["s0", "s1"];
+/// Files do not grow beyond this.
+const SIZE_MAX: usize = 400_000;
+/// Names an actor has at most.
+const NAMES_MAX: usize = 40;
+/// Names of attributes.
+const XATTRS: [&str; 3] = ["user.a", "user.bb", "security.c"];
+/// So many lines of the trace are kept.
+const TRACE_MAX: usize = 4000;
+
+/// What a file system does with requests for durability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// `sync=standard`.
+    Standard,
+    /// `sync=always`.
+    Always,
+    /// `sync=disabled`.
+    Disabled,
+}
+
+/// Everything actors share: the history, and a trace of what happened.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    inner: Arc<Mutex<Pages>>,
+}
+
+/// What is in the book.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// The history.
+    pub history: History,
+    /// What the administrator has done.
+    pub admin: crate::admin::Log,
+    /// What happened, in lines.
+    pub trace: Vec<String>,
+    /// Findings: calls that should not have been refused.
+    pub findings: Vec<String>,
+}
+
+impl Book {
+    /// The pages. Never held while the file system is called.
+    pub fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line to the trace.
+    pub fn note(&self, line: String) {
+        self.pages().note(line);
+    }
+}
+
+impl Pages {
+    /// Adds a line to the trace.
+    pub fn note(&mut self, line: String) {
+        if self.trace.len() >= TRACE_MAX {
+            self.trace.drain(..TRACE_MAX / 2);
+        }
+        self.trace.push(line);
+    }
+}
+
+/// How an actor chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taste {
+    /// Everything.
+    Mixed,
+    /// Names, mostly.
+    Names,
+    /// Small durable writes, mostly.
+    Database,
+    /// Large files, seldom durable.
+    Bulk,
+    /// The log against the groups: its disk is late, and both are asked for all the time.
+    Race,
+}
+
+/// One actor at work in one life of a machine.
+pub struct Worker {
+    /// His number in the history.
+    pub number: usize,
+    /// The book.
+    pub book: Book,
+    /// His file system.
+    pub files: Arc<FileSystem>,
+    /// Its policy.
+    pub promise: Promise,
+    /// What he prefers.
+    pub taste: Taste,
+    /// From which he draws.
+    pub random: Random,
+    /// The machine.
+    pub host: Host,
+    /// Files that are open, whether or not they have a name.
+    pub open: Vec<ObjectId>,
+}
+
+/// Why an actor stops.
+#[derive(Debug)]
+pub struct Stopped;
+
+type Step = Result<(), Stopped>;
+
+impl Worker {
+    /// Makes so many calls.
+    pub fn work(mut self, calls: usize) {
+        for _ in 0..calls {
+            if self.step().is_err() {
+                return;
+            }
+            self.pause();
+        }
+        for id in std::mem::take(&mut self.open) {
+            let _ = self.files.closed(id, &operation());
+        }
+    }
+
+    fn pause(&mut self) {
+        let wait = match self.random.below(40) {
+            0..32 => return,
+            32..38 => Duration::from_micros(self.random.below(3000)),
+            38 => Duration::from_millis(self.random.below(300)),
+            _ => Duration::from_millis(self.random.below(6000)),
+        };
+        self.host.sleep(wait);
+    }
+
+    /// One call, and perhaps a request for durability.
+    pub fn step(&mut self) -> Step {
+        let chance = self.random.below(100);
+        let (sync, all) = match self.taste {
+            Taste::Mixed => (14, 1),
+            Taste::Names => (8, 1),
+            Taste::Database => (40, 0),
+            Taste::Bulk => (3, 1),
+            Taste::Race => (45, 10),
+        };
+        if chance < sync {
+            return self.sync_one();
+        }
+        if chance < sync + all {
+            return self.sync_all();
+        }
+        let names = match self.taste {
+            Taste::Mixed => 40,
+            Taste::Names => 85,
+            Taste::Database => 12,
+            Taste::Bulk | Taste::Race => 20,
+        };
+        match self.random.below(100) < names || self.regular().is_none() {
+            true => self.change_names(),
+            false => self.change_file(),
+        }
+    }
+
+    /// A regular file of his with one of its names.
+    fn regular(&mut self) -> Option<(String, Inode)> {
+        self.pick(|kind| kind == FileKind::Regular)
+    }
+
+    fn pick(&mut self, wanted: impl Fn(FileKind) -> bool) -> Option<(String, Inode)> {
+        let book = self.book.clone();
+        let pages = book.pages();
+        let actor = &pages.history.actors[self.number];
+        let names: Vec<_> = actor
+            .now
+            .iter()
+            .filter(|(path, inode)| path.contains('/') && wanted(actor.files[**inode].first.kind))
+            .collect();
+        let (path, inode) = names.get(self.random.index(names.len()))?;
+        Some(((*path).clone(), **inode))
+    }
+
+    /// A name that is free, in a folder that is there.
+    fn free_name(&mut self) -> Option<String> {
+        let prefix = self.book.pages().history.actors[self.number].prefix.clone();
+        for _ in 0..8 {
+            let number = self.random.below(60);
+            // Long ones make directories grow.
+            let tail = match self.random.below(12) {
+                0 => "x".repeat(40 + self.random.index(120)),
+                _ => String::new(),
+            };
+            let path = match self.random.below(4) {
+                0 => {
+                    let folder = SHARED[self.random.index(SHARED.len())];
+                    format!("{folder}/{prefix}_{number}{tail}")
+                }
+                1 => match self.pick(|kind| kind == FileKind::Directory) {
+                    Some((folder, _)) => format!("{folder}/{number}{tail}"),
+                    None => format!("{prefix}/{number}{tail}"),
+                },
+                _ => format!("{prefix}/{number}{tail}"),
+            };
+            let pages = self.book.pages();
+            let now = &pages.history.actors[self.number].now;
+            if !now.contains_key(&path) && path.len() < 900 {
+                return Some(path);
+            }
+        }
+        None
+    }
+
+    fn content(&mut self, length: usize) -> Vec<u8> {
+        match self.random.below(4) {
+            0 => {
+                let word = self.random.draw().to_le_bytes();
+                word.iter().copied().cycle().take(length).collect()
+            }
+            _ => {
+                let mut bytes = vec![0; length];
+                self.random.fill(&mut bytes);
+                bytes
+            }
+        }
+    }
+
+    /// Writes down that a call begins.
+    fn begin(&self, what: What) {
+        let mut pages = self.book.pages();
+        let begin = pages.history.tick();
+        let told = tell(&what);
+        let now = self.host.monotonic_ns() / 1000;
+        pages.note(format!("{now} us, actor {}: [{begin}] {told}", self.number));
+        pages.history.actors[self.number]
+            .calls
+            .push(crate::history::Call {
+                what,
+                begin,
+                end: None,
+            });
+    }
+
+    /// Writes down how a call ended.
+    fn end<T>(&self, outcome: Result<T, PosixError>) -> Result<Option<T>, Stopped> {
+        let mut pages = self.book.pages();
+        let end = pages.history.tick();
+        let actor = &mut pages.history.actors[self.number];
+        match outcome {
+            Ok(value) => {
+                actor.succeed(end);
+                Ok(Some(value))
+            }
+            Err(PosixError::NoSpace | PosixError::QuotaExceeded) => {
+                actor.calls.pop();
+                pages.note(format!("actor {}: no room", self.number));
+                Ok(None)
+            }
+            Err(error) => {
+                let text = format!("actor {}: {error}", self.number);
+                pages.note(text.clone());
+                pages.findings.push(text);
+                Err(Stopped)
+            }
+        }
+    }
+
+    /// Makes a call that changes something. With `sync=always` it comes with a request for the durability of everything.
+    fn change<T>(
+        &self,
+        what: What,
+        make: impl FnOnce(&Worker) -> Result<T, PosixError>,
+    ) -> Result<Option<T>, Stopped> {
+        self.begin(what);
+        let dataset = {
+            let mut pages = self.book.pages();
+            let actor = &pages.history.actors[self.number];
+            let (dataset, last) = (actor.dataset, actor.calls.len() - 1);
+            if self.promise == Promise::Always {
+                let begin = actor.calls[last].begin;
+                pages.history.commits.push(Commit {
+                    dataset,
+                    asked: Asked::All(Some((self.number, last))),
+                    begin,
+                    end: None,
+                });
+            }
+            dataset
+        };
+        let made = self.end(make(self))?;
+        if self.promise == Promise::Always {
+            let mut pages = self.book.pages();
+            let end = pages.history.tick();
+            let is_mine = |commit: &&mut Commit| {
+                commit.dataset == dataset
+                    && commit.end.is_none()
+                    && matches!(commit.asked, Asked::All(Some((actor, _))) if actor == self.number)
+            };
+            let mut commits = pages.history.commits.iter_mut().rev();
+            let mine = commits.find(is_mine).map(|commit| {
+                match made {
+                    Some(_) => commit.end = Some(end),
+                    // A change that was refused asks for nothing; the call it names will be another one.
+                    None => {
+                        commit.asked = Asked::All(None);
+                        (commit.begin, commit.end) = (0, Some(0));
+                    }
+                }
+            });
+            debug_assert!(mine.is_some());
+        }
+        Ok(made)
+    }
+
+    fn find(&self, path: &str) -> Result<ObjectId, PosixError> {
+        let mut id = self.files.root();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let root = Credentials::root();
+            id = self
+                .files
+                .lookup(&root, id, part.as_bytes(), &operation())?
+                .id;
+        }
+        Ok(id)
+    }
+
+    /// The folder and the last part of a path.
+    fn place<'a>(&self, path: &'a str) -> Result<(ObjectId, &'a [u8]), PosixError> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.find(folder)?, name.as_bytes()))
+    }
+
+    fn change_names(&mut self) -> Step {
+        let count = {
+            let pages = self.book.pages();
+            pages.history.actors[self.number].now.len()
+        };
+        let make = if count < NAMES_MAX { 45 } else { 5 };
+        match self.random.below(100) {
+            chance if chance < make => self.make_one(),
+            chance if chance < make + 25 => self.rename_one(),
+            chance if chance < make + 32 => self.link_one(),
+            _ => self.remove_one(),
+        }
+    }
+
+    fn make_one(&mut self) -> Step {
+        let Some(path) = self.free_name() else {
+            return Ok(());
+        };
+        let (kind, target) = match self.random.below(20) {
+            0..13 => (FileKind::Regular, None),
+            13..17 => (FileKind::Directory, None),
+            17..19 => {
+                let length = 1 + self.random.index(200);
+                (
+                    FileKind::SymbolicLink,
+                    Some("t".repeat(length).into_bytes()),
+                )
+            }
+            _ => (FileKind::Fifo, None),
+        };
+        let mode = match kind {
+            FileKind::SymbolicLink => 0o777,
+            _ => 0o600 | u32::try_from(self.random.below(0o200)).unwrap_or(0),
+        };
+        self.make(&path, kind, mode, target).map(drop)
+    }
+
+    /// Makes a file, and gives back which.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn make(
+        &self,
+        path: &str,
+        kind: FileKind,
+        mode: u32,
+        target: Option<Vec<u8>>,
+    ) -> Result<Option<Inode>, Stopped> {
+        let inode = {
+            let mut pages = self.book.pages();
+            let actor = &mut pages.history.actors[self.number];
+            actor.make(kind, mode, target.clone().unwrap_or_default())
+        };
+        let naming = Naming::Make {
+            path: path.to_string(),
+            inode,
+        };
+        let made = self.change(What::Naming(naming, Vec::new()), |worker| {
+            let new = NewFile {
+                kind,
+                permissions: mode,
+                umask: 0,
+                device: DeviceNumber::default(),
+                target: target.as_deref(),
+            };
+            let (folder, name) = worker.place(path)?;
+            let root = Credentials::root();
+            worker.files.create(&root, folder, name, &new, &operation())
+        })?;
+        let Some(made) = made else { return Ok(None) };
+        let mut pages = self.book.pages();
+        pages.history.actors[self.number].files[inode].id = Some(made.id.get());
+        Ok(Some(inode))
+    }
+
+    fn link_one(&mut self) -> Step {
+        let wanted = |kind| kind == FileKind::Regular;
+        let (Some((from, inode)), Some(path)) = (self.pick(wanted), self.free_name()) else {
+            return Ok(());
+        };
+        self.link(&from, &path, inode)
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn link(&self, from: &str, path: &str, inode: Inode) -> Step {
+        let naming = Naming::Link {
+            path: path.to_string(),
+            inode,
+        };
+        self.change(What::Naming(naming, Vec::new()), |worker| {
+            let id = worker.find(from)?;
+            let (folder, name) = worker.place(path)?;
+            let root = Credentials::root();
+            worker.files.link(&root, id, folder, name, &operation())
+        })
+        .map(drop)
+    }
+
+    fn remove_one(&mut self) -> Step {
+        let Some((path, inode)) = self.pick(|_| true) else {
+            return Ok(());
+        };
+        let kind = self.kind(inode);
+        if kind == FileKind::Directory && self.has_below(&path) {
+            return Ok(());
+        }
+        if kind == FileKind::Regular && self.random.chance(1, 4) {
+            self.keep_open(&path)?;
+        }
+        self.remove(&path, kind)
+    }
+
+    /// Removes a name.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn remove(&self, path: &str, kind: FileKind) -> Step {
+        let naming = Naming::Remove {
+            path: path.to_string(),
+        };
+        self.change(What::Naming(naming, Vec::new()), |worker| {
+            let (folder, name) = worker.place(path)?;
+            let (root, files) = (Credentials::root(), &worker.files);
+            match kind {
+                FileKind::Directory => files.remove_directory(&root, folder, name, &operation()),
+                _ => files.unlink(&root, folder, name, &operation()),
+            }
+        })
+        .map(drop)
+    }
+
+    /// Opens a file that is about to lose its name, and uses it on: nothing of that is promised to anybody.
+    fn keep_open(&mut self, path: &str) -> Step {
+        let opened = self
+            .find(path)
+            .and_then(|id| self.files.opened(id, &operation()).map(|()| id));
+        match opened {
+            Ok(id) => self.open.push(id),
+            Err(error) => return self.end::<()>(Err(error)).map(drop),
+        }
+        if self.open.len() > 3 {
+            let id = self.open.remove(self.random.index(3));
+            if let Err(error) = self.files.closed(id, &operation()) {
+                return self.end::<()>(Err(error)).map(drop);
+            }
+        }
+        Ok(())
+    }
+
+    fn kind(&self, inode: Inode) -> FileKind {
+        self.book.pages().history.actors[self.number].files[inode]
+            .first
+            .kind
+    }
+
+    /// Whether a folder has something in it.
+    pub fn has_below(&self, path: &str) -> bool {
+        let below = format!("{path}/");
+        let pages = self.book.pages();
+        let now = &pages.history.actors[self.number].now;
+        now.keys().any(|name| name.starts_with(&below))
+    }
+
+    fn rename_one(&mut self) -> Step {
+        let Some((from, inode)) = self.pick(|_| true) else {
+            return Ok(());
+        };
+        let exchange = self.random.chance(1, 5);
+        let replace = self.random.chance(1, 3);
+        let target = match exchange || replace {
+            true => self.pick(|_| true),
+            false => None,
+        };
+        let Some((to, other)) = target else {
+            let Some(to) = self.free_name() else {
+                return Ok(());
+            };
+            if to.starts_with(&format!("{from}/")) {
+                return Ok(());
+            }
+            let mode = match self.random.chance(1, 3) {
+                true => RenameMode::NoReplace,
+                false => RenameMode::Replace,
+            };
+            return self.rename(&from, &to, mode, vec![inode]);
+        };
+        let inside = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
+        if inside(&from, &to) || inside(&to, &from) {
+            return Ok(());
+        }
+        if exchange {
+            return self.rename(&from, &to, RenameMode::Exchange, vec![inode, other]);
+        }
+        let are_folders = [inode, other].map(|inode| self.kind(inode) == FileKind::Directory);
+        if are_folders[0] != are_folders[1] || (are_folders[1] && self.has_below(&to)) {
+            return Ok(());
+        }
+        self.rename(&from, &to, RenameMode::Replace, vec![inode])
+    }
+
+    /// Renames.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn rename(&self, from: &str, to: &str, mode: RenameMode, moved: Vec<Inode>) -> Step {
+        let naming = match mode {
+            RenameMode::Exchange => Naming::Exchange {
+                one: from.to_string(),
+                other: to.to_string(),
+            },
+            _ => Naming::Rename {
+                from: from.to_string(),
+                to: to.to_string(),
+            },
+        };
+        self.change(What::Naming(naming, moved), |worker| {
+            let (folder, name) = worker.place(from)?;
+            let (to_folder, to_name) = worker.place(to)?;
+            let root = Credentials::root();
+            worker
+                .files
+                .rename(&root, folder, name, to_folder, to_name, mode, &operation())
+        })
+        .map(drop)
+    }
+
+    fn change_file(&mut self) -> Step {
+        // Now and then a folder's attributes.
+        let picked = match self.random.below(12) {
+            0 => self.pick(|kind| kind == FileKind::Directory),
+            _ => self.regular(),
+        };
+        let Some((path, inode)) = picked else {
+            return Ok(());
+        };
+        let size = self.book.pages().history.actors[self.number].files[inode]
+            .now
+            .bytes
+            .len();
+        let is_folder = self.kind(inode) == FileKind::Directory;
+        let chance = match is_folder {
+            true => 75 + self.random.below(25),
+            false => self.random.below(100),
+        };
+        let change = match chance {
+            0..52 => {
+                let at = match self.random.below(3) {
+                    0 => size,
+                    1 => self.random.index(size + 1),
+                    _ => self.random.index(size + 1) / 4096 * 4096,
+                };
+                let length = match (self.taste, self.random.below(24)) {
+                    (Taste::Bulk, 0..12) | (_, 23) => 1 + self.random.index(250_000),
+                    (_, 20..23) => 1 + self.random.index(40_000),
+                    (_, 10..20) => 4096,
+                    _ => 1 + self.random.index(3000),
+                };
+                let at = at.min(SIZE_MAX);
+                let bytes = self.content(length);
+                Change::Write { at, bytes }
+            }
+            52..64 => Change::Resize(match self.random.below(4) {
+                0 => 0,
+                1 => self.random.index(SIZE_MAX),
+                _ => self.random.index(size + 1),
+            }),
+            64..75 => Change::Punch {
+                at: self.random.index(size + 1),
+                length: 1 + self.random.index(100_000),
+            },
+            75..83 => Change::Mode(u32::try_from(self.random.below(0o1000)).unwrap_or(0)),
+            83..88 => Change::Owner(
+                u32::try_from(self.random.below(5)).unwrap_or(0),
+                u32::try_from(self.random.below(5)).unwrap_or(0),
+            ),
+            _ => {
+                let name = XATTRS[self.random.index(XATTRS.len())].as_bytes().to_vec();
+                let has = self.book.pages().history.actors[self.number].files[inode]
+                    .now
+                    .xattrs
+                    .contains_key(&name);
+                let value = match has && self.random.chance(1, 3) {
+                    true => None,
+                    false => {
+                        let length = match self.random.below(10) {
+                            0 => 1 + self.random.index(20_000),
+                            1 => 0,
+                            _ => 1 + self.random.index(300),
+                        };
+                        Some(self.content(length))
+                    }
+                };
+                Change::Xattr(name, value)
+            }
+        };
+        self.change_one(&path, inode, change)?;
+        let durable = match self.taste {
+            Taste::Database => 1,
+            _ => 12,
+        };
+        match self.random.chance(1, durable) {
+            true => self.sync_file(&path, inode),
+            false => Ok(()),
+        }
+    }
+
+    /// Changes a file.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn change_one(&self, path: &str, inode: Inode, change: Change) -> Step {
+        let what = What::File(inode, change.clone());
+        self.change(what, |worker| {
+            let id = worker.find(path)?;
+            worker.make_change(id, &change)
+        })
+        .map(drop)
+    }
+
+    fn make_change(&self, id: ObjectId, change: &Change) -> Result<(), PosixError> {
+        let (files, root) = (&self.files, Credentials::root());
+        let set = |changes: SetAttributes| {
+            files
+                .set_attributes(&root, id, &changes, &operation())
+                .map(drop)
+        };
+        let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        match change {
+            Change::Write { at, bytes } => {
+                let is_end = wide(*at) == files.attributes(id, &operation())?.size;
+                let at = match is_end {
+                    true => WriteAt::End,
+                    false => WriteAt::Offset(wide(*at)),
+                };
+                let written = files.write(&root, id, at, bytes, &operation())?;
+                match written == bytes.len() {
+                    true => Ok(()),
+                    false => Err(PosixError::Invalid("a short write")),
+                }
+            }
+            Change::Resize(size) => set(SetAttributes {
+                size: Some(wide(*size)),
+                ..SetAttributes::default()
+            }),
+            Change::Punch { at, length } => {
+                let (at, length) = (wide(*at), wide(*length));
+                files.allocate(&root, id, Allocate::PunchHole, at, length, &operation())
+            }
+            Change::Mode(mode) => set(SetAttributes {
+                permissions: Some(*mode),
+                ..SetAttributes::default()
+            }),
+            Change::Owner(user, group) => set(SetAttributes {
+                uid: Some(*user),
+                gid: Some(*group),
+                ..SetAttributes::default()
+            }),
+            Change::Xattr(name, Some(value)) => {
+                files.set_xattr(&root, id, name, value, XattrMode::Any, &operation())
+            }
+            Change::Xattr(name, None) => files.remove_xattr(&root, id, name, &operation()),
+        }
+    }
+
+    fn sync_one(&mut self) -> Step {
+        let Some((path, inode)) =
+            self.pick(|kind| matches!(kind, FileKind::Regular | FileKind::Directory))
+        else {
+            return Ok(());
+        };
+        self.sync_file(&path, inode)
+    }
+
+    /// Has a file made durable.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn sync_file(&self, path: &str, inode: Inode) -> Step {
+        let id = match self.find(path) {
+            Ok(id) => id,
+            Err(error) => return self.refused(error),
+        };
+        let commit = {
+            let mut pages = self.book.pages();
+            let begin = pages.history.tick();
+            pages.note(format!("actor {}: [{begin}] fsync #{inode}", self.number));
+            let dataset = pages.history.actors[self.number].dataset;
+            pages.history.commits.push(Commit {
+                dataset,
+                asked: Asked::File(self.number, inode),
+                begin,
+                end: None,
+            });
+            pages.history.commits.len() - 1
+        };
+        let outcome = self.files.sync(id, false, &operation());
+        let mut pages = self.book.pages();
+        let end = pages.history.tick();
+        match outcome {
+            Ok(()) => {
+                pages.note(format!("actor {}: [{end}] fsync returned", self.number));
+                match self.promise {
+                    Promise::Disabled => {
+                        pages.history.commits[commit].begin = 0;
+                        pages.history.commits[commit].end = Some(0);
+                    }
+                    _ => pages.history.commits[commit].end = Some(end),
+                }
+                Ok(())
+            }
+            Err(error) => {
+                drop(pages);
+                self.refused(error)
+            }
+        }
+    }
+
+    fn refused(&self, error: PosixError) -> Step {
+        let mut pages = self.book.pages();
+        let text = format!("actor {}: {error}", self.number);
+        pages.note(text.clone());
+        pages.findings.push(text);
+        Err(Stopped)
+    }
+
+    fn sync_all(&self) -> Step {
+        let begin = {
+            let mut pages = self.book.pages();
+            let begin = pages.history.tick();
+            pages.note(format!("actor {}: [{begin}] syncfs", self.number));
+            begin
+        };
+        match self.files.sync_all(&operation()) {
+            Ok(()) => {
+                let mut pages = self.book.pages();
+                let end = pages.history.tick();
+                pages.note(format!("actor {}: [{end}] syncfs returned", self.number));
+                pages.history.stored = pages.history.stored.max(begin);
+                Ok(())
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask sim`: whole pools on simulated machines whose power is cut, and nothing promised may be lost.
+//!
+//! What is simulated and demanded is in `testing/sim`. It is a program of its own, so that this one need not be built with the whole file
+//! system; and it has a profile of its own: as fast as what is shipped, with assertions, and with the faults of `--canaries` compiled in.
+
+use clap::Args;
+
+use crate::workspace::{Outcome, cargo, checkout, run, target};
+
+/// How many cuts a change must survive.
+const CI_CUTS: u64 = 2000;
+
+/// What is handed to the program.
+#[derive(Debug, Default, Args)]
+pub struct Arguments {
+    /// Options of the program: --seed N, --cuts N, --each N, --world N, --layout NAME, --workload NAME, --zdb N, --twice, --exhaustive,
+    /// --canaries, --verbose
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
+}
+
+/// Cuts the power as asked.
+pub fn sim(arguments: &Arguments) -> Outcome {
+    let build = [
+        "build",
+        "--quiet",
+        "--profile",
+        "simulation",
+        "--package",
+        "tarn-sim",
+        "--features",
+        "canary",
+    ];
+    run(&mut cargo(&build))?;
+    let mut program = std::process::Command::new(target().join("simulation/tarn-sim"));
+    run(program
+        .args(&arguments.options)
+        .arg("--checkout")
+        .arg(checkout()))
+}
+
+/// What a change must pass: some cuts, and every canary.
+pub fn small() -> Outcome {
+    let cuts = CI_CUTS.to_string();
+    for options in [vec!["--cuts", &cuts], vec!["--canaries"]] {
+        sim(&Arguments {
+            options: options.into_iter().map(str::to_string).collect(),
+        })?;
+    }
+    Ok(())
+}
