@@ -80,7 +80,8 @@ pub fn prepare(root: &Path, seed: u64) -> Result<(), Refused> {
     for (name, length) in [("user.kept", 30), ("user.changed", 400), ("user.gone", 50)] {
         set_xattr(&attributed, name, &chance.bytes(length))?;
     }
-    Ok(())
+    // A log begins with a group that is stored, which would make others' logs superfluous.
+    sync(&attributed)
 }
 
 /// Changes it in every way, and has all of it made durable. Gives the names of changes the file system does not have.
