@@ -217,6 +217,35 @@ fn a_closed_log_leaves_nothing_on_the_disk() {
 }
 
 #[test]
+fn a_log_that_is_vacated_leaves_all_its_blocks_and_begins_another_chain() {
+    run(|world| {
+        world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let found = || {
+            let durable = told(&world.memory).durable.clone().unwrap();
+            read_log(&world.host, 1, &durable).blocks
+        };
+        let before = found();
+        assert!(!before.is_empty());
+        let vacated = world.log.vacate(&Operation::unmeasured()).unwrap();
+        assert_eq!(vacated, LogClosing::WithGroup);
+        // What is promised meanwhile is in the group.
+        world.change(Some(FILE));
+        world.commit(Some(FILE));
+        stored(&world.env.txgs);
+        check(&world.host, 1, &world.memory);
+        for _ in 0..3 {
+            world.change(Some(FILE));
+            world.commit(Some(FILE));
+        }
+        let after = found();
+        assert!(!after.is_empty());
+        assert!(after.iter().all(|pointer| !before.contains(pointer)));
+        check(&world.host, 1, &world.memory);
+    });
+}
+
+#[test]
 fn a_block_that_cannot_be_written_makes_commits_wait_for_their_group() {
     let machine = machine(1, 1);
     let disk = machine.disk(path(0)).unwrap();

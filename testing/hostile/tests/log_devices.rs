@@ -1,5 +1,6 @@
 //! Log devices come, go and break while applications are promised durability: whatever was promised is there, at whatever write the power fails.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_engine::administration::Administration;
 use tarn_engine::messages::Refusal;
@@ -192,24 +193,40 @@ fn log_bytes(house: &House) -> u64 {
     logs(house).iter().map(|vdev| vdev.allocated_bytes).sum()
 }
 
-/// What applications were promised: the numbers of files.
-#[derive(Clone, Default)]
-struct Promises(Arc<Mutex<Vec<u64>>>);
+/// What applications were promised: the numbers of files in a file system.
+#[derive(Clone)]
+struct Promises {
+    dataset: &'static str,
+    numbers: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Default for Promises {
+    fn default() -> Promises {
+        Promises::of("tank")
+    }
+}
 
 impl Promises {
+    fn of(dataset: &'static str) -> Promises {
+        Promises {
+            dataset,
+            numbers: Arc::default(),
+        }
+    }
+
     /// Writes a file, and notes it when `fsync` has returned.
     fn make(&self, files: &Files, number: u64) {
         let file = files.make(&format!("file{number}")).unwrap();
         files.write(file, 0, &noise(number, SIZE)).unwrap();
         if files.sync(file).is_ok() {
-            self.0.lock().unwrap().push(number);
+            self.numbers.lock().unwrap().push(number);
         }
     }
 
     /// All that was promised is there.
     fn check(&self, house: &House) {
-        let files = house.files("tank");
-        for number in self.0.lock().unwrap().iter() {
+        let files = house.files(self.dataset);
+        for number in self.numbers.lock().unwrap().iter() {
             let file = files.find(&format!("file{number}"));
             let file = file.unwrap_or_else(|_| panic!("file {number} was promised"));
             let read = files.read(file, 0, SIZE).unwrap();
@@ -221,27 +238,31 @@ impl Promises {
     }
 
     fn count(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.numbers.lock().unwrap().len()
     }
 }
 
-/// Somebody who makes promises all the time while `work` is done.
-fn while_promising(host: &Host, house: &House, promises: &Promises, work: impl FnOnce()) {
-    let files = Files::of(house.files("tank").system().clone());
-    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (writing, is_done) = (promises.clone(), done.clone());
-    let first = 1_000;
-    let write = move || {
-        let mut number = first;
-        while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
-            writing.make(&files, number);
-            number += 1;
-        }
+/// Somebody in each file system makes promises all the time while `work` is done.
+fn while_promising(host: &Host, house: &House, all: &[Promises], work: impl FnOnce()) {
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = |promises: &Promises| {
+        let files = Files::of(house.files(promises.dataset).system().clone());
+        let (promises, is_done) = (promises.clone(), done.clone());
+        let write = move || {
+            let mut number = 1_000;
+            while !is_done.load(Ordering::Relaxed) {
+                promises.make(&files, number);
+                number += 1;
+            }
+        };
+        host.spawn("writer", write)
     };
-    let thread = host.spawn("writer", write);
+    let threads: Vec<_> = all.iter().map(writer).collect();
     work();
-    done.store(true, std::sync::atomic::Ordering::Relaxed);
-    thread.join().unwrap_or_else(|panicked| panicked.resume());
+    done.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap_or_else(|panicked| panicked.resume());
+    }
 }
 
 /// What is done to a pool, and how its logs are called before and after.
@@ -255,17 +276,17 @@ struct Case {
 
 /// Does it, and cuts the power at the given write after the beginning. Gives how many writes there were.
 fn cut_at(case: &Case, cut: Option<u64>) -> u64 {
-    let machine = machine(31, case.disks);
-    let promises = Promises::default();
+    let machine = machine(31 + cut.unwrap_or(0), case.disks);
+    let promises = [Promises::default(), Promises::of("tank/fs")];
     let writes = Mutex::new(0);
     let run = machine.run(|host| {
         let house = House::new(host);
         create(&house, case.logs);
-        let files = house.files("tank");
-        for number in 0..6 {
-            promises.make(&files, number);
+        house.create_dataset("tank/fs").unwrap();
+        for promises in &promises {
+            let files = house.files(promises.dataset);
+            (0..6).for_each(|number| promises.make(&files, number));
         }
-        drop(files);
         let began = machine.device_writes();
         if let Some(cut) = cut {
             machine.cut_power_after_writes(began + cut);
@@ -276,7 +297,6 @@ fn cut_at(case: &Case, cut: Option<u64>) -> u64 {
         machine.cut_power();
     });
     assert!(run.is_err(), "the power was cut");
-    let count = promises.count();
     let run = machine.reboot().run(|host| {
         let house = House::new(host);
         import(&house);
@@ -288,15 +308,16 @@ fn cut_at(case: &Case, cut: Option<u64>) -> u64 {
         for vdev in logs(&house) {
             assert_eq!(vdev.state, "ONLINE", "{vdev:?} at {cut:?}");
         }
-        promises.check(&house);
-        let files = house.files("tank");
-        promises.make(&files, 500);
-        drop(files);
-        assert_eq!(promises.count(), count + 1);
+        for promises in &promises {
+            promises.check(&house);
+            let count = promises.count();
+            promises.make(&house.files(promises.dataset), 500);
+            assert_eq!(promises.count(), count + 1);
+        }
         house.export("tank", false).unwrap();
         let house = House::new(host);
         import(&house);
-        promises.check(&house);
+        promises.iter().for_each(|promises| promises.check(&house));
         house.export("tank", false).unwrap();
     });
     run.unwrap();
