@@ -267,6 +267,10 @@ const ONLY_IN_MOS: &[&str] = &[
     "vdev_stats_ex",
 ];
 
+/// A pair of our own, which other programs pass over: the device missed writes and was not filled since. Its uberblocks and labels are as new as
+/// those of the others by then.
+const MISSED_WRITES: &str = "tarn:missed_writes";
+
 impl VdevConfig {
     /// A new vdev of this kind, without anything but its name.
     pub fn new(kind: VdevKind, guid: Guid) -> VdevConfig {
@@ -358,6 +362,19 @@ impl VdevConfig {
     pub fn set_other(&mut self, name: &str, value: impl Into<NvValue>) {
         self.other.retain(|(other, _)| *other != name);
         self.other.push((Text::from(name), value.into()));
+    }
+
+    /// Whether a device missed writes that it never got since, as far as we have seen it.
+    pub fn has_missed_writes(&self) -> bool {
+        self.other.iter().any(|(name, _)| *name == MISSED_WRITES)
+    }
+
+    /// Says whether a device missed writes.
+    pub(crate) fn set_missed_writes(&mut self, has_missed: bool) {
+        match has_missed {
+            true => self.set_other(MISSED_WRITES, 1u64),
+            false => self.other.retain(|(name, _)| *name != MISSED_WRITES),
+        }
     }
 
     /// This vdev and all below it, parents first. Hot spares and caches are not below.
@@ -627,6 +644,17 @@ mod tests {
         );
         assert_eq!(config.to_mos_list(), list);
         assert!(!config.to_label_list().contains("com.delphix:vdev_zap_top"));
+    }
+
+    #[test]
+    fn a_device_that_missed_writes_says_so_until_it_has_them() {
+        let mut config = VdevConfig::parse(&file(1)).unwrap();
+        assert!(!config.has_missed_writes());
+        config.set_missed_writes(true);
+        let stored = VdevConfig::parse(&config.to_label_list()).unwrap();
+        assert!(stored.has_missed_writes());
+        config.set_missed_writes(false);
+        assert_eq!(config.to_label_list(), file(1));
     }
 
     #[test]

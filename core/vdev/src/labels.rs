@@ -395,12 +395,8 @@ impl VdevTree {
         };
         let mut ios = Vec::new();
         for top in &chosen {
-            // One that missed writes is known by its old uberblock when the pool is opened next.
-            let has_better = top.leaves.iter().any(|leaf| leaf.is_trusted());
             for leaf in top.leaves.iter() {
-                if !(has_better && leaf.is_out_of_date()) {
-                    add_uberblock(leaf, top.ashift, update, &mut ios);
-                }
+                add_uberblock(leaf, top.ashift, update, &mut ios);
             }
         }
         if ios.is_empty() {

@@ -68,7 +68,11 @@ impl VdevTree {
         let leaves = top.iter().flat_map(|top| &top.leaves);
         leaves
             .filter(|leaf| leaf.is_usable())
-            .for_each(|leaf| leaf.set_out_of_date(false));
+            .filter(|leaf| leaf.is_out_of_date())
+            .for_each(|leaf| {
+                leaf.set_out_of_date(false);
+                self.note_change();
+            });
     }
 
     /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.

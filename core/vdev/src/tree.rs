@@ -8,7 +8,7 @@
 //!
 //! Opening looks at every device's labels. A device of another pool, or another vdev, is not used,
 //! whatever its path says. One that missed writes is found by its uberblocks: when its newest is older
-//! than the second newest of a sibling, it has missed at least one txg that was stored.
+//! than the second newest of a sibling, it has missed at least one txg that was stored. From then on the configuration says so.
 //!
 //! # Invariants
 //! - A top-level vdev's index never changes; new ones are added behind the last.
@@ -310,6 +310,7 @@ impl VdevTree {
                 vdev.condition.degraded = standing.state == VdevState::Degraded;
                 vdev.condition.removed |= standing.state == VdevState::Removed;
                 vdev.condition.reason = standing.reason.and_then(Reason::stored);
+                vdev.set_missed_writes(leaf.is_out_of_date());
             }
         });
         root
@@ -530,6 +531,11 @@ impl TopVdev {
             self.check_labels(pool);
             self.check_sizes();
             self.find_out_of_date();
+            for leaf in &self.leaves {
+                if find(leaf).is_some_and(|config| config.has_missed_writes()) {
+                    leaf.set_out_of_date(true);
+                }
+            }
         }
     }
 
