@@ -12,6 +12,7 @@ use tarn_engine::messages::pool::{
 use tarn_host::Host;
 use tarn_host::sim::{Fault, SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
+use tarn_hostile::images::Image;
 
 const SIZE: usize = 9_000;
 
@@ -803,6 +804,54 @@ fn a_log_that_cannot_be_replayed_is_given_up_only_by_who_says_so() {
         import(&house);
         stored.check(&house);
         assert!(remove(&house, &["log"]).is_empty());
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+/// A copy that was away while the other one was written is not taken for whole, however often the pool is imported since.
+#[test]
+fn the_only_whole_copy_of_a_mirror_stays() {
+    let machine = machine(13, &["a", "b"]);
+    let promises = Promises::default();
+    let size_bytes = 64 << 20;
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let mirror = VdevKind::Mirror;
+        house.create("tank", mirror, &["a", "b"], &[]).unwrap();
+        house.export("tank", false).unwrap();
+        let image = Image::of_disk("b", &machine.disk(path("b")).unwrap(), size_bytes);
+        host.remove_file(path("b").as_ref()).unwrap();
+        let house = House::new(host);
+        import(&house);
+        for number in 0..5 {
+            promises.make(&house.files("tank"), number);
+            house.sync().unwrap();
+        }
+        house.export("tank", false).unwrap();
+        image.insert(&machine);
+        for round in 0..2 {
+            let house = House::new(host);
+            import(&house);
+            assert_eq!(
+                detach(&house, "a").unwrap_err().to_string(),
+                "cannot detach a: no valid replicas"
+            );
+            promises.make(&house.files("tank"), 100 + round);
+            house.sync().unwrap();
+            house.sync().unwrap();
+            promises.check(&house);
+            house.export("tank", false).unwrap();
+        }
+        let house = House::new(host);
+        import(&house);
+        detach(&house, "b").unwrap();
+        promises.check(&house);
+        house.export("tank", false).unwrap();
+        let house = House::new(host);
+        import(&house);
+        promises.check(&house);
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
         house.export("tank", false).unwrap();
     });
     run.unwrap();
