@@ -219,7 +219,7 @@ impl Database {
             name,
             shell: [&shell[..], &[path.display().to_string()]].concat(),
             user: None,
-            preface: "PRAGMA synchronous=FULL;",
+            preface: SQLITE_SYNC,
             acknowledged: AtomicU64::new(0),
         };
         database.say(&format!("PRAGMA journal_mode={name};").replace("journal;", "delete;"))?;
@@ -352,6 +352,9 @@ fn text_of(number: u64) -> String {
     }
     text
 }
+
+/// With less, the removal of the rollback journal, which is the commit, need not be durable when it is acknowledged.
+const SQLITE_SYNC: &str = "PRAGMA synchronous=EXTRA;";
 
 /// The name of the one that has a server.
 const POSTGRESQL: &str = "postgresql";
