@@ -84,17 +84,7 @@ impl IntentLog {
     /// When the pool is suspended or being closed: the log stays.
     #[doc(alias = "zil_suspend")]
     pub fn vacate(&self, operation: &Operation) -> Result<LogClosing, AssignError> {
-        {
-            let mut state = self.state.lock();
-            let is_writing = |state: &mut State| state.batches.writing.is_some();
-            self.changed.wait_while(&mut state, is_writing);
-            if state.chain.blocks.is_empty() {
-                return Ok(LogClosing::Done);
-            }
-            state.chain.is_ended = true;
-        }
-        self.end_chain(operation)?;
-        Ok(LogClosing::WithGroup)
+        self.end_chain(|_| {}, operation)
     }
 
     /// From now on durability comes from groups. When the group that is open now is stored, the log has no block on the disk.
@@ -103,9 +93,18 @@ impl IntentLog {
     /// When the pool is suspended or being closed: the log stays, and whoever imports the pool finds all in it stored, or replays it.
     #[doc(alias = "zil_close")]
     pub fn close(&self, operation: &Operation) -> Result<LogClosing, AssignError> {
+        self.end_chain(|state| state.is_closed = true, operation)
+    }
+
+    /// Marks the state, waits until nobody writes to the chain, and has it freed with the group that is open now.
+    fn end_chain(
+        &self,
+        mark: impl FnOnce(&mut State),
+        operation: &Operation,
+    ) -> Result<LogClosing, AssignError> {
         {
             let mut state = self.state.lock();
-            state.is_closed = true;
+            mark(&mut state);
             let is_writing = |state: &mut State| state.batches.writing.is_some();
             self.changed.wait_while(&mut state, is_writing);
             if state.chain.blocks.is_empty() {
@@ -113,16 +112,10 @@ impl IntentLog {
             }
             state.chain.is_ended = true;
         }
-        self.end_chain(operation)?;
-        Ok(LogClosing::WithGroup)
-    }
-
-    /// The chain, which nobody writes any more, is freed with the group that is open now.
-    fn end_chain(&self, operation: &Operation) -> Result<(), AssignError> {
         let tx = self.assign(operation)?;
         self.set.touch(&tx);
         self.state.lock().chain.end(tx.txg());
-        Ok(())
+        Ok(LogClosing::WithGroup)
     }
 }
 

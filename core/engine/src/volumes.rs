@@ -1,0 +1,88 @@
+//! Volumes: what happens to them without anybody using them.
+//!
+//! The intent logs of file systems are replayed when they are mounted. Nobody mounts a volume: its log is replayed when its pool is imported.
+
+use crate::engine::OpenPool;
+use crate::tree::TreeError;
+use tarn_dataset::contents::{self, Contents, VolumeFacts};
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::intent_log::ForgetLog;
+use tarn_dataset::look_through::Look;
+use tarn_ondisk::units::ObjectId;
+use tarn_pool::{Mode, Pool};
+use tarn_probe::Operation;
+use tarn_zil::Durability;
+use tarn_zvol::Volume;
+
+/// A volume with an intent log that was claimed.
+struct Logged {
+    name: String,
+    head: ObjectId,
+    facts: VolumeFacts,
+}
+
+/// Replays the intent logs of a pool's volumes. A log that cannot be replayed to its end is kept, or given up as asked. Gives what
+/// could not be done, for people.
+#[doc(alias = "zvol_create_minors")]
+pub(crate) fn replay_logs(
+    open: &OpenPool,
+    discards_logs: bool,
+    operation: &Operation,
+) -> Vec<String> {
+    let pool = &open.pool;
+    if pool.mode() == Mode::ReadOnly {
+        return Vec::new();
+    }
+    let logged = match logged_volumes(pool, operation) {
+        Ok(logged) => logged,
+        Err(error) => return vec![format!("cannot look for logs of volumes: {error}")],
+    };
+    let replayed = logged.into_iter().filter_map(|volume| {
+        let head = volume.head;
+        let mut replayed = replay(pool, &volume, operation);
+        if replayed.as_ref().is_err_and(|error| error.is_log) && discards_logs {
+            replayed = pool.run(ForgetLog { head }, operation).map_err(TreeError::from);
+        }
+        pool.namespace().forget_log(head);
+        let why = replayed.err()?.why;
+        Some(format!("cannot replay the log of '{}': {why}", volume.name))
+    });
+    replayed.collect()
+}
+
+fn logged_volumes(pool: &Pool, operation: &Operation) -> Result<Vec<Logged>, DatasetError> {
+    let namespace = pool.namespace();
+    namespace.look_through(pool.name(), None, operation, |directory| {
+        let mut look = Look {
+            found: Vec::new(),
+            goes_on: true,
+        };
+        let Some(head) = directory.head()? else {
+            return Ok(look);
+        };
+        if !matches!(contents::outline(&head)?, Contents::Volume(_)) {
+            return Ok(look);
+        }
+        let log = contents::objset(&head)?.phys().intent_log;
+        if let (false, Contents::Volume(facts)) = (log.claim_txg.is_zero(), contents::read(&head)?) {
+            look.found.push(Logged {
+                name: head.name(),
+                head: head.id(),
+                facts,
+            });
+        }
+        Ok(look)
+    })
+}
+
+fn replay(pool: &Pool, volume: &Logged, operation: &Operation) -> Result<(), TreeError> {
+    let head = volume.head;
+    let set = pool.namespace().head_set(head, operation)?;
+    let log = pool.namespace().open_log(&set, Durability::ByLog);
+    let data = Volume::open(log.clone(), volume.facts.size_bytes, operation)?;
+    tarn_zil::replay(&log, &data, operation).map_err(|error| TreeError {
+        why: error.to_string(),
+        is_log: true,
+    })?;
+    Ok(pool.run(ForgetLog { head }, operation)?)
+}

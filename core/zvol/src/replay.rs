@@ -1,0 +1,149 @@
+//! Doing again what the intent log of a volume has: the answer to the door [`Replay`].
+//!
+//! # Mechanism
+//! A volume has one object with data, and two kinds of records: bytes were written, and a range was freed (discarded). What
+//! reaches behind the end of the volume, which may have become smaller since, is cut off there.
+//!
+//! A record may have been written by any OpenZFS, and the disk may lie: what cannot be is refused, and nothing has changed then.
+//!
+//! # Invariants
+//! - A record is applied in several transactions only if all but the last leave a state from which it can be applied again.
+//! - The last transaction notes the record's sequence.
+
+use std::sync::Arc;
+
+use tarn_dataset::contents::VOLUME_DATA;
+use tarn_object::{AssignError, Object, ObjectError, OpenTx, TxEstimate};
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::intent_log::{LogRecord, LoggedChange, LoggedWrite};
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+use tarn_zil::{IntentLog, Refusal, Replay, WrittenData};
+
+/// About what is written beside the data.
+const OVERHEAD_BYTES: u64 = 16 << 10;
+
+/// How many blocks are freed in one transaction.
+const BLOCKS_PER_TX: u64 = 1 << 16;
+
+/// Why a record cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The data cannot be read or changed.
+    #[error("the volume's data: {0}")]
+    Data(#[from] ObjectError),
+    /// No transaction was to be had.
+    #[error("{0}")]
+    NotStored(#[from] AssignError),
+    /// It asks for what cannot be.
+    #[error("it makes no sense: {0}")]
+    Nonsense(&'static str),
+}
+
+/// A volume that is open for writing.
+pub struct Volume {
+    data: Arc<Object>,
+    size_bytes: u64,
+    log: Arc<IntentLog>,
+}
+
+impl Volume {
+    /// The volume of this size whose log this is.
+    ///
+    /// # Errors
+    /// When it has no data object, or that cannot be read.
+    pub fn open(
+        log: Arc<IntentLog>,
+        size_bytes: u64,
+        operation: &Operation,
+    ) -> Result<Volume, ObjectError> {
+        Ok(Volume {
+            data: log.set().object(VOLUME_DATA, operation)?,
+            size_bytes,
+            log,
+        })
+    }
+
+    fn begin(&self, estimate: TxEstimate, operation: &Operation) -> Result<OpenTx, RecordError> {
+        Ok(self.log.set().env().txgs.assign(&estimate, operation)?)
+    }
+
+    #[doc(alias = "zvol_replay_write")]
+    fn replay_write(
+        &self,
+        write: &LoggedWrite,
+        data: Option<&WrittenData>,
+        operation: &Operation,
+    ) -> Result<(), RecordError> {
+        check(write.object, write.offset, write.length)?;
+        let (offset, bytes) = data.map_or((0, &[][..]), |data| (data.offset, &data.bytes[..]));
+        let room = self.size_bytes.saturating_sub(offset);
+        let bytes = &bytes[..bytes.len().min(narrow(room))];
+        let estimate = TxEstimate::writing(widen(bytes.len()) + OVERHEAD_BYTES);
+        let tx = self.begin(estimate, operation)?;
+        if !bytes.is_empty() {
+            self.data.write(&tx, offset, bytes, operation)?;
+        }
+        self.log.note_replayed(&tx);
+        Ok(())
+    }
+
+    /// Frees a range; in pieces, from its beginning on, where it is long.
+    #[doc(alias = "zvol_replay_truncate")]
+    fn replay_truncate(
+        &self,
+        offset: u64,
+        length: u64,
+        operation: &Operation,
+    ) -> Result<(), RecordError> {
+        let end = offset.saturating_add(length).min(self.size_bytes);
+        let piece = BLOCKS_PER_TX.saturating_mul(self.data.block_size().get());
+        let mut at = offset.min(end);
+        loop {
+            let part = piece.min(end - at);
+            let tx = self.begin(TxEstimate::freeing(part), operation)?;
+            self.data.free_range(&tx, at, part, operation)?;
+            at += part;
+            if at == end {
+                self.log.note_replayed(&tx);
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Replay for Volume {
+    #[doc(alias = "zvol_replay_vector")]
+    fn replay(
+        &self,
+        record: &LogRecord,
+        data: Option<&WrittenData>,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        match &record.change {
+            LoggedChange::Write(write) => self.replay_write(write, data, operation)?,
+            LoggedChange::Truncate {
+                object,
+                offset,
+                length,
+            } => {
+                check(*object, *offset, *length)?;
+                self.replay_truncate(*offset, *length, operation)?;
+            }
+            _ => return Err(RecordError::Nonsense("volumes have no files").into()),
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what is about another object than the data, or reaches further than anything can.
+fn check(object: ObjectId, offset: u64, length: u64) -> Result<(), RecordError> {
+    if object != VOLUME_DATA {
+        return Err(RecordError::Nonsense("it is not about the volume's data"));
+    }
+    match offset.checked_add(length) {
+        Some(_) => Ok(()),
+        None => Err(RecordError::Nonsense("no volume reaches so far")),
+    }
+}
