@@ -9,6 +9,7 @@
 mod kernel;
 mod log_devices;
 mod logs;
+mod volume_logs;
 
 use std::fs;
 use std::time::Duration;

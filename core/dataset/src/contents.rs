@@ -11,12 +11,15 @@ use std::sync::Arc;
 use tarn_object::{ObjectSet, read_head};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::MASTER_NODE;
 
-/// The master node of a file system, the data of a volume.
-const FIRST_OBJECT: ObjectId = ObjectId::new(1);
+/// The data of a volume.
+#[doc(alias = "ZVOL_OBJ")]
+pub const VOLUME_DATA: ObjectId = ObjectId::new(1);
 
-/// The ZAP of a volume.
-const VOLUME_ZAP: ObjectId = ObjectId::new(2);
+/// The ZAP of a volume, which has its size.
+#[doc(alias = "ZVOL_ZAP_OBJ")]
+pub(crate) const VOLUME_ZAP: ObjectId = ObjectId::new(2);
 
 /// What an object set contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +108,7 @@ pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
     };
     match set.objset_type() {
         ondisk::objset::ObjsetType::Zfs => {
-            let number = |name: &str| reading.number(FIRST_OBJECT, name);
+            let number = |name: &str| reading.number(MASTER_NODE, name);
             Ok(Contents::Filesystem(FilesystemFacts {
                 version: number("VERSION")?.unwrap_or(1),
                 utf8_only: number("utf8only")?.unwrap_or(0) != 0,
@@ -114,7 +117,7 @@ pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
             }))
         }
         ondisk::objset::ObjsetType::Zvol => {
-            let data = reading.object(FIRST_OBJECT)?;
+            let data = reading.object(VOLUME_DATA)?;
             Ok(Contents::Volume(VolumeFacts {
                 size_bytes: reading.number(VOLUME_ZAP, "size")?.unwrap_or(0),
                 block_bytes: data.block_size().get(),

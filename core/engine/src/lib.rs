@@ -27,6 +27,7 @@ mod service;
 mod start;
 mod tree;
 mod turns;
+mod volumes;
 
 pub use engine::{Engine, EngineOptions};
 pub use tarn_host::{Host, RealOptions};

@@ -41,7 +41,9 @@ pub(crate) fn replay_logs(
         let head = volume.head;
         let mut replayed = replay(pool, &volume, operation);
         if replayed.as_ref().is_err_and(|error| error.is_log) && discards_logs {
-            replayed = pool.run(ForgetLog { head }, operation).map_err(TreeError::from);
+            replayed = pool
+                .run(ForgetLog { head }, operation)
+                .map_err(TreeError::from);
         }
         pool.namespace().forget_log(head);
         let why = replayed.err()?.why;
@@ -64,7 +66,8 @@ fn logged_volumes(pool: &Pool, operation: &Operation) -> Result<Vec<Logged>, Dat
             return Ok(look);
         }
         let log = contents::objset(&head)?.phys().intent_log;
-        if let (false, Contents::Volume(facts)) = (log.claim_txg.is_zero(), contents::read(&head)?) {
+        if let (false, Contents::Volume(facts)) = (log.claim_txg.is_zero(), contents::read(&head)?)
+        {
             look.found.push(Logged {
                 name: head.name(),
                 head: head.id(),

@@ -6,7 +6,8 @@
 //! here, changes and adds files, lists again and exports. Here the first listings must equal ours, the scrubs must
 //! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
 //!
-//! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them.
+//! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them. And one is made there, whose
+//! volumes' logs are ours to replay ([`volume_logs`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
-use super::{Arguments, Case, cases, logs, make_pool};
+use super::{Arguments, Case, cases, logs, make_pool, volume_logs};
 use crate::changes::{self, Listing};
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
 
@@ -93,17 +94,19 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
             Ok(())
         });
     }
-    steps.run(
-        "the kernel module imports, scrubs, lists, writes and exports",
-        || {
-            let script = share.join("guest.sh");
-            fs::write(&script, GUEST)?;
-            let spoken = machine.run(&share, &script, LIMIT)?;
-            print!("{}", spoken.stdout);
-            spoken.expect_success()?;
-            Ok(())
-        },
-    );
+    if !lent.is_empty() || !left.is_empty() {
+        steps.run(
+            "the kernel module imports, scrubs, lists, writes and exports",
+            || {
+                let script = share.join("guest.sh");
+                fs::write(&script, GUEST)?;
+                let spoken = machine.run(&share, &script, LIMIT)?;
+                print!("{}", spoken.stdout);
+                spoken.expect_success()?;
+                Ok(())
+            },
+        );
+    }
     for (pool, before) in &lent {
         steps.run(&format!("take back {pool}"), || {
             let seen = guest_listing(&share.join(pool), "seen")?;
@@ -117,6 +120,11 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
             let seen = logs::with_set_times(&seen);
             changes::expect_same("after the kernel module's replay", before, &seen)?;
             take_back(&instance, &share, pool)
+        });
+    }
+    if wanted(volume_logs::NAME) {
+        steps.run("the kernel module's logs of volumes, replayed", || {
+            volume_logs::replay(&machine, &instance, &share)
         });
     }
     drop(instance);

@@ -80,7 +80,9 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
     in_machine(machine, share, LEAVE)?;
     let sums = |name: &str| fs::read_to_string(folder.join(name));
     let (before, after) = (sums("before")?, sums("after")?);
-    if before.lines().count() != RECORDS.len() || before.lines().zip(after.lines()).any(|(a, b)| a == b) {
+    if before.lines().count() != RECORDS.len()
+        || before.lines().zip(after.lines()).any(|(a, b)| a == b)
+    {
         return Err(format!("not every volume was changed: from\n{before}to\n{after}").into());
     }
     expect_records(&images)?;

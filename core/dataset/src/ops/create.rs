@@ -11,7 +11,7 @@
 //! Mounting, and making parents that are missing.
 
 use super::set::{AUTO, apply_one, check_settings, find};
-use crate::contents::{self, Contents};
+use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::creation;
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -39,12 +39,6 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::ObjectId;
-
-/// The data of a volume.
-const VOLUME_DATA: ObjectId = ObjectId::new(1);
-
-/// The ZAP of a volume.
-const VOLUME_FACTS: ObjectId = ObjectId::new(2);
 
 /// Sizes that blocks of a volume can have.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
@@ -280,13 +274,13 @@ impl CreateVolume {
             .map_err(&in_set)?;
         let facts = NewObject::plain(ObjectType::ZvolProperties, 0);
         let facts = set
-            .claim(context.tx, VOLUME_FACTS, facts, context.operation)
+            .claim(context.tx, VOLUME_ZAP, facts, context.operation)
             .map_err(&in_set)?;
         let zap = ObjectZap::make(&facts, context.tx, NewZap::micro(set), context.operation)
             .map_err(&in_set)?;
         zap.insert(context.tx, "size", &ZapValue::word(self.size_bytes))
             .map_err(|cause| DatasetError::Zap {
-                object: VOLUME_FACTS,
+                object: VOLUME_ZAP,
                 cause,
             })
     }

@@ -5,7 +5,7 @@
 //! that still counts as its size.
 
 use super::set::find;
-use crate::contents::{self, Contents};
+use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
 use crate::properties::{set, table};
@@ -14,13 +14,6 @@ use crate::volume_reservation::volume_reservation;
 use std::sync::Arc;
 use tarn_object::zap::{ObjectZap, ZapValue};
 use tarn_object::{AssignError, ObjectError, ObjectSet, TxEstimate};
-use tarn_ondisk::units::ObjectId;
-
-/// The data of a volume.
-const DATA: ObjectId = ObjectId::new(1);
-
-/// The ZAP of a volume.
-const FACTS: ObjectId = ObjectId::new(2);
 
 /// How much is freed in one group; a guess: some thousands of blocks of pointers at most.
 const FREE_BYTES_MAX: u64 = 64 << 30;
@@ -54,18 +47,18 @@ pub fn set_volume_size(
     check(view, name, bytes)?;
     let operation = view.operation();
     let txgs = &volume.env().txgs;
-    let facts = volume.object(FACTS, operation)?;
+    let facts = volume.object(VOLUME_ZAP, operation)?;
     let tx = txgs.assign(&TxEstimate::freeing(0), operation)?;
     let updated = ObjectZap::of(&facts, operation).update(&tx, "size", &ZapValue::word(bytes));
     updated.map_err(|why| ObjectError::Zap {
         set: volume.id(),
-        object: FACTS,
+        object: VOLUME_ZAP,
         why,
     })?;
     let txg = tx.txg();
     drop(tx);
     txgs.wait_stored(txg, operation)?;
-    let data = volume.object(DATA, operation)?;
+    let data = volume.object(VOLUME_DATA, operation)?;
     let mut end = data.info().end_offset();
     while end > bytes {
         let start = end.saturating_sub(FREE_BYTES_MAX).max(bytes);

@@ -18,6 +18,7 @@ use crate::messages::pool::{Import, Imported};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::TemporaryOptions;
 use crate::refusals::of_task;
+use crate::volumes;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
@@ -388,7 +389,7 @@ impl Engine {
         newest.map_or(0, |uberblock| uberblock.timestamp_s)
     }
 
-    /// Mounts the file systems of a pool that was just imported.
+    /// Replays the logs of volumes of a pool that was just imported, and mounts its file systems.
     fn mount_imported(
         &self,
         open: &Arc<OpenPool>,
@@ -396,6 +397,9 @@ impl Engine {
         imported: &mut Imported,
         operation: &Operation,
     ) {
+        let discards_logs = TemporaryOptions::parse(&options.mount_options).discards_log;
+        let not_replayed = volumes::replay_logs(open, discards_logs, operation);
+        imported.warnings.extend(not_replayed);
         if !options.mounts {
             return;
         }
