@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! A file system is written to at a steady rate, so that a group is stored every few seconds, while one thread reads pages that are in our cache
-//! (with `O_DIRECT`, or the kernel would answer) and another writes pages with `O_DSYNC`. Each call is timed. Afterwards the daemon's table of groups says when which was
+//! (with `O_DIRECT`, or the kernel would answer) and another writes pages with `O_DSYNC`. The disk has all of its memory before: a real one has its sectors. Each call is timed. Afterwards the daemon's table of groups says when which was
 //! stored, on the same clock, and calls are told apart by that: those that met a group being stored, and those between.
 //!
 //! # Bar
@@ -44,6 +44,7 @@ type Call = (u64, u64);
 pub fn measure(memory: &Path, time: Duration) -> Outcome<Vec<String>> {
     let mut ours = Tarn::start(memory)?;
     let folder = ours.make()?;
+    ours.claim_disk()?;
     let measured = watch(&ours, &folder, time);
     let removed = ours.remove();
     let (reads, writes, groups) = measured?;

@@ -19,6 +19,8 @@ use crate::workspace::{Outcome, output, programs, scratch, target};
 /// The size of every disk.
 pub const IMAGE_BYTES: u64 = 4 << 30;
 
+const IMAGE: &str = "disk.img";
+
 /// What ours and zfs-fuse may use for cached blocks. The kernel's file systems use what memory there is.
 pub const CACHE_MIB: u32 = 2048;
 
@@ -64,7 +66,7 @@ pub fn named(name: &str, memory: &Path, is_root: bool) -> Outcome<Box<dyn Peer>>
 
 /// Makes the empty disk of a peer, and the folder to mount it at.
 fn make_disk(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
-    let (image, mount) = (folder.join("disk.img"), folder.join("mount"));
+    let (image, mount) = (folder.join(IMAGE), folder.join("mount"));
     fs::create_dir_all(&mount)?;
     File::create(&image)?.set_len(IMAGE_BYTES)?;
     Ok((image, mount))
@@ -91,6 +93,13 @@ impl Tarn {
         let said = self.instance.must("tarn", &["kstat", "-j", &pattern])?;
         let mut answer: serde_json::Value = serde_json::from_str(&said.stdout)?;
         Ok(answer[0]["data"].take())
+    }
+
+    /// Has the machine give the disk all of its memory, so that no write waits for it.
+    pub fn claim_disk(&self) -> Outcome {
+        let image = File::options().write(true).open(self.folder.join(IMAGE))?;
+        let flags = rustix::fs::FallocateFlags::empty();
+        Ok(rustix::fs::fallocate(&image, flags, 0, IMAGE_BYTES)?)
     }
 
     /// Below the instance's folder, so that it is unmounted with the instance whatever happens.
