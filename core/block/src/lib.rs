@@ -10,7 +10,7 @@
 //! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`mod@write`]) takes a
 //! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
 //! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
-//! pointer ([`embed`]), blocks of intent logs ([`log_block`]), bad copies written anew ([`repair`]), and what kind of block is written how
+//! pointer ([`embed`]), blocks of intent logs ([`log_block`]) and those that logs lead to ([`early`]), bad copies written anew ([`repair`]), and what kind of block is written how
 //! ([`policy`]).
 //!
 //! # Invariants
@@ -23,6 +23,7 @@
 //! block that was there before, is for the layers above.
 
 pub mod data;
+mod early;
 mod embed;
 pub mod error;
 mod free;
@@ -39,6 +40,7 @@ mod stored;
 mod write;
 
 pub use data::Block;
+pub use early::PlacedBlocks;
 pub use error::{
     BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, ReadError, WriteError,
 };

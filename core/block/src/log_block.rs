@@ -15,6 +15,7 @@
 //! - A log block is never split into a gang.
 //! - When [`BlockIo::write_log`] succeeds, its blocks are durable on every leaf that was written.
 
+use crate::early::PlacedBlocks;
 use crate::error::WriteError;
 use crate::io::BlockIo;
 use std::collections::BTreeSet;
@@ -107,7 +108,8 @@ impl BlockIo {
         self.space.undo(&places, pointer.birth());
     }
 
-    /// Writes log blocks, and returns when they are durable. In the calling thread, as far as devices let it.
+    /// Writes log blocks and the data that their records lead to, and returns when they are durable. In the calling thread, as far as devices
+    /// let it.
     ///
     /// # Errors
     /// Devices failed beyond what redundancy covers: nobody knows what of it is stored.
@@ -115,11 +117,14 @@ impl BlockIo {
     pub fn write_log(
         &self,
         blocks: Vec<LogBlockWrite>,
+        data: Vec<PlacedBlocks>,
         operation: &Operation,
     ) -> Result<(), WriteError> {
         let _timer = operation.stage(Stage::Log);
         let shapes = self.shapes();
-        let mut writes = Vec::with_capacity(blocks.len());
+        let mut writes: Vec<PhysicalWrite> =
+            data.into_iter().flat_map(|placed| placed.writes).collect();
+        writes.reserve(blocks.len());
         for LogBlockWrite { pointer, contents } in blocks {
             let mut contents = contents;
             let name = checksum::Checksum(pointer.checksum_words.0);
@@ -161,7 +166,11 @@ impl BlockIo {
     }
 
     /// Looks now and then how much room is left, and refuses when it is little.
-    fn take_log_allowance(&self, class: Class, size: PhysicalSize) -> Result<(), NoSpace> {
+    pub(crate) fn take_log_allowance(
+        &self,
+        class: Class,
+        size: PhysicalSize,
+    ) -> Result<(), NoSpace> {
         let take = |left: u64| left.checked_sub(size.get());
         let taken = self
             .log_allowance

@@ -196,7 +196,7 @@ impl BlockIo {
         earlier.finish(operation)
     }
 
-    fn place_chunk(
+    pub(crate) fn place_chunk(
         &self,
         requests: Vec<WriteRequest>,
         phase: WritePhase,

@@ -20,13 +20,12 @@ impl Namespace {
     pub fn sync_datasets(&self, context: &TaskContext<'_>) -> Result<bool, DatasetError> {
         let mut sets = self.mos().env().txgs.dirty_sets(context.tx.txg());
         sets.retain(|set| set.id() != MOS_ID);
-        sets.retain(|set| {
-            let is_open = self.is_open_head(set);
-            if !is_open {
-                discard_changes(set, context.tx);
-            }
-            is_open
-        });
+        let (sets, gone): (Vec<_>, Vec<_>) =
+            sets.into_iter().partition(|set| self.is_open_head(set));
+        for set in gone {
+            discard_changes(&set, context.tx, context.io, context.operation)
+                .map_err(|cause| DatasetError::Sync { cause })?;
+        }
         if sets.is_empty() {
             return Ok(false);
         }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use tarn_host::buffer::Buffer;
 use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::dnode::{CORE_BYTES, POINTER_SHIFT, SLOT_BYTES, Spill};
@@ -109,6 +110,15 @@ impl Shape {
     }
 }
 
+/// A block that was written before its group is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Early {
+    /// What was written. As long as this is what the block has, it need not be written again.
+    pub buffer: Arc<Buffer>,
+    /// Where.
+    pub pointer: BlockPointer,
+}
+
 /// What one group changes in an object.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -119,6 +129,10 @@ pub(crate) struct Pending {
     pub blocks: BTreeMap<u64, Arc<Buffer>>,
     /// Those of them that need not be cached when they are stored.
     pub passing: BTreeSet<u64>,
+    /// Those of them that have their places already, and are written.
+    pub early: BTreeMap<u64, Early>,
+    /// Places that were taken early, and have nothing that is still wanted.
+    pub superseded: Vec<BlockPointer>,
     /// Blocks freed.
     pub freed: BlockRanges,
     /// Whether the spill block was written or taken away.
@@ -136,6 +150,8 @@ impl Pending {
             shape,
             blocks: BTreeMap::new(),
             passing: BTreeSet::new(),
+            early: BTreeMap::new(),
+            superseded: Vec::new(),
             freed: BlockRanges::default(),
             is_spill_changed: false,
             is_object_freed: false,

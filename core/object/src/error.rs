@@ -1,6 +1,6 @@
 //! What can go wrong with objects.
 
-use tarn_block::{ReadError, WriteError};
+use tarn_block::{BlockFreeError, ReadError, WriteError};
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, ObjectId};
 
@@ -135,4 +135,7 @@ pub enum SyncError {
     /// A block that must be read to store others cannot be.
     #[error("{0}")]
     Object(#[from] ObjectError),
+    /// A place that is ours cannot be freed.
+    #[error("{0}")]
+    Free(#[from] BlockFreeError),
 }

@@ -25,6 +25,7 @@
 mod block_tree;
 mod buffer;
 mod dirty;
+mod early;
 mod error;
 mod numbers;
 mod object;
@@ -43,6 +44,7 @@ pub mod zap;
 
 pub use block_tree::{BlockTrees, Freeing, Unreadable};
 pub use buffer::{Caching, TO_END};
+pub use early::EarlyBlocks;
 pub use error::{AssignError, ObjectError, SyncError};
 pub use object::{Object, ObjectInfo};
 pub use objset::{

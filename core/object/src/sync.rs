@@ -106,8 +106,20 @@ pub fn sync_objsets(
 }
 
 /// Drops what the group has changed in an object set: nothing leads to it any more, and it is not to be stored.
-pub fn discard_changes(set: &Arc<ObjectSet>, tx: &SyncTx) {
+///
+/// # Errors
+/// When a place that was taken early cannot be freed: the group must not be stored.
+pub fn discard_changes(
+    set: &Arc<ObjectSet>,
+    tx: &SyncTx,
+    io: &BlockIo,
+    operation: &Operation,
+) -> Result<(), SyncError> {
     let txg = tx.txg();
+    let phase = WritePhase {
+        txg,
+        pass: tx.pass(),
+    };
     let dirty = set.dirty.lock().remove(&txg);
     for object in dirty
         .into_iter()
@@ -120,6 +132,10 @@ pub fn discard_changes(set: &Arc<ObjectSet>, tx: &SyncTx) {
         };
         if let Some(dropped) = dropped {
             set.env().txgs.remove_dirty(dropped.dirty_bytes);
+            let early = dropped.early.into_values().map(|early| early.pointer);
+            for pointer in dropped.superseded.into_iter().chain(early) {
+                io.free(&pointer, phase, operation)?;
+            }
         }
     }
     let mut head = set.head.lock();
@@ -127,6 +143,7 @@ pub fn discard_changes(set: &Arc<ObjectSet>, tx: &SyncTx) {
     head.replayed.remove(&txg);
     drop(head);
     set.env().txgs.remove_dirty_set(txg, set.id());
+    Ok(())
 }
 
 /// Stores all objects that have numbers, and puts their dnodes into the meta dnodes. Gives back what changed for their owners.

@@ -8,7 +8,7 @@
 //! Each object is a [`TreeJob`]: what the group changed in it, and the stored tree, which stays as it is until the end. Storing makes
 //! *edits*: this block of this level has that pointer now. First the frees: they walk the stored tree below the freed
 //! ranges, give up what is there, and leave edits where a subtree ends. Then all blocks of level 0 are written, in batches over all objects;
-//! each gives an edit. Then, for each level above, the edits below are grouped by their parent, the parents are read, changed and
+//! each gives an edit, as do those that the log has had written [early](crate::early). Then, for each level above, the edits below are grouped by their parent, the parents are read, changed and
 //! written, again in batches, which gives the edits of that level. The edits of the highest level are the dnode's pointers. So
 //! between levels only edits are in memory, a pointer each.
 //!
@@ -21,7 +21,7 @@
 //!   born, once. A block rewritten in place is neither.
 //! - Nothing of the old tree is changed: readers walk it until the new one replaces it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tarn_block::{
@@ -36,7 +36,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize};
 use tarn_probe::{Operation, Outcome};
 
-use crate::dirty::{BlockRanges, Shape, SpillContents};
+use crate::dirty::{BlockRanges, Early, Shape, SpillContents};
 use crate::error::SyncError;
 use crate::object::Object;
 use crate::objset::{MOS_ID, occupied};
@@ -71,6 +71,10 @@ pub(crate) struct TreeJob {
     blocks: Vec<(u64, Arc<Buffer>)>,
     /// Those of them that need not be cached.
     passing: BTreeSet<u64>,
+    /// Those of them that were written already, unless they changed since.
+    early: BTreeMap<u64, Early>,
+    /// Places that were taken early for nothing.
+    superseded: Vec<BlockPointer>,
     freed: BlockRanges,
     /// What becomes of the spill block: none if nothing does.
     spill: Option<SpillContents>,
@@ -110,6 +114,8 @@ impl TreeJob {
                 .map(|(id, buffer)| (*id, buffer.clone()))
                 .collect(),
             passing: pending.passing.clone(),
+            early: pending.early.clone(),
+            superseded: pending.superseded.clone(),
             freed: pending.freed.clone(),
             spill: if pending.is_object_freed {
                 Some(SpillContents::Absent)
@@ -259,16 +265,31 @@ impl TreeJob {
         ledger.killed(pointer);
     }
 
-    /// Adds the write of one block of level 0.
+    /// Adds the write of one block of level 0, unless it was written early.
     fn gather_block(
-        &self,
+        &mut self,
         job: usize,
         block: u64,
         buffer: Arc<Buffer>,
         batches: &mut Batches<'_, '_>,
+        ledgers: &mut [SetLedger<'_>],
     ) -> Result<(), SyncError> {
-        let operation = batches.storing.operation;
-        let previous = self.object.stored_pointer(Level::ZERO, block, operation)?;
+        let storing = batches.storing;
+        let previous = self
+            .object
+            .stored_pointer(Level::ZERO, block, storing.operation)?;
+        if let Some(early) = self.early.remove(&block) {
+            if Arc::ptr_eq(&early.buffer, &buffer) {
+                let counted = widen(buffer.len());
+                let is_cached = !self.passing.contains(&block);
+                let contents = is_cached.then(|| Block::from(buffer));
+                let (slot, ledger) = (Slot::Tree { level: 0, block }, &mut ledgers[self.set]);
+                self.written(slot, &previous, early.pointer, contents, ledger, storing);
+                self.uncount(counted);
+                return Ok(());
+            }
+            self.superseded.push(early.pointer);
+        }
         let fill = match self.shape.object_type {
             ObjectType::Dnode => widen(occupied(&buffer).count()),
             _ => 1,
@@ -282,6 +303,24 @@ impl TreeJob {
         let contents = Block::from(buffer);
         let request = self.request(contents, Level::ZERO, BlockRole::Tree, fill, previous);
         batches.push(target, request);
+        Ok(())
+    }
+
+    /// The throttle counts so much less for it.
+    fn uncount(&mut self, bytes: u64) {
+        self.object.context.env.txgs.remove_dirty(bytes);
+        self.dirty_bytes -= bytes;
+    }
+
+    /// Frees places that were taken early and do not become part of the tree. The ledger never heard of them.
+    fn free_superseded(&mut self, storing: &Storing<'_>) -> Result<(), SyncError> {
+        let cut_off = std::mem::take(&mut self.early).into_values();
+        self.superseded.extend(cut_off.map(|early| early.pointer));
+        for pointer in self.superseded.drain(..) {
+            storing
+                .io
+                .free(&pointer, storing.phase, storing.operation)?;
+        }
         Ok(())
     }
 
@@ -581,8 +620,7 @@ impl<'a, 'b> Batches<'a, 'b> {
             let job = &mut jobs[target.job];
             let ledger = &mut ledgers[job.set];
             job.written(target.slot, &previous, new, contents, ledger, self.storing);
-            job.object.context.env.txgs.remove_dirty(target.counted);
-            job.dirty_bytes -= target.counted;
+            job.uncount(target.counted);
         }
         Ok(())
     }
@@ -600,9 +638,10 @@ pub(crate) fn store_trees(
     let mut batches = Batches::new(storing);
     for index in 0..jobs.len() {
         for (block, buffer) in std::mem::take(&mut jobs[index].blocks) {
-            jobs[index].gather_block(index, block, buffer, &mut batches)?;
+            jobs[index].gather_block(index, block, buffer, &mut batches, ledgers)?;
             batches.flush_if_full(jobs, ledgers)?;
         }
+        jobs[index].free_superseded(storing)?;
         jobs[index].gather_spill(index, &mut batches);
     }
     batches.flush(jobs, ledgers)?;

@@ -23,10 +23,10 @@ use tarn_ondisk::intent_log::{
     LoggedWrite, RenameKind, mask,
 };
 use tarn_ondisk::nvlist::Text;
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
-use tarn_zil::{Contents, Fetched, IntentRecord, LogSource};
+use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
 
 use crate::error::PosixError;
 use crate::facts::{Facts, words};
@@ -449,6 +449,44 @@ impl LogSource for FileSystem {
         Ok(match write.length > facts.size - write.offset {
             true => Fetched::Shortened(bytes),
             false => Fetched::Bytes(bytes),
+        })
+    }
+
+    fn place(
+        &self,
+        write: &LoggedWrite,
+        whole_blocks: WholeBlocks,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Option<PlacedWrites> {
+        let node = self.node(write.object, operation).ok()?;
+        let _content = node.content.read();
+        let facts = node.facts();
+        let end = write.offset.checked_add(write.length)?;
+        if facts.kind() != FileKind::Regular || facts.links == 0 || end > facts.size {
+            return None;
+        }
+        let block_size = node.object.block_size().get();
+        // The last block of a file is filled by what there is.
+        let is_whole = write.offset.is_multiple_of(block_size)
+            && (end.is_multiple_of(block_size) || end == facts.size);
+        if whole_blocks == WholeBlocks::Needed && !is_whole {
+            return None;
+        }
+        let range = write.offset / block_size..end.div_ceil(block_size);
+        let blocks = node.object.place_early(tx, range.clone(), operation)?;
+        let parts = range.filter_map(|block| {
+            let offset = write.offset.max(block * block_size);
+            Some(LoggedWrite {
+                offset,
+                length: end.min((block + 1) * block_size) - offset,
+                pointer: *blocks.pointer(BlockId::from(block))?,
+                ..write.clone()
+            })
+        });
+        Some(PlacedWrites {
+            parts: parts.collect(),
+            blocks,
         })
     }
 }

@@ -5,8 +5,11 @@
 //! chain, allocates the next one under a hold on the open group, writes, and flushes. Who comes meanwhile waits for the next
 //! batch, which one of them writes for all. A single thread waits for nobody.
 //!
+//! Where much was written into a file of a pool without log device, or devices are to be spared (`logbias=throughput`), records carry no bytes: the
+//! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
+//!
 //! Where the log cannot do it, the group does: commits wait until it is stored. That is so for the first commit of all, whose
-//! chain begins in a head that must be stored first; for more data than is worth writing twice; and when a block has no room, cannot be
+//! chain begins in a head that must be stored first; for very much data; and when a block has no room, cannot be
 //! written, or contents cannot be read. From then on until that group is stored no block is written, so the log has no gaps.
 //!
 //! # Invariants
@@ -17,7 +20,7 @@
 use tarn_block::{LogBlockWrite, LogPlace};
 use tarn_host::buffer::Buffer;
 use tarn_host::lock::MutexGuard;
-use tarn_object::{AssignError, OpenTx};
+use tarn_object::{AssignError, EarlyBlocks, OpenTx};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::{Stored, widen};
 use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogBlock, LogChain, LogForm, LoggedChange, mask};
@@ -29,13 +32,27 @@ use crate::log::{Chain, ChainBlock, Durability, IntentLog, LogBias, State};
 use crate::packing::{Packed, block_bytes_for, pack};
 use crate::pending::Entry;
 use crate::probes::probes;
-use crate::record::{Contents, Fetched};
+use crate::record::{Contents, Fetched, IntentRecord, WholeBlocks};
 
 /// A commit that needs more than this waits for its group: everything is written once, and memory for the log stays small.
 const COMMIT_BYTES_MAX: u64 = 8 << 20;
 
-/// The same where devices are to be spared: what fits into one block of the log.
-const SPARING_BYTES_MAX: u64 = 128 << 10;
+/// From this length on a write leads to its blocks where there is no log device.
+#[doc(alias = "zfs_immediate_write_sz")]
+const EARLY_BYTES_MIN: u64 = 32 << 10;
+
+/// Blocks of a batch that are written where they will stay.
+#[derive(Default)]
+struct Early {
+    blocks: Vec<EarlyBlocks>,
+}
+
+impl Early {
+    /// Nobody knows whether they are written: they are stored with their groups.
+    fn withdraw(self) {
+        self.blocks.into_iter().for_each(EarlyBlocks::withdraw);
+    }
+}
 
 /// How a batch ended.
 enum Outcome {
@@ -66,11 +83,7 @@ impl IntentLog {
         }
         let stored = txgs.stored_txg();
         let mut state = self.state.lock();
-        let bytes_max = match self.bias() {
-            LogBias::Latency => COMMIT_BYTES_MAX,
-            LogBias::Throughput => SPARING_BYTES_MAX,
-        };
-        if let Some(txg) = state.group_to_wait_for(object, stored, bytes_max) {
+        if let Some(txg) = state.group_to_wait_for(object, stored) {
             drop(state);
             probes().waited.increment();
             return Ok(txgs.wait_stored(txg, operation)?);
@@ -144,6 +157,7 @@ impl IntentLog {
             return state;
         };
         let mut record_bytes = 0;
+        let (entries, mut early) = self.place_early(entries, operation);
         let outcome = match self.with_contents(entries, operation) {
             None => Outcome::NotWritten,
             Some(entries) if entries.is_empty() => Outcome::Written(Vec::new()),
@@ -153,11 +167,15 @@ impl IntentLog {
                     Err(_) => Outcome::NotWritten,
                     Ok(packed) => {
                         record_bytes = packed.iter().map(|block| block.records.len()).sum();
-                        self.write_blocks(packed, last, likely.max(record_bytes), operation)
+                        let likely = likely.max(record_bytes);
+                        self.write_blocks(packed, last, likely, &mut early, operation)
                     }
                 }
             }
         };
+        if !matches!(outcome, Outcome::Written(_)) {
+            early.withdraw();
+        }
         let mut state = self.state.lock();
         state.sequence = sequence;
         state.batches.remember(record_bytes);
@@ -211,6 +229,57 @@ impl IntentLog {
         Some(tx.txg())
     }
 
+    /// Has records of large writes lead to their blocks, which get their places. From here until the batch is written or has failed, no group
+    /// that has such a place is stored.
+    fn place_early(&self, entries: Vec<Entry>, operation: &Operation) -> (Vec<Entry>, Early) {
+        let mut early = Early::default();
+        let io = self.set.env().cache.io();
+        let (bytes_min, whole_blocks) = match self.bias() {
+            LogBias::Latency if io.has_log_vdevs() => return (entries, early),
+            LogBias::Latency => (EARLY_BYTES_MIN, WholeBlocks::NotNeeded),
+            LogBias::Throughput => (0, WholeBlocks::Needed),
+        };
+        let large = |entry: &Entry| match &entry.record.change {
+            LoggedChange::Write(write) if entry.record.contents == Contents::Fetch => {
+                (write.length >= bytes_min).then(|| (**write).clone())
+            }
+            _ => None,
+        };
+        let source = self.source();
+        let (Some(source), true) = (source, entries.iter().any(|entry| large(entry).is_some()))
+        else {
+            return (entries, early);
+        };
+        let Ok(tx) = self.assign(operation) else {
+            return (entries, early);
+        };
+        self.state.lock().in_flight = Some(tx.txg());
+        let mut led = Vec::with_capacity(entries.len());
+        for entry in entries {
+            // What an older group has is on its way to where it will stay.
+            let write = large(&entry).filter(|_| entry.txg == tx.txg());
+            let whole_blocks = match &write {
+                Some(write) if write.length >= EARLY_BYTES_MIN => WholeBlocks::NotNeeded,
+                _ => whole_blocks,
+            };
+            let placed = write.and_then(|write| source.place(&write, whole_blocks, &tx, operation));
+            let Some(placed) = placed else {
+                led.push(entry);
+                continue;
+            };
+            early.blocks.push(placed.blocks);
+            led.extend(placed.parts.into_iter().map(|part| Entry {
+                record: IntentRecord {
+                    change: LoggedChange::Write(Box::new(part)),
+                    object: entry.record.object,
+                    contents: Contents::InRecord,
+                },
+                ..entry
+            }));
+        }
+        (led, early)
+    }
+
     /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
     /// or may be gone because the file was shortened or removed after these records were taken: in a log without that, they would be
     /// missing.
@@ -219,7 +288,13 @@ impl IntentLog {
         let mut complete = Vec::with_capacity(entries.len());
         for mut entry in entries {
             if entry.record.contents == Contents::InRecord {
-                probes().whole_records.increment();
+                match &entry.record.change {
+                    LoggedChange::Write(write) if write.data.is_none() => {
+                        probes().early_records.increment();
+                        probes().early_bytes.add(write.length);
+                    }
+                    _ => probes().whole_records.increment(),
+                }
                 complete.push(entry);
                 continue;
             }
@@ -256,6 +331,7 @@ impl IntentLog {
         packed: Vec<Packed>,
         last: BlockPointer,
         likely: usize,
+        early: &mut Early,
         operation: &Operation,
     ) -> Outcome {
         let Ok(tx) = self.assign(operation) else {
@@ -266,8 +342,8 @@ impl IntentLog {
         let Some(next) = self.allocate_blocks(&sizes, &tx) else {
             return Outcome::NotWritten;
         };
-        // From here on the group is not stored before these blocks are.
-        self.state.lock().in_flight = Some(tx.txg());
+        // From here on the group is not stored before these blocks are; nor is an older one that has early blocks.
+        self.state.lock().in_flight.get_or_insert(tx.txg());
         drop(tx);
         let pointers: Vec<BlockPointer> = std::iter::once(last).chain(next).collect();
         let mut writes = Vec::with_capacity(packed.len());
@@ -290,7 +366,9 @@ impl IntentLog {
             pointer: pointers[packed.len()],
             newest: None,
         });
-        match self.set.env().cache.io().write_log(writes, operation) {
+        let data = early.blocks.iter_mut();
+        let data = data.filter_map(EarlyBlocks::take_unwritten).collect();
+        match self.set.env().cache.io().write_log(writes, data, operation) {
             Ok(()) => Outcome::Written(blocks),
             Err(_) => Outcome::Failed(blocks),
         }
@@ -329,13 +407,8 @@ impl IntentLog {
 
 impl State {
     /// The group that has to be stored where the log is not to be used. `None` where it is.
-    fn group_to_wait_for(
-        &self,
-        object: Option<ObjectId>,
-        stored: Txg,
-        bytes_max: u64,
-    ) -> Option<Txg> {
-        let is_much = || self.pending.bytes(object, stored) > bytes_max;
+    fn group_to_wait_for(&self, object: Option<ObjectId>, stored: Txg) -> Option<Txg> {
+        let is_much = || self.pending.bytes(object, stored) > COMMIT_BYTES_MAX;
         if self.must_wait <= stored && !is_much() {
             return None;
         }

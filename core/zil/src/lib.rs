@@ -32,7 +32,7 @@ pub use claim::{Claim, ClaimError, Survey, survey};
 pub use error::CommitError;
 pub use free::free;
 pub use log::{Durability, IntentLog, LogBias};
-pub use record::{Contents, Fetched, IntentRecord, LogSource};
+pub use record::{Contents, Fetched, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
 pub use replay::{
     Refusal, Replay, ReplayCounts, ReplayError, Replayer, WrittenData, is_needed, replay,
 };

@@ -49,7 +49,7 @@ pub enum LogBias {
     /// The time of those who wait: log vdevs are used, and up to 8 MiB are written twice.
     #[default]
     Latency,
-    /// The devices: log vdevs are left to others, and what is more than 128 KiB is stored with its group, once.
+    /// The devices: log vdevs are left to others, and what fills its blocks is written once, where it stays.
     Throughput,
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct Probes {
     pub(crate) fetched_records: Arc<Counter>,
     /// These bytes.
     pub(crate) fetched_bytes: Arc<Counter>,
+    /// Records written that lead to the blocks that have their bytes.
+    pub(crate) early_records: Arc<Counter>,
+    /// These bytes.
+    pub(crate) early_bytes: Arc<Counter>,
     /// Blocks written.
     pub(crate) blocks: Arc<Counter>,
     /// Bytes of records in them.
@@ -45,6 +49,8 @@ pub(crate) fn probes() -> &'static Probes {
             whole_records: instance.counter("zil_itx_copied_count"),
             fetched_records: instance.counter("zil_itx_needcopy_count"),
             fetched_bytes: instance.counter("zil_itx_needcopy_bytes"),
+            early_records: instance.counter("zil_itx_indirect_count"),
+            early_bytes: instance.counter("zil_itx_indirect_bytes"),
             blocks: instance.counter("zil_itx_metaslab_normal_count"),
             record_bytes: instance.counter("zil_itx_metaslab_normal_bytes"),
             allocated_bytes: instance.counter("zil_itx_metaslab_normal_alloc"),

@@ -1,6 +1,6 @@
 //! Records while they are in memory.
 
-use tarn_object::ObjectError;
+use tarn_object::{EarlyBlocks, ObjectError, Tx};
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
@@ -47,4 +47,33 @@ pub trait LogSource: Send + Sync {
     /// # Errors
     /// When they cannot be read. The commit then waits for the group.
     fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError>;
+
+    /// Gives the blocks that a write of the open group has changed their places now, so that records lead to them instead of carrying their
+    /// bytes. The file must be one that somebody could find after a crash, and reach to the end of the write. `None`, with nothing placed,
+    /// when that is not so or not worth it. Asked with a transaction, and with no lock of the log.
+    fn place(
+        &self,
+        write: &LoggedWrite,
+        whole_blocks: WholeBlocks,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Option<PlacedWrites>;
+}
+
+/// Which writes are worth their blocks' places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WholeBlocks {
+    /// All.
+    NotNeeded,
+    /// Only those that fill their blocks.
+    Needed,
+}
+
+/// A write that leads to its blocks.
+#[derive(Debug)]
+pub struct PlacedWrites {
+    /// Its parts, one for each block, with pointers to these.
+    pub parts: Vec<LoggedWrite>,
+    /// The blocks.
+    pub blocks: EarlyBlocks,
 }

@@ -46,7 +46,10 @@ fn put(world: &World, pointer: BlockPointer, records: &[u8], next: BlockPointer)
         contents: Buffer::from_slice(&block),
     };
     let operation = Operation::unmeasured();
-    world.io.write_log(vec![write], &operation).unwrap();
+    world
+        .io
+        .write_log(vec![write], Vec::new(), &operation)
+        .unwrap();
 }
 
 fn record(sequence: u64, change: LoggedChange) -> Vec<u8> {

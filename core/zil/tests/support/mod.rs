@@ -12,7 +12,7 @@ use tarn_cache::{Cache, CacheOptions, PoolCache};
 use tarn_host::{Host, OpenMode, SimHost, SimOptions};
 use tarn_object::{
     BlockLedger, NewObjectSet, ObjectEnv, ObjectError, ObjectSet, OpenTx, SetLedger, SetPolicy,
-    SyncTx, TxEstimate, TxgLimits, Txgs, Wake, read_head, sync_objsets,
+    SyncTx, Tx, TxEstimate, TxgLimits, Txgs, Wake, read_head, sync_objsets,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::intent_log::{LogBlock, LogForm, LogRecord, LoggedChange, LoggedWrite};
@@ -24,7 +24,9 @@ use tarn_probe::{Operation, Registry};
 use tarn_space::{Class, Geometry, Space, SpaceOptions};
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
 use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
-use tarn_zil::{Contents, Durability, Fetched, IntentLog, IntentRecord, LogSource};
+use tarn_zil::{
+    Contents, Durability, Fetched, IntentLog, IntentRecord, LogSource, PlacedWrites, WholeBlocks,
+};
 
 const DISK_BYTES: u64 = 256 << 20;
 const METASLAB_SHIFT: u32 = 24;
@@ -157,7 +159,7 @@ impl BlockLedger for Ledger {
 }
 
 /// All sectors of a block.
-fn sectors_of(pointer: &BlockPointer) -> impl Iterator<Item = (u64, u64)> {
+pub fn sectors_of(pointer: &BlockPointer) -> impl Iterator<Item = (u64, u64)> {
     let dvas: Vec<_> = pointer.dvas().collect();
     dvas.into_iter().flat_map(|dva| {
         let sectors = (0..dva.allocated_size().get()).step_by(1 << ASHIFT);
@@ -335,7 +337,11 @@ impl World {
 
     /// Makes a write whose bytes are fetched later.
     pub fn write(&self, object: ObjectId, offset: u64, length: u64) {
-        let tx = self.tx();
+        self.write_record(&self.tx(), object, offset, length);
+    }
+
+    /// The record of a write whose bytes are fetched later.
+    pub fn write_record(&self, tx: &Tx, object: ObjectId, offset: u64, length: u64) {
         let write = LoggedWrite {
             is_stored_already: false,
             object,
@@ -350,7 +356,7 @@ impl World {
             object: Some(object),
             contents: Contents::Fetch,
         };
-        self.log.record(&tx, record);
+        self.log.record(tx, record);
     }
 
     pub fn commit(&self, object: Option<ObjectId>) {
@@ -387,12 +393,73 @@ impl LogSource for Files {
             false => Fetched::Bytes(bytes),
         })
     }
+
+    fn place(
+        &self,
+        _: &LoggedWrite,
+        _: WholeBlocks,
+        _: &Tx,
+        _: &Operation,
+    ) -> Option<PlacedWrites> {
+        None
+    }
 }
 
 /// What the disk has of a log: its records, and the places of its blocks; as somebody finds it who has nothing in memory.
 pub struct Found {
     pub records: Vec<LogRecord>,
     pub blocks: Vec<BlockPointer>,
+}
+
+/// A file as the stored set has it, with the writes that the log adds. Gives, too, how many blocks these lead to.
+pub fn replayed_file(host: &Host, memory: &Memory, file: ObjectId) -> (Vec<u8>, usize) {
+    let durable = told(memory).durable.clone().unwrap();
+    let found = read_log(host, 1, &durable);
+    let space = Arc::new(Space::new(SpaceOptions::default()));
+    let io = block_io(host, 1, &space, OpenMode::ReadOnly);
+    let env = new_env(host, &io, durable.stored);
+    let operation = Operation::unmeasured();
+    let set = ObjectSet::open(
+        env,
+        SET,
+        &durable.root,
+        SetPolicy::new(BLOCKS),
+        None,
+        &operation,
+    );
+    let mut contents = Vec::new();
+    if let Ok(object) = set.unwrap().object(file, &operation) {
+        let blocks = object.max_block().get() + 1;
+        let size = blocks * object.block_size().get();
+        contents.resize(usize::try_from(size).unwrap(), 0);
+        object.read(0, &mut contents, &operation).unwrap();
+    }
+    let mut led_to = 0;
+    for record in found.records {
+        let LoggedChange::Write(write) = record.change else {
+            continue;
+        };
+        if record.txg <= durable.stored {
+            continue;
+        }
+        let (offset, bytes) = match &write.data {
+            Some(data) => (write.offset, data.clone()),
+            None => {
+                // A block of the log can be on the disk before one that it leads to: nobody was promised anything, and the log ends there.
+                let Ok(block) = io.read(&write.pointer, &operation) else {
+                    break;
+                };
+                led_to += 1;
+                let size = u64::try_from(block.len()).unwrap();
+                (write.offset - write.offset % size, block.to_vec())
+            }
+        };
+        let start = usize::try_from(offset).unwrap();
+        let end = start + bytes.len();
+        contents.resize(contents.len().max(end), 0);
+        contents[start..end].copy_from_slice(&bytes);
+    }
+    (contents, led_to)
 }
 
 /// Walks the log of the stored set.

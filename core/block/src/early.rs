@@ -1,0 +1,72 @@
+//! Blocks that get their places before their group is stored, because a log leads to them.
+//!
+//! # Mechanism
+//! What an application wants durable at once need not be written twice, into the log and with its group: the block can go to where it will stay, and
+//! the log's record names it. It is shaped and placed here, under a transaction of the open group; its contents are written together with
+//! the log's own blocks ([`BlockIo::write_log`]).
+//!
+//! # Invariants
+//! - An early block is in one piece, and never in its pointer: who finds it after a crash claims its places from the pointer alone.
+//! - Its checksum tells whether it was written: what has none is not placed.
+
+use crate::io::{BlockIo, WritePhase};
+use crate::write::{Batch, WriteRequest};
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::units::{PhysicalSize, Txg};
+use tarn_probe::Operation;
+use tarn_space::Class;
+use tarn_transform::ChecksumAlgorithm;
+use tarn_vdev::PhysicalWrite;
+
+/// Blocks that have places, and are not written.
+#[derive(Debug)]
+#[must_use = "contents are to be written, or places to be freed"]
+pub struct PlacedBlocks {
+    /// Where they go, and what they will be known by.
+    pub pointers: Vec<BlockPointer>,
+    pub(crate) writes: Vec<PhysicalWrite>,
+}
+
+impl BlockIo {
+    /// Places for blocks of the open group, in the order of the requests. The caller holds its transaction. `None`, and nothing placed, when one of
+    /// them is better not placed early: zeros, what is not summed, and where there is little room or none in one piece.
+    #[doc(alias = "dmu_sync")]
+    pub fn place_early(
+        &self,
+        requests: Vec<WriteRequest>,
+        birth: Txg,
+        operation: &Operation,
+    ) -> Option<PlacedBlocks> {
+        let sizes = requests.iter().map(|request| request.logical_size.get());
+        let is_summed = |request: &WriteRequest| {
+            let checksum = request.policy.checksum;
+            checksum != ChecksumAlgorithm::Off && !checksum.is_embedded()
+        };
+        let size = PhysicalSize::from(sizes.sum::<u64>());
+        if !requests.iter().all(is_summed) || self.take_log_allowance(Class::Normal, size).is_err()
+        {
+            return None;
+        }
+        let phase = WritePhase {
+            txg: birth,
+            pass: 1,
+        };
+        let (mut batch, mut pointers) = (Batch::default(), Vec::new());
+        let placed = self.place_chunk(requests, phase, &mut batch, &mut pointers, operation);
+        let is_in_one_piece =
+            |pointer: &BlockPointer| pointer.kind() == PointerKind::Stored && !pointer.is_gang();
+        if placed.is_err() || !pointers.iter().all(is_in_one_piece) {
+            self.space.undo(&batch.taken, birth);
+            return None;
+        }
+        Some(PlacedBlocks {
+            pointers,
+            writes: batch.writes,
+        })
+    }
+
+    /// Whether logs have vdevs of their own, with room.
+    pub fn has_log_vdevs(&self) -> bool {
+        !self.space.admitted_free(Class::Log).is_zero()
+    }
+}
