@@ -2,14 +2,17 @@
 //!
 //! # Mechanism
 //! Worlds are shared out to child processes, one for each processor, which tell of each world when it begins and ends. So one that
-//! brings its process down is known.
+//! brings its process down is known. A process does some worlds and makes room for another: what a machine without power had in memory is freed by
+//! nobody.
 
 mod canaries;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -68,13 +71,16 @@ struct Arguments {
     /// The checkout, for OpenZFS's programs
     #[arg(long, default_value = ".")]
     checkout: PathBuf,
-    /// Run these worlds in this process: the first, and each so many after it, as far as there are cuts
+    /// Run these worlds in this process: of the first, and each so many after it, some behind so many
     #[arg(long, hide = true)]
     share: Option<String>,
 }
 
 /// No world takes longer, on a machine that is busy with other things.
 const WORLD_LIMIT: Duration = Duration::from_secs(300);
+
+/// A process does so many worlds: some fifty megabytes each.
+const WORLDS_OF_A_PROCESS: usize = 24;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -122,8 +128,11 @@ fn wanted(arguments: &Arguments) -> Outcome<Wanted> {
 
 /// Runs some worlds. True when nothing was lost.
 fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
-    let (first, step) = share.split_once('/').ok_or("a share is FIRST/STEP")?;
-    let (first, step): (u64, u64) = (first.parse()?, step.parse()?);
+    let parts: Vec<&str> = share.split('/').collect();
+    let [first, step, from] = parts[..] else {
+        return Err("a share is FIRST/STEP/FROM".into());
+    };
+    let (first, step, from): (u64, usize, usize) = (first.parse()?, step.parse()?, from.parse()?);
     let wanted = wanted(arguments)?;
     if let Some(canary) = &arguments.canary {
         canaries::choose(canary)?;
@@ -135,7 +144,9 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
     let mut out = std::io::stdout();
     for number in worlds
         .skip(usize::try_from(first)?)
-        .step_by(usize::try_from(step)?)
+        .step_by(step)
+        .skip(from)
+        .take(WORLDS_OF_A_PROCESS)
     {
         let world = World::new(&wanted, number);
         writeln!(out, "begin {number} {}", world.plan())?;
@@ -232,45 +243,41 @@ fn parent(arguments: &Arguments) -> Outcome<bool> {
             .unwrap_or(u64::try_from(cores)?)
             .clamp(1, worlds.max(1)),
     };
-    let (lines, told) = mpsc::channel();
-    let mut children = Vec::new();
-    for first in 0..jobs {
-        let mut child = start(&format!("{first}/{jobs}"))?;
-        let out = child.stdout.take().ok_or("no output")?;
-        let lines = lines.clone();
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                let _ = lines.send((first, line));
-            }
-        });
-        children.push(child);
-    }
-    drop(lines);
+    let running: Vec<Mutex<Option<Child>>> = (0..jobs).map(|_| Mutex::default()).collect();
     let mut sums = Sums::default();
-    let mut current = vec![String::new(); usize::try_from(jobs)?];
-    loop {
-        match told.recv_timeout(WORLD_LIMIT) {
-            Ok((first, line)) => {
-                let current = &mut current[usize::try_from(first)?];
-                hear(arguments, &line, current, &mut sums);
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {
-                println!("nothing was heard for {} s", WORLD_LIMIT.as_secs());
-                for child in &mut children {
-                    child.kill()?;
+    std::thread::scope(|scope| {
+        let (lines, told) = mpsc::channel();
+        for (first, place) in (0..jobs).zip(&running) {
+            let lines = lines.clone();
+            scope.spawn(move || {
+                if let Err(error) = run_share(arguments, first, jobs, place, &lines) {
+                    let _ = lines.send((first, format!("failed share {first}: {error}")));
+                }
+            });
+        }
+        drop(lines);
+        let mut current: BTreeMap<u64, String> = BTreeMap::new();
+        loop {
+            match told.recv_timeout(WORLD_LIMIT) {
+                Ok((first, line)) => {
+                    hear(
+                        arguments,
+                        &line,
+                        current.entry(first).or_default(),
+                        &mut sums,
+                    );
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    println!("nothing was heard for {} s", WORLD_LIMIT.as_secs());
+                    for child in &running {
+                        let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _ = child.as_mut().map(Child::kill);
+                    }
                 }
             }
         }
-    }
-    for (child, current) in children.iter_mut().zip(&current) {
-        let status = child.wait()?;
-        if !status.success() && !current.is_empty() {
-            sums.failed += 1;
-            println!("world {current}: its process came down: {status}");
-            println!("again: {}", again(arguments, current));
-        }
-    }
+    });
     let seconds = began.elapsed().as_secs_f64();
     let [cuts, early, calls, promised, blocks] = sums.numbers;
     println!(
@@ -281,6 +288,36 @@ fn parent(arguments: &Arguments) -> Outcome<bool> {
         f64::from(u32::try_from(cuts).unwrap_or(u32::MAX)) * 60.0 / seconds
     );
     Ok(sums.failed == 0 && cuts > 0)
+}
+
+/// Runs a share in one process after the other.
+fn run_share(
+    arguments: &Arguments,
+    first: u64,
+    jobs: u64,
+    running: &Mutex<Option<Child>>,
+    lines: &mpsc::Sender<(u64, String)>,
+) -> Outcome<()> {
+    let place = || running.lock().unwrap_or_else(PoisonError::into_inner);
+    let (skipped, step) = (usize::try_from(first)?, usize::try_from(jobs)?);
+    let count = worlds(arguments).skip(skipped).step_by(step).count();
+    for from in (0..count).step_by(WORLDS_OF_A_PROCESS) {
+        let mut child = start(&format!("{first}/{jobs}/{from}"))?;
+        let out = child.stdout.take().ok_or("no output")?;
+        *place() = Some(child);
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            lines.send((first, line))?;
+        }
+        let ended = place().take();
+        let status = ended.map(|mut child| child.wait()).transpose()?;
+        if let Some(status) = status.filter(|status| !status.success()) {
+            lines.send((first, format!("ended {status}")))?;
+            if arguments.stop {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Starts this program with the same options and a share.
@@ -331,6 +368,14 @@ fn hear(arguments: &Arguments, line: &str, current: &mut String, sums: &mut Sums
             current.clear();
         }
         "told" => println!("{rest}"),
+        // One that has told of its failure is at no world.
+        "ended" if current.is_empty() => {}
+        "ended" => {
+            sums.failed += 1;
+            println!("world {current}: its process came down: {rest}");
+            println!("again: {}", again(arguments, current));
+            current.clear();
+        }
         "failed" => {
             sums.failed += 1;
             println!("world {current} FAILED: {rest}");
