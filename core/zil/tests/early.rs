@@ -41,7 +41,7 @@ impl LogSource for Objects {
         let world = self.0.upgrade().unwrap();
         let object = world.set.object(write.object, operation).ok()?;
         let end = write.offset + write.length;
-        let is_whole = write.offset % BLOCK_BYTES == 0 && end % BLOCK_BYTES == 0;
+        let is_whole = write.offset.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
