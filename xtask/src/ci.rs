@@ -78,9 +78,14 @@ fn docs() -> Outcome {
     run(doc.env("RUSTDOCFLAGS", lints))
 }
 
-/// Installs what is missing, or says what to install.
+/// Installs what is missing of all that the checks call, or says what to install.
 pub fn install_needed() -> Outcome {
-    let missing: Vec<&str> = NEEDED
+    install_missing(&NEEDED)
+}
+
+/// Installs the packages of those programs that are missing, or says what to install.
+pub fn install_missing(needed: &[(&str, &'static str)]) -> Outcome {
+    let missing: Vec<&str> = needed
         .iter()
         .filter(|(program, _)| !is_in_path(program))
         .map(|(_, package)| *package)

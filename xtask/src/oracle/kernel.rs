@@ -19,6 +19,7 @@ use tarn_oracle::machine::Machine;
 
 use super::{Arguments, Case, cases, logs, make_pool, volume_logs};
 use crate::changes::{self, Listing};
+use crate::ci;
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
 
 /// Software emulation is some twenty times slower than the machine.
@@ -60,6 +61,7 @@ exit $failed
 
 /// Makes the pools, lends them to the kernel module, and takes them back.
 pub fn kernel(arguments: &Arguments) -> Outcome {
+    ci::install_missing(&[("modprobe", "kmod")])?;
     let machine = Machine::find(&checkout())?;
     let share = scratch("oracle-vm");
     let host = scratch("oracle-vm-host");
