@@ -473,19 +473,35 @@ impl LogSource for FileSystem {
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
-        let range = write.offset / block_size..end.div_ceil(block_size);
+        // OpenZFS writes the whole block that a record leads to, and would have the file end with it: bytes in a block that
+        // the file does not fill stay in their record.
+        let full_end = facts.size - facts.size % block_size;
+        let (led_end, rest) = match end > full_end {
+            true => (full_end, write.offset.max(full_end)),
+            false => (end, end),
+        };
+        if write.offset >= led_end {
+            return None;
+        }
+        let range = write.offset / block_size..led_end.div_ceil(block_size);
         let blocks = node.object.place_early(tx, range.clone(), operation)?;
         let parts = range.filter_map(|block| {
             let offset = write.offset.max(block * block_size);
             Some(LoggedWrite {
                 offset,
-                length: end.min((block + 1) * block_size) - offset,
+                length: led_end.min((block + 1) * block_size) - offset,
                 pointer: *blocks.pointer(BlockId::from(block))?,
                 ..write.clone()
             })
         });
+        let rest = (rest < end).then(|| LoggedWrite {
+            offset: rest,
+            length: end - rest,
+            ..write.clone()
+        });
         Some(PlacedWrites {
             parts: parts.collect(),
+            rest,
             blocks,
         })
     }

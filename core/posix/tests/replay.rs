@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use support::{Dice, Mounted, someone};
+use tarn_object::TxEstimate;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::fuid::Fuid;
@@ -25,7 +26,7 @@ use tarn_posix::types::{
     SetTime, Timestamp, XattrMode,
 };
 use tarn_posix::{NewFileSystem, PosixError, WriteAt};
-use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, Replayer};
+use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, Replayer, WholeBlocks};
 
 /// A file system whose records are kept.
 struct Recorded {
@@ -479,6 +480,51 @@ fn a_replay_that_was_cut_goes_on_where_it_was() {
         }
         replay(&fresh, &records);
         assert_same(&recorded.mounted, &fresh);
+    }
+}
+
+/// OpenZFS writes the whole block that a record leads to, and would have a file end with it that it does not fill.
+#[test]
+fn records_lead_only_to_blocks_that_their_file_fills() {
+    let mounted = Mounted::new();
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let (root, who) = (mounted.root(), Credentials::root());
+    for size in [1, 5000, 131_072, 150_001, 262_143, 262_144, 400_000_u64] {
+        let name = size.to_string();
+        let made = mounted.make(&who, root, &name, FileKind::Regular, 0o644);
+        let id = made.unwrap().id;
+        let bytes = vec![b'x'; usize::try_from(size).unwrap()];
+        let at = WriteAt::Offset(0);
+        files.write(&who, id, at, &bytes, operation).unwrap();
+        let set = files.object_set();
+        let tx = set.env().txgs.assign(&TxEstimate::default(), operation);
+        let tx = tx.unwrap();
+        for offset in [0, size / 3, size - 1] {
+            let whole = write(id.get(), offset, size - offset, None);
+            let placed = files.place(&whole, WholeBlocks::NotNeeded, &tx, operation);
+            let has_full = size - offset % 131_072 >= 131_072 && size >= 131_072;
+            let Some(placed) = placed else {
+                assert!(
+                    !has_full || offset >= size - size % 131_072,
+                    "{size} {offset}"
+                );
+                continue;
+            };
+            let mut next = offset;
+            for part in &placed.parts {
+                let block_bytes = part.pointer.logical_size().get();
+                let block_end = (part.offset / block_bytes + 1) * block_bytes;
+                assert!(block_end <= size, "a block ends at {block_end} of {size}");
+                assert_eq!(part.offset, next);
+                next += part.length;
+            }
+            if let Some(rest) = &placed.rest {
+                assert_eq!((rest.offset, rest.pointer), (next, BlockPointer::HOLE));
+                next += rest.length;
+            }
+            assert_eq!(next, size);
+            placed.blocks.withdraw();
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! # Knows nothing about
 //! Files: what a record means is decided above.
 
+mod batches;
 pub mod chain;
 mod claim;
 mod commit;
@@ -24,6 +25,7 @@ mod log;
 mod packing;
 mod pending;
 mod probes;
+mod ready;
 mod record;
 mod replay;
 mod storing;

@@ -1,13 +1,12 @@
 //! The log of one file system or volume: [`IntentLog`].
 //!
 //! # Mechanism
-//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the blocks of the chain, and who is
-//! writing. Nothing is waited for under it. Records are added by whoever changes files; `commit` takes them out and writes
+//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the blocks of the chain, and which batches
+//! are under way ([`batches`](crate::batches)). Nothing is waited for under it. Records are added by whoever changes files; `commit` takes them out and writes
 //! them; `storing` keeps the chain and the head true as groups are stored.
 //!
 //! # Invariants
-//! - One thread at a time writes blocks.
-//! - While `must_wait` is not stored, no block is written: what is missing in the log is in a group before it.
+//! - While `must_wait` is not stored, no batch is begun: what is missing in the log is in a group before it.
 //! - The last block of a chain has a place and was not written.
 
 use std::collections::VecDeque;
@@ -22,6 +21,7 @@ use tarn_ondisk::intent_log::{OBJECT_SET_WORD, SEQUENCE_WORD};
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
+use crate::batches::Batches;
 use crate::pending::Pending;
 use crate::probes::probes;
 use crate::record::{IntentRecord, LogSource};
@@ -31,8 +31,8 @@ const SOURCE: Rank = Rank::new(tarn_host::ranks::ZIL, "intent log source");
 /// Records, chain, and who writes; taken for a moment.
 const STATE: Rank = Rank::new(tarn_host::ranks::ZIL + 1, "intent log");
 
-/// How many batches are looked back at to guess how large the next one is.
-const REMEMBERED_BATCHES: usize = 8;
+/// Among how many signals those who wait for batches are divided, so that few are woken in vain.
+const TURNS: u64 = 4;
 
 /// How commits make things durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +59,10 @@ pub struct IntentLog {
     pub(crate) durability: Durability,
     source: Mutex<Option<Weak<dyn LogSource>>>,
     pub(crate) state: Mutex<State>,
-    /// A batch was finished, or a block that was on its way has arrived.
+    /// A batch was finished: for those who wait for all up to one.
     pub(crate) changed: Condvar,
+    /// For those who wait in a batch: it was finished, or one of them is to begin it.
+    turns: [Condvar; TURNS as usize],
     /// The record that is being replayed; zero for none.
     replaying: AtomicU64,
     takes_xattrs: AtomicBool,
@@ -80,45 +82,15 @@ pub(crate) struct State {
     pub(crate) chain: Chain,
     /// The number of the last record written.
     pub(crate) sequence: u64,
-    /// Blocks on their way to the devices point to places allocated in this group.
-    pub(crate) in_flight: Option<Txg>,
     /// No more commits by this log: it is being closed.
     pub(crate) is_closed: bool,
-}
-
-/// Who writes, and for whom.
-#[derive(Default)]
-pub(crate) struct Batches {
-    /// Who waits for the next batch: for which files.
-    pub(crate) wanted: Vec<Option<ObjectId>>,
-    /// How many batches were begun.
-    pub(crate) begun: u64,
-    /// How many are done, well or badly.
-    pub(crate) done: u64,
-    /// While a batch is written: the newest group of its records.
-    pub(crate) writing: Option<Txg>,
-    /// About how many bytes the last ones had.
-    pub(crate) sizes: [usize; REMEMBERED_BATCHES],
-}
-
-impl Batches {
-    /// A guess at how many bytes the next batch has.
-    pub(crate) fn likely_bytes(&self) -> usize {
-        self.sizes.iter().copied().max().unwrap_or(0)
-    }
-
-    /// A batch had so many bytes.
-    pub(crate) fn remember(&mut self, bytes: usize) {
-        self.sizes.rotate_right(1);
-        self.sizes[0] = bytes;
-    }
 }
 
 /// The blocks that the head leads to.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) blocks: VecDeque<ChainBlock>,
-    /// Nothing is written into it any more: a block failed, or the log is closed.
+    /// No batch is put behind it any more: a block failed, or the log is closed.
     pub(crate) is_ended: bool,
     /// What its blocks are known by.
     name: [u64; 2],
@@ -168,11 +140,11 @@ impl IntentLog {
                     must_wait: Txg::ZERO,
                     chain: Chain::default(),
                     sequence: 0,
-                    in_flight: None,
                     is_closed: false,
                 },
             ),
             changed: Condvar::new(),
+            turns: Default::default(),
             replaying: AtomicU64::new(0),
             takes_xattrs: AtomicBool::new(false),
             spares_devices: AtomicBool::new(false),
@@ -187,6 +159,11 @@ impl IntentLog {
 
     pub(crate) fn source(&self) -> Option<Arc<dyn LogSource>> {
         self.source.lock().as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Where those wait who wait for this batch.
+    pub(crate) fn turn_of(&self, batch: u64) -> &Condvar {
+        &self.turns[tarn_ondisk::declare::narrow(batch % TURNS)]
     }
 
     /// The object set it belongs to.

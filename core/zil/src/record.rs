@@ -74,6 +74,8 @@ pub enum WholeBlocks {
 pub struct PlacedWrites {
     /// Its parts, one for each block, with pointers to these.
     pub parts: Vec<LoggedWrite>,
+    /// What comes after them and carries its bytes.
+    pub rest: Option<LoggedWrite>,
     /// The blocks.
     pub blocks: EarlyBlocks,
 }

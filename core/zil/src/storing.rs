@@ -40,7 +40,7 @@ impl IntentLog {
     pub fn sync(&self, tx: &SyncTx, operation: &Operation) -> Result<(), BlockFreeError> {
         let txg = tx.txg();
         let mut state = self.state.lock();
-        let is_under_way = |state: &mut State| state.in_flight.is_some_and(|of| of <= txg);
+        let is_under_way = |state: &mut State| state.batches.hold_up(txg);
         if !sings(Canary::PassLogBlocks) {
             self.changed.wait_while(&mut state, is_under_way);
         }
@@ -96,7 +96,8 @@ impl IntentLog {
         self.end_chain(|state| state.is_closed = true, operation)
     }
 
-    /// Marks the state, waits until nobody writes to the chain, and has it freed with the group that is open now.
+    /// Marks the state, has nothing more put behind the chain, waits until what is on its way is written, and has the chain freed with the group
+    /// that is open now.
     fn end_chain(
         &self,
         mark: impl FnOnce(&mut State),
@@ -105,11 +106,14 @@ impl IntentLog {
         {
             let mut state = self.state.lock();
             mark(&mut state);
-            let is_writing = |state: &mut State| state.batches.writing.is_some();
-            self.changed.wait_while(&mut state, is_writing);
+            state.chain.is_ended = true;
+            self.changed
+                .wait_while(&mut state, |state| state.batches.is_under_way());
             if state.chain.blocks.is_empty() {
+                state.chain.is_ended = false;
                 return Ok(LogClosing::Done);
             }
+            // It may have begun meanwhile.
             state.chain.is_ended = true;
         }
         let tx = self.assign(operation)?;

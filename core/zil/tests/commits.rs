@@ -9,7 +9,7 @@ use support::{
     Files, GONE, Memory, SHORTENED, World, byte_at, check, machine, mark_of, path, read_log, told,
 };
 use tarn_host::sim::Fault;
-use tarn_host::{Action, Errno, Host};
+use tarn_host::{Action, Errno, Host, SimHost};
 use tarn_object::{ObjectError, Tx, Txgs};
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
 use tarn_ondisk::units::ObjectId;
@@ -279,6 +279,40 @@ fn a_block_that_cannot_be_written_makes_commits_wait_for_their_group() {
     machine
         .run(|host| with_log(host, &memory, body))
         .expect("power stays on");
+}
+
+/// What was on its way behind the block that failed is not in the log either, and nobody is told that it is.
+#[test]
+fn a_block_that_cannot_be_written_fails_those_on_their_way_behind_it() {
+    for seed in 0..8 {
+        let run = |machine: &SimHost, memory: &Memory| {
+            let disk = machine.disk(path(0)).unwrap();
+            let body = move |world: &Arc<World>| {
+                disk.inject(Fault::FailNth {
+                    action: Action::Write,
+                    nth: 3 + seed,
+                    errno: Errno::IO,
+                });
+                clients(world, 8, 4);
+            };
+            machine.run(|host| with_log(host, memory, body))
+        };
+        let whole = machine(seed, 1);
+        let memory = Memory::default();
+        run(&whole, &memory).expect("power stays on");
+        whole.run(|host| check(host, 1, &memory)).unwrap();
+        for cut in 1..=whole.device_writes() {
+            let machine = machine(seed, 1);
+            machine.cut_power_after_writes(cut);
+            let memory = Memory::default();
+            if run(&machine, &memory).is_ok() || told(&memory).durable.is_none() {
+                continue;
+            }
+            let rebooted = machine.reboot();
+            let checked = rebooted.run(|host| check(host, 1, &memory));
+            checked.expect("power stays on");
+        }
+    }
 }
 
 /// Some threads that change and commit, each its own file and the names.

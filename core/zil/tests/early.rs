@@ -58,6 +58,7 @@ impl LogSource for Objects {
         };
         Some(PlacedWrites {
             parts: range.map(part).collect(),
+            rest: None,
             blocks,
         })
     }

@@ -1,0 +1,208 @@
+//! Whose turn it is: commits in batches, one being made ready while another is on its way.
+//!
+//! # Mechanism
+//! Who asks for durability joins the next batch. One of those in it leads: makes it ready (one at a time), writes it, and when all batches
+//! before it are done, so is it. A batch is begun at once when none is under way. While one is on its way the next begins as soon as
+//! as many wait for it as for that one: so those who come between wait for about one write instead of two, and where writes are quick, batches stay
+//! large. Nobody waits for time to pass.
+//!
+//! # Invariants
+//! - Batches are made ready and done in the order of their numbers.
+//! - No group is stored while a batch is under way that holds it or an earlier one.
+
+use tarn_ondisk::units::{ObjectId, Txg};
+
+/// How many batches are under way at once, at most. A guess: more of them would be smaller.
+const UNDER_WAY_MAX: usize = 2;
+
+/// How many batches are looked back at to guess how large the next one is.
+const REMEMBERED_BATCHES: usize = 8;
+
+/// A batch that has records to write, until it is done.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    number: u64,
+    /// For how many commits it is.
+    waiting: usize,
+    /// The newest group of its records.
+    newest: Txg,
+    /// Its blocks have places allocated in this group; early blocks may have.
+    holds: Option<Txg>,
+}
+
+/// All batches of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    /// Who waits for the next batch: for which files.
+    wanted: Vec<Option<ObjectId>>,
+    begun: u64,
+    /// All up to this one are done, well or badly.
+    done: u64,
+    is_preparing: bool,
+    /// The oldest first.
+    under_way: Vec<UnderWay>,
+    /// About how many bytes the last ones had.
+    sizes: [usize; REMEMBERED_BATCHES],
+}
+
+impl Batches {
+    /// Joins the next batch: gives its number.
+    pub(crate) fn join(&mut self, object: Option<ObjectId>) -> u64 {
+        self.wanted.push(object);
+        self.next()
+    }
+
+    /// The number of the batch that will be begun next.
+    pub(crate) fn next(&self) -> u64 {
+        self.begun + 1
+    }
+
+    pub(crate) fn is_done(&self, number: u64) -> bool {
+        self.done >= number
+    }
+
+    /// Whether the next batch is to be begun now, by one of those who wait for it.
+    pub(crate) fn may_begin(&self) -> bool {
+        let is_wanted = match self.under_way.as_slice() {
+            [] => !self.wanted.is_empty(),
+            [.., last] if self.under_way.len() < UNDER_WAY_MAX => self.wanted.len() >= last.waiting,
+            _ => false,
+        };
+        is_wanted && !self.is_preparing
+    }
+
+    /// Begins the next batch: its number, and the files it is for.
+    pub(crate) fn begin(&mut self) -> (u64, Vec<Option<ObjectId>>) {
+        self.begun += 1;
+        (self.begun, std::mem::take(&mut self.wanted))
+    }
+
+    /// The batch that was just begun has records, the newest of this group, and is being made ready.
+    pub(crate) fn set_out(&mut self, waiting: usize, newest: Txg) {
+        assert!(!self.is_preparing, "one batch is made ready at a time");
+        self.is_preparing = true;
+        self.under_way.push(UnderWay {
+            number: self.begun,
+            waiting,
+            newest,
+            holds: None,
+        });
+    }
+
+    /// The batch being made ready has places of this group from here on, and maybe of an earlier one.
+    pub(crate) fn hold(&mut self, txg: Txg) {
+        let batch = self.under_way.last_mut();
+        let batch = batch.expect("what is made ready is under way");
+        batch.holds.get_or_insert(txg);
+    }
+
+    /// It is ready, or will not be written; so many bytes it had.
+    pub(crate) fn prepared(&mut self, bytes: usize) {
+        self.is_preparing = false;
+        self.sizes.rotate_right(1);
+        self.sizes[0] = bytes;
+    }
+
+    /// Whether all before this one are done.
+    pub(crate) fn is_next_to_finish(&self, number: u64) -> bool {
+        self.done + 1 == number
+    }
+
+    pub(crate) fn finish(&mut self, number: u64) {
+        assert!(self.is_next_to_finish(number), "batches end in their order");
+        self.done = number;
+        self.under_way.retain(|batch| batch.number != number);
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Whether a batch needs that this group is not stored yet.
+    pub(crate) fn hold_up(&self, txg: Txg) -> bool {
+        let mut holds = self.under_way.iter().filter_map(|batch| batch.holds);
+        holds.any(|held| held <= txg)
+    }
+
+    /// The newest group of a record under way; zero for none.
+    pub(crate) fn newest(&self) -> Txg {
+        let newest = self.under_way.iter().map(|batch| batch.newest);
+        newest.max().unwrap_or(Txg::ZERO)
+    }
+
+    /// A guess at how many bytes the next batch has.
+    pub(crate) fn likely_bytes(&self) -> usize {
+        self.sizes.iter().copied().max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(batches: &mut Batches, times: usize) {
+        for _ in 0..times {
+            batches.join(None);
+        }
+    }
+
+    fn begun(batches: &mut Batches) -> u64 {
+        assert!(batches.may_begin());
+        let (number, wanted) = batches.begin();
+        batches.set_out(wanted.len(), Txg::from(7));
+        number
+    }
+
+    #[test]
+    fn a_single_commit_waits_for_nobody() {
+        let mut batches = Batches::default();
+        assert!(!batches.may_begin());
+        let mine = batches.join(None);
+        assert_eq!(begun(&mut batches), mine);
+        batches.prepared(100);
+        batches.finish(mine);
+        assert!(batches.is_done(mine) && !batches.is_under_way());
+    }
+
+    #[test]
+    fn another_batch_begins_beside_one_on_its_way_when_as_many_want_it() {
+        let mut batches = Batches::default();
+        joined(&mut batches, 3);
+        let first = begun(&mut batches);
+        joined(&mut batches, 5);
+        assert!(!batches.may_begin(), "the first is not ready");
+        batches.prepared(100);
+        let second = begun(&mut batches);
+        batches.prepared(100);
+        joined(&mut batches, 9);
+        assert!(!batches.may_begin(), "two are under way");
+        assert!(!batches.is_next_to_finish(second));
+        batches.finish(first);
+        assert!(batches.may_begin());
+        batches.finish(second);
+
+        joined(&mut batches, 3);
+        begun(&mut batches);
+        batches.prepared(100);
+        joined(&mut batches, 11);
+        assert!(!batches.may_begin(), "twelve wait for the one under way");
+        batches.join(None);
+        assert!(batches.may_begin());
+    }
+
+    #[test]
+    fn a_group_is_held_up_by_those_under_way_alone() {
+        let mut batches = Batches::default();
+        joined(&mut batches, 1);
+        let first = begun(&mut batches);
+        assert!(!batches.hold_up(Txg::from(9)));
+        batches.hold(Txg::from(8));
+        batches.hold(Txg::from(9));
+        batches.prepared(0);
+        assert!(batches.hold_up(Txg::from(8)) && !batches.hold_up(Txg::from(7)));
+        assert_eq!(batches.newest(), Txg::from(7));
+        batches.finish(first);
+        assert!(!batches.hold_up(Txg::from(8)));
+        assert_eq!(batches.newest(), Txg::ZERO);
+    }
+}

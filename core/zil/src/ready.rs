@@ -1,0 +1,354 @@
+//! A batch made ready: its records in blocks that have their places in the chain.
+//!
+//! # Mechanism
+//! The first block is the one that waits at the end of the chain; others and the one that will wait then are allocated under a hold on the
+//! open group, which is not stored before they are written or have failed.
+//!
+//! Where much was written into a file of a pool without log device, or devices are to be spared (`logbias=throughput`), records carry no bytes: the
+//! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
+//!
+//! # Invariants
+//! - Batches are made ready one after the other, each behind the last block of the one before.
+
+use tarn_block::{LogBlockWrite, LogPlace, PlacedBlocks};
+use tarn_host::buffer::Buffer;
+use tarn_object::{EarlyBlocks, OpenTx};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::{Stored, widen};
+use tarn_ondisk::intent_log::{
+    BLOCK_BYTES_MIN, LogBlock, LogChain, LogForm, LoggedChange, LoggedWrite, mask,
+};
+use tarn_ondisk::units::{ObjectId, PhysicalSize, Txg};
+use tarn_probe::Operation;
+
+use crate::log::{Chain, ChainBlock, IntentLog, LogBias};
+use crate::packing::{Packed, block_bytes_for, pack};
+use crate::pending::Entry;
+use crate::probes::probes;
+use crate::record::{Contents, Fetched, IntentRecord, WholeBlocks};
+
+/// From this length on a write leads to its blocks where there is no log device.
+#[doc(alias = "zfs_immediate_write_sz")]
+const EARLY_BYTES_MIN: u64 = 32 << 10;
+
+/// What a batch begins from.
+pub(crate) struct Basis {
+    /// The block that waits at the end of the chain; none if there is no chain.
+    pub(crate) last: Option<BlockPointer>,
+    /// About how many bytes of records the next batch will have.
+    pub(crate) likely_bytes: usize,
+    /// The number of the last record.
+    pub(crate) sequence: u64,
+}
+
+/// How making a batch ready ended.
+pub(crate) enum Preparation {
+    /// Its blocks are part of the chain.
+    Ready(Ready),
+    /// Its files are gone: there is nothing to write.
+    Nothing,
+    /// It cannot be written; the chain is as it was, or begins with this group.
+    Impossible { wait_for: Txg },
+}
+
+impl Preparation {
+    /// How many bytes of records are to be written.
+    pub(crate) fn record_bytes(&self) -> usize {
+        match self {
+            Preparation::Ready(ready) => ready.record_bytes,
+            Preparation::Nothing | Preparation::Impossible { .. } => 0,
+        }
+    }
+}
+
+/// A batch that only has to be written.
+pub(crate) struct Ready {
+    /// The log's blocks, and the early ones.
+    pub(crate) writes: (Vec<LogBlockWrite>, Vec<PlacedBlocks>),
+    /// What of these blocks is early.
+    pub(crate) early: Early,
+    /// How large the records are.
+    pub(crate) record_bytes: usize,
+}
+
+/// Blocks of a batch that are written where they will stay.
+#[derive(Default)]
+pub(crate) struct Early {
+    blocks: Vec<EarlyBlocks>,
+}
+
+impl Early {
+    /// Nobody knows whether they are written: they are stored with their groups.
+    pub(crate) fn withdraw(self) {
+        self.blocks.into_iter().for_each(EarlyBlocks::withdraw);
+    }
+}
+
+impl IntentLog {
+    /// Makes a batch ready, and puts its blocks behind the chain's last.
+    pub(crate) fn prepare(
+        &self,
+        entries: Vec<Entry>,
+        basis: Basis,
+        operation: &Operation,
+    ) -> Preparation {
+        let Some(last) = basis.last else {
+            let begun = self.begin_chain(basis.likely_bytes, operation);
+            return Preparation::Impossible {
+                wait_for: begun.unwrap_or(Txg::ZERO),
+            };
+        };
+        let (entries, early) = self.place_early(entries, operation);
+        let impossible = |early: Early| {
+            probes().errors.increment();
+            early.withdraw();
+            Preparation::Impossible {
+                wait_for: Txg::ZERO,
+            }
+        };
+        let Some(entries) = self.with_contents(entries, operation) else {
+            return impossible(early);
+        };
+        if entries.is_empty() {
+            return Preparation::Nothing;
+        }
+        let mut sequence = basis.sequence;
+        let packed = pack(entries, last.physical_size().to_usize(), &mut sequence);
+        self.state.lock().sequence = sequence;
+        let Ok(packed) = packed else {
+            return impossible(early);
+        };
+        let record_bytes: usize = packed.iter().map(|block| block.records.len()).sum();
+        let likely = basis.likely_bytes.max(record_bytes);
+        let Some(pointers) = self.take_places(&packed, last, likely, operation) else {
+            return impossible(early);
+        };
+        let mut early = early;
+        let data = early.blocks.iter_mut();
+        let data = data.filter_map(EarlyBlocks::take_unwritten).collect();
+        let writes = packed.iter().zip(pointers.windows(2));
+        let writes = writes.map(|(block, pointers)| {
+            probes().blocks.increment();
+            probes().record_bytes.add(widen(block.records.len()));
+            let size = pointers[0].physical_size();
+            probes().allocated_bytes.add(size.get());
+            LogBlockWrite {
+                pointer: pointers[0],
+                contents: encode(block, pointers[1]),
+            }
+        });
+        Preparation::Ready(Ready {
+            writes: (writes.collect(), data),
+            early,
+            record_bytes,
+        })
+    }
+
+    /// The first block of a chain: gives back the group that puts it into the head. `None` when there is none.
+    fn begin_chain(&self, likely: usize, operation: &Operation) -> Option<Txg> {
+        // Blocks of an earlier log must be gone first.
+        if !self.set.phys().intent_log.first.is_hole() {
+            return None;
+        }
+        let host = &self.set.env().host;
+        let mut chain = Chain::named([host.random_u64(), host.random_u64()]);
+        let tx = self.assign(operation).ok()?;
+        let name = chain.next_name(self.set.id());
+        let size = PhysicalSize::new(widen(block_bytes_for(likely)));
+        let io = self.set.env().cache.io();
+        let pointer = io
+            .allocate_log_block(self.place(), size, name, tx.txg())
+            .ok()?;
+        self.set.touch(&tx);
+        chain.blocks.push_back(ChainBlock {
+            pointer,
+            newest: None,
+        });
+        self.state.lock().chain = chain;
+        Some(tx.txg())
+    }
+
+    /// Has records of large writes lead to their blocks, which get their places. From here until the batch is written or has failed, no group
+    /// that has such a place is stored.
+    fn place_early(&self, entries: Vec<Entry>, operation: &Operation) -> (Vec<Entry>, Early) {
+        let mut early = Early::default();
+        let io = self.set.env().cache.io();
+        let (bytes_min, whole_blocks) = match self.bias() {
+            LogBias::Latency if io.has_log_vdevs() => return (entries, early),
+            LogBias::Latency => (EARLY_BYTES_MIN, WholeBlocks::NotNeeded),
+            LogBias::Throughput => (0, WholeBlocks::Needed),
+        };
+        let large = |entry: &Entry| match &entry.record.change {
+            LoggedChange::Write(write) if entry.record.contents == Contents::Fetch => {
+                (write.length >= bytes_min).then(|| (**write).clone())
+            }
+            _ => None,
+        };
+        let source = self.source();
+        let (Some(source), true) = (source, entries.iter().any(|entry| large(entry).is_some()))
+        else {
+            return (entries, early);
+        };
+        let Ok(tx) = self.assign(operation) else {
+            return (entries, early);
+        };
+        self.state.lock().batches.hold(tx.txg());
+        let mut led = Vec::with_capacity(entries.len());
+        for entry in entries {
+            // What an older group has is on its way to where it will stay.
+            let write = large(&entry).filter(|_| entry.txg == tx.txg());
+            let whole_blocks = match &write {
+                Some(write) if write.length >= EARLY_BYTES_MIN => WholeBlocks::NotNeeded,
+                _ => whole_blocks,
+            };
+            let placed = write.and_then(|write| source.place(&write, whole_blocks, &tx, operation));
+            let Some(placed) = placed else {
+                led.push(entry);
+                continue;
+            };
+            early.blocks.push(placed.blocks);
+            let object = entry.record.object;
+            let of_write = |part: LoggedWrite, contents: Contents| Entry {
+                record: IntentRecord {
+                    change: LoggedChange::Write(Box::new(part)),
+                    object,
+                    contents,
+                },
+                ..entry
+            };
+            let parts = placed.parts.into_iter();
+            led.extend(parts.map(|part| of_write(part, Contents::InRecord)));
+            let rest = placed.rest.into_iter();
+            led.extend(rest.map(|rest| of_write(rest, Contents::Fetch)));
+        }
+        (led, early)
+    }
+
+    /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
+    /// or may be gone because the file was shortened or removed after these records were taken: in a log without that, they would be
+    /// missing.
+    fn with_contents(&self, entries: Vec<Entry>, operation: &Operation) -> Option<Vec<Entry>> {
+        let shortened: Vec<(ObjectId, u64)> = entries.iter().filter_map(shortens).collect();
+        let mut complete = Vec::with_capacity(entries.len());
+        for mut entry in entries {
+            if entry.record.contents == Contents::InRecord {
+                match &entry.record.change {
+                    LoggedChange::Write(write) if write.data.is_none() => {
+                        probes().early_records.increment();
+                        probes().early_bytes.add(write.length);
+                    }
+                    _ => probes().whole_records.increment(),
+                }
+                complete.push(entry);
+                continue;
+            }
+            let LoggedChange::Write(write) = &mut entry.record.change else {
+                unreachable!("only writes have contents to be fetched");
+            };
+            let is_logged = || {
+                let mut of_file = shortened.iter().filter(|(file, _)| *file == write.object);
+                of_file.any(|(_, order)| *order > entry.order)
+            };
+            let data = match self.source()?.contents(write, operation).ok()? {
+                Fetched::Bytes(data) => data,
+                Fetched::Shortened(data) if is_logged() => data,
+                Fetched::Shortened(_) => return None,
+                // Where the removal is not among these records, the file must be found as it was promised.
+                Fetched::Gone if self.state.lock().pending.has_removals() => return None,
+                Fetched::Gone => continue,
+            };
+            if data.is_empty() {
+                continue;
+            }
+            probes().fetched_records.increment();
+            probes().fetched_bytes.add(widen(data.len()));
+            write.length = widen(data.len());
+            write.data = Some(data);
+            complete.push(entry);
+        }
+        Some(complete)
+    }
+
+    /// Gives packed records their places: the first is put into the block that waits, each other into a new one, and one more is made ready.
+    /// From here on the group is not stored before these blocks are written, nor is an older one that has early blocks. `None` when there is no
+    /// room, or the chain was ended meanwhile.
+    fn take_places(
+        &self,
+        packed: &[Packed],
+        last: BlockPointer,
+        likely: usize,
+        operation: &Operation,
+    ) -> Option<Vec<BlockPointer>> {
+        let tx = self.assign(operation).ok()?;
+        let sizes = packed.iter().skip(1).map(|block| block.block_bytes);
+        let sizes: Vec<usize> = sizes.chain([block_bytes_for(likely)]).collect();
+        let next = self.allocate_blocks(&sizes, &tx)?;
+        let mut state = self.state.lock();
+        let is_behind = |block: &&mut ChainBlock| block.pointer == last;
+        let is_open = !state.chain.is_ended;
+        let back = state.chain.blocks.back_mut().filter(is_behind);
+        let Some(back) = back.filter(|_| is_open) else {
+            let io = self.set.env().cache.io();
+            next.iter().for_each(|pointer| io.forget_log_block(pointer));
+            return None;
+        };
+        back.newest = packed.first().map(|block| block.newest);
+        for (index, pointer) in next.iter().enumerate() {
+            state.chain.blocks.push_back(ChainBlock {
+                pointer: *pointer,
+                newest: packed.get(index + 1).map(|block| block.newest),
+            });
+        }
+        state.batches.hold(tx.txg());
+        drop(state);
+        Some(std::iter::once(last).chain(next).collect())
+    }
+
+    /// Where blocks go.
+    fn place(&self) -> LogPlace {
+        match self.bias() {
+            LogBias::Latency => LogPlace::LogVdevs,
+            LogBias::Throughput => LogPlace::Embedded,
+        }
+    }
+
+    /// Places for blocks of these sizes, all or none.
+    fn allocate_blocks(&self, sizes: &[usize], tx: &OpenTx) -> Option<Vec<BlockPointer>> {
+        let io = self.set.env().cache.io();
+        let mut pointers: Vec<BlockPointer> = Vec::with_capacity(sizes.len());
+        for &size in sizes {
+            let name = self.state.lock().chain.next_name(self.set.id());
+            let size = PhysicalSize::new(widen(size));
+            match io.allocate_log_block(self.place(), size, name, tx.txg()) {
+                Ok(pointer) => pointers.push(pointer),
+                Err(_) => {
+                    for pointer in &pointers {
+                        io.forget_log_block(pointer);
+                    }
+                    self.state.lock().chain.unname(pointers.len() + 1);
+                    return None;
+                }
+            }
+        }
+        self.set.touch(tx);
+        Some(pointers)
+    }
+}
+
+/// The file that a record may shorten, and the record's place among all.
+fn shortens(entry: &Entry) -> Option<(ObjectId, u64)> {
+    let object = match &entry.record.change {
+        LoggedChange::Truncate { object, .. } => *object,
+        LoggedChange::SetAttributes(set) if set.mask & mask::SIZE != 0 => set.object,
+        _ => return None,
+    };
+    Some((object, entry.order))
+}
+
+/// The used part of a block.
+fn encode(block: &Packed, next: BlockPointer) -> Buffer {
+    let used = LogChain::SIZE + block.records.len();
+    let mut contents = Buffer::zeroed(used.next_multiple_of(BLOCK_BYTES_MIN));
+    LogBlock::encode(&mut contents, LogForm::Zilog2, next, &block.records);
+    contents
+}
