@@ -48,6 +48,8 @@ sums > /dev/null
 for z in /dev/zd0 /dev/zd16; do dd if=/dev/urandom of=$z bs=1M count=40 oflag=direct status=none; done
 zpool sync frozen
 sums > frozen/before
+# A volume that nobody has open ends its log.
+exec 3< /dev/zd0 4< /dev/zd16
 zpool freeze frozen
 sleep 1
 for z in /dev/zd0 /dev/zd16; do
@@ -56,10 +58,11 @@ for z in /dev/zd0 /dev/zd16; do
   dd if=/dev/urandom of=$z bs=16k seek=2900 count=9 oflag=direct conv=fsync status=none
 done
 for z in /dev/zd0 /dev/zd16; do
-  [ $(blockdev --getsize64 $z) = $((48 << 20)) ] && blkdiscard -o $((20 << 20)) -l $((3 << 20)) $z
+  [ $(blockdev --getsize64 $z) = $((48 << 20)) ] && blkdiscard -v -o $((20 << 20)) -l $((3 << 20)) $z
   dd if=/dev/urandom of=$z bs=512 seek=43001 count=3 oflag=direct,dsync status=none
 done
 sums > frozen/after
+exec 3<&- 4<&-
 zpool export frozen
 "#;
 
@@ -115,11 +118,16 @@ fn expect_records(images: &Path) -> Outcome {
     let (tools, place) = (openzfs()?, images.display().to_string());
     for (name, records) in RECORDS {
         let dataset = format!("{POOL}/{name}");
-        let words = ["-e", "-p", &place, "-iiiii", &dataset];
+        let words = ["-e", "-p", &place, "-iiii", &dataset];
         let spoken = tools.run("zdb", &words, Duration::from_secs(300))?;
+        let spoken = spoken.expect_success()?;
         let is_missing = |record: &&&str| !spoken.stdout.contains(**record);
         if let Some(record) = records.iter().find(is_missing) {
-            return Err(format!("zdb finds no {record} in the log of {dataset}").into());
+            return Err(format!(
+                "zdb finds no {record} in the log of {dataset}, but this:\n{}",
+                spoken.stdout
+            )
+            .into());
         }
     }
     Ok(())
