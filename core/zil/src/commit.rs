@@ -129,8 +129,9 @@ impl IntentLog {
             ready.early.withdraw();
         }
         let mut state = self.state.lock();
-        if written.is_err() {
-            state.break_off();
+        match written {
+            Ok(()) => state.chain.note_written(&ready.newest),
+            Err(_) => state.break_off(),
         }
         state
     }

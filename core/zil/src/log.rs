@@ -115,6 +115,16 @@ impl Chain {
         }
     }
 
+    /// These blocks were written, with records of up to these groups.
+    pub(crate) fn note_written(&mut self, written: &[(BlockPointer, Txg)]) {
+        for (pointer, newest) in written {
+            let mut from_last = self.blocks.iter_mut().rev();
+            if let Some(block) = from_last.find(|block| block.pointer == *pointer) {
+                block.newest = block.newest.max(Some(*newest));
+            }
+        }
+    }
+
     /// What the next block of this chain is known by. They are counted from 1.
     pub(crate) fn next_name(&mut self, set: ObjectId) -> Checksum {
         self.count += 1;

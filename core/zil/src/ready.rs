@@ -67,6 +67,8 @@ pub(crate) struct Ready {
     pub(crate) writes: (Vec<LogBlockWrite>, Vec<PlacedBlocks>),
     /// What of these blocks is early.
     pub(crate) early: Early,
+    /// The log's blocks, with the newest group of a record in each.
+    pub(crate) newest: Vec<(BlockPointer, Txg)>,
     /// How large the records are.
     pub(crate) record_bytes: usize,
 }
@@ -126,6 +128,8 @@ impl IntentLog {
         let mut early = early;
         let data = early.blocks.iter_mut();
         let data = data.filter_map(EarlyBlocks::take_unwritten).collect();
+        let newest = pointers.iter().zip(&packed);
+        let newest = newest.map(|(pointer, block)| (*pointer, block.newest));
         let writes = packed.iter().zip(pointers.windows(2));
         let writes = writes.map(|(block, pointers)| {
             probes().blocks.increment();
@@ -140,6 +144,7 @@ impl IntentLog {
         Preparation::Ready(Ready {
             writes: (writes.collect(), data),
             early,
+            newest: newest.collect(),
             record_bytes,
         })
     }
@@ -284,21 +289,17 @@ impl IntentLog {
         let sizes: Vec<usize> = sizes.chain([block_bytes_for(likely)]).collect();
         let next = self.allocate_blocks(&sizes, &tx)?;
         let mut state = self.state.lock();
-        let is_behind = |block: &&mut ChainBlock| block.pointer == last;
-        let is_open = !state.chain.is_ended;
-        let back = state.chain.blocks.back_mut().filter(is_behind);
-        let Some(back) = back.filter(|_| is_open) else {
+        let back = state.chain.blocks.back();
+        if state.chain.is_ended || back.is_none_or(|block| block.pointer != last) {
             let io = self.set.env().cache.io();
             next.iter().for_each(|pointer| io.forget_log_block(pointer));
             return None;
-        };
-        back.newest = packed.first().map(|block| block.newest);
-        for (index, pointer) in next.iter().enumerate() {
-            state.chain.blocks.push_back(ChainBlock {
-                pointer: *pointer,
-                newest: packed.get(index + 1).map(|block| block.newest),
-            });
         }
+        let new = next.iter().map(|pointer| ChainBlock {
+            pointer: *pointer,
+            newest: None,
+        });
+        state.chain.blocks.extend(new);
         state.batches.hold(tx.txg());
         drop(state);
         Some(std::iter::once(last).chain(next).collect())
