@@ -3,8 +3,8 @@
 //! # Mechanism
 //! Who asks for durability joins the next batch. One of those in it leads: makes it ready (one at a time), writes it, and when all batches
 //! before it are done, so is it. A batch is begun at once when none is under way. While one is on its way the next begins as soon as
-//! as many wait for it as for that one: so those who come between wait for about one write instead of two, and where writes are quick, batches stay
-//! large. Nobody waits for time to pass.
+//! as many wait for it as for that one: so those who come between wait for about one write instead of two. Where writes take less than waking a thread,
+//! there is one at a time, and batches are larger. Nobody waits for time to pass.
 //!
 //! # Invariants
 //! - Batches are made ready and done in the order of their numbers.
@@ -15,7 +15,10 @@ use tarn_ondisk::units::{ObjectId, Txg};
 /// How many batches are under way at once, at most. A guess: more of them would be smaller.
 const UNDER_WAY_MAX: usize = 2;
 
-/// How many batches are looked back at to guess how large the next one is.
+/// While batches are written more quickly than this, one is under way at a time: waking another thread takes as long. A guess.
+const SLOW_WRITE_NS: u64 = 100_000;
+
+/// How many batches are looked back at to guess how large the next one is, and how long it takes.
 const REMEMBERED_BATCHES: usize = 8;
 
 /// A batch that has records to write, until it is done.
@@ -43,6 +46,8 @@ pub(crate) struct Batches {
     under_way: Vec<UnderWay>,
     /// About how many bytes the last ones had.
     sizes: [usize; REMEMBERED_BATCHES],
+    /// How long writing the last ones took.
+    writes_ns: [u64; REMEMBERED_BATCHES],
 }
 
 impl Batches {
@@ -65,10 +70,24 @@ impl Batches {
     pub(crate) fn may_begin(&self) -> bool {
         let is_wanted = match self.under_way.as_slice() {
             [] => !self.wanted.is_empty(),
-            [.., last] if self.under_way.len() < UNDER_WAY_MAX => self.wanted.len() >= last.waiting,
+            [.., last] if self.under_way.len() < UNDER_WAY_MAX && self.writes_are_slow() => {
+                self.wanted.len() >= last.waiting
+            }
             _ => false,
         };
         is_wanted && !self.is_preparing
+    }
+
+    /// Whether most of the last writes were.
+    fn writes_are_slow(&self) -> bool {
+        let is_slow = |took_ns: &&u64| **took_ns >= SLOW_WRITE_NS;
+        self.writes_ns.iter().filter(is_slow).count() > REMEMBERED_BATCHES / 2
+    }
+
+    /// Writing a batch took so long.
+    pub(crate) fn note_write(&mut self, took_ns: u64) {
+        self.writes_ns.rotate_right(1);
+        self.writes_ns[0] = took_ns;
     }
 
     /// Begins the next batch: its number, and the files it is for.
@@ -164,9 +183,33 @@ mod tests {
         assert!(batches.is_done(mine) && !batches.is_under_way());
     }
 
+    fn on_slow_devices() -> Batches {
+        Batches {
+            writes_ns: [SLOW_WRITE_NS; REMEMBERED_BATCHES],
+            ..Batches::default()
+        }
+    }
+
+    #[test]
+    fn where_writes_are_quick_one_is_under_way_at_a_time() {
+        let mut batches = on_slow_devices();
+        for _ in 0..REMEMBERED_BATCHES {
+            batches.note_write(SLOW_WRITE_NS - 1);
+        }
+        joined(&mut batches, 1);
+        begun(&mut batches);
+        batches.prepared(100);
+        joined(&mut batches, 9);
+        assert!(!batches.may_begin());
+        for _ in 0..REMEMBERED_BATCHES {
+            batches.note_write(SLOW_WRITE_NS);
+        }
+        assert!(batches.may_begin());
+    }
+
     #[test]
     fn another_batch_begins_beside_one_on_its_way_when_as_many_want_it() {
-        let mut batches = Batches::default();
+        let mut batches = on_slow_devices();
         joined(&mut batches, 3);
         let first = begun(&mut batches);
         joined(&mut batches, 5);

@@ -123,12 +123,15 @@ impl IntentLog {
         drop(state);
         let (writes, data) = ready.writes;
         let io = self.set.env().cache.io();
+        let begun_ns = tarn_host::monotonic_ns();
         let written = io.write_log(writes, data, operation);
+        let took_ns = tarn_host::monotonic_ns().saturating_sub(begun_ns);
         if written.is_err() {
             probes().errors.increment();
             ready.early.withdraw();
         }
         let mut state = self.state.lock();
+        state.batches.note_write(took_ns);
         match written {
             Ok(()) => state.chain.note_written(&ready.newest),
             Err(_) => state.break_off(),
