@@ -479,7 +479,8 @@ impl History {
         for (index, call) in calls.iter().enumerate().take(count) {
             let is_asked = match call {
                 Call::Sync { .. } => true,
-                Call::Rename { .. } => index < names,
+                // A name that is given to its own file again changes nothing: the kernel does not even ask.
+                Call::Rename { from, to } => from != to && index < names,
                 _ => false,
             };
             if let (true, Some(file)) = (is_asked, self.file[index]) {
@@ -1112,6 +1113,38 @@ mod tests {
         assert!(is_right(&pages, State::new()));
         assert!(is_right(&pages, state(&[1], Some(&[2]))));
         assert!(!is_right(&pages, state(&[4], Some(&[2]))));
+    }
+
+    #[test]
+    fn a_name_given_to_its_own_file_again_promises_nothing() {
+        let file = |path: &str| path.to_string();
+        let rename = |to: &str| Call::Rename {
+            from: file("a"),
+            to: file(to),
+        };
+        let calls = |to: &str| {
+            vec![
+                Call::Create { path: file("a") },
+                Call::Create { path: file("b") },
+                Call::SetMode {
+                    path: file("a"),
+                    mode: 0o640,
+                },
+                rename(to),
+                Call::Sync { path: file("b") },
+            ]
+        };
+        let is_right = |to: &str| {
+            let ledger = Ledger::new(1);
+            let mut pages = ledger.pages();
+            pages.calls = calls(to);
+            pages.done = pages.calls.len();
+            let made = || Entry::File(Contents::default());
+            let found = State::from([(file(to), made()), (file("b"), made())]);
+            pages.find(&found).is_ok()
+        };
+        assert!(is_right("a"));
+        assert!(!is_right("c"), "another name promises the file's mode");
     }
 
     #[test]
