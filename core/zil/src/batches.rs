@@ -23,7 +23,7 @@ const REMEMBERED_BATCHES: usize = 8;
 
 /// A batch that has records to write, until it is done.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+struct UnderWay {
     number: u64,
     /// For how many commits it is.
     waiting: usize,
