@@ -6,10 +6,12 @@
 //! snapshot counts every block that the head gives up and that it had when the bookmark was made. When the next
 //! snapshot is taken, its count is final.
 
+use crate::deadlist;
 use crate::error::DatasetError;
 use crate::space_charge::SpaceChange;
 use crate::stored::is_zap;
 use crate::task::TaskContext;
+use std::collections::BTreeSet;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
@@ -30,9 +32,7 @@ impl CountingBookmark {
     #[doc(alias = "dsl_bookmark_block_killed")]
     pub(crate) fn count(&mut self, pointer: &BlockPointer, space: SpaceChange) {
         if pointer.birth() <= self.stored.creation_txg {
-            self.freed.used += space.used;
-            self.freed.compressed += space.compressed;
-            self.freed.uncompressed += space.uncompressed;
+            self.freed.add(space);
         }
     }
 
@@ -79,6 +79,51 @@ pub(crate) fn counting_bookmarks(
         .collect())
 }
 
+/// A snapshot was taken: bookmarks since the one before keep blocks of before and after them apart in the head's deadlist.
+#[doc(alias = "dsl_bookmark_snapshotted")]
+pub(crate) fn divide_deadlist(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    deadlist: ObjectId,
+    snapshot_before: Txg,
+) -> Result<(), DatasetError> {
+    let bookmarks = counting_bookmarks(context, head, snapshot_before.next())?;
+    let births: BTreeSet<Txg> = bookmarks.iter().map(|it| it.stored.creation_txg).collect();
+    births
+        .into_iter()
+        .try_for_each(|txg| deadlist::add_key(context, deadlist, txg))
+}
+
+/// A snapshot goes: bookmarks between it and the one before count what was freed until the next one from now on. Says
+/// whether a bookmark stays in its place that counts, so that deadlists go on keeping births before and after it apart.
+#[doc(alias = "dsl_bookmark_ds_destroyed")]
+pub(crate) fn snapshot_goes(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    snapshot: &ondisk::dataset::Dataset,
+) -> Result<bool, DatasetError> {
+    let next: ondisk::dataset::Dataset = context
+        .writing()
+        .reading()
+        .bonus_of(snapshot.next_snapshot)?;
+    let mut bookmarks = counting_bookmarks(context, head, snapshot.previous_snapshot_txg)?;
+    bookmarks.retain(|bookmark| bookmark.stored.creation_txg <= snapshot.creation_txg);
+    let mut stays = false;
+    for bookmark in &mut bookmarks {
+        let created = bookmark.stored.creation_txg;
+        if created < snapshot.creation_txg {
+            bookmark.freed = deadlist::space_in(context, next.deadlist, ..created)?;
+        } else {
+            bookmark.stored.flags &= !Bookmark::SNAPSHOT_EXISTS;
+            stays = true;
+        }
+    }
+    bookmarks
+        .iter()
+        .try_for_each(|bookmark| store(context, head, bookmark))?;
+    Ok(stays)
+}
+
 /// Stores what bookmarks have counted.
 #[doc(alias = "dsl_bookmark_sync_done")]
 pub(crate) fn store_bookmarks(
@@ -87,19 +132,27 @@ pub(crate) fn store_bookmarks(
     bookmarks: &[CountingBookmark],
 ) -> Result<(), DatasetError> {
     let has_counted = |bookmark: &&CountingBookmark| bookmark.freed != SpaceChange::default();
-    for bookmark in bookmarks.iter().filter(has_counted) {
-        let Some(zap) = zap_of(context, head)? else {
-            return Ok(());
-        };
-        let bytes = bookmark.counted().to_bytes();
-        let words = bytes.chunks_exact(8).map(|word| {
-            let word = word.try_into().expect("a chunk has eight bytes");
-            u64::from_le_bytes(word)
-        });
-        let value = ZapValue::Words(words.collect());
-        context.writing().put(zap, &bookmark.name, &value)?;
-    }
-    Ok(())
+    bookmarks
+        .iter()
+        .filter(has_counted)
+        .try_for_each(|bookmark| store(context, head, bookmark))
+}
+
+fn store(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    bookmark: &CountingBookmark,
+) -> Result<(), DatasetError> {
+    let Some(zap) = zap_of(context, head)? else {
+        return Ok(());
+    };
+    let bytes = bookmark.counted().to_bytes();
+    let words = bytes.chunks_exact(8).map(|word| {
+        let word = word.try_into().expect("a chunk has eight bytes");
+        u64::from_le_bytes(word)
+    });
+    let value = ZapValue::Words(words.collect());
+    context.writing().put(zap, &bookmark.name, &value)
 }
 
 /// The ZAP of a head's bookmarks.

@@ -214,7 +214,7 @@ pub(crate) fn create_origin_snapshot(
     Ok(id)
 }
 
-fn allocate_dataset(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
+pub(crate) fn allocate_dataset(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
     let new = NewObject::plain(ObjectType::DslDataset, 0)
         .with_bonus(ObjectType::DslDataset, ondisk::dataset::Dataset::SIZE);
     let made = context.mos().allocate(context.tx, new, context.operation);
@@ -239,7 +239,7 @@ fn creation_txg(context: &TaskContext<'_>) -> Txg {
     }
 }
 
-fn random(context: &TaskContext<'_>) -> u64 {
+pub(crate) fn random(context: &TaskContext<'_>) -> u64 {
     context.mos().env().host.random_u64()
 }
 

@@ -1,13 +1,17 @@
-//! Deadlists: making them and adding to them.
+//! Deadlists: making them, adding to them, and dividing them when snapshots go.
 //!
-//! The stored form is in [`tarn_ondisk::deadlist`]. Many lists of a deadlist are empty, above all in datasets that never
+//! The stored form is in [`tarn_ondisk::deadlist`]; what the lists mean, and where their blocks go when a snapshot is destroyed, in the theory
+//! of snapshots. Many lists of a deadlist are empty, above all in datasets that never
 //! had a snapshot; with the feature `empty_bpobj` they are one object that all share, and a list gets an object
 //! of its own with its first block.
 
 use crate::error::DatasetError;
+use crate::space_charge::SpaceChange;
+use crate::stored::Reading;
 use crate::task::TaskContext;
 use crate::writing::in_object;
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{Entry, NewObject, PointerList};
 use tarn_ondisk::block_pointer::BlockPointer;
@@ -55,6 +59,167 @@ pub(crate) fn create_like(
         }
     }
     Ok(made)
+}
+
+/// Whether a deadlist has its blocks in lists by birth; those of before pool version 26 have not.
+pub(crate) fn is_divided(reading: Reading<'_>, deadlist: ObjectId) -> Result<bool, DatasetError> {
+    let form = DeadlistForm::of(reading.object(deadlist)?.object_type());
+    Ok(form == Some(DeadlistForm::Map))
+}
+
+/// What those of its blocks add up to whose lists are for births after a txg of this range.
+#[doc(alias = "dsl_deadlist_space_range")]
+pub(crate) fn space_in(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    range: impl RangeBounds<Txg>,
+) -> Result<SpaceChange, DatasetError> {
+    let shared = shared_empty_list(context)?;
+    let mut space = SpaceChange::default();
+    for list in lists(context, deadlist)?
+        .range(range)
+        .map(|(_, list)| *list)
+    {
+        if Some(list) != shared {
+            space.add(space_of(context, list)?);
+        }
+    }
+    Ok(space)
+}
+
+/// What all blocks of a list add up to.
+fn space_of(context: &TaskContext<'_>, list: ObjectId) -> Result<SpaceChange, DatasetError> {
+    let head = open(context, list)?.head().map_err(in_object(list))?;
+    Ok(SpaceChange {
+        used: i128::from(head.allocated.get()),
+        compressed: i128::from(head.compressed.get()),
+        uncompressed: i128::from(head.uncompressed.get()),
+    })
+}
+
+/// Takes the lists for births after `from` out of a deadlist, and gives their blocks to another list. Tells what they add up to.
+#[doc(alias = "dsl_deadlist_move_bpobj")]
+pub(crate) fn hand_over(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    from: Txg,
+    to: &PointerList,
+) -> Result<SpaceChange, DatasetError> {
+    let writing = context.writing();
+    let shared = shared_empty_list(context)?;
+    let mut space = SpaceChange::default();
+    for (key, list) in lists(context, deadlist)?.range(from..) {
+        writing.remove(deadlist, &entry_name(*key))?;
+        if Some(*list) == shared {
+            release_empty_list(context, *list)?;
+            continue;
+        }
+        space.add(space_of(context, *list)?);
+        to.append_list(context.tx, *list, context.operation)
+            .map_err(in_object(to.id()))?;
+    }
+    change_totals(context, deadlist, space.negated())?;
+    Ok(space)
+}
+
+/// Moves all blocks of a deadlist into another, each list into the one that is for its births there, and frees it.
+#[doc(alias = "dsl_deadlist_merge")]
+pub(crate) fn absorb(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    other: ObjectId,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    for (key, list) in lists(context, other)? {
+        pour(context, deadlist, key, list)?;
+    }
+    let totals: DeadlistHead = writing.reading().bonus_of(other)?;
+    let space = SpaceChange {
+        used: i128::from(totals.used.get()),
+        compressed: i128::from(totals.compressed.get()),
+        uncompressed: i128::from(totals.uncompressed.get()),
+    };
+    change_totals(context, deadlist, space)?;
+    // Its lists are somebody else's now.
+    writing.free(other)
+}
+
+/// Gives the blocks of the list for births after `txg` to the list before it. A deadlist without that list stays as it is.
+#[doc(alias = "dsl_deadlist_remove_key")]
+pub(crate) fn remove_key(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    txg: Txg,
+) -> Result<(), DatasetError> {
+    if !is_divided(context.writing().reading(), deadlist)? {
+        return Ok(());
+    }
+    let Some(list) = lists(context, deadlist)?.get(&txg).copied() else {
+        return Ok(());
+    };
+    context.writing().remove(deadlist, &entry_name(txg))?;
+    pour(context, deadlist, txg, list)
+}
+
+/// Moves the blocks of a list, which were born after `born_after`, into the list of this deadlist that is for them. The list is gone, or in use
+/// as a part of that one, afterwards.
+fn pour(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    born_after: Txg,
+    list: ObjectId,
+) -> Result<(), DatasetError> {
+    let shared = shared_empty_list(context)?;
+    if Some(list) == shared {
+        return release_empty_list(context, list);
+    }
+    let lists = lists(context, deadlist)?;
+    let Some((key, into)) = lists.range(..=born_after).next_back() else {
+        return Err(before_first_list(deadlist));
+    };
+    if Some(*into) == shared {
+        let value = ZapValue::word(list.get());
+        context.writing().put(deadlist, &entry_name(*key), &value)?;
+        return release_empty_list(context, *into);
+    }
+    open(context, *into)?
+        .append_list(context.tx, list, context.operation)
+        .map_err(in_object(*into))
+}
+
+fn change_totals(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    change: SpaceChange,
+) -> Result<(), DatasetError> {
+    let mut is_wrong = false;
+    context
+        .writing()
+        .change(deadlist, |head: &mut DeadlistHead| {
+            let mut sum = |size: u64, change: i128| {
+                let sum = u64::try_from(i128::from(size) + change);
+                is_wrong |= sum.is_err();
+                sum.unwrap_or(0)
+            };
+            head.used = AllocatedSize::from(sum(head.used.get(), change.used));
+            head.compressed = PhysicalSize::from(sum(head.compressed.get(), change.compressed));
+            head.uncompressed =
+                LogicalSize::from(sum(head.uncompressed.get(), change.uncompressed));
+        })?;
+    match is_wrong {
+        true => Err(DatasetError::Inconsistent {
+            object: deadlist,
+            why: "its lists have more than it counts",
+        }),
+        false => Ok(()),
+    }
+}
+
+fn before_first_list(deadlist: ObjectId) -> DatasetError {
+    DatasetError::Inconsistent {
+        object: deadlist,
+        why: "a block died that was born before its first list begins",
+    }
 }
 
 /// The lists of a deadlist, by the txg after which their blocks were born.
@@ -117,13 +282,16 @@ fn new_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
     Ok(made.map_err(in_object(ObjectId::ZERO))?.id())
 }
 
+fn open(context: &TaskContext<'_>, list: ObjectId) -> Result<PointerList, DatasetError> {
+    PointerList::open(context.mos(), list, context.operation).map_err(in_object(list))
+}
+
 fn append(
     context: &TaskContext<'_>,
     list: ObjectId,
     pointers: &[BlockPointer],
 ) -> Result<(), DatasetError> {
-    let opened = PointerList::open(context.mos(), list, context.operation);
-    let opened = opened.map_err(in_object(list))?;
+    let opened = open(context, list)?;
     let entries: Vec<Entry> = pointers
         .iter()
         .map(|pointer| Entry {
@@ -153,10 +321,7 @@ pub(crate) fn insert(
     for pointer in dead {
         let key = lists.range(..pointer.birth()).next_back();
         let Some((key, _)) = key else {
-            return Err(DatasetError::Inconsistent {
-                object: deadlist,
-                why: "a block died that was born before its first list begins",
-            });
+            return Err(before_first_list(deadlist));
         };
         by_key.entry(*key).or_default().push(*pointer);
     }
@@ -171,18 +336,11 @@ pub(crate) fn insert(
         }
         append(context, list, &pointers)?;
     }
-    let mut space = (0, 0, 0);
+    let mut space = SpaceChange::default();
     for pointer in dead {
-        space.0 += context.io.deflated_size(pointer).get();
-        space.1 += pointer.physical_size().get();
-        space.2 += pointer.uncompressed_size();
+        space.add(SpaceChange::of_block(context.io, pointer));
     }
-    writing.change(deadlist, |head: &mut DeadlistHead| {
-        head.used += AllocatedSize::from(space.0);
-        head.compressed += PhysicalSize::from(space.1);
-        head.uncompressed += LogicalSize::from(space.2);
-    })?;
-    Ok(())
+    change_totals(context, deadlist, space)
 }
 
 /// Frees a deadlist, but not the blocks in it.

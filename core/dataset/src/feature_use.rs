@@ -80,6 +80,29 @@ pub(crate) fn activate(
     writing.put(dataset, feature.guid(), &ZapValue::word(0))
 }
 
+/// Has a new snapshot use the features of its head.
+pub(crate) fn take_over(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    snapshot: ObjectId,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    if !crate::stored::is_zap(&*writing.reading().object(head)?) {
+        return Ok(());
+    }
+    for feature in Feature::ALL
+        .iter()
+        .filter(|feature| feature.is_per_dataset())
+    {
+        if let Some(value) = writing.reading().lookup(head, feature.guid())? {
+            context.features.increment(*feature)?;
+            writing.extend(snapshot, context.features)?;
+            writing.put(snapshot, feature.guid(), &value)?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends a dataset's use of all its features: it is being destroyed.
 #[doc(alias = "dsl_dataset_deactivate_feature")]
 pub(crate) fn deactivate_all(

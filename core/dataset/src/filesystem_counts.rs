@@ -22,7 +22,6 @@ pub(crate) enum Counted {
     /// File systems and volumes.
     Filesystems,
     /// Snapshots.
-    #[allow(dead_code, reason = "for who makes and destroys snapshots")]
     Snapshots,
 }
 

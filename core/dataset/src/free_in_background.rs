@@ -177,9 +177,7 @@ impl<'a, 'b> Bite<'a, 'b> {
             return Step::Stop;
         }
         self.blocks += 1;
-        self.space.used += i128::from(context.io.deflated_size(pointer).get());
-        self.space.compressed += i128::from(pointer.physical_size().get());
-        self.space.uncompressed += i128::from(pointer.uncompressed_size());
+        self.space.add(SpaceChange::of_block(context.io, pointer));
         Step::Continue
     }
 

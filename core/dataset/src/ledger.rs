@@ -33,21 +33,6 @@ use tarn_probe::Operation;
 /// The directory that the MOS is charged to.
 const MOS_DIRECTORY: &str = "$MOS";
 
-/// What a block takes.
-fn space_of(io: &BlockIo, pointer: &BlockPointer) -> SpaceChange {
-    SpaceChange {
-        used: i128::from(io.deflated_size(pointer).get()),
-        compressed: i128::from(pointer.physical_size().get()),
-        uncompressed: i128::from(pointer.uncompressed_size()),
-    }
-}
-
-fn add(sum: &mut SpaceChange, change: SpaceChange) {
-    sum.used += change.used;
-    sum.compressed += change.compressed;
-    sum.uncompressed += change.uncompressed;
-}
-
 /// How many dead blocks are gathered before they go to the deadlist: a file of any size can die at once.
 const BURIED_TOGETHER: usize = 16_384;
 
@@ -173,9 +158,9 @@ impl<'a> HeadLedger<'a> {
 
 impl BlockLedger for HeadLedger<'_> {
     fn born(&mut self, pointer: &BlockPointer) {
-        let space = space_of(self.context.io, pointer);
-        add(&mut self.referenced, space);
-        add(&mut self.unique, space);
+        let space = SpaceChange::of_block(self.context.io, pointer);
+        self.referenced.add(space);
+        self.unique.add(space);
         if pointer.logical_size().get() > feature_use::OLD_BLOCK_BYTES_MAX {
             self.features.insert(Feature::LargeBlocks);
         }
@@ -188,11 +173,11 @@ impl BlockLedger for HeadLedger<'_> {
 
     fn killed(&mut self, pointer: &BlockPointer) {
         let context = self.context;
-        let space = space_of(context.io, pointer);
+        let space = SpaceChange::of_block(context.io, pointer);
         for bookmark in &mut self.bookmarks {
             bookmark.count(pointer, space);
         }
-        add(&mut self.referenced, space.negated());
+        self.referenced.add(space.negated());
         if pointer.birth() <= self.before.previous_snapshot_txg {
             self.burials.dead.push(*pointer);
             if self.burials.dead.len() >= BURIED_TOGETHER {
@@ -200,7 +185,7 @@ impl BlockLedger for HeadLedger<'_> {
             }
             return;
         }
-        add(&mut self.unique, space.negated());
+        self.unique.add(space.negated());
         if let Err(cause) = context.io.free(pointer, self.phase, context.operation) {
             self.failure.get_or_insert(DatasetError::Free { cause });
         }
@@ -360,11 +345,12 @@ impl MosLedger<'_> {
 
 impl BlockLedger for MosLedger<'_> {
     fn born(&mut self, pointer: &BlockPointer) {
-        add(&mut self.change, space_of(self.io, pointer));
+        self.change.add(SpaceChange::of_block(self.io, pointer));
     }
 
     fn killed(&mut self, pointer: &BlockPointer) {
-        add(&mut self.change, space_of(self.io, pointer).negated());
+        self.change
+            .add(SpaceChange::of_block(self.io, pointer).negated());
         if let Err(cause) = self.io.free(pointer, self.phase, self.operation) {
             self.failure.get_or_insert(cause);
         }

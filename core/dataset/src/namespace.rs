@@ -78,6 +78,7 @@ impl Namespace {
         View {
             namespace: self,
             operation,
+            is_syncing: false,
         }
     }
 
@@ -188,9 +189,23 @@ impl Namespace {
 pub struct View<'a> {
     namespace: &'a Namespace,
     operation: &'a Operation,
+    is_syncing: bool,
 }
 
 impl<'a> View<'a> {
+    /// The tree as a task sees it while its group is stored.
+    pub(crate) fn in_sync(self) -> View<'a> {
+        View {
+            is_syncing: true,
+            ..self
+        }
+    }
+
+    /// Whether this is the tree that a task is about to change, and not one that may be another when the task comes to it.
+    pub(crate) fn is_syncing(self) -> bool {
+        self.is_syncing
+    }
+
     /// The namespace.
     pub fn namespace(self) -> &'a Namespace {
         self.namespace

@@ -13,7 +13,9 @@
 use crate::error::DatasetError;
 use crate::namespace::DEPTH_MAX;
 use crate::writing::Writing;
+use tarn_block::BlockIo;
 use tarn_ondisk as ondisk;
+use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::dataset_dir::{DatasetDirectory, UsedBy};
 use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize};
 
@@ -44,6 +46,22 @@ impl SpaceChange {
             compressed: i128::from(directory.compressed.get()),
             uncompressed: i128::from(directory.uncompressed.get()),
         }
+    }
+
+    /// What a block takes.
+    pub(crate) fn of_block(io: &BlockIo, pointer: &BlockPointer) -> SpaceChange {
+        SpaceChange {
+            used: i128::from(io.deflated_size(pointer).get()),
+            compressed: i128::from(pointer.physical_size().get()),
+            uncompressed: i128::from(pointer.uncompressed_size()),
+        }
+    }
+
+    /// This change and another.
+    pub(crate) fn add(&mut self, change: SpaceChange) {
+        self.used += change.used;
+        self.compressed += change.compressed;
+        self.uncompressed += change.uncompressed;
     }
 
     /// The opposite change.

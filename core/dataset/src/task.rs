@@ -76,7 +76,7 @@ pub struct TaskContext<'a> {
 impl<'a> TaskContext<'a> {
     /// The tree as the task sees it.
     pub fn view(&self) -> View<'a> {
-        self.namespace.view(self.operation)
+        self.namespace.view(self.operation).in_sync()
     }
 
     /// The MOS.
@@ -150,6 +150,18 @@ pub enum TaskRefusal {
         /// The feature.
         feature: Feature,
     },
+    /// A command names two snapshots of the same dataset (`EXDEV`).
+    #[error("multiple snapshots of same fs not allowed")]
+    SameHead,
+    /// It has clones (`EEXIST`).
+    #[error("snapshot is cloned")]
+    Cloned,
+    /// The change has to wait for the next group (`EAGAIN`). Who asks for it in the sync thread asks again.
+    #[error("dataset is busy")]
+    NotInThisGroup,
+    /// A change of several datasets, which happens for all of them or for none: those it cannot happen for, and why.
+    #[error("{} datasets could not be changed", .0.len())]
+    Several(Vec<(String, TaskRefusal)>),
     /// This is not built.
     #[error("{what} is not supported by this version")]
     NotSupported {
@@ -159,6 +171,25 @@ pub enum TaskRefusal {
     /// The tree could not be read (`EIO`).
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+}
+
+impl TaskRefusal {
+    /// Whether a change of several datasets can happen, in spite of what was found against some of them.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn of_several(found: Vec<(String, TaskRefusal)>) -> Result<(), TaskRefusal> {
+        let waits =
+            |(_, refusal): &(_, TaskRefusal)| matches!(refusal, TaskRefusal::NotInThisGroup);
+        match found {
+            found if found.is_empty() => Ok(()),
+            found if found.iter().all(waits) => Err(TaskRefusal::NotInThisGroup),
+            mut found => {
+                found.retain(|refused| !waits(refused));
+                Err(TaskRefusal::Several(found))
+            }
+        }
+    }
 }
 
 /// A change of the tree.

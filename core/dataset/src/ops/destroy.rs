@@ -337,7 +337,10 @@ fn free_bookmarks(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), D
 
 /// A pool does not boot from what is not there.
 #[doc(alias = "spa_prop_clear_bootfs")]
-fn clear_boot_filesystem(writing: Writing<'_>, head: ObjectId) -> Result<(), DatasetError> {
+pub(crate) fn clear_boot_filesystem(
+    writing: Writing<'_>,
+    head: ObjectId,
+) -> Result<(), DatasetError> {
     let properties = writing
         .reading()
         .number(POOL_DIRECTORY, pool_directory::PROPERTIES)?;

@@ -2,8 +2,10 @@
 
 pub mod create;
 pub mod destroy;
+pub mod destroy_snapshot;
 pub mod inherit;
 pub mod rename;
 pub mod set;
+pub mod snapshot;
 pub mod upgrade;
 pub mod volume_size;

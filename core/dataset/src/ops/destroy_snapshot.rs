@@ -1,0 +1,393 @@
+//! Destroying snapshots.
+//!
+//! # Mechanism
+//! Between its two neighbours, a snapshot shares each of its blocks with the one before, with the one after, with both or with neither. The deadlist
+//! of the one after has all that are not in that one, in lists by birth, so each answer is a whole list: born after the snapshot before and dead
+//! in the one after means nobody else's, and the list goes to the pool's list of blocks to free; born before means that the one before had it
+//! too, and the list is joined with the snapshot's own. No block is read or looked at, whatever the size of the snapshot. The
+//! theory of snapshots has the picture.
+//!
+//! A snapshot with holds or clones can be marked, and goes with the last of them.
+//!
+//! Several snapshots are destroyed in one group, or none of them.
+
+use crate::counting_bookmarks;
+use crate::dataset::Dataset;
+use crate::deadlist;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::names::{DatasetName, NameKind};
+use crate::namespace::View;
+use crate::ops::destroy::{FREE_DIRECTORY, clear_boot_filesystem};
+use crate::properties::inherit::local_number;
+use crate::snapshot_names;
+use crate::space_charge::{Part, SpaceChange, charge};
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::writing::in_object;
+use std::collections::BTreeMap;
+use tarn_object::PointerList;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::{DatasetFlags, REMAP_DEADLIST};
+use tarn_ondisk::dataset_dir::DatasetDirectory;
+use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
+use tarn_ondisk::units::{AllocatedSize, ObjectId, Txg};
+
+use super::set::find;
+
+/// What of a snapshot that is destroyed, as it is stored.
+type Stored = ondisk::dataset::Dataset;
+
+/// Destroys snapshots: all of them in one group, or none. Those that are not there are passed over, unless none is.
+#[derive(Debug, Clone)]
+pub struct DestroySnapshots {
+    /// Full names, of one pool.
+    pub names: Vec<String>,
+    /// Those with holds or clones are marked, and go later.
+    pub defer: bool,
+}
+
+impl SyncTask for DestroySnapshots {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let mut refusals = Vec::new();
+        let mut missing = 0;
+        for name in &self.names {
+            match check(view, name, self.defer) {
+                Ok(()) => {}
+                Err(TaskRefusal::NotFound { .. }) => missing += 1,
+                Err(refusal) => refusals.push((name.clone(), refusal)),
+            }
+        }
+        if missing == self.names.len() {
+            let name = self.names.first().cloned().unwrap_or_default();
+            return Err(TaskRefusal::NotFound { name });
+        }
+        TaskRefusal::of_several(refusals)
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            for name in &self.names {
+                let parsed = DatasetName::parse(name)
+                    .map_err(|_| DatasetError::NotFound { name: name.clone() })?;
+                match context.view().dataset(&parsed) {
+                    Ok(snapshot) => destroy_or_mark(context, &snapshot, self.defer)?,
+                    Err(DatasetError::NotFound { .. }) => {}
+                    Err(cause) => return Err(cause),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[doc(alias = "dsl_destroy_snapshot_check_impl")]
+fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
+    let is_snapshot = DatasetName::parse(name).is_ok_and(|name| name.kind() == NameKind::Snapshot);
+    if !is_snapshot {
+        return Err(TaskRefusal::BadValue {
+            property: "name".to_string(),
+            why: "it is not a snapshot".to_string(),
+        });
+    }
+    let snapshot = find(view, name)?;
+    let stored = snapshot.stored()?;
+    if !defer && snapshot.hold_count()? > 0 {
+        return Err(TaskRefusal::Busy {
+            why: "dataset is busy".to_string(),
+        });
+    }
+    if !defer && stored.child_count > 1 {
+        return Err(TaskRefusal::Cloned);
+    }
+    let next: Stored = view.mos().bonus_of(stored.next_snapshot)?;
+    let has_remapped = snapshot.extension(REMAP_DEADLIST)?.is_some();
+    let is_divided = deadlist::is_divided(view.mos(), stored.deadlist)?
+        && deadlist::is_divided(view.mos(), next.deadlist)?;
+    if has_remapped || !is_divided {
+        return Err(TaskRefusal::NotSupported {
+            what: match has_remapped {
+                true => "destroying a snapshot with blocks on removed vdevs",
+                false => "destroying a snapshot of before pool version 26",
+            }
+            .to_string(),
+        });
+    }
+    Ok(())
+}
+
+/// Destroys a snapshot, or marks it where something keeps it.
+pub(crate) fn destroy_or_mark(
+    context: &TaskContext<'_>,
+    snapshot: &Dataset<'_>,
+    defer: bool,
+) -> Result<(), DatasetError> {
+    let stored = snapshot.stored()?;
+    let is_kept = snapshot.hold_count()? > 0 || stored.child_count > 1;
+    if !(defer && is_kept) {
+        return destroy(context, snapshot);
+    }
+    context
+        .writing()
+        .change(snapshot.id(), |stored: &mut Stored| {
+            stored.flags = stored.flags.with(DatasetFlags::DEFER_DESTROY);
+        })?;
+    record(context, "defer_destroy", snapshot);
+    Ok(())
+}
+
+fn record(context: &TaskContext<'_>, name: &'static str, snapshot: &Dataset<'_>) {
+    context.record(InternalEvent {
+        name,
+        dataset: Some((snapshot.name(), snapshot.id())),
+        text: " ".to_string(),
+    });
+}
+
+#[doc(alias = "dsl_destroy_snapshot_sync_impl")]
+fn destroy(context: &TaskContext<'_>, snapshot: &Dataset<'_>) -> Result<(), DatasetError> {
+    let (writing, id) = (context.writing(), snapshot.id());
+    let stored = snapshot.stored()?;
+    let directory = snapshot.directory();
+    let head = directory.head()?.ok_or(DatasetError::Inconsistent {
+        object: id,
+        why: "its directory has no head",
+    })?;
+    assert!(
+        stored.child_count <= 1,
+        "a snapshot with clones is not destroyed"
+    );
+    record(context, "destroy", snapshot);
+    let bookmark_stays = counting_bookmarks::snapshot_goes(context, head.id(), &stored)?;
+    feature_use::deactivate_all(context, id)?;
+    let neighbours = Neighbours::of(context, id, &stored)?;
+    neighbours.meet(context, id, &stored)?;
+    neighbours.divide_blocks(context, directory.id(), &stored)?;
+    // Lists are asked for here that are joined below.
+    neighbours.count_what_is_unique(context, &head, &stored)?;
+    if !bookmark_stays {
+        join_births_of_clones(context, directory.id(), stored.creation_txg)?;
+        if stored.next_snapshot != head.id() {
+            let deadlist = head.stored()?.deadlist;
+            deadlist::remove_key(context, deadlist, stored.creation_txg)?;
+        }
+    }
+    let short = snapshot.snapshot_name().ok_or(DatasetError::Inconsistent {
+        object: id,
+        why: "it is no snapshot",
+    })?;
+    snapshot_names::remove(context, &head, short)?;
+    clear_boot_filesystem(writing, id)?;
+    for own in [
+        stored.next_clones,
+        stored.snapshot_properties,
+        stored.user_holds,
+    ] {
+        writing.free(own)?;
+    }
+    writing.free_extended(id, context.features)
+}
+
+/// The datasets before and after a snapshot.
+struct Neighbours {
+    /// The snapshot before it, if there is one.
+    before: Option<Stored>,
+    /// Whether that one is of the same dataset: it is not, if it is the origin of a clone whose first snapshot this is.
+    is_own: bool,
+    /// What comes after it, as that was before anything changed: a snapshot or the head.
+    after: Stored,
+}
+
+impl Neighbours {
+    fn of(
+        context: &TaskContext<'_>,
+        id: ObjectId,
+        snapshot: &Stored,
+    ) -> Result<Neighbours, DatasetError> {
+        let reading = context.writing().reading();
+        let before: Option<Stored> = match snapshot.previous_snapshot {
+            ObjectId::ZERO => None,
+            before => Some(reading.bonus_of(before)?),
+        };
+        let after: Stored = reading.bonus_of(snapshot.next_snapshot)?;
+        if after.previous_snapshot != id {
+            return Err(DatasetError::Inconsistent {
+                object: snapshot.next_snapshot,
+                why: "the snapshot before it is another than the one that leads to it",
+            });
+        }
+        Ok(Neighbours {
+            is_own: before.is_some_and(|before| before.next_snapshot == id),
+            before,
+            after,
+        })
+    }
+
+    /// They become each other's neighbours.
+    fn meet(
+        &self,
+        context: &TaskContext<'_>,
+        id: ObjectId,
+        snapshot: &Stored,
+    ) -> Result<(), DatasetError> {
+        let writing = context.writing();
+        writing.change(snapshot.next_snapshot, |after: &mut Stored| {
+            after.previous_snapshot = snapshot.previous_snapshot;
+            after.previous_snapshot_txg = snapshot.previous_snapshot_txg;
+        })?;
+        match self.before {
+            Some(_) if self.is_own => {
+                writing.change(snapshot.previous_snapshot, |before: &mut Stored| {
+                    before.next_snapshot = snapshot.next_snapshot;
+                })?;
+            }
+            Some(origin) if !origin.next_clones.is_zero() => {
+                writing.remove_number(origin.next_clones, id)?;
+                writing.add_number(origin.next_clones, snapshot.next_snapshot)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What of its blocks nobody else has is freed in the background; the others are the snapshot's before it.
+    fn divide_blocks(
+        &self,
+        context: &TaskContext<'_>,
+        directory: ObjectId,
+        snapshot: &Stored,
+    ) -> Result<(), DatasetError> {
+        let writing = context.writing();
+        let since = snapshot.previous_snapshot_txg;
+        if let Some(before) = self.before.filter(|_| self.is_own) {
+            let range = before.previous_snapshot_txg..since;
+            let shared = deadlist::space_in(context, self.after.deadlist, range)?;
+            add_unique(context, snapshot.previous_snapshot, shared)?;
+        }
+        let free = free_list(context)?;
+        let freed = deadlist::hand_over(context, self.after.deadlist, since, &free)?;
+        charge(writing, directory, Part::Snapshots, freed.negated())?;
+        charge(writing, free_directory(context)?, Part::Head, freed)?;
+        deadlist::absorb(context, self.after.deadlist, snapshot.deadlist)
+    }
+
+    /// What was shared only between the snapshot and the next is the next one's now.
+    fn count_what_is_unique(
+        &self,
+        context: &TaskContext<'_>,
+        head: &Dataset<'_>,
+        snapshot: &Stored,
+    ) -> Result<(), DatasetError> {
+        if snapshot.next_snapshot == head.id() {
+            return count_unique_of_head(context, head, self.after.unique.get());
+        }
+        let reading = context.writing().reading();
+        let second_next: Stored = reading.bonus_of(self.after.next_snapshot)?;
+        let range = snapshot.previous_snapshot_txg..snapshot.creation_txg;
+        let shared = deadlist::space_in(context, second_next.deadlist, range)?;
+        add_unique(context, snapshot.next_snapshot, shared)
+    }
+}
+
+fn add_unique(
+    context: &TaskContext<'_>,
+    snapshot: ObjectId,
+    space: SpaceChange,
+) -> Result<(), DatasetError> {
+    let more = u64::try_from(space.used).map_err(|_| DatasetError::Inconsistent {
+        object: snapshot,
+        why: "a deadlist counts less space than nothing",
+    })?;
+    context
+        .writing()
+        .change(snapshot, |stored: &mut Stored| {
+            stored.unique = stored.unique.saturating_add(AllocatedSize::from(more));
+        })
+        .map(|_| ())
+}
+
+/// A head has more to itself when its newest snapshot is gone, and a refreservation that much less to hold free.
+#[doc(alias = "dsl_dataset_recalc_head_uniq")]
+fn count_unique_of_head(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    before: u64,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let stored = head.stored()?;
+    let dead = head.deadlist_used()?;
+    let newest = head.previous()?.map_or(0, |newest| newest.referenced.get());
+    let unique = newest
+        .checked_sub(dead)
+        .and_then(|shared| stored.referenced.get().checked_sub(shared))
+        .ok_or(DatasetError::Inconsistent {
+            object: head.id(),
+            why: "its deadlist does not fit what it and its newest snapshot refer to",
+        })?;
+    writing.change(head.id(), |stored: &mut Stored| {
+        stored.unique = AllocatedSize::from(unique);
+        stored.flags = stored.flags.with(DatasetFlags::UNIQUE_ACCURATE);
+    })?;
+    let reserved = local_number(head.directory(), "refreservation")?.unwrap_or(0);
+    let paid = unique.min(reserved).saturating_sub(before.min(reserved));
+    if paid == 0 {
+        return Ok(());
+    }
+    let change = SpaceChange::of_used(-i128::from(paid));
+    charge(writing, head.directory().id(), Part::RefReservation, change)
+}
+
+/// The deadlists of clones, and of their clones, need not tell births before and after this txg apart any more.
+#[doc(alias = "dsl_dir_remove_clones_key")]
+fn join_births_of_clones(
+    context: &TaskContext<'_>,
+    directory: ObjectId,
+    txg: Txg,
+) -> Result<(), DatasetError> {
+    let reading = context.writing().reading();
+    let mut waiting = vec![directory];
+    let mut seen = BTreeMap::new();
+    while let Some(directory) = waiting.pop() {
+        if seen.insert(directory, ()).is_some() {
+            return Err(DatasetError::Inconsistent {
+                object: directory,
+                why: "it is a clone of itself",
+            });
+        }
+        let stored: DatasetDirectory = reading.bonus_of(directory)?;
+        for clone in reading.number_names(stored.clones)? {
+            let head: Stored = reading.bonus_of(clone)?;
+            let its_directory: DatasetDirectory = reading.bonus_of(head.directory)?;
+            let origin: Stored = reading.bonus_of(its_directory.origin)?;
+            if origin.creation_txg > txg {
+                deadlist::remove_key(context, head.deadlist, txg)?;
+                waiting.push(head.directory);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The pool's list of blocks that are freed in the background.
+fn free_list(context: &TaskContext<'_>) -> Result<PointerList, DatasetError> {
+    let name = pool_directory::FREE_POINTER_LIST;
+    let id = context.writing().reading().number(POOL_DIRECTORY, name)?;
+    let id = ObjectId::new(id.ok_or(DatasetError::Inconsistent {
+        object: POOL_DIRECTORY,
+        why: "the pool has no list of blocks to free",
+    })?);
+    PointerList::open(context.mos(), id, context.operation).map_err(in_object(id))
+}
+
+fn free_directory(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
+    let root = context.view().root()?;
+    let free = root.child(FREE_DIRECTORY)?;
+    free.as_ref()
+        .map(Directory::id)
+        .ok_or(DatasetError::Inconsistent {
+            object: root.id(),
+            why: "it has no directory for what is being freed",
+        })
+}
