@@ -1,10 +1,12 @@
 //! `zfs destroy`.
 //!
-//! With `-v` the datasets are told before they go: the same request is made twice, first as a dry run.
+//! With `-v` the datasets are told before they go: the same request is made twice, first as a dry run. Of snapshots, what comes
+//! free is told as well.
 
 use tarn_api::client::{CallError, Client};
 use tarn_engine::messages::dataset::{Destroy, Destroyed};
 use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::number::nice_bytes;
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
 use tarn_terminal::program::Session;
@@ -48,14 +50,13 @@ fn rehearse(client: &Client, request: &Request) -> Result<Destroyed, CallError> 
 
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let mut request = Request::default();
-    let mut is_deferred = false;
     let mut options = Options::new(GRAMMAR, arguments);
     while let Some((option, _)) = options.take()? {
         match option {
             "v" => request.is_verbose = true,
             "p" => (request.is_verbose, request.is_parsable) = (true, true),
             "n" => request.destroy.dry_run = true,
-            "d" => is_deferred = true,
+            "d" => request.destroy.defer = true,
             "f" => request.destroy.force = true,
             "r" => request.destroy.recursive = true,
             _ => (request.destroy.recursive, request.destroy.dependents) = (true, true),
@@ -68,14 +69,15 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         _ => return Err(Failure::usage("too many arguments")),
     };
     let name = &request.destroy.name;
-    for (delimiter, what) in [('@', "snapshots"), ('#', "bookmarks")] {
-        if name.contains(delimiter) {
-            return Err(Failure::error(format!(
-                "cannot destroy '{name}': destroying {what} is not supported by this version of Tarn"
-            )));
-        }
+    if name.contains('@') {
+        return Ok(request);
     }
-    if is_deferred {
+    if name.contains('#') {
+        return Err(Failure::error(format!(
+            "cannot destroy '{name}': destroying bookmarks is not supported by this version of Tarn"
+        )));
+    }
+    if request.destroy.defer {
         return Err(Failure::error(format!(
             "cannot open '{name}': missing '@' delimiter in snapshot name"
         )));
@@ -90,7 +92,19 @@ fn told(request: &Request, destroyed: &Destroyed) -> String {
         (false, true) => format!("would destroy {name}\n"),
         (false, false) => format!("will destroy {name}\n"),
     };
-    destroyed.names.iter().map(line).collect()
+    let mut text: String = destroyed.names.iter().map(line).collect();
+    if let Some(bytes) = destroyed.reclaimed_bytes {
+        let nice = nice_bytes(bytes);
+        text.push_str(&match (request.is_parsable, request.destroy.dry_run) {
+            (true, _) => format!("reclaim\t{bytes}\n"),
+            (false, true) => format!("would reclaim {nice}\n"),
+            (false, false) => format!("will reclaim {nice}\n"),
+        });
+    }
+    if !request.destroy.dry_run {
+        text.extend(destroyed.clones.iter().map(line));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -128,13 +142,27 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_are_refused_by_name() {
+    fn what_comes_free_with_snapshots_is_told() {
+        let destroyed = Destroyed {
+            names: vec!["tank@a".to_string()],
+            reclaimed_bytes: Some(1536),
+            clones: vec!["tank/c".to_string()],
+        };
+        let text = |line| told(&parsed(line).unwrap(), &destroyed);
         assert_eq!(
-            parsed("tank@a"),
-            Err(Failure::error(
-                "cannot destroy 'tank@a': destroying snapshots is not supported by this version of Tarn"
-            ))
+            text("-vn tank@a"),
+            "would destroy tank@a\nwould reclaim 1.50K\n"
         );
+        assert_eq!(
+            text("-Rv tank@a"),
+            "will destroy tank@a\nwill reclaim 1.50K\nwill destroy tank/c\n"
+        );
+        assert_eq!(text("-np tank@a"), "destroy\ttank@a\nreclaim\t1536\n");
+    }
+
+    #[test]
+    fn only_snapshots_can_be_destroyed_later() {
+        assert!(parsed("-d tank@a").unwrap().destroy.defer);
         assert_eq!(
             parsed("-d tank"),
             Err(Failure::error(

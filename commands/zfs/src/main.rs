@@ -24,6 +24,7 @@ mod rename;
 #[cfg(test)]
 mod samples;
 mod set;
+mod snapshot;
 mod unmount;
 mod upgrade;
 mod usage;
@@ -62,7 +63,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("create", usage::CREATE, create::run),
     built("destroy", usage::DESTROY, destroy::run),
     BLANK,
-    missing("snapshot", usage::SNAPSHOT),
+    built("snapshot", usage::SNAPSHOT, snapshot::run),
     missing("rollback", usage::ROLLBACK),
     missing("clone", usage::CLONE),
     missing("promote", usage::PROMOTE),
@@ -141,8 +142,8 @@ mod tests {
     fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
         assert_eq!(code(&["zfs", "frobnicate"]), 2);
         assert_eq!(code(&["zfs"]), 2);
-        assert_eq!(code(&["zfs", "snapshot", "tank@a"]), 1);
-        assert_eq!(code(&["zfs", "snap", "tank@a"]), 1);
+        assert_eq!(code(&["zfs", "promote", "tank/a"]), 1);
+        assert_eq!(code(&["zfs", "snap"]), 2);
         assert_eq!(code(&["zfs", "--help"]), 0);
     }
 

@@ -112,7 +112,8 @@ pub(crate) fn snapshot_goes(
     for bookmark in &mut bookmarks {
         let created = bookmark.stored.creation_txg;
         if created < snapshot.creation_txg {
-            bookmark.freed = deadlist::space_in(context, next.deadlist, ..created)?;
+            bookmark.freed =
+                deadlist::space_in(context.writing().reading(), next.deadlist, ..created)?;
         } else {
             bookmark.stored.flags &= !Bookmark::SNAPSHOT_EXISTS;
             stays = true;
@@ -122,6 +123,22 @@ pub(crate) fn snapshot_goes(
         .iter()
         .try_for_each(|bookmark| store(context, head, bookmark))?;
     Ok(stays)
+}
+
+/// The head is as its newest snapshot again: what was freed since was not.
+#[doc(alias = "dsl_bookmark_next_changed")]
+pub(crate) fn begin_anew(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    newest_snapshot: Txg,
+) -> Result<(), DatasetError> {
+    for mut bookmark in counting_bookmarks(context, head, newest_snapshot)? {
+        bookmark.stored.referenced_freed_before_next = AllocatedSize::ZERO;
+        bookmark.stored.compressed_freed_before_next = PhysicalSize::ZERO;
+        bookmark.stored.uncompressed_freed_before_next = LogicalSize::ZERO;
+        store(context, head, &bookmark)?;
+    }
+    Ok(())
 }
 
 /// Stores what bookmarks have counted.

@@ -203,6 +203,17 @@ impl<'a> Dataset<'a> {
         self.mos().deadlist_used(self.stored()?.deadlist)
     }
 
+    /// Tags of user holds, sorted, and when each was made, in seconds since 1970.
+    pub fn holds(&self) -> Result<Vec<(String, u64)>, DatasetError> {
+        let entries = self.mos().entries(self.stored()?.user_holds)?;
+        let mut holds: Vec<(String, u64)> = entries
+            .into_iter()
+            .map(|(tag, time)| (tag, time.as_word().unwrap_or(0)))
+            .collect();
+        holds.sort();
+        Ok(holds)
+    }
+
     /// Count of user holds.
     pub fn hold_count(&self) -> Result<u64, DatasetError> {
         self.mos().count(self.stored()?.user_holds)

@@ -53,7 +53,7 @@ pub(crate) fn create_like(
     before: Txg,
 ) -> Result<ObjectId, DatasetError> {
     let made = create(context)?;
-    for txg in lists(context, other)?.into_keys() {
+    for txg in lists(context.writing().reading(), other)?.into_keys() {
         if txg < before {
             add_key(context, made, txg)?;
         }
@@ -70,26 +70,23 @@ pub(crate) fn is_divided(reading: Reading<'_>, deadlist: ObjectId) -> Result<boo
 /// What those of its blocks add up to whose lists are for births after a txg of this range.
 #[doc(alias = "dsl_deadlist_space_range")]
 pub(crate) fn space_in(
-    context: &TaskContext<'_>,
+    reading: Reading<'_>,
     deadlist: ObjectId,
     range: impl RangeBounds<Txg>,
 ) -> Result<SpaceChange, DatasetError> {
-    let shared = shared_empty_list(context)?;
+    let shared = shared_empty_list(reading)?;
     let mut space = SpaceChange::default();
-    for list in lists(context, deadlist)?
-        .range(range)
-        .map(|(_, list)| *list)
-    {
-        if Some(list) != shared {
-            space.add(space_of(context, list)?);
+    for (_, list) in lists(reading, deadlist)?.range(range) {
+        if Some(*list) != shared {
+            space.add(space_of(reading, *list)?);
         }
     }
     Ok(space)
 }
 
 /// What all blocks of a list add up to.
-fn space_of(context: &TaskContext<'_>, list: ObjectId) -> Result<SpaceChange, DatasetError> {
-    let head = open(context, list)?.head().map_err(in_object(list))?;
+fn space_of(reading: Reading<'_>, list: ObjectId) -> Result<SpaceChange, DatasetError> {
+    let head = open(reading, list)?.head().map_err(in_object(list))?;
     Ok(SpaceChange {
         used: i128::from(head.allocated.get()),
         compressed: i128::from(head.compressed.get()),
@@ -106,15 +103,15 @@ pub(crate) fn hand_over(
     to: &PointerList,
 ) -> Result<SpaceChange, DatasetError> {
     let writing = context.writing();
-    let shared = shared_empty_list(context)?;
+    let shared = shared_empty_list(context.writing().reading())?;
     let mut space = SpaceChange::default();
-    for (key, list) in lists(context, deadlist)?.range(from..) {
+    for (key, list) in lists(context.writing().reading(), deadlist)?.range(from..) {
         writing.remove(deadlist, &entry_name(*key))?;
         if Some(*list) == shared {
             release_empty_list(context, *list)?;
             continue;
         }
-        space.add(space_of(context, *list)?);
+        space.add(space_of(writing.reading(), *list)?);
         to.append_list(context.tx, *list, context.operation)
             .map_err(in_object(to.id()))?;
     }
@@ -130,7 +127,7 @@ pub(crate) fn absorb(
     other: ObjectId,
 ) -> Result<(), DatasetError> {
     let writing = context.writing();
-    for (key, list) in lists(context, other)? {
+    for (key, list) in lists(context.writing().reading(), other)? {
         pour(context, deadlist, key, list)?;
     }
     let totals: DeadlistHead = writing.reading().bonus_of(other)?;
@@ -154,7 +151,10 @@ pub(crate) fn remove_key(
     if !is_divided(context.writing().reading(), deadlist)? {
         return Ok(());
     }
-    let Some(list) = lists(context, deadlist)?.get(&txg).copied() else {
+    let Some(list) = lists(context.writing().reading(), deadlist)?
+        .get(&txg)
+        .copied()
+    else {
         return Ok(());
     };
     context.writing().remove(deadlist, &entry_name(txg))?;
@@ -169,11 +169,11 @@ fn pour(
     born_after: Txg,
     list: ObjectId,
 ) -> Result<(), DatasetError> {
-    let shared = shared_empty_list(context)?;
+    let shared = shared_empty_list(context.writing().reading())?;
     if Some(list) == shared {
         return release_empty_list(context, list);
     }
-    let lists = lists(context, deadlist)?;
+    let lists = lists(context.writing().reading(), deadlist)?;
     let Some((key, into)) = lists.range(..=born_after).next_back() else {
         return Err(before_first_list(deadlist));
     };
@@ -182,7 +182,7 @@ fn pour(
         context.writing().put(deadlist, &entry_name(*key), &value)?;
         return release_empty_list(context, *into);
     }
-    open(context, *into)?
+    open(context.writing().reading(), *into)?
         .append_list(context.tx, list, context.operation)
         .map_err(in_object(*into))
 }
@@ -224,10 +224,10 @@ fn before_first_list(deadlist: ObjectId) -> DatasetError {
 
 /// The lists of a deadlist, by the txg after which their blocks were born.
 fn lists(
-    context: &TaskContext<'_>,
+    reading: Reading<'_>,
     deadlist: ObjectId,
 ) -> Result<BTreeMap<Txg, ObjectId>, DatasetError> {
-    let entries = context.writing().reading().entries(deadlist)?;
+    let entries = reading.entries(deadlist)?;
     let named = entries
         .into_iter()
         .filter_map(|(name, value)| Some((entry_txg(&name)?, ObjectId::new(value.as_word()?))));
@@ -270,8 +270,7 @@ fn release_empty_list(context: &TaskContext<'_>, id: ObjectId) -> Result<(), Dat
 }
 
 /// The list that empty lists share, if there is one.
-fn shared_empty_list(context: &TaskContext<'_>) -> Result<Option<ObjectId>, DatasetError> {
-    let reading = context.writing().reading();
+fn shared_empty_list(reading: Reading<'_>) -> Result<Option<ObjectId>, DatasetError> {
     let shared = reading.number(POOL_DIRECTORY, EMPTY_POINTER_LIST)?;
     Ok(shared.map(ObjectId::new))
 }
@@ -282,8 +281,8 @@ fn new_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
     Ok(made.map_err(in_object(ObjectId::ZERO))?.id())
 }
 
-fn open(context: &TaskContext<'_>, list: ObjectId) -> Result<PointerList, DatasetError> {
-    PointerList::open(context.mos(), list, context.operation).map_err(in_object(list))
+fn open(reading: Reading<'_>, list: ObjectId) -> Result<PointerList, DatasetError> {
+    PointerList::open(reading.set, list, reading.operation).map_err(in_object(list))
 }
 
 fn append(
@@ -291,7 +290,7 @@ fn append(
     list: ObjectId,
     pointers: &[BlockPointer],
 ) -> Result<(), DatasetError> {
-    let opened = open(context, list)?;
+    let opened = open(context.writing().reading(), list)?;
     let entries: Vec<Entry> = pointers
         .iter()
         .map(|pointer| Entry {
@@ -316,7 +315,7 @@ pub(crate) fn insert(
     if DeadlistForm::of(object.object_type()) == Some(DeadlistForm::List) {
         return append(context, deadlist, dead);
     }
-    let lists = lists(context, deadlist)?;
+    let lists = lists(context.writing().reading(), deadlist)?;
     let mut by_key: BTreeMap<Txg, Vec<BlockPointer>> = BTreeMap::new();
     for pointer in dead {
         let key = lists.range(..pointer.birth()).next_back();
@@ -325,7 +324,7 @@ pub(crate) fn insert(
         };
         by_key.entry(*key).or_default().push(*pointer);
     }
-    let shared = shared_empty_list(context)?;
+    let shared = shared_empty_list(context.writing().reading())?;
     for (key, pointers) in by_key {
         let mut list = lists[&key];
         if Some(list) == shared {
@@ -369,7 +368,7 @@ pub(crate) fn free(context: &TaskContext<'_>, id: ObjectId) -> Result<(), Datase
 
 /// Frees a list of block pointers; of the empty one that many share, only a use.
 fn free_list(context: &TaskContext<'_>, list: ObjectId) -> Result<(), DatasetError> {
-    if shared_empty_list(context)? == Some(list) {
+    if shared_empty_list(context.writing().reading())? == Some(list) {
         return release_empty_list(context, list);
     }
     PointerList::free(context.mos(), context.tx, list, context.operation).map_err(in_object(list))

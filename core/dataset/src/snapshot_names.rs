@@ -36,6 +36,20 @@ pub(crate) fn remove(
     note_change(context, head)
 }
 
+/// Gives a snapshot another name.
+pub(crate) fn rename(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    from: &str,
+    to: &str,
+    snapshot: ObjectId,
+) -> Result<(), DatasetError> {
+    let (writing, names) = (context.writing(), head.stored()?.snapshot_names);
+    writing.remove(names, from)?;
+    writing.put(names, to, &ZapValue::word(snapshot.get()))?;
+    note_change(context, head)
+}
+
 /// Stores when snapshots of this head last came, went or were renamed: the property `snapshots_changed`.
 #[doc(alias = "dsl_dir_snap_cmtime_update")]
 fn note_change(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {

@@ -13,9 +13,11 @@
 //! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on parity.
 
 use crate::dataset::Dataset;
+use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::properties::inherit;
+use tarn_ondisk as ondisk;
 use tarn_ondisk::units::ObjectId;
 
 /// The space columns of a head, in bytes.
@@ -98,6 +100,22 @@ pub fn written(dataset: &Dataset<'_>) -> Result<u64, DatasetError> {
     };
     let since = referenced.saturating_add(dataset.deadlist_used()?);
     Ok(since.saturating_sub(previous.referenced.get()))
+}
+
+/// What would come free if snapshots of a dataset were destroyed: these two, of which the first is not the newer one, and all between them.
+#[doc(alias = "dsl_dataset_space_wouldfree")]
+pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, DatasetError> {
+    let mos = first.directory().view().mos();
+    let since = first.stored()?.previous_snapshot_txg;
+    let mut bytes = 0u64;
+    let mut id = last.stored()?.next_snapshot;
+    while id != first.id() && !id.is_zero() {
+        let stored: ondisk::dataset::Dataset = mos.bonus_of(id)?;
+        let freed = deadlist::space_in(mos, stored.deadlist, since..)?;
+        bytes = bytes.saturating_add(u64::try_from(freed.used).unwrap_or(0));
+        id = stored.previous_snapshot;
+    }
+    Ok(bytes)
 }
 
 /// A compression ratio times 100; 100 when nothing is stored.

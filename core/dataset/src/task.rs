@@ -156,6 +156,21 @@ pub enum TaskRefusal {
     /// It has clones (`EEXIST`).
     #[error("snapshot is cloned")]
     Cloned,
+    /// A snapshot or bookmark is newer than the one that was named (`EEXIST`).
+    #[error("{why}")]
+    NotNewest {
+        /// In OpenZFS's words.
+        why: String,
+    },
+    /// The name of a hold is too long (`E2BIG`).
+    #[error("tag too long")]
+    TagTooLong,
+    /// The snapshot has such a hold (`EEXIST`).
+    #[error("tag already exists on this dataset")]
+    TagExists,
+    /// The snapshot has no such hold (`ESRCH`).
+    #[error("no such tag on this dataset")]
+    NoSuchTag,
     /// The change has to wait for the next group (`EAGAIN`). Who asks for it in the sync thread asks again.
     #[error("dataset is busy")]
     NotInThisGroup,

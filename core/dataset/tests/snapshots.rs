@@ -5,13 +5,19 @@ mod support;
 use std::sync::Arc;
 use support::{Filler, Pool};
 use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::clone::CloneSnapshot;
 use tarn_dataset::ops::create::{CreateFilesystem, NameRules};
+use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
+use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
+use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
+use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::set::{SetProperties, Source};
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::task::{SyncTask, TaskRefusal};
+use tarn_object::TxEstimate;
 use tarn_ondisk::dataset_dir::SNAPSHOT_COUNT;
 use tarn_ondisk::features::Feature;
 
@@ -64,6 +70,14 @@ fn destroy(list: &[&str]) -> DestroySnapshots {
     }
 }
 
+fn clone(origin: &str, name: &str) -> CloneSnapshot {
+    CloneSnapshot {
+        origin: origin.to_string(),
+        name: name.to_string(),
+        settings: Vec::new(),
+    }
+}
+
 fn there_is(pool: &Pool, name: &str) -> bool {
     let view = pool.namespace.view(&pool.operation);
     view.dataset(&DatasetName::parse(name).unwrap()).is_ok()
@@ -109,8 +123,8 @@ fn snapshots_are_taken_of_all_or_of_none() {
     assert!(matches!(&refused[0], (name, TaskRefusal::Exists { .. }) if name == "tank/b@x"));
     assert!(matches!(&refused[1], (name, TaskRefusal::NotFound { .. }) if name == "tank/c@x"));
     assert!(!there_is(&pool, "tank/a@x"));
-    let refused = several(pool.run(snapshot(&["tank/a@x", "tank/a@y"])));
-    assert!(matches!(refused[..], [(_, TaskRefusal::SameHead)]));
+    let refused = pool.run(snapshot(&["tank/a@x", "tank/a@y"]));
+    assert!(matches!(refused, Err(TaskRefusal::SameHead)));
     pool.run(snapshot(&["tank/a@y", "tank/b@y"])).unwrap();
     pool.judge();
     let refused = pool.run(destroy(&["tank/a@no", "tank/b@no"]));
@@ -249,47 +263,132 @@ impl Dice {
     }
 }
 
-/// Writes, takes and destroys snapshots at random; each block is looked at after each step.
-fn wander(seed: u64, without: &[Feature]) {
-    let mut pool = Pool::without(without);
-    create(&mut pool, &["tank/a", "tank/b"]);
-    pool.run(set("tank/b", "refreservation", "3M")).unwrap();
-    let mut dice = Dice(seed | 1);
-    let mut snapshots: Vec<String> = Vec::new();
-    for step in 0..60 {
-        let name = ["tank/a", "tank/b"][usize::try_from(dice.below(2)).unwrap()];
-        match dice.below(10) {
-            0..=4 => {
-                let blocks = 1 + dice.below(6);
-                pool.write(name, dice.below(20) * BLOCK, blocks * BLOCK);
-                pool.sync();
+/// What a random walk has made so far.
+struct Walk {
+    pool: Pool,
+    dice: Dice,
+    heads: Vec<String>,
+    snapshots: Vec<String>,
+}
+
+impl Walk {
+    fn new(seed: u64, without: &[Feature]) -> Walk {
+        let mut pool = Pool::without(without);
+        create(&mut pool, &["tank/a", "tank/b"]);
+        pool.run(set("tank/b", "refreservation", "3M")).unwrap();
+        Walk {
+            pool,
+            dice: Dice(seed | 1),
+            heads: names(&["tank/a", "tank/b"]),
+            snapshots: Vec::new(),
+        }
+    }
+
+    fn any(&mut self, count: usize) -> usize {
+        usize::try_from(self.dice.below(count.try_into().unwrap())).unwrap()
+    }
+
+    fn head(&mut self) -> String {
+        let which = self.any(self.heads.len());
+        self.heads[which].clone()
+    }
+
+    fn write(&mut self) {
+        let (name, blocks) = (self.head(), 1 + self.dice.below(6));
+        let offset = self.dice.below(20) * BLOCK;
+        self.pool.write(&name, offset, blocks * BLOCK);
+        self.pool.sync();
+    }
+
+    fn snapshot(&mut self, step: u64) {
+        let taken = format!("{}@{step}", self.head());
+        self.pool.run(snapshot(&[&taken])).unwrap();
+        self.snapshots.push(taken);
+    }
+
+    fn destroy_snapshot(&mut self) {
+        let which = self.any(self.snapshots.len());
+        let gone = self.snapshots[which].clone();
+        match self.pool.run(destroy(&[&gone])) {
+            Ok(()) => {
+                self.snapshots.remove(which);
             }
-            5..=7 => {
-                let taken = format!("{name}@{step}");
-                pool.run(snapshot(&[&taken])).unwrap();
-                snapshots.push(taken);
+            refused => assert!(matches!(several(refused)[..], [(_, TaskRefusal::Cloned)])),
+        }
+    }
+
+    fn clone(&mut self, step: u64) {
+        let which = self.any(self.snapshots.len());
+        let name = format!("tank/c{step}");
+        let task = clone(&self.snapshots[which], &name);
+        self.pool.run(task).unwrap();
+        self.heads.push(name);
+    }
+
+    fn roll_back(&mut self) {
+        let which = self.any(self.snapshots.len());
+        let task = Rollback {
+            snapshot: self.snapshots[which].clone(),
+        };
+        match self.pool.run(task) {
+            Ok(()) | Err(TaskRefusal::NotNewest { .. }) => {}
+            refused => panic!("{refused:?}"),
+        }
+    }
+
+    /// Destroys a clone that has no snapshots.
+    fn destroy_clone(&mut self) {
+        let which = 2 + self.any(self.heads.len() - 2);
+        let name = self.heads[which].clone();
+        match self.pool.run(Destroy { name }) {
+            Ok(()) => {
+                self.heads.remove(which);
             }
-            8 if !snapshots.is_empty() => {
-                let gone = snapshots.swap_remove(
-                    usize::try_from(dice.below(snapshots.len().try_into().unwrap())).unwrap(),
-                );
-                pool.run(destroy(&[&gone])).unwrap();
-            }
+            refused => assert!(matches!(refused, Err(TaskRefusal::Busy { .. }))),
+        }
+    }
+
+    fn step(&mut self, step: u64) {
+        match self.dice.below(16) {
+            0..=5 => self.write(),
+            6..=8 => self.snapshot(step),
+            9..=10 if !self.snapshots.is_empty() => self.destroy_snapshot(),
+            11 if !self.snapshots.is_empty() => self.clone(step),
+            12..=13 if !self.snapshots.is_empty() => self.roll_back(),
+            14 if self.heads.len() > 2 => self.destroy_clone(),
             _ => {
-                pool.free_in_background(20);
+                self.pool.free_in_background(20);
             }
         }
-        pool.judge();
     }
-    let left: Vec<&str> = snapshots.iter().map(String::as_str).collect();
-    if !left.is_empty() {
-        pool.run(destroy(&left)).unwrap();
+
+    /// Destroys everything, as far as it goes, until nothing is left.
+    fn end(mut self) {
+        while !self.snapshots.is_empty() || self.heads.len() > 2 {
+            if !self.snapshots.is_empty() {
+                self.destroy_snapshot();
+            }
+            if self.heads.len() > 2 {
+                self.destroy_clone();
+            }
+        }
+        while self.pool.free_in_background(1000).more {}
+        self.pool.judge();
+        for name in ["tank/a", "tank/b"] {
+            assert_eq!(self.pool.directory(name).used_by.snapshots.get(), 0);
+        }
     }
-    while pool.free_in_background(1000).more {}
-    pool.judge();
-    for name in ["tank/a", "tank/b"] {
-        assert_eq!(pool.directory(name).used_by.snapshots.get(), 0);
+}
+
+/// Writes, takes snapshots, clones them, goes back to them and destroys all of that at random; each block is looked at after each
+/// step.
+fn wander(seed: u64, without: &[Feature]) {
+    let mut walk = Walk::new(seed, without);
+    for step in 0..70 {
+        walk.step(step);
+        walk.pool.judge();
     }
+    walk.end();
 }
 
 #[test]
@@ -302,4 +401,216 @@ fn every_block_is_somebodys_whatever_comes_and_goes() {
 #[test]
 fn deadlists_need_no_shared_empty_list() {
     wander(77, &[Feature::EmptyBpobj]);
+}
+
+#[test]
+fn a_clone_begins_as_its_origin_and_goes_its_own_way() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.run(set("tank/a", "compression", "zstd")).unwrap();
+    pool.write("tank/a", 0, 2 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    pool.take_events();
+    let mut task = clone("tank/a@one", "tank/c");
+    task.settings = settings(Kinds::FILESYSTEM, &[("quota", "8M")]);
+    pool.run(task).unwrap();
+    let event = &pool.take_events()[0];
+    assert_eq!(event.0, "clone");
+    assert!(event.1.starts_with("origin=tank/a@one ("), "{}", event.1);
+    pool.judge();
+    assert_eq!(pool.directory("tank/c").quota.get(), 8 * MIB);
+    assert_eq!(pool.features.count(Feature::ZstdCompress), 3);
+    assert!(pool.dataset("tank/c").referenced.get() >= 2 * MIB);
+    assert!(pool.directory("tank/c").used.get() < 100_000);
+    pool.write("tank/c", 0, MIB);
+    pool.write("tank/a", MIB, MIB);
+    pool.sync();
+    pool.judge();
+    let refused = several(pool.run(destroy(&["tank/a@one"])));
+    assert!(matches!(refused[..], [(_, TaskRefusal::Cloned)]));
+    // Marked, it goes with its clone.
+    let task = DestroySnapshots {
+        names: names(&["tank/a@one"]),
+        defer: true,
+    };
+    pool.run(task).unwrap();
+    assert!(there_is(&pool, "tank/a@one"));
+    pool.run(Destroy {
+        name: "tank/c".to_string(),
+    })
+    .unwrap();
+    assert!(!there_is(&pool, "tank/a@one"));
+    while pool.free_in_background(1000).more {}
+    pool.judge();
+}
+
+#[test]
+fn what_cannot_be_cloned_is_refused() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    let mut refused = |origin, name| pool.run(clone(origin, name)).unwrap_err();
+    assert!(matches!(
+        refused("tank/a", "tank/c"),
+        TaskRefusal::BadValue { .. }
+    ));
+    assert!(matches!(
+        refused("tank/a@no", "tank/c"),
+        TaskRefusal::NotFound { .. }
+    ));
+    assert!(matches!(
+        refused("tank/a@one", "tank/a"),
+        TaskRefusal::Exists { .. }
+    ));
+    assert!(matches!(
+        refused("tank/a@one", "tank/x/y"),
+        TaskRefusal::NoParent { .. }
+    ));
+    let mut checked = None;
+    pool.sync_with(|context| {
+        snapshot(&["tank/a@two"]).apply(context).unwrap();
+        let task = clone("tank/a@two", "tank/c");
+        checked = Some(task.check(context.view(), context.features));
+    });
+    assert!(matches!(checked, Some(Err(TaskRefusal::NotInThisGroup))));
+}
+
+#[test]
+fn a_head_goes_back_to_its_newest_snapshot_only() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.write("tank/a", 0, 2 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    let before = pool.dataset("tank/a");
+    pool.write("tank/a", MIB, 3 * MIB);
+    pool.sync();
+    let to = |name: &str| Rollback {
+        snapshot: name.to_string(),
+    };
+    pool.run(to("tank/a@one")).unwrap();
+    pool.judge();
+    let after = pool.dataset("tank/a");
+    assert_eq!(after.root, before.root);
+    assert_eq!(after.referenced, before.referenced);
+    // It can be written again, and is what it was.
+    pool.write("tank/a", 0, MIB);
+    pool.sync();
+    pool.judge();
+    pool.run(snapshot(&["tank/a@two"])).unwrap();
+    let refused = pool.run(to("tank/a@one")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "there is a snapshot or bookmark more recent than 'tank/a@one'"
+    );
+    assert!(matches!(
+        pool.run(to("tank/a")),
+        Err(TaskRefusal::BadValue { .. })
+    ));
+    assert!(matches!(
+        pool.run(to("tank/a@no")),
+        Err(TaskRefusal::NotFound { .. })
+    ));
+}
+
+#[test]
+fn going_back_needs_room_for_what_is_reserved_and_referenced() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.write("tank/a", 0, 4 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    let file = pool.head_set("tank/a");
+    let tx = pool
+        .env
+        .txgs
+        .assign(&TxEstimate::freeing(4 * MIB), &pool.operation)
+        .unwrap();
+    let object = file.object(support::FILE, &pool.operation).unwrap();
+    object
+        .free_range(&tx, 0, tarn_object::TO_END, &pool.operation)
+        .unwrap();
+    drop(tx);
+    pool.sync();
+    pool.run(set("tank/a", "refquota", "2M")).unwrap();
+    let to = Rollback {
+        snapshot: "tank/a@one".to_string(),
+    };
+    assert!(matches!(
+        pool.run(to.clone()),
+        Err(TaskRefusal::NoSpace { .. })
+    ));
+    pool.run(set("tank/a", "refquota", "none")).unwrap();
+    pool.run(to).unwrap();
+    pool.judge();
+}
+
+#[test]
+fn a_hold_keeps_a_snapshot() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    pool.run(snapshot(&["tank/a@one", "tank/b@one"])).unwrap();
+    pool.take_events();
+    let hold = |list: &[&str], tag: &str| HoldSnapshots {
+        names: names(list),
+        tag: tag.to_string(),
+    };
+    let release = |list: &[&str], tag: &str| ReleaseHolds {
+        names: names(list),
+        tag: tag.to_string(),
+    };
+    pool.run(hold(&["tank/a@one"], "x")).unwrap();
+    assert_eq!(
+        pool.take_events(),
+        [("hold", "tag=x temp=0 refs=1".to_string())]
+    );
+    let refused = several(pool.run(hold(&["tank/a@one", "tank/b@one"], "x")));
+    assert!(matches!(refused[..], [(_, TaskRefusal::TagExists)]));
+    let refused = several(pool.run(hold(&["tank/a@one"], &"x".repeat(257))));
+    assert!(matches!(refused[..], [(_, TaskRefusal::TagTooLong)]));
+    let refused = several(pool.run(destroy(&["tank/a@one", "tank/b@one"])));
+    assert_eq!(
+        refused[0].1.to_string(),
+        "it's being held. Run 'zfs holds -r tank/a@one' to see holders."
+    );
+    assert!(there_is(&pool, "tank/b@one"));
+    let refused = pool.run(release(&["tank/b@one"], "x"));
+    assert!(matches!(refused, Err(TaskRefusal::NoSuchTag)));
+    // Marked, it goes with its hold.
+    let task = DestroySnapshots {
+        names: names(&["tank/a@one"]),
+        defer: true,
+    };
+    pool.run(task).unwrap();
+    assert!(there_is(&pool, "tank/a@one"));
+    pool.run(release(&["tank/a@one", "tank/b@one"], "x"))
+        .unwrap();
+    assert!(!there_is(&pool, "tank/a@one"));
+    pool.judge();
+}
+
+#[test]
+fn snapshots_of_a_tree_are_renamed_together() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/a/b"]);
+    pool.run(snapshot(&["tank/a@x", "tank/a/b@x"])).unwrap();
+    let rename = |to: &str, recursive| RenameSnapshots {
+        head: "tank/a".to_string(),
+        from: "x".to_string(),
+        to: to.to_string(),
+        recursive,
+    };
+    pool.run(rename("y", true)).unwrap();
+    assert!(there_is(&pool, "tank/a/b@y") && !there_is(&pool, "tank/a@x"));
+    pool.run(snapshot(&["tank/a@x", "tank/a/b@x"])).unwrap();
+    let refused = several(pool.run(rename("y", true)));
+    assert!(matches!(refused[..], [(_, TaskRefusal::Exists { .. })]));
+    pool.run(rename("z", false)).unwrap();
+    assert!(there_is(&pool, "tank/a@z") && there_is(&pool, "tank/a/b@x"));
+    assert!(matches!(
+        pool.run(rename("q", false)),
+        Err(TaskRefusal::NotFound { .. })
+    ));
+    pool.judge();
 }

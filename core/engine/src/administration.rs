@@ -51,8 +51,9 @@ macro_rules! for_each_operation {
                 "Everything list and get print of datasets.";
             "dataset/create" dataset_create: dataset::Create => dataset::Created,
                 "Creates a file system or volume.";
+            "dataset/snapshot" dataset_snapshot: dataset::Snapshot => Done, "Takes snapshots.";
             "dataset/destroy" dataset_destroy: dataset::Destroy => dataset::Destroyed,
-                "Destroys a file system or volume.";
+                "Destroys a file system, a volume or snapshots.";
             "dataset/rename" dataset_rename: dataset::Rename => Done, "Renames a dataset.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,

@@ -20,11 +20,32 @@ pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
     }
 }
 
+/// Why a change of several datasets was not made: each that kept it from being made on a line of its own. `action` is
+/// `cannot create snapshot 'tank/a@b'`, from the name; `all` is for what is wrong with the change as a whole.
+pub(crate) fn of_tasks(
+    all: impl Into<String>,
+    action: impl Fn(&str) -> String,
+    error: &TaskError,
+) -> Refusal {
+    let TaskError::Refused(TaskRefusal::Several(refused)) = error else {
+        return of_task(all, error);
+    };
+    let mut refusals = refused
+        .iter()
+        .map(|(name, refusal)| Refusal::new(kind_of(refusal), action(name), refusal.to_string()));
+    match refusals.next() {
+        Some(first) => refusals.fold(first, |first, next| first.with_hint(next.to_string())),
+        None => of_task(all, error),
+    }
+}
+
 fn kind_of(refusal: &TaskRefusal) -> RefusalKind {
     match refusal {
-        TaskRefusal::Exists { .. } => RefusalKind::Exists,
+        TaskRefusal::Exists { .. } | TaskRefusal::Cloned | TaskRefusal::SameHead => {
+            RefusalKind::Exists
+        }
         TaskRefusal::NotFound { .. } | TaskRefusal::NoParent { .. } => RefusalKind::NotFound,
-        TaskRefusal::Busy { .. } => RefusalKind::Busy,
+        TaskRefusal::Busy { .. } | TaskRefusal::NotInThisGroup => RefusalKind::Busy,
         TaskRefusal::NoSpace { .. } => RefusalKind::NoSpace,
         TaskRefusal::NotSupported { .. } | TaskRefusal::FeatureDisabled { .. } => {
             RefusalKind::Unsupported

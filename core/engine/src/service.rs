@@ -153,6 +153,12 @@ impl Administration for Engine {
         })
     }
 
+    fn dataset_snapshot(&self, call: &Call, request: dataset::Snapshot) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.take_snapshots(call, &request, operation)
+        })
+    }
+
     fn dataset_destroy(
         &self,
         call: &Call,

@@ -4,12 +4,13 @@
 //! when they are asked for, since they change while it is mounted; so does its name.
 
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::task::FeatureCounts;
+use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
@@ -26,7 +27,12 @@ pub(crate) struct MountedTree {
     head: ObjectId,
     files: Arc<FileSystem>,
     statistics: Arc<DatasetStatistics>,
+    /// Snapshots that somebody has entered.
+    entered: Mutex<Vec<(ObjectId, Weak<FileSystem>)>>,
 }
+
+/// Those who enter snapshots, and who destroys them.
+const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 40, "entered snapshots");
 
 /// Why a dataset cannot be mounted.
 pub(crate) struct TreeError {
@@ -117,7 +123,27 @@ impl MountedTree {
             head,
             files,
             statistics,
+            entered: Mutex::new(ENTERED, Vec::new()),
         }))
+    }
+
+    /// Ends what was entered of a snapshot that is to be destroyed. Says whether nobody has a file of it open.
+    pub(crate) fn end_snapshot(&self, snapshot: ObjectId) -> bool {
+        let entered = self.of_snapshot(snapshot);
+        entered.iter().for_each(|files| files.set_ending(true));
+        !entered.iter().any(|files| files.is_in_use())
+    }
+
+    /// It was not destroyed after all.
+    pub(crate) fn go_on_with_snapshot(&self, snapshot: ObjectId) {
+        let entered = self.of_snapshot(snapshot);
+        entered.iter().for_each(|files| files.set_ending(false));
+    }
+
+    fn of_snapshot(&self, snapshot: ObjectId) -> Vec<Arc<FileSystem>> {
+        let entered = self.entered.lock();
+        let of = entered.iter().filter(|(id, _)| *id == snapshot);
+        of.filter_map(|(_, files)| files.upgrade()).collect()
     }
 
     /// The dataset has another name now.
@@ -237,8 +263,10 @@ impl Tree for MountedTree {
         let name = std::str::from_utf8(name).map_err(|_| PosixError::NotFound)?;
         let found = self.find_snapshot(name, operation);
         let set = found.map_err(|_| PosixError::NotFound)?;
+        let set = set.ok_or(PosixError::NotFound)?;
+        let id = set.id();
         let parts = FileSystemParts {
-            set: set.ok_or(PosixError::NotFound)?,
+            set,
             txgs: None,
             log: None,
             properties: MountProperties {
@@ -249,7 +277,11 @@ impl Tree for MountedTree {
             space: SpaceDoor::unlimited(),
             snapshots: None,
         };
-        FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)
+        let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
+        let mut entered = self.entered.lock();
+        entered.retain(|(_, files)| files.strong_count() > 0);
+        entered.push((id, Arc::downgrade(&files)));
+        Ok(files)
     }
 
     fn begin(

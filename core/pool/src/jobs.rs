@@ -243,21 +243,20 @@ impl Taken {
     }
 }
 
+/// What came of a task in one group.
+enum Tried<T: SyncTask> {
+    Done(T::Output),
+    /// It is to be tried again in the next.
+    Later(T, Option<CommandRecord>),
+}
+
 impl Pool {
     /// Changes the tree of datasets, and waits until that is stored.
     ///
     /// # Errors
     /// The refusal of the task; or the pool is read-only, suspended or being closed.
     pub fn run<T: SyncTask>(&self, task: T, operation: &Operation) -> Result<T::Output, TaskError> {
-        self.require_writable()?;
-        task.check(self.namespace().view(operation), &self.features())?;
-        self.run_in_sync(operation, move |scope| {
-            let context = scope.context;
-            if let Err(refusal) = task.check(context.view(), context.features) {
-                return Ok(Err(refusal));
-            }
-            Ok(Ok(task.apply(context)?))
-        })
+        self.run_until_done(task, None, operation)
     }
 
     /// Changes the tree of datasets for a command, which goes into the history with the change itself: one group for both.
@@ -270,11 +269,39 @@ impl Pool {
         command: CommandRecord,
         operation: &Operation,
     ) -> Result<T::Output, TaskError> {
+        self.run_until_done(task, Some(command), operation)
+    }
+
+    /// Runs a task in one group after the other, until it does not have to wait for the next.
+    fn run_until_done<T: SyncTask>(
+        &self,
+        task: T,
+        command: Option<CommandRecord>,
+        operation: &Operation,
+    ) -> Result<T::Output, TaskError> {
         self.require_writable()?;
         task.check(self.namespace().view(operation), &self.features())?;
-        let done = self.run_each(vec![task], Some(command), operation)?;
-        let only = done.into_iter().next().expect("each task has an outcome");
-        only.map_err(TaskError::Refused)
+        let mut waiting = (task, command);
+        loop {
+            let (task, command) = waiting;
+            let tried = self.run_in_sync(operation, move |scope| {
+                let context = scope.context;
+                match task.check(context.view(), context.features) {
+                    Ok(()) => {}
+                    Err(TaskRefusal::NotInThisGroup) => return Ok(Ok(Tried::Later(task, command))),
+                    Err(refusal) => return Ok(Err(refusal)),
+                }
+                let output = task.apply(context)?;
+                if let Some(command) = command {
+                    append_command(scope, &command)?;
+                }
+                Ok(Ok(Tried::Done(output)))
+            })?;
+            match tried {
+                Tried::Done(output) => return Ok(output),
+                Tried::Later(task, command) => waiting = (task, command),
+            }
+        }
     }
 
     /// Makes several changes of the tree of datasets in one group, one after the other: each sees what those before it did, and one that

@@ -9,6 +9,7 @@
 //! - A transaction is asked for after the locks of the files that it changes were taken, and by a thread that has none.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
@@ -83,9 +84,26 @@ pub struct FileSystem {
     properties: RwLock<Arc<MountProperties>>,
     root: ObjectId,
     version: u64,
+    /// Its dataset is being destroyed.
+    is_ending: AtomicBool,
 }
 
 impl FileSystem {
+    /// Ends the file system of a snapshot that is to be destroyed, so that front ends let nobody in any more; or lets it go on.
+    pub fn set_ending(&self, is_ending: bool) {
+        self.is_ending.store(is_ending, Ordering::SeqCst);
+    }
+
+    /// Whether somebody has a file or directory open.
+    pub fn is_in_use(&self) -> bool {
+        self.nodes.any_is_open()
+    }
+
+    /// Whether it ends, and front ends are to let nobody in.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
+    }
+
     /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash, and replays its intent log, which
     /// then is to be forgotten. A mount that is read-only replays it, too, in a pool that is not.
     ///
@@ -136,6 +154,7 @@ impl FileSystem {
             properties: RwLock::new(ranks::PROPERTIES, Arc::new(properties)),
             root: facts.root,
             version: facts.version,
+            is_ending: AtomicBool::new(false),
             set,
             txgs,
             log,

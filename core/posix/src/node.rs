@@ -225,6 +225,12 @@ impl Nodes {
         &self.shards[narrow(id.get() % SHARDS)]
     }
 
+    /// Whether somebody has any of them open.
+    pub fn any_is_open(&self) -> bool {
+        let is_open = |shard: &Mutex<Shard>| shard.lock().nodes.values().any(|node| node.is_open());
+        self.shards.iter().any(is_open)
+    }
+
     /// The file, if it is in memory.
     pub fn find(&self, id: ObjectId) -> Option<Arc<Node>> {
         let node = self.shard(id).lock().nodes.get(&id).cloned()?;

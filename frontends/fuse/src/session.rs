@@ -49,8 +49,19 @@ pub struct Session {
 /// Snapshots that were entered, by number and by their entry below `.zfs`.
 #[derive(Default)]
 struct Entered {
-    by_number: Vec<Snapshot>,
+    by_number: Vec<Option<Snapshot>>,
     by_entry: BTreeMap<ObjectId, u16>,
+}
+
+impl Entered {
+    /// The snapshot of this number. Of one that is destroyed nothing is left, and its number stays empty.
+    fn find(&mut self, which: u16) -> Option<&Snapshot> {
+        let place = self.by_number.get_mut(usize::from(which).checked_sub(1)?)?;
+        if place.as_ref().is_some_and(|there| there.files.is_ending()) {
+            *place = None;
+        }
+        place.as_ref()
+    }
 }
 
 /// A snapshot that was entered.
@@ -86,12 +97,12 @@ impl Session {
             Node::Root => (0, self.tree.files().root()),
             Node::Object { which, id } => (which, id),
         };
-        let files = match which.checked_sub(1) {
-            None => self.tree.files().clone(),
-            Some(place) => {
-                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-                let snapshot = entered.by_number.get(usize::from(place));
-                snapshot.ok_or(Errno::STALE)?.files.clone()
+        let files = match which {
+            0 => self.tree.files().clone(),
+            which => {
+                let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+                // The kernel looks the name up again.
+                entered.find(which).ok_or(Errno::STALE)?.files.clone()
             }
         };
         Ok(Place { files, which, id })
@@ -108,11 +119,10 @@ impl Session {
     /// The attributes of a file as they are shown: the root of a snapshot has the number of its entry below `.zfs`, as
     /// it would have if it were a mount of its own.
     pub(crate) fn shown(&self, file: &Place, attributes: Attributes) -> Attributes {
-        let root = match file.which.checked_sub(1) {
-            Some(place) if attributes.id == file.files.root() => {
-                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-                let snapshot = entered.by_number.get(usize::from(place));
-                snapshot.map(|snapshot| snapshot.shown_root)
+        let root = match file.which {
+            which if which > 0 && attributes.id == file.files.root() => {
+                let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+                entered.find(which).map(|snapshot| snapshot.shown_root)
             }
             _ => None,
         };
@@ -129,30 +139,31 @@ impl Session {
         shown_root: ObjectId,
         operation: &Operation,
     ) -> Result<Place, PosixError> {
-        let known = |entered: &Entered| {
+        let known = |entered: &mut Entered| {
             let which = *entered.by_entry.get(&shown_root)?;
-            let files = entered.by_number[usize::from(which) - 1].files.clone();
+            let files = entered.find(which)?.files.clone();
             Some(Place {
                 id: files.root(),
                 files,
                 which,
             })
         };
-        if let Some(found) = known(&self.entered.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let lock = || self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known(&mut lock()) {
             return Ok(found);
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
         let files = self.tree.snapshot(name, operation)?;
-        let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known(&entered) {
+        let mut entered = lock();
+        if let Some(found) = known(&mut entered) {
             return Ok(found);
         }
         let which = u16::try_from(entered.by_number.len() + 1);
         let which = which.map_err(|_| PosixError::NotFound)?;
-        entered.by_number.push(Snapshot {
+        entered.by_number.push(Some(Snapshot {
             files: files.clone(),
             shown_root,
-        });
+        }));
         entered.by_entry.insert(shown_root, which);
         Ok(Place {
             id: files.root(),

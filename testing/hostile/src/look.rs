@@ -273,7 +273,7 @@ fn change_datasets(house: &House, seen: &mut Seen) {
                 recursive: true,
                 dependents: true,
                 force: true,
-                dry_run: false,
+                ..dataset::Destroy::default()
             };
             seen.refusal("destroy", engine.dataset_destroy(&call(), destroy));
         }

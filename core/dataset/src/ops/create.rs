@@ -287,13 +287,25 @@ impl CreateVolume {
 }
 
 /// A directory and its head that were just made.
-struct Made {
+pub(super) struct Made {
     head: ObjectId,
     name: String,
 }
 
 impl Made {
+    /// Makes them, with nothing in them.
     fn new(context: &TaskContext<'_>, name: &str) -> Result<Made, DatasetError> {
+        let made = Made::from(context, name, creation::origin_snapshot(context)?)?;
+        made.record(context, "create", " ".to_string());
+        Ok(made)
+    }
+
+    /// Makes them, with what is in a snapshot.
+    pub(super) fn from(
+        context: &TaskContext<'_>,
+        name: &str,
+        origin: Option<ObjectId>,
+    ) -> Result<Made, DatasetError> {
         let (parent, component) = name
             .rsplit_once('/')
             .ok_or_else(|| DatasetError::NotFound {
@@ -301,20 +313,28 @@ impl Made {
             })?;
         let parent = context.view().directory(parent)?;
         let directory = creation::create_directory(context, Some(parent.id()), component)?;
-        let origin = creation::origin_snapshot(context)?;
         let head = creation::create_head(context, directory, origin)?;
         if context.features.is_active(Feature::FilesystemLimits) {
             filesystem_counts::count(context, &context.view().directory(name)?)?;
         }
-        context.record(InternalEvent {
-            name: "create",
-            dataset: Some((name.to_string(), head)),
-            text: " ".to_string(),
-        });
         Ok(Made {
             head,
             name: name.to_string(),
         })
+    }
+
+    /// Tells in the internal history what happened.
+    pub(super) fn record(&self, context: &TaskContext<'_>, event: &'static str, text: String) {
+        context.record(InternalEvent {
+            name: event,
+            dataset: Some((self.name.clone(), self.head)),
+            text,
+        });
+    }
+
+    /// The head.
+    pub(super) fn head(&self) -> ObjectId {
+        self.head
     }
 
     fn dataset<'a>(&self, context: &TaskContext<'a>) -> Result<Dataset<'a>, DatasetError> {
@@ -326,7 +346,7 @@ impl Made {
 }
 
 /// Says whether there can be something new of this name. Gives its parent.
-fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
+pub(super) fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
     let parsed = DatasetName::parse_new_head(name).map_err(|bad| match bad {
         BadName::TooLong | BadName::TooDeep => TaskRefusal::NameTooLong {
             why: bad.to_string(),
@@ -362,7 +382,7 @@ fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefus
 }
 
 /// Says whether something new may have these settings.
-fn check_new(
+pub(super) fn check_new(
     parent: &Directory<'_>,
     settings: &[Checked],
     kinds: Kinds,
@@ -378,7 +398,7 @@ fn check_new(
 }
 
 /// Stores the settings of something new, but those that its object set has.
-fn apply_settings(
+pub(super) fn apply_settings(
     context: &TaskContext<'_>,
     name: &str,
     settings: &[Checked],

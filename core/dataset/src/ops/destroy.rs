@@ -1,4 +1,5 @@
 //! Destroying a file system or volume that has no snapshots and no children.
+//! Snapshots are destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)).
 //!
 //! # Problem
 //! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one group.
@@ -19,6 +20,7 @@
 //! # Invariants
 //! - Whoever asks has seen to it that nobody has the dataset open for writing.
 
+use super::destroy_snapshot::destroy_if_marked;
 use super::set::{find, set_reservation, store_with_limits};
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -43,7 +45,7 @@ use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize};
 
 /// The directory of what is being freed.
 #[doc(alias = "FREE_DIR_NAME")]
@@ -66,8 +68,9 @@ impl SyncTask for Destroy {
         let is_head =
             DatasetName::parse(&self.name).is_ok_and(|name| name.kind() == NameKind::Head);
         if !is_head {
-            return Err(TaskRefusal::NotSupported {
-                what: "destroying snapshots and bookmarks".to_string(),
+            return Err(TaskRefusal::BadValue {
+                property: "name".to_string(),
+                why: "it is no file system and no volume".to_string(),
             });
         }
         let head = find(view, &self.name)?;
@@ -97,11 +100,6 @@ impl SyncTask for Destroy {
         {
             return Err(not_supported("destroying an encrypted dataset"));
         }
-        if takes_its_origin_along(&head)? {
-            return Err(not_supported(
-                "destroying the last clone of a snapshot that was destroyed with '-d'",
-            ));
-        }
         Ok(())
     }
 
@@ -114,7 +112,9 @@ impl SyncTask for Destroy {
                 .ok_or_else(|| DatasetError::NotFound {
                     name: self.name.clone(),
                 })?;
-            destroy(context, &head)
+            let origin = head.stored()?.previous_snapshot;
+            destroy(context, &head)?;
+            destroy_if_marked(context, origin)
         })
     }
 }
@@ -143,17 +143,6 @@ pub fn inconsistent(view: View<'_>) -> Result<Vec<String>, DatasetError> {
     }
     found.sort();
     Ok(found)
-}
-
-/// True for the last clone of a snapshot that was only waiting for it.
-fn takes_its_origin_along(head: &Dataset<'_>) -> Result<bool, DatasetError> {
-    let Some(previous) = head.previous()? else {
-        return Ok(false);
-    };
-    let is_waiting = previous
-        .flags
-        .contains(ondisk::dataset::DatasetFlags::DEFER_DESTROY);
-    Ok(is_waiting && previous.child_count == 2)
 }
 
 #[doc(alias = "dsl_destroy_head_sync_impl")]
@@ -207,16 +196,14 @@ fn forget_in_origin(
     Ok(())
 }
 
-/// Gives the blocks of the dataset away, to be freed in the background, or frees them at once.
+/// Gives the blocks of the dataset away, with all that its directory is charged for.
 fn release_blocks(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
     stored: &ondisk::dataset::Dataset,
 ) -> Result<(), DatasetError> {
-    let free = context.view().root()?.child(FREE_DIRECTORY)?;
-    let free = free.filter(|_| context.features.is_enabled(Feature::AsyncDestroy));
     let born_after = stored.previous_snapshot_txg;
-    let way = match free {
+    let way = match free_directory(context)? {
         Some(_) => "bptree",
         None => "synchronous",
     };
@@ -225,14 +212,38 @@ fn release_blocks(
         dataset: Some((head.name(), head.id())),
         text: format!("({way}, mintxg={born_after})"),
     });
+    give_away(
+        context,
+        head,
+        SpaceChange::all_of(&head.directory().stored()?),
+    )
+}
+
+/// The directory of what is freed in the background; none in pools that free at once.
+fn free_directory<'a>(context: &TaskContext<'a>) -> Result<Option<Directory<'a>>, DatasetError> {
+    let free = context.view().root()?.child(FREE_DIRECTORY)?;
+    Ok(free.filter(|_| context.features.is_enabled(Feature::AsyncDestroy)))
+}
+
+/// Gives what a head has stored since its newest snapshot away, to be freed in the background, or frees it at once: its blocks, which take this
+/// space, and its intent log. The directory is charged for them no more.
+pub(super) fn give_away(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    space: SpaceChange,
+) -> Result<(), DatasetError> {
+    let stored = head.stored()?;
     intent_log::free(context, head.id(), &stored.root)?;
-    let directory = head.directory();
-    let uses = directory.stored()?;
-    let all = SpaceChange::all_of(&uses);
-    match free {
+    match free_directory(context)? {
         Some(free) => {
             let trees = block_trees(context)?;
-            let sizes = (uses.used, uses.compressed, uses.uncompressed);
+            let size = |bytes: i128| u64::try_from(bytes).unwrap_or(0);
+            let sizes = (
+                AllocatedSize::from(size(space.used)),
+                PhysicalSize::from(size(space.compressed)),
+                LogicalSize::from(size(space.uncompressed)),
+            );
+            let born_after = stored.previous_snapshot_txg;
             trees
                 .append(
                     context.tx,
@@ -242,11 +253,12 @@ fn release_blocks(
                     context.operation,
                 )
                 .map_err(in_object(trees.id()))?;
-            charge(context.writing(), free.id(), Part::Head, all)?;
+            charge(context.writing(), free.id(), Part::Head, space)?;
         }
-        None => free_now(context, head.id(), stored)?,
+        None => free_now(context, head.id(), &stored)?,
     }
-    charge(context.writing(), directory.id(), Part::Head, all.negated())
+    let directory = head.directory().id();
+    charge(context.writing(), directory, Part::Head, space.negated())
 }
 
 /// The pool's list of trees to free, which is made when it is first needed.

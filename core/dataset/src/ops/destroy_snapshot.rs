@@ -19,7 +19,7 @@ use crate::error::DatasetError;
 use crate::feature_use;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
-use crate::ops::destroy::{FREE_DIRECTORY, clear_boot_filesystem};
+use crate::ops::destroy::{Destroy, FREE_DIRECTORY, clear_boot_filesystem};
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
@@ -83,6 +83,33 @@ impl SyncTask for DestroySnapshots {
     }
 }
 
+/// Destroys a head, or snapshots: what a command destroys one after the other.
+#[derive(Debug, Clone)]
+pub enum DestroyAny {
+    /// A file system or volume.
+    Head(Destroy),
+    /// Snapshots.
+    Snapshots(DestroySnapshots),
+}
+
+impl SyncTask for DestroyAny {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        match self {
+            DestroyAny::Head(task) => task.check(view, features),
+            DestroyAny::Snapshots(task) => task.check(view, features),
+        }
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        match self {
+            DestroyAny::Head(task) => task.apply(context),
+            DestroyAny::Snapshots(task) => task.apply(context),
+        }
+    }
+}
+
 #[doc(alias = "dsl_destroy_snapshot_check_impl")]
 fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
     let is_snapshot = DatasetName::parse(name).is_ok_and(|name| name.kind() == NameKind::Snapshot);
@@ -96,7 +123,7 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
     let stored = snapshot.stored()?;
     if !defer && snapshot.hold_count()? > 0 {
         return Err(TaskRefusal::Busy {
-            why: "dataset is busy".to_string(),
+            why: format!("it's being held. Run 'zfs holds -r {name}' to see holders."),
         });
     }
     if !defer && stored.child_count > 1 {
@@ -136,6 +163,23 @@ pub(crate) fn destroy_or_mark(
         })?;
     record(context, "defer_destroy", snapshot);
     Ok(())
+}
+
+/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone.
+pub(crate) fn destroy_if_marked(
+    context: &TaskContext<'_>,
+    snapshot: ObjectId,
+) -> Result<(), DatasetError> {
+    if snapshot.is_zero() {
+        return Ok(());
+    }
+    let reading = context.writing().reading();
+    let stored: Stored = reading.bonus_of(snapshot)?;
+    let is_marked = stored.flags.contains(DatasetFlags::DEFER_DESTROY);
+    if !is_marked || stored.child_count > 1 || reading.count(stored.user_holds)? > 0 {
+        return Ok(());
+    }
+    destroy(context, &context.view().dataset_by_id(snapshot)?)
 }
 
 fn record(context: &TaskContext<'_>, name: &'static str, snapshot: &Dataset<'_>) {
@@ -263,7 +307,8 @@ impl Neighbours {
         let since = snapshot.previous_snapshot_txg;
         if let Some(before) = self.before.filter(|_| self.is_own) {
             let range = before.previous_snapshot_txg..since;
-            let shared = deadlist::space_in(context, self.after.deadlist, range)?;
+            let shared =
+                deadlist::space_in(context.writing().reading(), self.after.deadlist, range)?;
             add_unique(context, snapshot.previous_snapshot, shared)?;
         }
         let free = free_list(context)?;
@@ -286,7 +331,7 @@ impl Neighbours {
         let reading = context.writing().reading();
         let second_next: Stored = reading.bonus_of(self.after.next_snapshot)?;
         let range = snapshot.previous_snapshot_txg..snapshot.creation_txg;
-        let shared = deadlist::space_in(context, second_next.deadlist, range)?;
+        let shared = deadlist::space_in(context.writing().reading(), second_next.deadlist, range)?;
         add_unique(context, snapshot.next_snapshot, shared)
     }
 }

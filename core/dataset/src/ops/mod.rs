@@ -1,10 +1,14 @@
 //! Changes of the tree of datasets: one file each.
 
+pub mod clone;
 pub mod create;
 pub mod destroy;
 pub mod destroy_snapshot;
+pub mod hold;
 pub mod inherit;
 pub mod rename;
+pub mod rename_snapshot;
+pub mod rollback;
 pub mod set;
 pub mod snapshot;
 pub mod upgrade;

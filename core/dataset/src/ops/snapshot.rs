@@ -55,12 +55,11 @@ impl SyncTask for TakeSnapshots {
         let mut heads = BTreeSet::new();
         let mut promised = Promised::default();
         for name in &self.names {
-            let checked = check_new(view, name).and_then(|head| {
-                if !heads.insert(head.id()) {
-                    return Err(TaskRefusal::SameHead);
-                }
-                promised.add(&head)
-            });
+            let head = name.split('@').next();
+            if !heads.insert(head) {
+                return Err(TaskRefusal::SameHead);
+            }
+            let checked = check_new(view, name).and_then(|head| promised.add(&head));
             if let Err(refusal) = checked {
                 refusals.push((name.clone(), refusal));
             }

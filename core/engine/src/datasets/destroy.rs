@@ -4,6 +4,8 @@
 //! What depends on a dataset is listed first, the deepest first: children, snapshots, clones of snapshots. When all of it may go, all
 //! of it is unmounted; when one mount is in use nothing is destroyed, and what was unmounted comes back. Then the datasets go
 //! in few groups ([`TASKS_MAX`]), and their blocks are freed in the background.
+//!
+//! Snapshots that are named go another way ([`destroy_snapshots`](super::destroy_snapshots)).
 
 use super::describe::bad_name;
 use super::remount::{Back, named};
@@ -17,7 +19,8 @@ use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
-use tarn_dataset::ops::destroy::Destroy as DestroyTask;
+use tarn_dataset::ops::destroy::Destroy as DestroyHead;
+use tarn_dataset::ops::destroy_snapshot::{DestroyAny, DestroySnapshots};
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
@@ -27,9 +30,8 @@ const TASKS_MAX: usize = 500;
 
 /// A dataset that goes, or stands in the way.
 #[derive(Debug, Clone)]
-struct Dependent {
-    name: String,
-    kind: DatasetKind,
+pub(super) struct Dependent {
+    pub(super) name: String,
     /// Below the dataset that is named; else a clone somewhere else.
     is_below: bool,
 }
@@ -44,18 +46,20 @@ impl Engine {
         let name = &request.name;
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
+        if name.contains('@') {
+            return self.destroy_snapshots(call, &open, request, operation);
+        }
         let (kind, dependents) = found(&open, request, operation)?;
         check(request, kind, &dependents)?;
         let mut names: Vec<String> = dependents.iter().map(|one| one.name.clone()).collect();
         names.push(name.clone());
         let destroyed = Destroyed {
             names: names.clone(),
-            reclaimed_bytes: None,
+            ..Destroyed::default()
         };
         if request.dry_run {
             return Ok(destroyed);
         }
-        check_possible(&open, &dependents)?;
         // The root stays: `zpool destroy` is for it.
         names.retain(|name| name.contains('/'));
         let going = named(&open, &names, operation).map_err(|error| cannot_open(name, &error))?;
@@ -66,7 +70,7 @@ impl Engine {
         outcome.map(|()| destroyed)
     }
 
-    fn destroy_all(
+    pub(super) fn destroy_all(
         &self,
         call: &Call,
         open: &OpenPool,
@@ -77,7 +81,7 @@ impl Engine {
         for part in names.chunks(TASKS_MAX) {
             let is_last = part.last() == names.last();
             let command = is_last.then(|| self.command_record(call));
-            let tasks = part.iter().cloned().map(|name| DestroyTask { name });
+            let tasks = part.iter().map(|name| task_for(name));
             let outcomes = open.pool.run_each(tasks.collect(), command, operation);
             let outcomes = outcomes.map_err(|error| of_task(cannot_destroy(&part[0]), &error))?;
             for (name, outcome) in part.iter().zip(outcomes) {
@@ -93,8 +97,32 @@ impl Engine {
     }
 }
 
-fn cannot_destroy(name: &str) -> String {
+fn task_for(name: &str) -> DestroyAny {
+    match name.contains('@') {
+        true => DestroyAny::Snapshots(DestroySnapshots {
+            names: vec![name.to_string()],
+            defer: false,
+        }),
+        false => DestroyAny::Head(DestroyHead {
+            name: name.to_string(),
+        }),
+    }
+}
+
+pub(super) fn cannot_destroy(name: &str) -> String {
     format!("cannot destroy '{name}'")
+}
+
+/// Refuses what is in a pool that is open read-only.
+pub(super) fn check_writable(open: &OpenPool, name: &str) -> Result<(), Refusal> {
+    match open.pool.mode() {
+        Mode::ReadWrite => Ok(()),
+        Mode::ReadOnly => {
+            let action = cannot_destroy(name);
+            let reason = "pool is read-only";
+            Err(Refusal::new(RefusalKind::ReadOnly, action, reason))
+        }
+    }
 }
 
 /// The kind of the dataset, and what depends on it.
@@ -106,23 +134,11 @@ fn found(
     let name = request.name.as_str();
     let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
     if parsed.tail().is_some() {
-        let what = if name.contains('@') {
-            "snapshots"
-        } else {
-            "bookmarks"
-        };
-        let reason = format!("destroying {what} is not supported by this version");
+        let reason = "destroying bookmarks is not supported by this version";
         let action = cannot_destroy(name);
         return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
     }
-    if open.pool.mode() == Mode::ReadOnly {
-        let action = cannot_destroy(name);
-        return Err(Refusal::new(
-            RefusalKind::ReadOnly,
-            action,
-            "pool is read-only",
-        ));
-    }
+    check_writable(open, name)?;
     let namespace = open.pool.namespace();
     let found = namespace.consistently(|| {
         let view = namespace.view(operation);
@@ -154,17 +170,31 @@ fn add_below(
         return Ok(());
     };
     for snapshot in head.snapshots()? {
-        for id in snapshot.clone_ids()? {
-            let clone = directory.view().dataset_by_id(id)?;
-            // What the target itself descends from does not depend on it.
-            let is_known = |one: &Dependent| one.name == clone.name();
-            if dependents.iter().any(is_known) || is_below(target, &clone.name()) {
-                continue;
-            }
-            add_below(clone.directory(), target, dependents)?;
-            add(&clone, target, dependents)?;
-        }
+        add_clones(&snapshot, target, dependents)?;
         add(&snapshot, target, dependents)?;
+    }
+    Ok(())
+}
+
+/// Adds the clones of a snapshot, with what depends on them.
+pub(super) fn add_clones(
+    snapshot: &Dataset<'_>,
+    target: &str,
+    dependents: &mut Vec<Dependent>,
+) -> Result<(), DatasetError> {
+    for id in snapshot.clone_ids()? {
+        // Either its head or, if it has snapshots, the first of them.
+        let first = snapshot.directory().view().dataset_by_id(id)?;
+        let clone = first.directory();
+        // What the target itself descends from does not depend on it.
+        let is_known = |one: &Dependent| one.name == clone.name();
+        if dependents.iter().any(is_known) || is_below(target, clone.name()) {
+            continue;
+        }
+        add_below(clone, target, dependents)?;
+        if let Some(head) = clone.head()? {
+            add(&head, target, dependents)?;
+        }
     }
     Ok(())
 }
@@ -177,7 +207,6 @@ fn add(
     let name = dataset.name();
     dependents.push(Dependent {
         is_below: is_below(target, &name),
-        kind: kind_of(dataset)?,
         name,
     });
     Ok(())
@@ -232,19 +261,6 @@ fn check(request: &Destroy, kind: DatasetKind, dependents: &[Dependent]) -> Resu
         .fold(refusal, |refusal, one| refusal.with_hint(&one.name)))
 }
 
-/// Refuses what cannot be destroyed before anything is.
-fn check_possible(open: &OpenPool, dependents: &[Dependent]) -> Result<(), Refusal> {
-    debug_assert_eq!(open.pool.mode(), Mode::ReadWrite);
-    let snapshot = dependents
-        .iter()
-        .find(|one| one.kind == DatasetKind::Snapshot);
-    snapshot.map_or(Ok(()), |snapshot| {
-        let reason = "destroying snapshots is not supported by this version";
-        let action = cannot_destroy(&snapshot.name);
-        Err(Refusal::new(RefusalKind::Unsupported, action, reason))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,15 +275,14 @@ mod tests {
     }
 
     fn dependents() -> Vec<Dependent> {
-        let of = |name: &str, kind, is_below| Dependent {
+        let of = |name: &str, is_below| Dependent {
             name: name.to_string(),
-            kind,
             is_below,
         };
         vec![
-            of("tank/a/b", DatasetKind::Filesystem, true),
-            of("tank/c", DatasetKind::Filesystem, false),
-            of("tank/a@s", DatasetKind::Snapshot, true),
+            of("tank/a/b", true),
+            of("tank/c", false),
+            of("tank/a@s", true),
         ]
     }
 

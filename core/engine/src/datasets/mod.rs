@@ -3,6 +3,7 @@
 mod create;
 mod describe;
 mod destroy;
+mod destroy_snapshots;
 mod inherit;
 mod list_mounts;
 mod mount;
@@ -11,6 +12,7 @@ mod properties;
 mod remount;
 mod rename;
 mod set;
+mod snapshot;
 mod unmount;
 mod upgrade;
 

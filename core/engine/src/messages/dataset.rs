@@ -103,10 +103,23 @@ pub struct Created {
     pub warnings: Vec<String>,
 }
 
-/// `zfs destroy` of file systems and volumes.
+/// `zfs snapshot`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Full names of the snapshots, all in one pool. All are taken, or none.
+    pub names: Vec<String>,
+    /// `-r`: of everything below each dataset too, by the same name.
+    #[serde(default)]
+    pub recursive: bool,
+    /// `-o`: user properties, in the order given.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+}
+
+/// `zfs destroy` of file systems and volumes, and of snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destroy {
-    /// Full name.
+    /// Full name. Several snapshots of a dataset: names and ranges, `tank/a@x,y%z`.
     pub name: String,
     /// `-r`: children too.
     #[serde(default)]
@@ -120,6 +133,9 @@ pub struct Destroy {
     /// `-n`.
     #[serde(default)]
     pub dry_run: bool,
+    /// `-d`: snapshots that something keeps are marked, and go later.
+    #[serde(default)]
+    pub defer: bool,
 }
 
 /// Reply to [`Destroy`].
@@ -130,6 +146,9 @@ pub struct Destroyed {
     /// Bytes that come free, where known.
     #[serde(default)]
     pub reclaimed_bytes: Option<u64>,
+    /// Of snapshots, clones and what depends on them, which go first.
+    #[serde(default)]
+    pub clones: Vec<String>,
 }
 
 /// `zfs rename`.

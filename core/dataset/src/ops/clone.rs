@@ -1,0 +1,112 @@
+//! Making clones: file systems and volumes that begin as a snapshot is.
+//!
+//! # Mechanism
+//! A clone's head leads to the object set of its origin, and from then on writes blocks of its own. Every dataset is a clone, of the pool's empty snapshot
+//! if of no other; so all there is to do beside what making a file system does is to take over what the origin is, and to forget the intent log
+//! that the origin's head had when the snapshot was taken.
+
+use super::create::{Made, apply_settings, check_name, check_new};
+use super::set::find;
+use crate::contents::{self, Contents};
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::names::DatasetName;
+use crate::namespace::View;
+use crate::properties::parse::Checked;
+use crate::properties::value::Kinds;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::dataset_dir::CRYPTO_KEY;
+use tarn_ondisk::objset::IntentLogHead;
+use tarn_ondisk::units::ObjectId;
+
+/// Makes a clone of a snapshot.
+#[derive(Debug, Clone)]
+pub struct CloneSnapshot {
+    /// The full name of the snapshot.
+    pub origin: String,
+    /// The full name of the clone, in the same pool. The parent is there.
+    pub name: String,
+    /// Properties, parsed for what the snapshot is of.
+    pub settings: Vec<Checked>,
+}
+
+impl SyncTask for CloneSnapshot {
+    type Output = ObjectId;
+
+    #[doc(alias = "dsl_dataset_clone_check")]
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let parent = check_name(view, &self.name)?;
+        let origin = find(view, &self.origin)?;
+        if !origin.is_snapshot() {
+            return Err(TaskRefusal::BadValue {
+                property: "origin".to_string(),
+                why: "operation not applicable to datasets of this type".to_string(),
+            });
+        }
+        if origin.directory().extension(CRYPTO_KEY)?.is_some() {
+            return Err(TaskRefusal::NotSupported {
+                what: "cloning an encrypted snapshot".to_string(),
+            });
+        }
+        if view.is_syncing() && is_of_this_group(view, &origin)? {
+            return Err(TaskRefusal::NotInThisGroup);
+        }
+        let kinds = match contents::outline(&origin)? {
+            Contents::Volume(_) => Kinds::VOLUME,
+            _ => Kinds::FILESYSTEM,
+        };
+        check_new(&parent, &self.settings, kinds, features)
+    }
+
+    #[doc(alias = "dsl_dataset_clone_sync")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
+        context.namespace.change(|| {
+            let not_found = |_| DatasetError::NotFound {
+                name: self.origin.clone(),
+            };
+            let name = DatasetName::parse(&self.origin).map_err(not_found)?;
+            let origin = context.view().dataset(&name)?;
+            let flags = origin.stored()?.flags;
+            let made = Made::from(context, &self.name, Some(origin.id()))?;
+            let writing = context.writing();
+            for flag in [DatasetFlags::INCONSISTENT, DatasetFlags::CASE_INSENSITIVE] {
+                if flags.contains(flag) {
+                    writing.change(made.head(), |head: &mut ondisk::dataset::Dataset| {
+                        head.flags = head.flags.with(flag);
+                    })?;
+                }
+            }
+            feature_use::take_over(context, origin.id(), made.head())?;
+            let text = format!("origin={} ({})", self.origin, origin.id());
+            made.record(context, "clone", text);
+            apply_settings(context, &self.name, &self.settings)?;
+            forget_log(context, made.head())?;
+            Ok(made.head())
+        })
+    }
+}
+
+/// Whether a snapshot was taken in the group that is being stored. What its clone, or its head after a rollback, stored in the same group would be
+/// as old as the snapshot, and nobody could tell that it is not in it.
+pub(super) fn is_of_this_group(
+    view: View<'_>,
+    snapshot: &Dataset<'_>,
+) -> Result<bool, DatasetError> {
+    let stored_txg = view.namespace().mos().env().txgs.stored_txg();
+    Ok(snapshot.stored()?.creation_txg > stored_txg)
+}
+
+/// Has a head, whose object set is that of a snapshot, begin without the intent log that there was when the snapshot was taken.
+#[doc(alias = "dsl_dataset_zero_zil")]
+pub(super) fn forget_log(context: &TaskContext<'_>, head: ObjectId) -> Result<(), DatasetError> {
+    let set = context.namespace.head_set(head, context.operation)?;
+    if set.phys().intent_log != IntentLogHead::default() {
+        set.change_head(context.tx, |objset| {
+            objset.intent_log = IntentLogHead::default();
+        });
+    }
+    Ok(())
+}

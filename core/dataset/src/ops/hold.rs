@@ -1,0 +1,152 @@
+//! Holds: who has one on a snapshot keeps it from being destroyed.
+//!
+//! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one group, or none of them. A snapshot that was destroyed with
+//! `-d` goes with its last hold.
+
+use super::destroy_snapshot::destroy_if_marked;
+use super::set::find;
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::names::DatasetName;
+use crate::namespace::View;
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use tarn_object::zap::ZapValue;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::object_type::ObjectType;
+
+/// Longest tag in bytes.
+#[doc(alias = "MAXNAMELEN")]
+const TAG_BYTES_MAX: usize = 256;
+
+/// Puts a hold on snapshots.
+#[derive(Debug, Clone)]
+pub struct HoldSnapshots {
+    /// Full names, of one pool.
+    pub names: Vec<String>,
+    /// The tag.
+    pub tag: String,
+}
+
+/// Takes a hold off snapshots. Those that do not have it are passed over, unless none has.
+#[derive(Debug, Clone)]
+pub struct ReleaseHolds {
+    /// Full names, of one pool.
+    pub names: Vec<String>,
+    /// The tag.
+    pub tag: String,
+}
+
+impl SyncTask for HoldSnapshots {
+    type Output = ();
+
+    #[doc(alias = "dsl_dataset_user_hold_check_one")]
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let mut refused = Vec::new();
+        for name in &self.names {
+            let refusal = match find_snapshot(view, name) {
+                Err(refusal) => refusal,
+                Ok(_) if self.tag.len() > TAG_BYTES_MAX => TaskRefusal::TagTooLong,
+                Ok(snapshot) if has_hold(&snapshot, &self.tag)? => TaskRefusal::TagExists,
+                Ok(_) => continue,
+            };
+            refused.push((name.clone(), refusal));
+        }
+        TaskRefusal::of_several(refused)
+    }
+
+    #[doc(alias = "dsl_dataset_user_hold_sync_one_impl")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let writing = context.writing();
+        context.namespace.change(|| {
+            for name in &self.names {
+                let snapshot = open(context, name)?;
+                let holds = match snapshot.stored()?.user_holds {
+                    none if none.is_zero() => {
+                        let made = writing.create_zap(ObjectType::UserHolds)?;
+                        writing.change(
+                            snapshot.id(),
+                            |stored: &mut ondisk::dataset::Dataset| {
+                                stored.user_holds = made;
+                            },
+                        )?;
+                        made
+                    }
+                    there => there,
+                };
+                writing.put(holds, &self.tag, &ZapValue::word(context.now_s))?;
+                let text = format!("tag={} temp=0 refs={}", self.tag, snapshot.hold_count()?);
+                record(context, "hold", &snapshot, text);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl SyncTask for ReleaseHolds {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let mut last = TaskRefusal::NotFound {
+            name: self.names.first().cloned().unwrap_or_default(),
+        };
+        for name in &self.names {
+            match find_snapshot(view, name) {
+                Ok(snapshot) if has_hold(&snapshot, &self.tag)? => return Ok(()),
+                Ok(_) => last = TaskRefusal::NoSuchTag,
+                Err(refusal) => last = refusal,
+            }
+        }
+        Err(last)
+    }
+
+    #[doc(alias = "dsl_dataset_user_release_sync_one")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            for name in &self.names {
+                let snapshot = match open(context, name) {
+                    Err(DatasetError::NotFound { .. }) => continue,
+                    opened => opened?,
+                };
+                let holds = snapshot.stored()?.user_holds;
+                if holds.is_zero() || !context.writing().remove(holds, &self.tag)? {
+                    continue;
+                }
+                let text = format!("tag={} refs={}", self.tag, snapshot.hold_count()?);
+                record(context, "release", &snapshot, text);
+                destroy_if_marked(context, snapshot.id())?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn find_snapshot<'a>(view: View<'a>, name: &str) -> Result<Dataset<'a>, TaskRefusal> {
+    let found = find(view, name)?;
+    match found.is_snapshot() {
+        true => Ok(found),
+        false => Err(TaskRefusal::BadValue {
+            property: "name".to_string(),
+            why: "operation not applicable to datasets of this type".to_string(),
+        }),
+    }
+}
+
+fn has_hold(snapshot: &Dataset<'_>, tag: &str) -> Result<bool, DatasetError> {
+    let holds = snapshot.holds()?;
+    Ok(holds.iter().any(|(other, _)| other == tag))
+}
+
+fn open<'a>(context: &TaskContext<'a>, name: &str) -> Result<Dataset<'a>, DatasetError> {
+    let parsed = DatasetName::parse(name).map_err(|_| DatasetError::NotFound {
+        name: name.to_string(),
+    })?;
+    context.view().dataset(&parsed)
+}
+
+fn record(context: &TaskContext<'_>, name: &'static str, snapshot: &Dataset<'_>, text: String) {
+    context.record(InternalEvent {
+        name,
+        dataset: Some((snapshot.name(), snapshot.id())),
+        text,
+    });
+}

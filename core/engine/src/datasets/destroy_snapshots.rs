@@ -1,0 +1,306 @@
+//! `zfs destroy` of snapshots: one, several, ranges; of a dataset or of all below it.
+//!
+//! # Mechanism
+//! What was asked for is found first: names and ranges are looked up in each dataset by themselves, and what is not there is passed over. Then all
+//! of it goes in one group, or nothing; clones, where they go as well, before. A snapshot in which somebody has a file open below
+//! `.zfs` stays, and so do the others.
+
+use super::cannot_open;
+use super::describe::bad_name;
+use super::destroy::{Dependent, add_clones, cannot_destroy, check_writable};
+use super::remount::{Back, named};
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{Destroy, Destroyed};
+use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::Mounted;
+use crate::refusals::of_tasks;
+use std::sync::Arc;
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
+use tarn_dataset::space_used::freed_by_range;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::Operation;
+
+/// What was asked for, found.
+#[derive(Default)]
+struct Found {
+    snapshots: Vec<Snapshot>,
+    reclaimed_bytes: u64,
+}
+
+/// A snapshot that goes.
+struct Snapshot {
+    name: String,
+    id: ObjectId,
+    /// Its clones and what depends on them, in the order in which they go.
+    clones: Vec<Dependent>,
+}
+
+impl Engine {
+    pub(super) fn destroy_snapshots(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        request: &Destroy,
+        operation: &Operation,
+    ) -> Result<Destroyed, Refusal> {
+        let (head, wanted) = request.name.split_once('@').unwrap_or_default();
+        DatasetName::parse(head).map_err(|bad| bad_name(head, bad))?;
+        check_writable(open, &request.name)?;
+        let namespace = open.pool.namespace();
+        let found = namespace.consistently(|| {
+            let mut found = Found::default();
+            let directory = namespace.view(operation).directory(head)?;
+            gather(&directory, wanted, request.recursive, &mut found)?;
+            Ok(found)
+        });
+        let found = found.map_err(|error| cannot_open(head, &error))?;
+        if found.snapshots.is_empty() {
+            let reason = "could not find any snapshots to destroy; check snapshot names.";
+            return Err(Refusal::new(RefusalKind::NotFound, "", reason));
+        }
+        if !request.dependents && !request.defer {
+            check_clones(&found.snapshots)?;
+        }
+        let destroyed = Destroyed {
+            names: found.snapshots.iter().map(|one| one.name.clone()).collect(),
+            reclaimed_bytes: Some(found.reclaimed_bytes),
+            clones: match request.dependents {
+                true => clones_of(&found.snapshots),
+                false => Vec::new(),
+            },
+        };
+        if !request.dry_run {
+            self.destroy_clones(call, open, &destroyed.clones, request.force, operation)?;
+            self.destroy_these(call, open, &found.snapshots, request.defer, operation)?;
+        }
+        Ok(destroyed)
+    }
+
+    fn destroy_clones(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        names: &[String],
+        force: bool,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let heads: Vec<String> = names
+            .iter()
+            .filter(|name| !name.contains('@'))
+            .cloned()
+            .collect();
+        let going =
+            named(open, &heads, operation).map_err(|error| cannot_open(&heads[0], &error))?;
+        let unmounted = self.take_off(open, &going, force, operation)?;
+        let outcome = self.destroy_all(call, open, names, operation);
+        // What is not gone comes back, if it can.
+        drop(self.put_back(open, &going, &unmounted, Back::WhatWas, operation));
+        outcome
+    }
+
+    fn destroy_these(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        snapshots: &[Snapshot],
+        defer: bool,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let mounts: Vec<Option<Mounted>> =
+            snapshots.iter().map(|one| mount_of(open, one)).collect();
+        let entered = || {
+            snapshots
+                .iter()
+                .zip(&mounts)
+                .filter_map(|(one, mount)| Some((one, &mount.as_ref()?.tree)))
+        };
+        let go_on = || entered().for_each(|(one, tree)| tree.go_on_with_snapshot(one.id));
+        if let Some((used, _)) = entered().find(|(one, tree)| !tree.end_snapshot(one.id)) {
+            go_on();
+            let action = cannot_destroy_snapshot(&used.name);
+            return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
+        }
+        let task = DestroySnapshots {
+            names: snapshots.iter().map(|one| one.name.clone()).collect(),
+            defer,
+        };
+        let command = self.command_record(call);
+        let outcome = open.pool.run_command(task, command, operation);
+        match &outcome {
+            // Who entered one meanwhile.
+            Ok(()) if !defer => entered().for_each(|(one, tree)| {
+                tree.end_snapshot(one.id);
+            }),
+            _ => go_on(),
+        }
+        outcome
+            .map_err(|error| of_tasks("cannot destroy snapshots", cannot_destroy_snapshot, &error))
+    }
+}
+
+/// The OpenZFS wording, without quotation marks.
+fn cannot_destroy_snapshot(name: &str) -> String {
+    format!("cannot destroy snapshot {name}")
+}
+
+/// The mount below whose `.zfs` a snapshot is.
+fn mount_of(open: &OpenPool, snapshot: &Snapshot) -> Option<Mounted> {
+    let (head, _) = snapshot.name.split_once('@')?;
+    open.mount_of(head)
+}
+
+/// Adds what was asked for of a dataset, and of those below it.
+#[doc(alias = "gather_snapshots")]
+fn gather(
+    directory: &Directory<'_>,
+    wanted: &str,
+    recursive: bool,
+    found: &mut Found,
+) -> Result<(), DatasetError> {
+    if let Some(head) = directory.head()? {
+        let snapshots = head.snapshots()?;
+        let short: Vec<&str> = snapshots
+            .iter()
+            .map(|one| one.snapshot_name().unwrap_or_default())
+            .collect();
+        let is_wanted = chosen(&short, wanted);
+        for run in runs(&is_wanted) {
+            let (first, last) = (&snapshots[run.start], &snapshots[run.end - 1]);
+            let freed = freed_by_range(first, last)?;
+            found.reclaimed_bytes = found.reclaimed_bytes.saturating_add(freed);
+            for snapshot in &snapshots[run] {
+                found.snapshots.push(described(snapshot)?);
+            }
+        }
+    }
+    if recursive {
+        for child in directory.children()? {
+            gather(&child, wanted, recursive, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn described(snapshot: &Dataset<'_>) -> Result<Snapshot, DatasetError> {
+    let name = snapshot.name();
+    let mut clones = Vec::new();
+    add_clones(snapshot, &name, &mut clones)?;
+    Ok(Snapshot {
+        id: snapshot.id(),
+        clones,
+        name,
+    })
+}
+
+/// Which of a dataset's snapshots, oldest first, are meant by names and ranges: `x,y%z`. A range whose ends are not there means none.
+#[doc(alias = "zfs_iter_snapspec")]
+fn chosen(snapshots: &[&str], wanted: &str) -> Vec<bool> {
+    let mut is_wanted = vec![false; snapshots.len()];
+    let place = |name: &str| snapshots.iter().position(|other| *other == name);
+    for one in wanted.split(',') {
+        let range = match one.split_once('%') {
+            None => place(one).map(|place| place..=place),
+            Some((first, last)) => {
+                let first = if first.is_empty() {
+                    Some(0)
+                } else {
+                    place(first)
+                };
+                let end = snapshots.len().checked_sub(1);
+                let last = if last.is_empty() { end } else { place(last) };
+                first.zip(last).map(|(first, last)| first..=last)
+            }
+        };
+        for place in range.into_iter().flatten() {
+            is_wanted[place] = true;
+        }
+    }
+    is_wanted
+}
+
+/// Runs of those that are wanted.
+fn runs(is_wanted: &[bool]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for place in (0..is_wanted.len()).filter(|place| is_wanted[*place]) {
+        match runs.last_mut() {
+            Some(run) if run.end == place => run.end += 1,
+            _ => runs.push(place..place + 1),
+        }
+    }
+    runs
+}
+
+/// Refuses snapshots that have clones, in OpenZFS's words.
+#[doc(alias = "destroy_check_dependent")]
+fn check_clones(snapshots: &[Snapshot]) -> Result<(), Refusal> {
+    let mut cloned = snapshots.iter().filter(|one| !one.clones.is_empty());
+    let Some(first) = cloned.next() else {
+        return Ok(());
+    };
+    let hint = "use '-R' to destroy the following datasets:";
+    let reason = "snapshot has dependent clones";
+    let refusal = Refusal::new(RefusalKind::Busy, cannot_destroy(&first.name), reason);
+    let names = |refusal: Refusal, one: &Snapshot| {
+        let clones = one.clones.iter();
+        clones.fold(refusal.with_hint(hint), |refusal, clone| {
+            refusal.with_hint(&clone.name)
+        })
+    };
+    Err(cloned.fold(names(refusal, first), |refusal, one| {
+        let next = format!("{}: {reason}", cannot_destroy(&one.name));
+        names(refusal.with_hint(next), one)
+    }))
+}
+
+/// Clones of snapshots and what depends on them, each once, in the order in which they go.
+fn clones_of(snapshots: &[Snapshot]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for clone in snapshots.iter().flat_map(|one| &one.clones) {
+        if !names.contains(&clone.name) {
+            names.push(clone.name.clone());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ranges_are_found_where_they_are() {
+        let all = ["a", "b", "c", "d", "e"];
+        let found = |wanted: &str| -> String {
+            let is_wanted = chosen(&all, wanted);
+            let found = all.iter().zip(is_wanted).filter(|(_, wanted)| *wanted);
+            found.map(|(name, _)| *name).collect()
+        };
+        assert_eq!(found("b"), "b");
+        assert_eq!(found("d,b"), "bd");
+        assert_eq!(found("b%d"), "bcd");
+        assert_eq!(found("%b"), "ab");
+        assert_eq!(found("d%"), "de");
+        assert_eq!(found("%"), "abcde");
+        assert_eq!(found("a,c%d"), "acd");
+        // In the wrong order, or not there.
+        assert_eq!(found("d%b"), "");
+        assert_eq!(found("x"), "");
+        assert_eq!(found("b%x"), "");
+        assert_eq!(found("x%b"), "");
+        assert_eq!(chosen(&[], "%"), Vec::<bool>::new());
+    }
+
+    #[test]
+    fn what_comes_free_is_counted_for_each_run() {
+        assert_eq!(runs(&[true, true, false, true]), [0..2, 3..4]);
+        assert_eq!(runs(&[]), []);
+    }
+}

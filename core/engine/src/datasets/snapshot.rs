@@ -1,0 +1,169 @@
+//! `zfs snapshot`: of datasets, or of everything below them too, all in one group.
+
+use super::cannot_open;
+use super::describe::bad_name;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::Snapshot;
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_tasks;
+use tarn_dataset::look_through::Look;
+use tarn_dataset::names::{BadName, DatasetName, NameKind};
+use tarn_dataset::ops::snapshot::TakeSnapshots;
+use tarn_dataset::properties::parse::{Checked, Moment, check};
+use tarn_dataset::properties::value::Kinds;
+use tarn_ondisk::dataset::DatasetFlags;
+use tarn_probe::Operation;
+
+/// What a refusal says that concerns all of them. The blank is OpenZFS's.
+const CANNOT_CREATE: &str = "cannot create snapshots ";
+
+impl Engine {
+    pub(crate) fn take_snapshots(
+        &self,
+        call: &Call,
+        request: &Snapshot,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let names = parse(&request.names)?;
+        let Some(first) = names.first() else {
+            let reason = "missing snapshot argument";
+            return Err(Refusal::new(RefusalKind::Invalid, CANNOT_CREATE, reason));
+        };
+        let open = self.require_pool_of(first.head())?;
+        let _turn = self.turn(&open)?;
+        let settings = settings(&request.properties)?;
+        let mut all = Vec::new();
+        for name in &names {
+            self.add_all(&open, name, request.recursive, &mut all, operation)?;
+        }
+        let task = TakeSnapshots {
+            names: all,
+            settings,
+        };
+        let command = self.command_record(call);
+        let taken = open.pool.run_command(task, command, operation);
+        taken.map(|()| Done {}).map_err(|error| {
+            let refusal = of_tasks(CANNOT_CREATE, cannot_create, &error);
+            match request.recursive || request.names.len() > 1 {
+                true => refusal.with_hint("no snapshots were created"),
+                false => refusal,
+            }
+        })
+    }
+
+    /// Adds the names of the snapshots that one argument asks for.
+    #[doc(alias = "zfs_snapshot_cb")]
+    fn add_all(
+        &self,
+        open: &OpenPool,
+        name: &DatasetName,
+        recursive: bool,
+        all: &mut Vec<String>,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let (head, short) = (name.head(), name.tail().unwrap_or_default());
+        if name.pool() != open.pool.name() {
+            self.require_pool_of(head)?;
+            let reason = "multiple snapshots of same fs not allowed";
+            return Err(Refusal::new(RefusalKind::Exists, CANNOT_CREATE, reason));
+        }
+        let namespace = open.pool.namespace();
+        let found = namespace.look_through(head, None, operation, |directory| {
+            let Some(dataset) = directory.head()? else {
+                return Ok(Look {
+                    found: Vec::new(),
+                    goes_on: recursive,
+                });
+            };
+            // What is half received has nothing to take a snapshot of.
+            let flags = dataset.stored()?.flags;
+            let is_named = directory.name() == head;
+            let is_taken = is_named || !flags.contains(DatasetFlags::INCONSISTENT);
+            Ok(Look {
+                found: match is_taken {
+                    true => vec![format!("{}@{short}", directory.name())],
+                    false => Vec::new(),
+                },
+                goes_on: recursive,
+            })
+        });
+        all.extend(found.map_err(|error| cannot_open(head, &error))?);
+        Ok(())
+    }
+}
+
+fn cannot_create(name: &str) -> String {
+    format!("cannot create snapshot '{name}'")
+}
+
+/// Takes the names apart.
+fn parse(names: &[String]) -> Result<Vec<DatasetName>, Refusal> {
+    let parsed = names.iter().map(|name| {
+        let refuse = |bad: BadName| {
+            let action = cannot_create(name);
+            Refusal::new(RefusalKind::Invalid, action, bad.to_string())
+        };
+        let head = name.split('@').next().unwrap_or_default();
+        DatasetName::parse(head).map_err(|bad| bad_name(head, bad))?;
+        let parsed = DatasetName::parse(name).map_err(refuse)?;
+        match (parsed.kind(), parsed.tail()) {
+            // Temporary names are ours.
+            (NameKind::Snapshot, Some(tail)) if tail.contains('%') => Err(refuse(BadName::Percent)),
+            (NameKind::Snapshot, _) => Ok(parsed),
+            _ => Err(Refusal::new(
+                RefusalKind::Invalid,
+                cannot_create(name),
+                "missing '@' delimiter in snapshot name",
+            )),
+        }
+    });
+    parsed.collect()
+}
+
+/// Parses the properties that each snapshot gets.
+fn settings(given: &[(String, String)]) -> Result<Vec<Checked>, Refusal> {
+    let checked = given.iter().map(|(name, value)| {
+        let is_native = tarn_dataset::properties::table::find(name).is_some();
+        match is_native {
+            true => Err("this property can not be modified for snapshots".to_string()),
+            false => check(name, value, Kinds::SNAPSHOT, Moment::Creation),
+        }
+    });
+    let checked: Result<Vec<Checked>, String> = checked.collect();
+    checked.map_err(|reason| Refusal::new(RefusalKind::Invalid, CANNOT_CREATE, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(name: &str) -> Option<String> {
+        let parsed = parse(&[name.to_string()]);
+        parsed.err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_name_of_a_snapshot_has_one_delimiter_and_no_percent_sign() {
+        assert_eq!(refused("tank/a@b"), None);
+        assert_eq!(
+            refused("tank/a@b%c").unwrap(),
+            "cannot create snapshot 'tank/a@b%c': invalid character '%' in name"
+        );
+        assert_eq!(
+            refused("tank/a@b@c").unwrap(),
+            "cannot create snapshot 'tank/a@b@c': multiple '@' and/or '#' delimiters in name"
+        );
+        assert!(refused("tank/a").is_some());
+    }
+
+    #[test]
+    fn snapshots_get_user_properties_only() {
+        let given = |name: &str| vec![(name.to_string(), "on".to_string())];
+        assert_eq!(
+            settings(&given("exec")).unwrap_err().to_string(),
+            "cannot create snapshots : this property can not be modified for snapshots"
+        );
+        assert_eq!(settings(&given("a:b")).unwrap().len(), 1);
+    }
+}
