@@ -5,7 +5,7 @@
 
 use tarn_api::client::{CallError, Client};
 use tarn_engine::messages::dataset::{Destroy, Destroyed};
-use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number::nice_bytes;
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::output;
@@ -73,9 +73,22 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         return Ok(request);
     }
     if name.contains('#') {
-        return Err(Failure::error(format!(
-            "cannot destroy '{name}': destroying bookmarks is not supported by this version of Tarn"
-        )));
+        let asked = &request.destroy;
+        let refused = [
+            (asked.dry_run, "dryrun"),
+            (asked.defer, "defer destroy"),
+            (asked.recursive, "recursive"),
+        ];
+        return match refused.iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, what)) => {
+                complain(format!("{what} is not supported with bookmark"));
+                Err(Failure::Silent(255))
+            }
+            None => Ok(Request {
+                is_verbose: false,
+                ..request
+            }),
+        };
     }
     if request.destroy.defer {
         return Err(Failure::error(format!(
@@ -158,6 +171,14 @@ mod tests {
             "will destroy tank@a\nwill reclaim 1.50K\nwill destroy tank/c\n"
         );
         assert_eq!(text("-np tank@a"), "destroy\ttank@a\nreclaim\t1536\n");
+    }
+
+    #[test]
+    fn bookmarks_are_destroyed_one_by_one() {
+        assert!(parsed("tank#a").is_ok());
+        for line in ["-n tank#a", "-d tank#a", "-r tank#a"] {
+            assert_eq!(parsed(line), Err(Failure::Silent(255)), "{line}");
+        }
     }
 
     #[test]

@@ -11,16 +11,22 @@
 mod answers;
 mod asked;
 mod assignments;
+mod bookmark;
+mod clone;
 mod create;
 mod destroy;
 mod each;
 mod frame;
 mod get;
+mod hold;
+mod holds;
 mod inherit;
 mod list;
 mod mount;
 mod order;
+mod promote;
 mod rename;
+mod rollback;
 #[cfg(test)]
 mod samples;
 mod set;
@@ -64,11 +70,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("destroy", usage::DESTROY, destroy::run),
     BLANK,
     built("snapshot", usage::SNAPSHOT, snapshot::run),
-    missing("rollback", usage::ROLLBACK),
-    missing("clone", usage::CLONE),
-    missing("promote", usage::PROMOTE),
+    built("rollback", usage::ROLLBACK, rollback::run),
+    built("clone", usage::CLONE, clone::run),
+    built("promote", usage::PROMOTE, promote::run),
     built("rename", usage::RENAME, rename::run),
-    missing("bookmark", usage::BOOKMARK),
+    built("bookmark", usage::BOOKMARK, bookmark::run),
     missing("diff", usage::DIFF),
     BLANK,
     built("list", usage::LIST, list::run),
@@ -96,9 +102,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("allow", usage::ALLOW),
     missing("unallow", usage::UNALLOW),
     BLANK,
-    missing("hold", usage::HOLD),
-    missing("holds", usage::HOLDS),
-    missing("release", usage::RELEASE),
+    built("hold", usage::HOLD, hold::hold),
+    built("holds", usage::HOLDS, holds::run),
+    built("release", usage::RELEASE, hold::release),
     BLANK,
     missing("load-key", usage::LOAD_KEY),
     missing("unload-key", usage::UNLOAD_KEY),
@@ -142,7 +148,7 @@ mod tests {
     fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
         assert_eq!(code(&["zfs", "frobnicate"]), 2);
         assert_eq!(code(&["zfs"]), 2);
-        assert_eq!(code(&["zfs", "promote", "tank/a"]), 1);
+        assert_eq!(code(&["zfs", "diff", "tank@a"]), 1);
         assert_eq!(code(&["zfs", "snap"]), 2);
         assert_eq!(code(&["zfs", "--help"]), 0);
     }

@@ -22,13 +22,12 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
 
 fn parse(arguments: &[String]) -> Result<Rename, Failure> {
     let mut request = Rename::default();
-    let mut is_recursive = false;
     let mut options = Options::new(GRAMMAR, arguments);
     while let Some((option, _)) = options.take()? {
         match option {
             "p" if request.parents => request.parents_no_mount = true,
             "p" => request.parents = true,
-            "r" => is_recursive = true,
+            "r" => request.recursive = true,
             "u" => request.no_mount = true,
             _ => request.force = true,
         }
@@ -40,22 +39,16 @@ fn parse(arguments: &[String]) -> Result<Rename, Failure> {
         [_] => return Err(Failure::usage("missing target dataset argument")),
         _ => return Err(Failure::usage("too many arguments")),
     };
-    if is_recursive && request.parents {
+    if request.recursive && request.parents {
         return Err(Failure::usage("-p and -r options are mutually exclusive"));
     }
     if request.no_mount && request.parents {
         return Err(Failure::usage("-u and -p options are mutually exclusive"));
     }
     let is_snapshot = request.from.contains('@');
-    if is_recursive && !is_snapshot {
+    if request.recursive && !is_snapshot {
         let text = "source dataset for recursive rename must be a snapshot";
         return Err(Failure::usage(text));
-    }
-    if is_snapshot {
-        return Err(Failure::error(format!(
-            "cannot rename '{}': renaming snapshots is not supported by this version of Tarn",
-            request.from
-        )));
     }
     Ok(request)
 }
@@ -97,7 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_are_refused_by_name() {
-        assert!(matches!(parsed("tank@a tank@b"), Err(Failure::Error(_))));
+    fn snapshots_of_a_tree_are_renamed_together() {
+        let request = parsed("-r tank@a @b").unwrap();
+        assert!(request.recursive);
+        assert_eq!(request.to, "@b");
     }
 }

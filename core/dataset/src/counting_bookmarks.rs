@@ -6,6 +6,7 @@
 //! snapshot counts every block that the head gives up and that it had when the bookmark was made. When the next
 //! snapshot is taken, its count is final.
 
+use crate::dataset::Dataset;
 use crate::deadlist;
 use crate::error::DatasetError;
 use crate::space_charge::SpaceChange;
@@ -15,10 +16,9 @@ use std::collections::BTreeSet;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::bookmark::Bookmark;
-use tarn_ondisk::declare::Stored;
+use tarn_ondisk::bookmark::{Bookmark, BookmarkVersion};
 use tarn_ondisk::features::Feature;
-use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize, Txg};
+use tarn_ondisk::units::{AllocatedSize, Guid, LogicalSize, ObjectId, PhysicalSize, Txg};
 
 /// A bookmark that counts, while one group is stored.
 pub(crate) struct CountingBookmark {
@@ -28,6 +28,11 @@ pub(crate) struct CountingBookmark {
 }
 
 impl CountingBookmark {
+    /// The txg of the snapshot that it was made of.
+    pub(crate) fn created(&self) -> Txg {
+        self.stored.creation_txg
+    }
+
     /// The head has a block no more.
     #[doc(alias = "dsl_bookmark_block_killed")]
     pub(crate) fn count(&mut self, pointer: &BlockPointer, space: SpaceChange) {
@@ -125,20 +130,61 @@ pub(crate) fn snapshot_goes(
     Ok(stays)
 }
 
-/// The head is as its newest snapshot again: what was freed since was not.
+/// Another dataset than before is the next after this snapshot: bookmarks of it count anew what is freed until that one.
 #[doc(alias = "dsl_bookmark_next_changed")]
-pub(crate) fn begin_anew(
+pub(crate) fn next_has_changed(
     context: &TaskContext<'_>,
     head: ObjectId,
-    newest_snapshot: Txg,
+    snapshot: &ondisk::dataset::Dataset,
 ) -> Result<(), DatasetError> {
-    for mut bookmark in counting_bookmarks(context, head, newest_snapshot)? {
+    let reading = context.writing().reading();
+    let next: ondisk::dataset::Dataset = reading.bonus_of(snapshot.next_snapshot)?;
+    let mut bookmarks = counting_bookmarks(context, head, snapshot.creation_txg)?;
+    bookmarks.retain(|bookmark| bookmark.stored.creation_txg == snapshot.creation_txg);
+    for bookmark in &mut bookmarks {
         bookmark.stored.referenced_freed_before_next = AllocatedSize::ZERO;
         bookmark.stored.compressed_freed_before_next = PhysicalSize::ZERO;
         bookmark.stored.uncompressed_freed_before_next = LogicalSize::ZERO;
-        store(context, head, &bookmark)?;
+        bookmark.freed = deadlist::space_in(reading, next.deadlist, ..)?;
+        store(context, head, bookmark)?;
     }
     Ok(())
+}
+
+/// A new bookmark of a snapshot. In a pool whose bookmarks count, it counts what was freed until the next one.
+#[doc(alias = "dsl_bookmark_set_phys")]
+pub(crate) fn of_snapshot(
+    context: &TaskContext<'_>,
+    snapshot: &Dataset<'_>,
+) -> Result<Bookmark, DatasetError> {
+    let stored = snapshot.stored()?;
+    let mut bookmark = Bookmark {
+        guid: stored.guid,
+        creation_txg: stored.creation_txg,
+        creation_time_s: stored.creation_time_s,
+        ..Bookmark::default()
+    };
+    if context.features.is_enabled(Feature::BookmarkV2) {
+        let guid = snapshot.extension(ondisk::dataset::IVSET_GUID)?;
+        bookmark.ivset_guid = Guid::new(guid.unwrap_or(0));
+    }
+    if !context.features.is_enabled(Feature::BookmarkWritten) {
+        return Ok(bookmark);
+    }
+    let reading = context.writing().reading();
+    let next: ondisk::dataset::Dataset = reading.bonus_of(stored.next_snapshot)?;
+    let counting = CountingBookmark {
+        name: String::new(),
+        freed: deadlist::space_in(reading, next.deadlist, ..)?,
+        stored: Bookmark {
+            flags: Bookmark::SNAPSHOT_EXISTS | Bookmark::HAS_FREED_BEFORE_NEXT,
+            referenced: stored.referenced,
+            compressed: stored.compressed,
+            uncompressed: stored.uncompressed,
+            ..bookmark
+        },
+    };
+    Ok(counting.counted())
 }
 
 /// Stores what bookmarks have counted.
@@ -163,17 +209,25 @@ fn store(
     let Some(zap) = zap_of(context, head)? else {
         return Ok(());
     };
-    let bytes = bookmark.counted().to_bytes();
+    let value = value_of(&bookmark.counted(), BookmarkVersion::V2);
+    context.writing().put(zap, &bookmark.name, &value)
+}
+
+/// A bookmark as it is stored in the ZAP.
+pub(crate) fn value_of(bookmark: &Bookmark, version: BookmarkVersion) -> ZapValue {
+    let bytes = bookmark.to_stored(version);
     let words = bytes.chunks_exact(8).map(|word| {
         let word = word.try_into().expect("a chunk has eight bytes");
         u64::from_le_bytes(word)
     });
-    let value = ZapValue::Words(words.collect());
-    context.writing().put(zap, &bookmark.name, &value)
+    ZapValue::Words(words.collect())
 }
 
 /// The ZAP of a head's bookmarks.
-fn zap_of(context: &TaskContext<'_>, head: ObjectId) -> Result<Option<ObjectId>, DatasetError> {
+pub(crate) fn zap_of(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+) -> Result<Option<ObjectId>, DatasetError> {
     let reading = context.writing().reading();
     if !is_zap(&*reading.object(head)?) {
         return Ok(None);

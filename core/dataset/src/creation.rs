@@ -115,7 +115,7 @@ pub(crate) fn create_head(
 ) -> Result<ObjectId, DatasetError> {
     let writing = context.writing();
     let id = allocate_dataset(context)?;
-    let snapshot_names = create_snapshot_names(context)?;
+    let snapshot_names = create_names(context, ObjectType::DslSnapshotMap)?;
     let mut head = ondisk::dataset::Dataset {
         directory,
         snapshot_names,
@@ -221,8 +221,12 @@ pub(crate) fn allocate_dataset(context: &TaskContext<'_>) -> Result<ObjectId, Da
     Ok(made.map_err(in_object(ObjectId::ZERO))?.id())
 }
 
-fn create_snapshot_names(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
-    let new = NewObject::plain(ObjectType::DslSnapshotMap, 0);
+/// Makes an empty ZAP in which names are found in any case.
+pub(crate) fn create_names(
+    context: &TaskContext<'_>,
+    object_type: ObjectType,
+) -> Result<ObjectId, DatasetError> {
+    let new = NewObject::plain(object_type, 0);
     let zap = NewZap::Micro {
         salt: random(context) | 1,
         normalization: TO_UPPER,

@@ -17,6 +17,7 @@ use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::properties::inherit;
+use crate::space_charge::felt_by_parent;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::units::ObjectId;
 
@@ -36,7 +37,7 @@ pub fn directory_available(directory: &Directory<'_>) -> Result<u64, DatasetErro
 
 /// What would be left to a directory if one of its ancestors used so much less: the change is not positive.
 #[doc(alias = "dsl_dir_space_available")]
-pub(crate) fn available_after(
+fn available_after(
     directory: &Directory<'_>,
     relieved: Option<(ObjectId, i128)>,
 ) -> Result<u64, DatasetError> {
@@ -73,6 +74,25 @@ pub(crate) fn available_after(
         left = Some(limit.saturating_sub(used).min(parent_left));
     }
     Ok(left.unwrap_or(0))
+}
+
+/// What would be left to a directory if so much were moved into it that another one, and those above that, have now.
+#[doc(alias = "dsl_dir_transfer_possible")]
+pub(crate) fn available_to_moved(
+    to: &Directory<'_>,
+    from: &Directory<'_>,
+    space: u64,
+) -> Result<u64, DatasetError> {
+    let above: Vec<ObjectId> = to.lineage()?.iter().map(Directory::id).collect();
+    // What the first directory above both will be relieved of.
+    let mut relieved = -i128::from(space);
+    for step in from.lineage()? {
+        if above.contains(&step.id()) {
+            return available_after(to, Some((step.id(), relieved)));
+        }
+        relieved = felt_by_parent(&step.stored()?, relieved);
+    }
+    available_after(to, None)
 }
 
 /// The space columns of a head: with its refquota, and the refreservation that only it may use.

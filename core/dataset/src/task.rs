@@ -162,6 +162,15 @@ pub enum TaskRefusal {
         /// In OpenZFS's words.
         why: String,
     },
+    /// Two names would be the same (`EEXIST`).
+    #[error("{why}")]
+    Conflict {
+        /// Which, in OpenZFS's words.
+        why: String,
+    },
+    /// A bookmark would be of something that is not in the past of its dataset.
+    #[error("source is not an ancestor of the new bookmark's dataset")]
+    NotAnAncestor,
     /// The name of a hold is too long (`E2BIG`).
     #[error("tag too long")]
     TagTooLong,

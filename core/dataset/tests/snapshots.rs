@@ -3,13 +3,17 @@
 mod support;
 
 use std::sync::Arc;
+use support::chain::{Blocks, Chain};
 use support::{Filler, Pool};
+use tarn_dataset::dataset::NamedBookmark;
 use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::bookmark::{DestroyBookmarks, MakeBookmarks};
 use tarn_dataset::ops::clone::CloneSnapshot;
 use tarn_dataset::ops::create::{CreateFilesystem, NameRules};
 use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
+use tarn_dataset::ops::promote::Promote;
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::set::{SetProperties, Source};
@@ -269,6 +273,8 @@ struct Walk {
     dice: Dice,
     heads: Vec<String>,
     snapshots: Vec<String>,
+    /// Short names of bookmarks, and the blocks of their snapshots.
+    bookmarks: Vec<(String, Blocks)>,
 }
 
 impl Walk {
@@ -281,6 +287,7 @@ impl Walk {
             dice: Dice(seed | 1),
             heads: names(&["tank/a", "tank/b"]),
             snapshots: Vec::new(),
+            bookmarks: Vec::new(),
         }
     }
 
@@ -327,35 +334,138 @@ impl Walk {
 
     fn roll_back(&mut self) {
         let which = self.any(self.snapshots.len());
-        let task = Rollback {
-            snapshot: self.snapshots[which].clone(),
-        };
-        match self.pool.run(task) {
-            Ok(()) | Err(TaskRefusal::NotNewest { .. }) => {}
-            refused => panic!("{refused:?}"),
+        let snapshot = self.snapshots[which].clone();
+        let newer = self.newer_than(&snapshot);
+        match self.pool.run(Rollback { snapshot, newer }) {
+            Ok(()) => self.find_snapshots(),
+            refused => assert!(matches!(
+                several(refused)[..],
+                [(_, TaskRefusal::Cloned), ..]
+            )),
         }
     }
 
-    /// Destroys a clone that has no snapshots.
+    fn newer_than(&self, snapshot: &str) -> Vec<String> {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let snapshot = view
+            .dataset(&DatasetName::parse(snapshot).unwrap())
+            .unwrap();
+        let txg = snapshot.stored().unwrap().creation_txg;
+        let head = snapshot.directory().head().unwrap().unwrap();
+        let snapshots = head.snapshots().unwrap();
+        let newer = snapshots
+            .iter()
+            .filter(|one| one.stored().unwrap().creation_txg > txg);
+        let bookmarks = head.bookmarks().unwrap();
+        let later = bookmarks.iter().filter(|one| one.stored.creation_txg > txg);
+        let marks = later.map(|one| format!("{}#{}", head.name(), one.name));
+        newer.map(|one| one.name()).chain(marks).collect()
+    }
+
     fn destroy_clone(&mut self) {
         let which = 2 + self.any(self.heads.len() - 2);
+        self.destroy_head(which);
+    }
+
+    /// Destroys a head, if it has no snapshots.
+    fn destroy_head(&mut self, which: usize) {
         let name = self.heads[which].clone();
         match self.pool.run(Destroy { name }) {
             Ok(()) => {
                 self.heads.remove(which);
+                self.find_snapshots();
             }
             refused => assert!(matches!(refused, Err(TaskRefusal::Busy { .. }))),
         }
     }
 
+    fn chain(&self, head: &str) -> Chain {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let head = view.directory(head).unwrap().head().unwrap();
+        Chain::read(&self.pool, &head.unwrap())
+    }
+
+    fn bookmark(&mut self, step: u64) {
+        let which = self.any(self.snapshots.len());
+        let snapshot = self.snapshots[which].clone();
+        let head = snapshot.split('@').next().unwrap();
+        let blocks = self.chain(head).blocks_of(&self.pool, &snapshot);
+        let name = format!("{head}#{step}");
+        let task = MakeBookmarks {
+            bookmarks: vec![(name, snapshot)],
+        };
+        self.pool.run(task).unwrap();
+        self.bookmarks.push((step.to_string(), blocks));
+    }
+
+    /// The bookmarks of a head, with the blocks that their snapshots had.
+    fn bookmarks_of(&self, head: &str) -> Vec<(NamedBookmark, &Blocks)> {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let head = view.directory(head).unwrap().head().unwrap().unwrap();
+        let bookmarks = head.bookmarks().unwrap().into_iter();
+        let known = |one: &NamedBookmark| {
+            let found = self.bookmarks.iter().find(|(name, _)| *name == one.name);
+            &found.unwrap().1
+        };
+        bookmarks.map(|one| (one.clone(), known(&one))).collect()
+    }
+
+    fn destroy_bookmark(&mut self) {
+        let head = self.head();
+        let Some((bookmark, _)) = self.bookmarks_of(&head).pop() else {
+            return;
+        };
+        let names = vec![format!("{head}#{}", bookmark.name)];
+        self.pool.run(DestroyBookmarks { names }).unwrap();
+        self.bookmarks.retain(|(name, _)| *name != bookmark.name);
+    }
+
+    fn promote(&mut self) {
+        let which = 2 + self.any(self.heads.len() - 2);
+        let name = self.heads[which].clone();
+        match self.pool.run(Promote { name: name.clone() }) {
+            // It was a clone once; another that was promoted is one now.
+            Ok(()) | Err(TaskRefusal::BadValue { .. }) => {}
+            refused => panic!("{refused:?}"),
+        }
+        self.find_snapshots();
+    }
+
+    /// Snapshots go by other names after a promotion.
+    fn find_snapshots(&mut self) {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let mut found = Vec::new();
+        for head in &self.heads {
+            let head = view.directory(head).unwrap().head().unwrap().unwrap();
+            let snapshots = head.snapshots().unwrap();
+            found.extend(snapshots.iter().map(|snapshot| snapshot.name()));
+        }
+        self.snapshots = found;
+    }
+
+    fn judge(&self) {
+        self.pool.judge();
+        for head in &self.heads {
+            let chain = self.chain(head);
+            for (bookmark, blocks) in self.bookmarks_of(head) {
+                let freed = chain.freed_before_next(blocks, bookmark.stored.creation_txg);
+                let counted = bookmark.stored.referenced_freed_before_next.get();
+                assert_eq!(counted, freed, "{head}#{}", bookmark.name);
+            }
+        }
+    }
+
     fn step(&mut self, step: u64) {
-        match self.dice.below(16) {
+        match self.dice.below(21) {
             0..=5 => self.write(),
             6..=8 => self.snapshot(step),
             9..=10 if !self.snapshots.is_empty() => self.destroy_snapshot(),
             11 if !self.snapshots.is_empty() => self.clone(step),
             12..=13 if !self.snapshots.is_empty() => self.roll_back(),
             14 if self.heads.len() > 2 => self.destroy_clone(),
+            15 if self.heads.len() > 2 => self.promote(),
+            16..=17 if !self.snapshots.is_empty() => self.bookmark(step),
+            18 => self.destroy_bookmark(),
             _ => {
                 self.pool.free_in_background(20);
             }
@@ -364,18 +474,23 @@ impl Walk {
 
     /// Destroys everything, as far as it goes, until nothing is left.
     fn end(mut self) {
-        while !self.snapshots.is_empty() || self.heads.len() > 2 {
+        while !self.heads.is_empty() {
+            self.destroy_bookmark();
             if !self.snapshots.is_empty() {
                 self.destroy_snapshot();
             }
-            if self.heads.len() > 2 {
-                self.destroy_clone();
-            }
+            let which = self.any(self.heads.len());
+            self.destroy_head(which);
         }
         while self.pool.free_in_background(1000).more {}
         self.pool.judge();
-        for name in ["tank/a", "tank/b"] {
-            assert_eq!(self.pool.directory(name).used_by.snapshots.get(), 0);
+        assert_eq!(self.pool.directory("tank/$FREE").used.get(), 0);
+        for feature in [
+            Feature::BookmarkWritten,
+            Feature::BookmarkV2,
+            Feature::Bookmarks,
+        ] {
+            assert_eq!(self.pool.features.count(feature), 0);
         }
     }
 }
@@ -386,7 +501,7 @@ fn wander(seed: u64, without: &[Feature]) {
     let mut walk = Walk::new(seed, without);
     for step in 0..70 {
         walk.step(step);
-        walk.pool.judge();
+        walk.judge();
     }
     walk.end();
 }
@@ -488,6 +603,7 @@ fn a_head_goes_back_to_its_newest_snapshot_only() {
     pool.sync();
     let to = |name: &str| Rollback {
         snapshot: name.to_string(),
+        newer: Vec::new(),
     };
     pool.run(to("tank/a@one")).unwrap();
     pool.judge();
@@ -536,6 +652,7 @@ fn going_back_needs_room_for_what_is_reserved_and_referenced() {
     pool.run(set("tank/a", "refquota", "2M")).unwrap();
     let to = Rollback {
         snapshot: "tank/a@one".to_string(),
+        newer: Vec::new(),
     };
     assert!(matches!(
         pool.run(to.clone()),
@@ -612,5 +729,80 @@ fn snapshots_of_a_tree_are_renamed_together() {
         pool.run(rename("q", false)),
         Err(TaskRefusal::NotFound { .. })
     ));
+    pool.judge();
+}
+
+#[test]
+fn a_promoted_clone_and_its_parent_change_places() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.write("tank/a", 0, 2 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    pool.write("tank/a", 0, MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@two"])).unwrap();
+    pool.run(clone("tank/a@one", "tank/c")).unwrap();
+    pool.write("tank/c", MIB, MIB);
+    pool.sync();
+    let promote = |name: &str| Promote {
+        name: name.to_string(),
+    };
+    pool.take_events();
+    pool.run(promote("tank/c")).unwrap();
+    assert_eq!(pool.take_events(), [("promote", " ".to_string())]);
+    pool.judge();
+    assert!(there_is(&pool, "tank/c@one") && !there_is(&pool, "tank/a@one"));
+    assert!(there_is(&pool, "tank/a@two"));
+    assert!(matches!(
+        pool.run(promote("tank/c")),
+        Err(TaskRefusal::BadValue { .. })
+    ));
+    // And back.
+    pool.run(promote("tank/a")).unwrap();
+    pool.judge();
+    assert!(there_is(&pool, "tank/a@one") && there_is(&pool, "tank/a@two"));
+    pool.run(snapshot(&["tank/c@one"])).unwrap();
+    assert_eq!(
+        pool.run(promote("tank/c")).unwrap_err().to_string(),
+        "conflicting snapshot 'one' from parent 'tank/a@one'"
+    );
+    pool.run(set("tank/c", "quota", "2M")).unwrap();
+    pool.run(destroy(&["tank/c@one"])).unwrap();
+    assert!(matches!(
+        pool.run(promote("tank/c")),
+        Err(TaskRefusal::NoSpace { .. })
+    ));
+}
+
+#[test]
+fn bookmarks_are_made_of_the_past_of_their_dataset() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    pool.run(snapshot(&["tank/a@one", "tank/b@one"])).unwrap();
+    let bookmark = |name: &str, origin: &str| MakeBookmarks {
+        bookmarks: vec![(name.to_string(), origin.to_string())],
+    };
+    pool.take_events();
+    pool.run(bookmark("tank/a#one", "tank/a@one")).unwrap();
+    let (event, text) = pool.take_events().remove(0);
+    assert_eq!(event, "bookmark");
+    assert!(text.starts_with("name=one creation_txg="), "{text}");
+    assert!(text.ends_with(" redact_obj=0"), "{text}");
+    assert_eq!(pool.features.count(Feature::BookmarkWritten), 1);
+    // Of a bookmark; the snapshot may be gone.
+    pool.run(destroy(&["tank/a@one"])).unwrap();
+    pool.run(bookmark("tank/a#two", "tank/a#one")).unwrap();
+    let refused = several(pool.run(bookmark("tank/a#two", "tank/a#one")));
+    assert!(matches!(refused[..], [(_, TaskRefusal::Exists { .. })]));
+    let refused = several(pool.run(bookmark("tank/a#x", "tank/b@one")));
+    assert!(matches!(refused[..], [(_, TaskRefusal::NotAnAncestor)]));
+    let refused = several(pool.run(bookmark("tank/a#x", "tank/a@no")));
+    assert!(matches!(refused[..], [(_, TaskRefusal::NotFound { .. })]));
+    let gone = DestroyBookmarks {
+        names: names(&["tank/a#one", "tank/a#two", "tank/a#no"]),
+    };
+    pool.run(gone).unwrap();
+    assert_eq!(pool.features.count(Feature::BookmarkWritten), 0);
     pool.judge();
 }

@@ -54,7 +54,14 @@ macro_rules! for_each_operation {
             "dataset/snapshot" dataset_snapshot: dataset::Snapshot => Done, "Takes snapshots.";
             "dataset/destroy" dataset_destroy: dataset::Destroy => dataset::Destroyed,
                 "Destroys a file system, a volume or snapshots.";
-            "dataset/rename" dataset_rename: dataset::Rename => Done, "Renames a dataset.";
+            "dataset/rename" dataset_rename: dataset::Rename => Done, "Renames a dataset, or snapshots.";
+            "dataset/clone" dataset_clone: dataset::MakeClone => dataset::Created, "Makes a clone of a snapshot.";
+            "dataset/promote" dataset_promote: dataset::Promote => Done, "Makes a clone what it is a clone of.";
+            "dataset/bookmark" dataset_bookmark: dataset::MakeBookmark => Done, "Makes bookmarks.";
+            "dataset/rollback" dataset_rollback: dataset::Rollback => Done, "Takes a dataset back to a snapshot.";
+            "dataset/hold" dataset_hold: dataset::Hold => Done, "Puts a hold on snapshots.";
+            "dataset/release" dataset_release: dataset::Hold => Done, "Takes a hold off snapshots.";
+            "dataset/list-holds" dataset_list_holds: dataset::ListHolds => dataset::Holds, "Lists holds of snapshots.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
                 "Clears a property, so that it is inherited.";

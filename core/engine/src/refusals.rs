@@ -41,10 +41,15 @@ pub(crate) fn of_tasks(
 
 fn kind_of(refusal: &TaskRefusal) -> RefusalKind {
     match refusal {
-        TaskRefusal::Exists { .. } | TaskRefusal::Cloned | TaskRefusal::SameHead => {
-            RefusalKind::Exists
+        TaskRefusal::Exists { .. }
+        | TaskRefusal::Cloned
+        | TaskRefusal::SameHead
+        | TaskRefusal::NotNewest { .. }
+        | TaskRefusal::Conflict { .. }
+        | TaskRefusal::TagExists => RefusalKind::Exists,
+        TaskRefusal::NotFound { .. } | TaskRefusal::NoParent { .. } | TaskRefusal::NoSuchTag => {
+            RefusalKind::NotFound
         }
-        TaskRefusal::NotFound { .. } | TaskRefusal::NoParent { .. } => RefusalKind::NotFound,
         TaskRefusal::Busy { .. } | TaskRefusal::NotInThisGroup => RefusalKind::Busy,
         TaskRefusal::NoSpace { .. } => RefusalKind::NoSpace,
         TaskRefusal::NotSupported { .. } | TaskRefusal::FeatureDisabled { .. } => {

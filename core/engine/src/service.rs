@@ -159,6 +159,50 @@ impl Administration for Engine {
         })
     }
 
+    fn dataset_clone(
+        &self,
+        call: &Call,
+        request: dataset::MakeClone,
+    ) -> Result<dataset::Created, Refusal> {
+        self.command(call, |operation| {
+            self.clone_snapshot(call, &request, operation)
+        })
+    }
+
+    fn dataset_promote(&self, call: &Call, request: dataset::Promote) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.promote(call, &request, operation))
+    }
+
+    fn dataset_bookmark(
+        &self,
+        call: &Call,
+        request: dataset::MakeBookmark,
+    ) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.make_bookmarks(call, &request, operation)
+        })
+    }
+
+    fn dataset_rollback(&self, call: &Call, request: dataset::Rollback) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.roll_back(call, &request, operation))
+    }
+
+    fn dataset_hold(&self, call: &Call, request: dataset::Hold) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.hold(call, &request, operation))
+    }
+
+    fn dataset_release(&self, call: &Call, request: dataset::Hold) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.release(call, &request, operation))
+    }
+
+    fn dataset_list_holds(
+        &self,
+        call: &Call,
+        request: dataset::ListHolds,
+    ) -> Result<dataset::Holds, Refusal> {
+        self.command(call, |operation| self.list_holds(&request, operation))
+    }
+
     fn dataset_destroy(
         &self,
         call: &Call,

@@ -260,6 +260,7 @@ fn change_datasets(house: &House, seen: &mut Seen) {
             ..dataset::Rename::default()
         };
         seen.refusal("rename", engine.dataset_rename(&call(), rename));
+        change_snapshots(house, &pool, seen);
         let children: Vec<String> = house
             .trees()
             .into_iter()
@@ -281,6 +282,69 @@ fn change_datasets(house: &House, seen: &mut Seen) {
         for _ in 0..4 {
             seen.refusal("sync", house.sync());
         }
+    }
+}
+
+/// Takes, clones, keeps and destroys snapshots; those that the pool came with go too.
+fn change_snapshots(house: &House, pool: &str, seen: &mut Seen) {
+    let engine = &house.engine;
+    let (snapshot, clone) = (format!("{pool}@guest"), format!("{pool}/clone"));
+    let take = dataset::Snapshot {
+        names: vec![snapshot.clone()],
+        recursive: true,
+        ..dataset::Snapshot::default()
+    };
+    seen.refusal("snapshot", engine.dataset_snapshot(&call(), take));
+    let hold = dataset::Hold {
+        name: snapshot.clone(),
+        tag: "guest".to_string(),
+        recursive: true,
+    };
+    seen.refusal("hold", engine.dataset_hold(&call(), hold.clone()));
+    seen.refusal("release", engine.dataset_release(&call(), hold));
+    let bookmark = dataset::MakeBookmark {
+        origin: snapshot.clone(),
+        name: format!("{pool}#guest"),
+        recursive: true,
+    };
+    seen.refusal("bookmark", engine.dataset_bookmark(&call(), bookmark));
+    let make = dataset::MakeClone {
+        origin: snapshot.clone(),
+        name: clone.clone(),
+        ..dataset::MakeClone::default()
+    };
+    seen.refusal("clone", engine.dataset_clone(&call(), make));
+    let promote = dataset::Promote {
+        name: clone.clone(),
+    };
+    seen.refusal("promote", engine.dataset_promote(&call(), promote));
+    let promote = dataset::Promote {
+        name: pool.to_string(),
+    };
+    seen.refusal("promote", engine.dataset_promote(&call(), promote));
+    let rename = dataset::Rename {
+        from: snapshot.clone(),
+        to: "@renamed".to_string(),
+        recursive: true,
+        ..dataset::Rename::default()
+    };
+    seen.refusal("rename", engine.dataset_rename(&call(), rename));
+    let roll_back = dataset::Rollback {
+        name: format!("{pool}@renamed"),
+        newer: true,
+        clones: true,
+        force: true,
+    };
+    seen.refusal("rollback", engine.dataset_rollback(&call(), roll_back));
+    for name in [clone, format!("{pool}@%")] {
+        let destroy = dataset::Destroy {
+            name,
+            recursive: true,
+            force: true,
+            defer: false,
+            ..dataset::Destroy::default()
+        };
+        seen.refusal("destroy", engine.dataset_destroy(&call(), destroy));
     }
 }
 

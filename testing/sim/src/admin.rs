@@ -1,4 +1,5 @@
-//! What an administrator does meanwhile: file systems are made, filled, renamed, given properties, destroyed; everything is stored.
+//! What an administrator does meanwhile: file systems are made, filled, renamed, given properties, destroyed; snapshots of them taken, cloned, gone back
+//! to; everything is stored.
 //!
 //! # Mechanism
 //! One administrator makes one call after the other. What a command reports is stored, so after a cut all of them are there, and perhaps the one that
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_engine::administration::Administration;
+use tarn_engine::files::Operation;
 use tarn_engine::messages::dataset::{self, DatasetKind};
 use tarn_engine::messages::{Refusal, Value, pool};
 use tarn_engine::{Engine, Host};
@@ -26,6 +28,8 @@ const PROPERTY: &str = "tarn:sim";
 const FILE: &str = "file";
 /// So many file systems he has at most.
 const COUNT_MAX: usize = 5;
+/// So many snapshots each of them has at most, unless it is promoted.
+const SNAPSHOTS_MAX: usize = 3;
 
 /// A file system of his.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +38,16 @@ pub struct Made {
     pub file: u64,
     /// The property.
     pub value: Option<String>,
+    /// Its snapshots, oldest first: the short name, and the file at that time.
+    pub snapshots: Vec<(String, u64)>,
+    /// What it is a clone of: a file system and its snapshot.
+    pub origin: Option<(String, String)>,
+}
+
+impl Made {
+    fn snapshot(&self, short: &str) -> Option<usize> {
+        self.snapshots.iter().position(|(name, _)| name == short)
+    }
 }
 
 /// His file systems, by name.
@@ -54,6 +68,16 @@ pub enum Command {
     Set(String, String),
     /// `zpool sync`.
     Sync,
+    /// `zfs snapshot` of a file system by a short name.
+    Snapshot(String, String),
+    /// `zfs destroy` of a snapshot.
+    DestroySnapshot(String, String),
+    /// `zfs rollback -r`.
+    RollBack(String, String),
+    /// `zfs clone` of a snapshot, as this file system.
+    Clone(String, String, String),
+    /// `zfs promote`.
+    Promote(String),
     /// `zfs set` of something that changes how a file system works, and nothing in it.
     Tune(String, &'static str, &'static str),
 }
@@ -74,11 +98,66 @@ impl Command {
                 if let Some(made) = datasets.remove(from) {
                     datasets.insert(to.clone(), made);
                 }
+                let clones = datasets
+                    .values_mut()
+                    .filter_map(|made| made.origin.as_mut());
+                clones
+                    .filter(|(name, _)| name == from)
+                    .for_each(|(name, _)| name.clone_from(to));
             }
             Command::Set(name, value) => {
                 datasets.entry(name.clone()).or_default().value = Some(value.clone());
             }
+            Command::Snapshot(name, short) => {
+                let made = datasets.entry(name.clone()).or_default();
+                made.snapshots.push((short.clone(), made.file));
+            }
+            Command::DestroySnapshot(name, short) => {
+                let made = datasets.entry(name.clone()).or_default();
+                made.snapshots.retain(|(other, _)| other != short);
+            }
+            Command::RollBack(name, short) => {
+                let made = datasets.entry(name.clone()).or_default();
+                if let Some(place) = made.snapshot(short) {
+                    made.snapshots.truncate(place + 1);
+                    made.file = made.snapshots[place].1;
+                }
+            }
+            Command::Clone(name, short, new) => {
+                let origin = &datasets[name];
+                let place = origin.snapshot(short);
+                let made = Made {
+                    file: place.map_or(0, |place| origin.snapshots[place].1),
+                    origin: Some((name.clone(), short.clone())),
+                    ..Made::default()
+                };
+                datasets.insert(new.clone(), made);
+            }
+            Command::Promote(name) => promote(datasets, name),
             Command::Sync | Command::Tune(..) => {}
+        }
+    }
+}
+
+/// The snapshots up to its origin go to the clone.
+fn promote(datasets: &mut Datasets, name: &str) {
+    let Some((parent, short)) = datasets[name].origin.clone() else {
+        return;
+    };
+    let old = datasets.entry(parent.clone()).or_default();
+    let count = old.snapshot(&short).map_or(0, |place| place + 1);
+    let moved: Vec<(String, u64)> = old.snapshots.drain(..count).collect();
+    let beyond = old.origin.replace((name.to_string(), short));
+    let new = datasets.entry(name.to_string()).or_default();
+    new.snapshots.splice(0..0, moved.iter().cloned());
+    new.origin = beyond;
+    for (other, made) in datasets {
+        if let Some((from, short)) = &mut made.origin
+            && *from == parent
+            && other != name
+            && moved.iter().any(|(moved, _)| moved == short)
+        {
+            *from = name.to_string();
         }
     }
 }
@@ -109,7 +188,10 @@ impl Log {
             one.len() == found.len()
                 && one.iter().zip(found).all(|((name, one), (other, found))| {
                     let file = one.file == found.file || (is_begun && found.file == u64::MAX);
-                    name == other && file && one.value == found.value
+                    let rest = one.value == found.value
+                        && one.snapshots == found.snapshots
+                        && one.origin == found.origin;
+                    name == other && file && rest
                 })
         };
         match same(&self.done) || same(&perhaps) {
@@ -129,30 +211,48 @@ impl Log {
 pub fn find(house: &House) -> Result<Datasets, String> {
     let request = dataset::Describe {
         names: vec![FOLDER.to_string()],
-        depth: Some(1),
-        kinds: vec![DatasetKind::Filesystem],
+        depth: Some(2),
+        kinds: vec![DatasetKind::Filesystem, DatasetKind::Snapshot],
         ..dataset::Describe::default()
     };
     let described = house.engine.dataset_describe(&call(), request);
     let described = described.map_err(|refusal| format!("zfs list: {refusal}"))?;
     let mounted: BTreeMap<String, _> = house.trees().into_iter().collect();
     let mut datasets = Datasets::new();
+    let read = |name: &str, files| {
+        let read = contents(&Files::of(files));
+        read.map_err(|why| format!("{name}: {why}"))
+    };
     for one in described.datasets {
-        if one.name == FOLDER {
+        let (name, short) = match one.name.split_once('@') {
+            None => (one.name.as_str(), None),
+            Some((name, short)) => (name, Some(short)),
+        };
+        if name == FOLDER {
             continue;
         }
-        let value = one
-            .properties
-            .get(PROPERTY)
-            .and_then(|value| match &value.value {
-                Value::Text(text) => Some(text.clone()),
-                _ => None,
-            });
-        let tree = mounted.get(&one.name);
-        let tree = tree.ok_or_else(|| format!("{} is not mounted", one.name))?;
-        let file = contents(&Files::of(tree.files().clone()))
-            .map_err(|why| format!("{}: {why}", one.name))?;
-        datasets.insert(one.name, Made { file, value });
+        let tree = mounted.get(name);
+        let tree = tree.ok_or_else(|| format!("{name} is not mounted"))?;
+        let text = |property: &str| match &one.properties.get(property)?.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        let made = datasets.entry(name.to_string()).or_default();
+        match short {
+            None => {
+                made.value = text(PROPERTY);
+                made.file = read(name, tree.files().clone())?;
+                let origin = text("origin");
+                let origin = origin.as_deref().and_then(|origin| origin.split_once('@'));
+                made.origin = origin.map(|(name, short)| (name.to_string(), short.to_string()));
+            }
+            Some(short) => {
+                let entered = tree.snapshot(short.as_bytes(), &Operation::unmeasured());
+                let entered = entered.map_err(|error| format!("{}: {error}", one.name))?;
+                let file = read(&one.name, entered)?;
+                made.snapshots.push((short.to_string(), file));
+            }
+        }
     }
     Ok(datasets)
 }
@@ -181,6 +281,13 @@ fn contents(files: &Files) -> Result<u64, String> {
 fn file_bytes(number: u64) -> Vec<u8> {
     let length = 100 + usize::try_from(number * 7919 % 60_000).unwrap_or(0);
     [number.to_le_bytes().to_vec(), noise(number, length)].concat()
+}
+
+/// Whether a snapshot of a file system, or any of them, has clones.
+fn has_clones(datasets: &Datasets, name: &str, short: Option<&str>) -> bool {
+    let origins = datasets.values().filter_map(|made| made.origin.as_ref());
+    let mut of_name = origins.filter(|(origin, _)| origin == name);
+    of_name.any(|(_, of)| short.is_none_or(|short| short == of))
 }
 
 /// An administrator at work.
@@ -247,10 +354,11 @@ impl Administrator {
         let mut pages = self.book.pages();
         pages.admin.last += 1;
         let last = pages.admin.last;
-        let names: Vec<String> = pages.admin.done.keys().cloned().collect();
-        let empty = |name: &&String| pages.admin.done[*name].file == 0;
-        let unfilled = names.iter().find(empty).cloned();
+        let done = pages.admin.done.clone();
         drop(pages);
+        let names: Vec<String> = done.keys().cloned().collect();
+        let empty = |name: &&String| done[*name].file == 0;
+        let unfilled = names.iter().find(empty).cloned();
         let new = format!("{FOLDER}/n{last}");
         let one = names.get(self.random.index(names.len())).cloned();
         let chance = self.random.below(100);
@@ -274,9 +382,35 @@ impl Administrator {
             (_, _, Some(name)) if chance < 60 => Command::Fill(name, last),
             (60..70, Some(name), _) => Command::Set(name, format!("value {last}")),
             (70..80, Some(name), _) => Command::Rename(name, new),
-            (80..90, Some(name), _) => Command::Destroy(name),
+            (80..83, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
+            (83..96, Some(name), _) => self.draw_snapshot(&done, name, new),
             _ if names.len() < COUNT_MAX => Command::Create(new),
-            (_, Some(name), _) => Command::Destroy(name),
+            (_, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
+            _ => Command::Sync,
+        }
+    }
+
+    /// Something with snapshots of this file system, which may make one of that new name.
+    fn draw_snapshot(&mut self, done: &Datasets, name: String, new: String) -> Command {
+        let made = &done[&name];
+        let count = made.snapshots.len();
+        let which = self.random.index(count);
+        let short = made.snapshots.get(which).map(|(short, _)| short.clone());
+        let newer = made.snapshots.get(which + 1..).unwrap_or_default();
+        let keeps_clones = |(short, _): &(String, u64)| has_clones(done, &name, Some(short));
+        match (self.random.below(10), short) {
+            (0..2, Some(short)) if done.len() < COUNT_MAX => Command::Clone(name, short, new),
+            (2..4, Some(short)) if !newer.iter().any(keeps_clones) => {
+                Command::RollBack(name, short)
+            }
+            (4..6, Some(short)) if !has_clones(done, &name, Some(&short)) => {
+                Command::DestroySnapshot(name, short)
+            }
+            (6..8, _) if made.origin.is_some() => Command::Promote(name),
+            _ if count < SNAPSHOTS_MAX => {
+                let short = new.rsplit('/').next().unwrap_or_default().to_string();
+                Command::Snapshot(name, short)
+            }
             _ => Command::Sync,
         }
     }
@@ -310,12 +444,52 @@ impl Administrator {
             Command::Destroy(name) => {
                 let request = dataset::Destroy {
                     name: name.clone(),
+                    recursive: true,
                     ..dataset::Destroy::default()
                 };
                 self.engine()
                     .dataset_destroy(&call(), request)
                     .map(drop)
                     .map_err(told)
+            }
+            Command::Snapshot(name, short) => {
+                let request = dataset::Snapshot {
+                    names: vec![format!("{name}@{short}")],
+                    ..dataset::Snapshot::default()
+                };
+                let done = self.engine().dataset_snapshot(&call(), request);
+                done.map(drop).map_err(told)
+            }
+            Command::DestroySnapshot(name, short) => {
+                let request = dataset::Destroy {
+                    name: format!("{name}@{short}"),
+                    ..dataset::Destroy::default()
+                };
+                let done = self.engine().dataset_destroy(&call(), request);
+                done.map(drop).map_err(told)
+            }
+            Command::RollBack(name, short) => {
+                let request = dataset::Rollback {
+                    name: format!("{name}@{short}"),
+                    newer: true,
+                    ..dataset::Rollback::default()
+                };
+                let done = self.engine().dataset_rollback(&call(), request);
+                done.map(drop).map_err(told)
+            }
+            Command::Clone(name, short, new) => {
+                let request = dataset::MakeClone {
+                    origin: format!("{name}@{short}"),
+                    name: new.clone(),
+                    ..dataset::MakeClone::default()
+                };
+                let done = self.engine().dataset_clone(&call(), request);
+                done.map(drop).map_err(told)
+            }
+            Command::Promote(name) => {
+                let request = dataset::Promote { name: name.clone() };
+                let done = self.engine().dataset_promote(&call(), request);
+                done.map(drop).map_err(told)
             }
             Command::Rename(from, to) => {
                 let request = dataset::Rename {

@@ -7,6 +7,7 @@
 
 use super::create::{Made, apply_settings, check_name, check_new};
 use super::set::find;
+use super::snapshot::of_the_future;
 use crate::contents::{self, Contents};
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -16,6 +17,7 @@ use crate::namespace::View;
 use crate::properties::parse::Checked;
 use crate::properties::value::Kinds;
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use std::cmp::Ordering;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
@@ -95,8 +97,12 @@ pub(super) fn is_of_this_group(
     view: View<'_>,
     snapshot: &Dataset<'_>,
 ) -> Result<bool, DatasetError> {
-    let stored_txg = view.namespace().mos().env().txgs.stored_txg();
-    Ok(snapshot.stored()?.creation_txg > stored_txg)
+    let storing = view.namespace().mos().env().txgs.stored_txg().next();
+    match snapshot.stored()?.creation_txg.cmp(&storing) {
+        Ordering::Less => Ok(false),
+        Ordering::Equal => Ok(true),
+        Ordering::Greater => Err(of_the_future(snapshot.id())),
+    }
 }
 
 /// Has a head, whose object set is that of a snapshot, begin without the intent log that there was when the snapshot was taken.

@@ -20,6 +20,7 @@
 //! # Invariants
 //! - Whoever asks has seen to it that nobody has the dataset open for writing.
 
+use super::bookmark;
 use super::destroy_snapshot::destroy_if_marked;
 use super::set::{find, set_reservation, store_with_limits};
 use crate::dataset::Dataset;
@@ -339,9 +340,7 @@ fn free_bookmarks(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), D
         return Ok(());
     };
     for bookmark in head.bookmarks()? {
-        if bookmark.stored.flags & ondisk::bookmark::Bookmark::HAS_FREED_BEFORE_NEXT != 0 {
-            context.features.decrement(Feature::BookmarkWritten)?;
-        }
+        bookmark::end_uses(context, &bookmark.stored)?;
     }
     context.writing().free(ObjectId::new(zap))?;
     context.features.decrement(Feature::Bookmarks)

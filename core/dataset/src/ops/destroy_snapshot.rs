@@ -60,7 +60,7 @@ impl SyncTask for DestroySnapshots {
                 Err(refusal) => refusals.push((name.clone(), refusal)),
             }
         }
-        if missing == self.names.len() {
+        if missing == self.names.len() && missing > 0 {
             let name = self.names.first().cloned().unwrap_or_default();
             return Err(TaskRefusal::NotFound { name });
         }
@@ -212,11 +212,7 @@ fn destroy(context: &TaskContext<'_>, snapshot: &Dataset<'_>) -> Result<(), Data
     // Lists are asked for here that are joined below.
     neighbours.count_what_is_unique(context, &head, &stored)?;
     if !bookmark_stays {
-        join_births_of_clones(context, directory.id(), stored.creation_txg)?;
-        if stored.next_snapshot != head.id() {
-            let deadlist = head.stored()?.deadlist;
-            deadlist::remove_key(context, deadlist, stored.creation_txg)?;
-        }
+        join_births(context, &head, stored.creation_txg)?;
     }
     let short = snapshot.snapshot_name().ok_or(DatasetError::Inconsistent {
         object: id,
@@ -384,15 +380,17 @@ fn count_unique_of_head(
     charge(writing, head.directory().id(), Part::RefReservation, change)
 }
 
-/// The deadlists of clones, and of their clones, need not tell births before and after this txg apart any more.
+/// The deadlists of a head, of clones, and of their clones, need not tell births before and after this txg apart any more: neither a snapshot nor a
+/// counting bookmark is there that was made in it.
 #[doc(alias = "dsl_dir_remove_clones_key")]
-fn join_births_of_clones(
+pub(super) fn join_births(
     context: &TaskContext<'_>,
-    directory: ObjectId,
+    head: &Dataset<'_>,
     txg: Txg,
 ) -> Result<(), DatasetError> {
+    deadlist::remove_key(context, head.stored()?.deadlist, txg)?;
     let reading = context.writing().reading();
-    let mut waiting = vec![directory];
+    let mut waiting = vec![head.directory().id()];
     let mut seen = BTreeMap::new();
     while let Some(directory) = waiting.pop() {
         if seen.insert(directory, ()).is_some() {

@@ -1,11 +1,13 @@
 //! Changes of the tree of datasets: one file each.
 
+pub mod bookmark;
 pub mod clone;
 pub mod create;
 pub mod destroy;
 pub mod destroy_snapshot;
 pub mod hold;
 pub mod inherit;
+pub mod promote;
 pub mod rename;
 pub mod rename_snapshot;
 pub mod rollback;

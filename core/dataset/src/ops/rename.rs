@@ -13,8 +13,8 @@ use crate::error::DatasetError;
 use crate::filesystem_counts::{self, Counted};
 use crate::names::{BadName, DatasetName, NAME_BYTES_MAX, NESTING_MAX};
 use crate::namespace::View;
-use crate::space_charge::{Part, SpaceChange, charge, felt_by_parent};
-use crate::space_used::available_after;
+use crate::space_charge::{Part, SpaceChange, charge};
+use crate::space_used::available_to_moved;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
@@ -171,22 +171,14 @@ fn check_names(directory: &Directory<'_>, from: &str, to: &str) -> Result<(), Ta
 }
 
 /// Refuses a parent whose quotas have no room for what the directory uses and reserves.
-#[doc(alias = "dsl_dir_transfer_possible")]
 fn check_room(directory: &Directory<'_>, parent: &Directory<'_>) -> Result<(), TaskRefusal> {
     let stored = directory.stored()?;
     let space = stored.used.max(stored.reservation).get();
-    let above: Vec<ObjectId> = parent.lineage()?.iter().map(Directory::id).collect();
-    // What the first ancestor of both will be relieved of.
-    let mut relieved = -i128::from(space);
-    let mut common = None;
-    for step in directory.lineage()?.iter().skip(1) {
-        if above.contains(&step.id()) {
-            common = Some((step.id(), relieved));
-            break;
-        }
-        relieved = felt_by_parent(&step.stored()?, relieved);
-    }
-    if available_after(parent, common)? < space {
+    let left = match directory.parent()? {
+        Some(from) => available_to_moved(parent, &from, space)?,
+        None => 0,
+    };
+    if left < space {
         return Err(TaskRefusal::NoSpace {
             why: "out of space".to_string(),
         });

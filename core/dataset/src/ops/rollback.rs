@@ -1,14 +1,16 @@
-//! Going back to the newest snapshot.
+//! Going back to a snapshot.
 //!
 //! # Mechanism
-//! The head leads to the snapshot's object set again. What it stored since is freed in the background, as if it had been destroyed; what died since is
+//! Newer snapshots and bookmarks go first, in the same group. Then the head leads to the snapshot's object set again. What it stored since is freed in the background, as if it had been destroyed; what died since is
 //! alive again, so the deadlist is emptied: its lists name blocks that the head has.
 //!
 //! # Invariants
 //! - Whoever asks has seen to it that nobody has the head open for writing.
 
+use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
 use super::destroy::give_away;
+use super::destroy_snapshot::DestroySnapshots;
 use super::set::find;
 use crate::counting_bookmarks;
 use crate::dataset::Dataset;
@@ -22,6 +24,7 @@ use crate::properties::inherit::local_number;
 use crate::space_charge::{Part, SpaceChange, charge, move_between};
 use crate::space_used::directory_available;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use std::collections::BTreeSet;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::{DatasetFlags, REMAP_DEADLIST};
 use tarn_ondisk::units::{AllocatedSize, Txg};
@@ -29,18 +32,20 @@ use tarn_ondisk::units::{AllocatedSize, Txg};
 /// What of a dataset is stored.
 type Stored = ondisk::dataset::Dataset;
 
-/// Takes a file system or volume back to its newest snapshot.
+/// Takes a file system or volume back to a snapshot.
 #[derive(Debug, Clone)]
 pub struct Rollback {
-    /// The full name of the snapshot, which is the newest of its head.
+    /// The full name of the snapshot.
     pub snapshot: String,
+    /// Full names of the snapshots and bookmarks that are newer. They go, and there are no others.
+    pub newer: Vec<String>,
 }
 
 impl SyncTask for Rollback {
     type Output = ();
 
     #[doc(alias = "dsl_dataset_rollback_check")]
-    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let snapshot = find(view, &self.snapshot)?;
         let Some(head) = snapshot
             .directory()
@@ -52,20 +57,15 @@ impl SyncTask for Rollback {
                 why: "operation not applicable to datasets of this type".to_string(),
             });
         };
-        let stored = head.stored()?;
-        let newest_bookmark = head
-            .bookmarks()?
-            .into_iter()
-            .map(|bookmark| bookmark.stored.creation_txg)
-            .max();
-        let is_newest = stored.previous_snapshot == snapshot.id()
-            && newest_bookmark.is_none_or(|txg| txg <= stored.previous_snapshot_txg);
-        if !is_newest {
+        if !self.names_all_newer(&head, &snapshot)? {
             let name = &self.snapshot;
             return Err(TaskRefusal::NotNewest {
                 why: format!("there is a snapshot or bookmark more recent than '{name}'"),
             });
         }
+        self.destroys_snapshots().check(view, features)?;
+        self.destroys_bookmarks().check(view, features)?;
+        let stored = head.stored()?;
         if view.is_syncing() && is_of_this_group(view, &snapshot)? {
             return Err(TaskRefusal::NotInThisGroup);
         }
@@ -83,7 +83,9 @@ impl SyncTask for Rollback {
         if limit != 0 && snapshot.stored()?.referenced.get() > limit {
             return Err(no_space("out of space"));
         }
-        let anew = paid_for(&head)?;
+        let reserved = local_number(head.directory(), "refreservation")?.unwrap_or(0);
+        let set_aside = head.directory().stored()?.used_by.ref_reservation.get();
+        let anew = reserved.saturating_sub(set_aside);
         if anew > 0 && anew > directory_available(head.directory())? {
             return Err(no_space("out of space"));
         }
@@ -96,10 +98,50 @@ impl SyncTask for Rollback {
                 name: self.snapshot.clone(),
             };
             let name = DatasetName::parse(&self.snapshot).map_err(|_| not_found())?;
+            self.destroys_bookmarks().apply(context)?;
+            self.destroys_snapshots().apply(context)?;
             let snapshot = context.view().dataset(&name)?;
             let head = snapshot.directory().head()?.ok_or_else(not_found)?;
             go_back(context, &head, &snapshot)
         })
+    }
+}
+
+impl Rollback {
+    fn destroys_snapshots(&self) -> DestroySnapshots {
+        let snapshots = self.newer.iter().filter(|name| name.contains('@'));
+        DestroySnapshots {
+            names: snapshots.cloned().collect(),
+            defer: false,
+        }
+    }
+
+    fn destroys_bookmarks(&self) -> DestroyBookmarks {
+        let bookmarks = self.newer.iter().filter(|name| name.contains('#'));
+        DestroyBookmarks {
+            names: bookmarks.cloned().collect(),
+        }
+    }
+
+    /// Whether all that is newer than the snapshot goes, and nothing else.
+    fn names_all_newer(
+        &self,
+        head: &Dataset<'_>,
+        snapshot: &Dataset<'_>,
+    ) -> Result<bool, DatasetError> {
+        let txg = snapshot.stored()?.creation_txg;
+        let mut newer = BTreeSet::new();
+        for other in head.snapshots()? {
+            if other.stored()?.creation_txg > txg {
+                newer.insert(other.name());
+            }
+        }
+        for bookmark in head.bookmarks()? {
+            if bookmark.stored.creation_txg > txg {
+                newer.insert(format!("{}#{}", head.name(), bookmark.name));
+            }
+        }
+        Ok(newer == self.newer.iter().cloned().collect())
     }
 }
 
@@ -152,7 +194,7 @@ fn go_back(
     charge(writing, directory.id(), Part::RefReservation, anew)?;
     feature_use::deactivate_all(context, head.id())?;
     feature_use::take_over(context, snapshot.id(), head.id())?;
-    counting_bookmarks::begin_anew(context, head.id(), newest.creation_txg)?;
+    counting_bookmarks::next_has_changed(context, head.id(), &newest)?;
     livelist::remove(context, directory.id())?;
     // Whoever opens the head from now on finds what the snapshot has.
     context.namespace.forget_head(head.id());

@@ -29,6 +29,7 @@ use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::space_used::directory_available;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
@@ -111,17 +112,35 @@ fn check_new<'a>(view: View<'a>, name: &str) -> Result<Dataset<'a>, TaskRefusal>
             what: "a snapshot of a dataset of before pool version 26".to_string(),
         });
     }
-    let txgs = &view.namespace().mos().env().txgs;
-    let storing = txgs.stored_txg().next();
-    let is_dirty = || {
-        txgs.dirty_sets(storing)
-            .iter()
-            .any(|set| set.id() == head.id())
-    };
-    if view.is_syncing() && (stored.previous_snapshot_txg >= storing || is_dirty()) {
-        return Err(TaskRefusal::NotInThisGroup);
+    if view.is_syncing() {
+        check_moment(view, &head, &stored)?;
     }
     Ok(head)
+}
+
+/// Refuses a head that has something left to store in this group, or has a snapshot of it.
+fn check_moment(
+    view: View<'_>,
+    head: &Dataset<'_>,
+    stored: &ondisk::dataset::Dataset,
+) -> Result<(), TaskRefusal> {
+    let txgs = &view.namespace().mos().env().txgs;
+    let storing = txgs.stored_txg().next();
+    let sets = txgs.dirty_sets(storing);
+    let is_dirty = sets.iter().any(|set| set.id() == head.id());
+    match stored.previous_snapshot_txg.cmp(&storing) {
+        Ordering::Less if !is_dirty => Ok(()),
+        Ordering::Greater => Err(of_the_future(head.id()).into()),
+        _ => Err(TaskRefusal::NotInThisGroup),
+    }
+}
+
+/// The disk says what cannot be, and waiting would not end.
+pub(super) fn of_the_future(object: ObjectId) -> DatasetError {
+    DatasetError::Inconsistent {
+        object,
+        why: "it has a snapshot of a group that is not stored yet",
+    }
 }
 
 fn bad_name(why: String) -> TaskRefusal {

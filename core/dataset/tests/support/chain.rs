@@ -4,6 +4,7 @@ use super::Pool;
 use std::collections::BTreeMap;
 use tarn_block::BlockIo;
 use tarn_dataset::dataset::Dataset;
+use tarn_dataset::names::DatasetName;
 use tarn_object::zap::ObjectZap;
 use tarn_object::{ObjectError, PointerList, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk as ondisk;
@@ -74,6 +75,26 @@ impl Chain {
     fn origin_txg(&self) -> Txg {
         let origin = self.origin.as_ref();
         origin.map_or(Txg::ZERO, |origin| origin.stored.creation_txg)
+    }
+
+    /// Blocks of the snapshot of this name.
+    pub fn blocks_of(&self, pool: &Pool, name: &str) -> Blocks {
+        let view = pool.namespace.view(&pool.operation);
+        let name = DatasetName::parse(name).unwrap();
+        let id = view.dataset(&name).unwrap().id();
+        let link = self.links.iter().find(|link| link.id == id).unwrap();
+        link.blocks.clone()
+    }
+
+    /// What blocks add up to that the first snapshot after this txg, or else the head, does not have.
+    pub fn freed_before_next(&self, blocks: &Blocks, txg: Txg) -> u64 {
+        let is_later = |link: &&Link| link.stored.is_snapshot() && link.stored.creation_txg > txg;
+        let next = self.links.iter().rfind(is_later);
+        let there = &next.unwrap_or(&self.links[0]).blocks;
+        let gone = blocks
+            .iter()
+            .filter(|(place, block)| there.get(place) != Some(block));
+        sum(gone.map(|(_, block)| block))
     }
 
     /// Blocks that are not of the origin.

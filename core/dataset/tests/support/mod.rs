@@ -2,7 +2,7 @@
 //! that knows what every block belongs to.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-mod chain;
+pub mod chain;
 
 use chain::Chain;
 

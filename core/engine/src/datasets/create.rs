@@ -47,7 +47,7 @@ impl Engine {
         request: &Create,
         operation: &Operation,
     ) -> Result<Created, Refusal> {
-        let open = self.pool_for_new(request)?;
+        let open = self.pool_for_new(&request.name)?;
         let mut created = Created::default();
         if request.parents {
             if self.is_there(&open, request, operation)? {
@@ -84,8 +84,7 @@ impl Engine {
 
     /// Checks the name, and finds the pool that it is in.
     #[doc(alias = "check_parents")]
-    fn pool_for_new(&self, request: &Create) -> Result<Arc<OpenPool>, Refusal> {
-        let name = &request.name;
+    pub(super) fn pool_for_new(&self, name: &str) -> Result<Arc<OpenPool>, Refusal> {
         let refuse = |kind, reason: String| Refusal::new(kind, cannot_create(name), reason);
         DatasetName::parse_new_head(name).map_err(|bad| {
             let reason = match bad {
@@ -255,7 +254,7 @@ pub(super) fn missing_parents(
 }
 
 /// Checks properties of something new. Of several values of one property the last counts.
-fn checked(given: &[(String, String)], kinds: Kinds) -> Result<Vec<Checked>, String> {
+pub(super) fn checked(given: &[(String, String)], kinds: Kinds) -> Result<Vec<Checked>, String> {
     let mut settings: Vec<Checked> = Vec::new();
     for (name, value) in given {
         let one = check(name, value, kinds, Moment::Creation)?;

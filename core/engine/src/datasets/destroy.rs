@@ -5,7 +5,8 @@
 //! of it is unmounted; when one mount is in use nothing is destroyed, and what was unmounted comes back. Then the datasets go
 //! in few groups ([`TASKS_MAX`]), and their blocks are freed in the background.
 //!
-//! Snapshots that are named go another way ([`destroy_snapshots`](super::destroy_snapshots)).
+//! Snapshots that are named go another way ([`destroy_snapshots`](super::destroy_snapshots)), and so do bookmarks
+//! ([`bookmarks`](super::bookmarks)).
 
 use super::describe::bad_name;
 use super::remount::{Back, named};
@@ -49,6 +50,9 @@ impl Engine {
         if name.contains('@') {
             return self.destroy_snapshots(call, &open, request, operation);
         }
+        if name.contains('#') {
+            return self.destroy_bookmark(call, &open, request, operation);
+        }
         let (kind, dependents) = found(&open, request, operation)?;
         check(request, kind, &dependents)?;
         let mut names: Vec<String> = dependents.iter().map(|one| one.name.clone()).collect();
@@ -62,7 +66,12 @@ impl Engine {
         }
         // The root stays: `zpool destroy` is for it.
         names.retain(|name| name.contains('/'));
-        let going = named(&open, &names, operation).map_err(|error| cannot_open(name, &error))?;
+        let heads: Vec<String> = names
+            .iter()
+            .filter(|name| !name.contains('@'))
+            .cloned()
+            .collect();
+        let going = named(&open, &heads, operation).map_err(|error| cannot_open(name, &error))?;
         let unmounted = self.take_off(&open, &going, request.force, operation)?;
         let outcome = self.destroy_all(call, &open, &names, operation);
         // What is not gone comes back, if it can.
@@ -132,12 +141,7 @@ fn found(
     operation: &Operation,
 ) -> Result<(DatasetKind, Vec<Dependent>), Refusal> {
     let name = request.name.as_str();
-    let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
-    if parsed.tail().is_some() {
-        let reason = "destroying bookmarks is not supported by this version";
-        let action = cannot_destroy(name);
-        return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-    }
+    DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
     check_writable(open, name)?;
     let namespace = open.pool.namespace();
     let found = namespace.consistently(|| {

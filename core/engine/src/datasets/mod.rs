@@ -1,16 +1,22 @@
 //! Commands on datasets, one file each.
 
+mod bookmarks;
+mod clone;
 mod create;
 mod describe;
 mod destroy;
 mod destroy_snapshots;
+mod holds;
 mod inherit;
 mod list_mounts;
 mod mount;
 mod mountpoint;
+mod promote;
 mod properties;
 mod remount;
 mod rename;
+mod rename_snapshots;
+mod rollback;
 mod set;
 mod snapshot;
 mod unmount;

@@ -1,7 +1,8 @@
 //! `zfs rename`: a file system or volume gets another name, and what is below it too.
 //!
 //! File systems whose mount points follow from the name are unmounted, and mounted again where they belong then. Those that have a
-//! mount point of their own stay mounted, and only get their new names.
+//! mount point of their own stay mounted, and only get their new names. Snapshots are renamed in another way
+//! ([`rename_snapshots`](super::rename_snapshots)).
 
 use super::cannot_open;
 use super::create::{cannot_create, missing_parents, parent};
@@ -30,6 +31,9 @@ impl Engine {
         let (from, to) = (&request.from, &request.to);
         let open = self.require_pool_of(from)?;
         let _turn = self.turn(&open)?;
+        if from.contains('@') {
+            return self.rename_snapshots(call, &open, request, operation);
+        }
         let kind = kind_named(&open, from, operation)?;
         check_kind(request, kind)?;
         if from == to {
@@ -116,7 +120,7 @@ fn rename_mounts(open: &OpenPool, from: &str, to: &str) {
     }
 }
 
-fn cannot_rename(name: &str) -> String {
+pub(super) fn cannot_rename(name: &str) -> String {
     format!("cannot rename '{name}'")
 }
 
@@ -130,9 +134,9 @@ fn check_kind(request: &Rename, kind: DatasetKind) -> Result<(), Refusal> {
             "operation not applicable to datasets of this type",
         )),
         DatasetKind::Snapshot | DatasetKind::Bookmark => Err(Refusal::new(
-            RefusalKind::Unsupported,
+            RefusalKind::Invalid,
             cannot_rename(&request.from),
-            "renaming snapshots is not supported by this version",
+            "operation not applicable to datasets of this type",
         )),
     }
 }

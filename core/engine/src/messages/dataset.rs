@@ -170,6 +170,103 @@ pub struct Rename {
     /// `-f`.
     #[serde(default)]
     pub force: bool,
+    /// `-r`: of snapshots, also those of everything below.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// `zfs clone`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MakeClone {
+    /// Full name of the snapshot.
+    pub origin: String,
+    /// Full name of the clone.
+    pub name: String,
+    /// `-o`: properties, in the order given.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-p`: create missing parents, and be content if the clone is there.
+    #[serde(default)]
+    pub parents: bool,
+    /// `-pp`: parents that are made cannot be mounted.
+    #[serde(default)]
+    pub parents_no_mount: bool,
+    /// `-u`: do not mount.
+    #[serde(default)]
+    pub no_mount: bool,
+}
+
+/// `zfs promote`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Promote {
+    /// Full name of the clone.
+    pub name: String,
+}
+
+/// `zfs bookmark`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MakeBookmark {
+    /// Full name of the snapshot or bookmark that it is of.
+    pub origin: String,
+    /// Full name of the bookmark.
+    pub name: String,
+    /// `-r`: also of the snapshots of the same name of everything below, where they are.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// `zfs rollback`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rollback {
+    /// Full name of the snapshot.
+    pub name: String,
+    /// `-r`: destroy newer snapshots.
+    #[serde(default)]
+    pub newer: bool,
+    /// `-R`: and their clones.
+    #[serde(default)]
+    pub clones: bool,
+    /// `-f`: unmount by force.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `zfs hold` and `zfs release`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Hold {
+    /// Full name of the snapshot.
+    pub name: String,
+    /// The tag.
+    pub tag: String,
+    /// `-r`: also those of everything below, where they are.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// `zfs holds`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListHolds {
+    /// Full name of the snapshot.
+    pub name: String,
+    /// `-r`: also those of everything below, where they are.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Reply to [`ListHolds`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Holds {
+    /// Snapshots, those without holds too.
+    pub snapshots: Vec<SnapshotHolds>,
+}
+
+/// A snapshot and its holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotHolds {
+    /// Full name.
+    pub name: String,
+    /// Tags, sorted, and when each hold was made: seconds since 1970.
+    pub holds: Vec<(String, u64)>,
 }
 
 /// `zfs set`.

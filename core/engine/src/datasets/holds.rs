@@ -1,0 +1,126 @@
+//! `zfs hold`, `zfs release` and `zfs holds`.
+
+use super::cannot_open;
+use super::describe::bad_name;
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{Hold, Holds, ListHolds, SnapshotHolds};
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::{of_task, of_tasks};
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::look_through::Look;
+use tarn_dataset::names::{DatasetName, NameKind};
+use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
+use tarn_probe::Operation;
+
+impl Engine {
+    pub(crate) fn hold(
+        &self,
+        call: &Call,
+        request: &Hold,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let name = parse(&request.name)?;
+        let open = self.require_pool_of(name.head())?;
+        let _turn = self.turn(&open)?;
+        let names = found(&open, &name, request.recursive, operation)?;
+        if names.is_empty() {
+            let (action, reason) = (cannot_hold(&request.name), "dataset does not exist");
+            return Err(Refusal::new(RefusalKind::NotFound, action, reason));
+        }
+        let task = HoldSnapshots {
+            names: names.into_iter().map(|one| one.name).collect(),
+            tag: request.tag.clone(),
+        };
+        let command = self.command_record(call);
+        let held = open.pool.run_command(task, command, operation);
+        held.map(|()| Done {})
+            .map_err(|error| of_tasks("cannot hold", cannot_hold, &error))
+    }
+
+    pub(crate) fn release(
+        &self,
+        call: &Call,
+        request: &Hold,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let name = parse(&request.name)?;
+        let open = self.require_pool_of(name.head())?;
+        let _turn = self.turn(&open)?;
+        let names = found(&open, &name, request.recursive, operation)?;
+        let action = format!("cannot release hold from snapshot '{}'", request.name);
+        if names.is_empty() {
+            let reason = "dataset does not exist";
+            return Err(Refusal::new(RefusalKind::NotFound, action, reason));
+        }
+        let task = ReleaseHolds {
+            names: names.into_iter().map(|one| one.name).collect(),
+            tag: request.tag.clone(),
+        };
+        let command = self.command_record(call);
+        let released = open.pool.run_command(task, command, operation);
+        released
+            .map(|()| Done {})
+            .map_err(|error| of_task(action, &error))
+    }
+
+    pub(crate) fn list_holds(
+        &self,
+        request: &ListHolds,
+        operation: &Operation,
+    ) -> Result<Holds, Refusal> {
+        let name = parse(&request.name)?;
+        let open = self.require_pool_of(&request.name)?;
+        let snapshots = found(&open, &name, request.recursive, operation)?;
+        if snapshots.is_empty() && !request.recursive {
+            let missing = DatasetError::NotFound {
+                name: request.name.clone(),
+            };
+            return Err(cannot_open(&request.name, &missing));
+        }
+        Ok(Holds { snapshots })
+    }
+}
+
+fn cannot_hold(name: &str) -> String {
+    format!("cannot hold snapshot '{name}'")
+}
+
+fn parse(name: &str) -> Result<DatasetName, Refusal> {
+    let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
+    match parsed.kind() {
+        NameKind::Snapshot => Ok(parsed),
+        _ => {
+            let reason = format!("'{name}' is not a snapshot");
+            Err(Refusal::new(RefusalKind::Invalid, "", reason))
+        }
+    }
+}
+
+/// The snapshots of this name that there are: of its dataset, or of everything below too.
+fn found(
+    open: &OpenPool,
+    name: &DatasetName,
+    recursive: bool,
+    operation: &Operation,
+) -> Result<Vec<SnapshotHolds>, Refusal> {
+    let (head, short) = (name.head(), name.tail().unwrap_or_default());
+    let namespace = open.pool.namespace();
+    let found = namespace.look_through(head, None, operation, |directory| {
+        let snapshot = match directory.head()? {
+            Some(head) => head.snapshot(short)?,
+            None => None,
+        };
+        let described = snapshot.map(|snapshot| {
+            Ok::<_, DatasetError>(SnapshotHolds {
+                name: snapshot.name(),
+                holds: snapshot.holds()?,
+            })
+        });
+        Ok(Look {
+            found: described.transpose()?.into_iter().collect(),
+            goes_on: recursive,
+        })
+    });
+    found.map_err(|error| cannot_open(head, &error))
+}

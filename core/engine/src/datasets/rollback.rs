@@ -1,0 +1,184 @@
+//! `zfs rollback`: a file system or volume goes back to a snapshot.
+//!
+//! # Mechanism
+//! What is newer than the snapshot goes in the same group, where that was asked for, and clones of newer snapshots before. The file system is unmounted
+//! meanwhile: the system would go on showing what it has cached.
+
+use super::cannot_open;
+use super::describe::bad_name;
+use super::destroy::{Dependent, add_clones, cannot_destroy};
+use super::remount::{Back, named};
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::Rollback;
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_tasks;
+use std::sync::Arc;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::{DatasetName, NameKind};
+use tarn_dataset::ops::rollback::Rollback as RollbackTask;
+use tarn_pool::Mode;
+use tarn_probe::Operation;
+
+/// How many newer snapshots and bookmarks are told.
+const TOLD_MAX: usize = 32;
+
+/// What is newer than the snapshot.
+#[derive(Default)]
+struct Newer {
+    snapshots: Vec<String>,
+    bookmarks: Vec<String>,
+    /// Clones of the snapshots and what depends on them, in the order in which they go.
+    clones: Vec<Dependent>,
+}
+
+impl Engine {
+    pub(crate) fn roll_back(
+        &self,
+        call: &Call,
+        request: &Rollback,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let name = DatasetName::parse(&request.name).map_err(|bad| bad_name(&request.name, bad))?;
+        if name.kind() != NameKind::Snapshot {
+            let action = format!("cannot open '{}'", request.name);
+            let reason = "missing '@' delimiter in snapshot name";
+            return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+        }
+        let open = self.require_pool_of(&request.name)?;
+        let _turn = self.turn(&open)?;
+        let newer = newer(&open, &name, operation);
+        let newer = newer.map_err(|error| cannot_open(&request.name, &error))?;
+        check(request, &newer)?;
+        let head = name.head().to_string();
+        if open.pool.mode() == Mode::ReadOnly {
+            let action = cannot_roll_back(&head);
+            return Err(Refusal::new(
+                RefusalKind::ReadOnly,
+                action,
+                "pool is read-only",
+            ));
+        }
+        let clones: Vec<String> = newer.clones.iter().map(|one| one.name.clone()).collect();
+        let heads = clones.iter().filter(|name| !name.contains('@')).cloned();
+        let heads: Vec<String> = heads.chain([head.clone()]).collect();
+        let going = named(&open, &heads, operation).map_err(|error| cannot_open(&head, &error))?;
+        let unmounted = self.take_off(&open, &going, request.force, operation)?;
+        let outcome = self
+            .destroy_all(call, &open, &clones, operation)
+            .and_then(|()| self.go_back(call, &open, request, &newer, operation));
+        let mounted = self.put_back(&open, &going, &unmounted, Back::WhatWas, operation);
+        outcome.and(mounted).map(|()| Done {})
+    }
+
+    fn go_back(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        request: &Rollback,
+        newer: &Newer,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let task = RollbackTask {
+            snapshot: request.name.clone(),
+            newer: newer
+                .snapshots
+                .iter()
+                .chain(&newer.bookmarks)
+                .cloned()
+                .collect(),
+        };
+        let command = self.command_record(call);
+        let gone_back = open.pool.run_command(task, command, operation);
+        let head = request.name.split('@').next().unwrap_or_default();
+        gone_back.map_err(|error| of_tasks(cannot_roll_back(head), cannot_destroy, &error))
+    }
+}
+
+fn cannot_roll_back(head: &str) -> String {
+    format!("cannot rollback '{head}'")
+}
+
+fn newer(
+    open: &OpenPool,
+    name: &DatasetName,
+    operation: &Operation,
+) -> Result<Newer, DatasetError> {
+    let namespace = open.pool.namespace();
+    namespace.consistently(|| {
+        let view = namespace.view(operation);
+        let txg = view.dataset(name)?.stored()?.creation_txg;
+        let mut newer = Newer::default();
+        let Some(head) = view.directory(name.head())?.head()? else {
+            return Ok(newer);
+        };
+        for snapshot in head.snapshots()? {
+            if snapshot.stored()?.creation_txg > txg {
+                let name = snapshot.name();
+                add_clones(&snapshot, &name, &mut newer.clones)?;
+                newer.snapshots.push(name);
+            }
+        }
+        for bookmark in head.bookmarks()? {
+            if bookmark.stored.creation_txg > txg {
+                newer
+                    .bookmarks
+                    .push(format!("{}#{}", name.head(), bookmark.name));
+            }
+        }
+        Ok(newer)
+    })
+}
+
+/// Whether what was asked for allows what is newer to go, in OpenZFS's words.
+#[doc(alias = "rollback_check")]
+fn check(request: &Rollback, newer: &Newer) -> Result<(), Refusal> {
+    let action = format!("cannot rollback to '{}'", request.name);
+    let all: Vec<&String> = newer.snapshots.iter().chain(&newer.bookmarks).collect();
+    let tell =
+        |reason: &str, option: &str, what: &str, names: &mut dyn Iterator<Item = &String>| {
+            let hint = format!("use '{option}' to force deletion of the following {what}:");
+            let refusal = Refusal::new(RefusalKind::Exists, action.clone(), reason).with_hint(hint);
+            names.fold(refusal, |refusal, name| refusal.with_hint(name))
+        };
+    if !request.newer && !request.clones && !all.is_empty() {
+        let reason = "more recent snapshots or bookmarks exist";
+        let mut told = all.iter().copied().take(TOLD_MAX);
+        let refusal = tell(reason, "-r", "snapshots and bookmarks", &mut told);
+        return Err(match all.len() >= TOLD_MAX {
+            true => refusal.with_hint(format!("Output limited to {TOLD_MAX} snapshots/bookmarks")),
+            false => refusal,
+        });
+    }
+    if !request.clones && !newer.clones.is_empty() {
+        let reason = "clones of previous snapshots exist";
+        let mut told = newer.clones.iter().map(|one| &one.name);
+        return Err(tell(reason, "-R", "clones and dependents", &mut told));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_newer_goes_only_when_it_is_asked_for() {
+        let newer = Newer {
+            snapshots: vec!["tank@b".to_string()],
+            ..Newer::default()
+        };
+        let request = |newer| Rollback {
+            name: "tank@a".to_string(),
+            newer,
+            ..Rollback::default()
+        };
+        assert_eq!(
+            check(&request(false), &newer).unwrap_err().to_string(),
+            "cannot rollback to 'tank@a': more recent snapshots or bookmarks exist\n\
+             use '-r' to force deletion of the following snapshots and bookmarks:\ntank@b"
+        );
+        assert!(check(&request(true), &newer).is_ok());
+        assert!(check(&request(false), &Newer::default()).is_ok());
+    }
+}

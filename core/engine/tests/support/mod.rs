@@ -1,0 +1,300 @@
+//! An engine with one pool on a file; mounts are only noted.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::engine::{Engine, EngineOptions};
+use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, WriteAt};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{
+    Create, DatasetKind, Describe, Destroy, Inherit, Rename, Set,
+};
+use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::messages::{Refusal, Source, Value};
+use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::{Host, RealOptions, files::Tree};
+use tempfile::TempDir;
+
+/// A mount that was asked for.
+pub struct Noted {
+    pub source: String,
+    pub options: MountOptions,
+    pub tree: Arc<dyn Tree>,
+}
+
+/// Notes mounts, and makes none.
+#[derive(Default)]
+pub struct Notebook {
+    pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
+    busy: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl Mounter for Notebook {
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        let noted = Noted {
+            source: request.source.to_string(),
+            options: request.options,
+            tree: request.tree,
+        };
+        let path = request.path.to_path_buf();
+        self.mounts.lock().unwrap().insert(path, noted);
+        Ok(MountKey(1))
+    }
+
+    fn unmount(&self, _: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
+        if !force && self.busy.lock().unwrap().contains(path) {
+            return Err(MountRefusal::Busy);
+        }
+        self.mounts.lock().unwrap().remove(path);
+        Ok(())
+    }
+
+    fn abandon(&self, mounts: &[(MountKey, &Path)]) {
+        for (key, path) in mounts {
+            let _ = self.unmount(*key, path, true);
+        }
+    }
+
+    fn change_options(
+        &self,
+        _: MountKey,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal> {
+        if let Some(noted) = self.mounts.lock().unwrap().get_mut(path) {
+            noted.options = options;
+        }
+        Ok(())
+    }
+
+    fn clear_remains(&self, _: &Path) {}
+}
+
+/// An engine with one pool.
+pub struct Bench {
+    pub engine: Arc<Engine>,
+    pub notebook: Arc<Notebook>,
+    folder: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        std::fs::File::create(&disk)
+            .unwrap()
+            .set_len(128 << 20)
+            .unwrap();
+        let notebook = Arc::new(Notebook::default());
+        let engine = Engine::new(
+            Host::real(RealOptions::default()),
+            Instance::at(folder.path()),
+            notebook.clone(),
+            EngineOptions {
+                cache_bytes: Some(64 << 20),
+            },
+        );
+        let bench = Bench {
+            engine,
+            notebook,
+            folder,
+        };
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: Some(bench.root()),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        bench
+            .engine
+            .pool_create(&call("zpool create"), create)
+            .unwrap();
+        bench
+    }
+
+    pub fn root(&self) -> String {
+        self.folder.path().join("mnt").display().to_string()
+    }
+
+    /// A path below the alternate root.
+    pub fn path(&self, below: &str) -> PathBuf {
+        PathBuf::from(format!("{}{below}", self.root()))
+    }
+
+    pub fn create(&self, name: &str, properties: &[(&str, &str)]) -> Result<(), Refusal> {
+        let create = Create {
+            name: name.to_string(),
+            properties: owned(properties),
+            ..Create::default()
+        };
+        let created = self.engine.dataset_create(&call("zfs create"), create)?;
+        assert_eq!(created.warnings, Vec::<String>::new());
+        Ok(())
+    }
+
+    pub fn set(&self, name: &str, properties: &[(&str, &str)]) -> Result<(), Refusal> {
+        let set = Set {
+            name: name.to_string(),
+            properties: owned(properties),
+            no_mount: false,
+        };
+        self.engine.dataset_set(&call("zfs set"), set).map(|_| ())
+    }
+
+    pub fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<(), Refusal> {
+        let inherit = Inherit {
+            name: name.to_string(),
+            property: property.to_string(),
+            recursive,
+            received: false,
+        };
+        let done = self.engine.dataset_inherit(&call("zfs inherit"), inherit);
+        done.map(|_| ())
+    }
+
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), Refusal> {
+        let rename = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            ..Rename::default()
+        };
+        let done = self.engine.dataset_rename(&call("zfs rename"), rename);
+        done.map(|_| ())
+    }
+
+    pub fn destroy(&self, name: &str, recursive: bool) -> Result<Vec<String>, Refusal> {
+        let destroy = Destroy {
+            name: name.to_string(),
+            recursive,
+            ..Destroy::default()
+        };
+        let done = self.engine.dataset_destroy(&call("zfs destroy"), destroy);
+        done.map(|destroyed| destroyed.names)
+    }
+
+    /// A property, with where it comes from.
+    pub fn get(&self, name: &str, property: &str) -> (Value, Source) {
+        let describe = Describe {
+            names: vec![name.to_string()],
+            depth: Some(0),
+            kinds: vec![DatasetKind::Filesystem],
+            properties: vec![property.to_string()],
+            ..Describe::default()
+        };
+        let described = self.engine.dataset_describe(&call(""), describe).unwrap();
+        let found = &described.datasets[0].properties[property];
+        (found.value.clone(), found.source.clone())
+    }
+
+    pub fn text(&self, name: &str, property: &str) -> String {
+        match self.get(name, property).0 {
+            Value::Text(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn number(&self, name: &str, property: &str) -> u64 {
+        match self.get(name, property).0 {
+            Value::Number(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let describe = Describe {
+            kinds: vec![DatasetKind::Filesystem, DatasetKind::Volume],
+            properties: vec!["name".to_string()],
+            ..Describe::default()
+        };
+        let described = self.engine.dataset_describe(&call(""), describe).unwrap();
+        described.datasets.into_iter().map(|one| one.name).collect()
+    }
+
+    /// What is mounted, by path below the alternate root.
+    pub fn mounts(&self) -> Vec<(String, String)> {
+        let root = self.root();
+        let mounts = self.notebook.mounts.lock().unwrap();
+        let shown = |(path, noted): (&PathBuf, &Noted)| {
+            let below = path.display().to_string()[root.len()..].to_string();
+            (below, noted.source.clone())
+        };
+        mounts.iter().map(shown).collect()
+    }
+
+    pub fn mounted(&self) -> Vec<String> {
+        self.mounts().into_iter().map(|(path, _)| path).collect()
+    }
+
+    pub fn is_busy(&self, path: &str) {
+        let path = self.path(path);
+        self.notebook.busy.lock().unwrap().insert(path);
+    }
+
+    pub fn tree(&self, path: &str) -> Arc<dyn Tree> {
+        let mounts = self.notebook.mounts.lock().unwrap();
+        mounts[&self.path(path)].tree.clone()
+    }
+
+    /// Writes a file of so many bytes that do not compress, and says what came of it.
+    pub fn write(&self, path: &str, name: &str, bytes: usize) -> Result<(), i32> {
+        let tree = self.tree(path);
+        let files = tree.files();
+        let operation = Operation::unmeasured();
+        let root = Credentials::root();
+        let new = NewFile {
+            kind: FileKind::Regular,
+            permissions: 0o644,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let made = files.create(&root, files.root(), name.as_bytes(), &new, &operation);
+        let id = made.map_err(|error| error.errno())?.id;
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state.to_le_bytes()[7]
+        };
+        let part: Vec<u8> = (0..64 << 10).map(|_| noise()).collect();
+        let mut at = 0;
+        while at < bytes {
+            let now = part.len().min(bytes - at);
+            let offset = WriteAt::Offset(u64::try_from(at).unwrap());
+            let written = files.write(&root, id, offset, &part[..now], &operation);
+            at += written.map_err(|error| error.errno())?;
+        }
+        Ok(())
+    }
+
+    pub fn sync(&self) {
+        let sync = pool::Sync::default();
+        self.engine.pool_sync(&call(""), sync).unwrap();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+pub fn call(command: &str) -> Call {
+    Call {
+        command: command.to_string(),
+        ..Call::default()
+    }
+}
+
+pub fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    pairs.iter().map(own).collect()
+}
