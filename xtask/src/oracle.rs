@@ -2,13 +2,14 @@
 //!
 //! # Mechanism
 //! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
-//! filled and changed while txgs close, one destroyed; then [`changes::expect_kept`]: exported, walked by
+//! filled and changed while txgs close, one destroyed, snapshots of them taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
 //! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
 //! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
 mod kernel;
 mod log_devices;
 mod logs;
+mod snapshots;
 mod volume_logs;
 
 use std::fs;
@@ -271,8 +272,9 @@ fn make_pool(
         seed,
         TreeSize::Small,
     )?;
-    instance.zpool(&format!("sync {pool}"))?;
+    snapshots::take(instance, pool, "one", &["doomed"])?;
     changes::change_filled(instance, pool, arguments.seed)?;
     instance.zfs(&format!("destroy -r {pool}/doomed"))?;
+    snapshots::live_with(instance, pool, arguments.seed)?;
     changes::expect_healthy(instance, pool)
 }

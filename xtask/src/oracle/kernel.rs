@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! Pools of every layout are made here, listed and exported into one folder. A virtual machine with the real module
-//! gets that folder: it imports each pool, scrubs it, lists every file system with the same program that listed it
-//! here, changes and adds files, lists again and exports. Here the first listings must equal ours, the scrubs must
+//! gets that folder: it imports each pool, scrubs it, lists every file system and snapshot with the same program that listed it
+//! here, changes and adds files, destroys, promotes and goes back to snapshots, lists again and exports. Here the first listings must equal ours, the scrubs must
 //! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
 //!
 //! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them. And one is made there, whose
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
-use super::{Arguments, Case, cases, logs, make_pool, volume_logs};
+use super::{Arguments, Case, cases, logs, make_pool, snapshots, volume_logs};
 use crate::changes::{self, Listing};
 use crate::ci;
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
@@ -36,6 +36,9 @@ list() { # list POOL PREFIX
     [ "$(zfs get -H -o value mounted "$fs")" = yes ] || continue
     mp=$(zfs get -H -o value mountpoint "$fs")
     /share/tarn-tree manifest "$mp" > "/share/$1/$2-${fs//\//+}.jsonl" || { echo "FAILED: list $fs"; failed=1; }
+    for snapshot in $(zfs list -H -t snapshot -d 1 -o name "$fs"); do
+      /share/tarn-tree manifest "$mp/.zfs/snapshot/${snapshot#*@}" > "/share/$1/$2-${snapshot//\//+}.jsonl" || { echo "FAILED: list $snapshot"; failed=1; }
+    done
   done
 }
 for folder in /share/*/images; do
@@ -49,7 +52,8 @@ for folder in /share/*/images; do
   on-*)
     for fs in plain zstd-sha512 copies3; do
       try /share/tarn-tree churn "/mnt/$pool/$pool/$fs" 77
-    done ;;
+    done
+SNAPSHOTS ;;
   esac
   try zfs create "$pool/kernel"
   try /share/tarn-tree fill "$(zfs get -H -o value mountpoint "$pool/kernel")" 78 small
@@ -101,7 +105,8 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
             "the kernel module imports, scrubs, lists, writes and exports",
             || {
                 let script = share.join("guest.sh");
-                fs::write(&script, GUEST)?;
+                let commands = GUEST.replace("SNAPSHOTS", snapshots::IN_GUEST);
+                fs::write(&script, commands)?;
                 let spoken = machine.run(&share, &script, LIMIT)?;
                 print!("{}", spoken.stdout);
                 spoken.expect_success()?;
