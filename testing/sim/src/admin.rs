@@ -305,12 +305,12 @@ pub struct Administrator {
 }
 
 impl Administrator {
-    /// Gives so many commands.
-    pub fn work(mut self, commands: usize) {
+    /// Gives so many commands. Before each he waits, seldom for as long as that.
+    pub fn work(mut self, commands: usize, wait_us_max: u64) {
         for _ in 0..commands {
-            let wait = self.random.below(2_000_000);
-            self.host
-                .sleep(Duration::from_micros(wait * wait / 1_000_000));
+            let wait = self.random.below(wait_us_max);
+            let wait = Duration::from_micros(wait * wait / wait_us_max);
+            self.host.sleep(wait);
             let command = self.draw();
             let begin = {
                 let mut pages = self.book.pages();
@@ -363,8 +363,8 @@ impl Administrator {
         let one = names.get(self.random.index(names.len())).cloned();
         let chance = self.random.below(100);
         match (chance, one, unfilled) {
-            (0..25, _, _) => Command::Sync,
-            (25..40, _, _) => {
+            (0..15, _, _) => Command::Sync,
+            (15..22, _, _) => {
                 let other = self.others[self.random.index(self.others.len())].clone();
                 let tunings = [
                     ("compression", "off"),
@@ -379,11 +379,11 @@ impl Administrator {
                 let (name, value) = tunings[self.random.index(tunings.len())];
                 Command::Tune(other, name, value)
             }
-            (_, _, Some(name)) if chance < 60 => Command::Fill(name, last),
-            (60..70, Some(name), _) => Command::Set(name, format!("value {last}")),
-            (70..80, Some(name), _) => Command::Rename(name, new),
-            (80..83, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
-            (83..96, Some(name), _) => self.draw_snapshot(&done, name, new),
+            (_, _, Some(name)) if chance < 40 => Command::Fill(name, last),
+            (40..46, Some(name), _) => Command::Set(name, format!("value {last}")),
+            (46..54, Some(name), _) => Command::Rename(name, new),
+            (54..60, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
+            (60..95, Some(name), _) => self.draw_snapshot(&done, name, new),
             _ if names.len() < COUNT_MAX => Command::Create(new),
             (_, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
             _ => Command::Sync,
@@ -398,15 +398,15 @@ impl Administrator {
         let short = made.snapshots.get(which).map(|(short, _)| short.clone());
         let newer = made.snapshots.get(which + 1..).unwrap_or_default();
         let keeps_clones = |(short, _): &(String, u64)| has_clones(done, &name, Some(short));
-        match (self.random.below(10), short) {
-            (0..2, Some(short)) if done.len() < COUNT_MAX => Command::Clone(name, short, new),
-            (2..4, Some(short)) if !newer.iter().any(keeps_clones) => {
+        match (self.random.below(12), short) {
+            (0..3, Some(short)) if done.len() < COUNT_MAX => Command::Clone(name, short, new),
+            (3..5, Some(short)) if !newer.iter().any(keeps_clones) => {
                 Command::RollBack(name, short)
             }
-            (4..6, Some(short)) if !has_clones(done, &name, Some(&short)) => {
+            (5..7, Some(short)) if !has_clones(done, &name, Some(&short)) => {
                 Command::DestroySnapshot(name, short)
             }
-            (6..8, _) if made.origin.is_some() => Command::Promote(name),
+            (7..9, _) if made.origin.is_some() => Command::Promote(name),
             _ if count < SNAPSHOTS_MAX => {
                 let short = new.rsplit('/').next().unwrap_or_default().to_string();
                 Command::Snapshot(name, short)

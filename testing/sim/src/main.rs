@@ -41,7 +41,7 @@ struct Arguments {
     /// Only pools of this layout
     #[arg(long)]
     layout: Option<String>,
-    /// Only this work: mixed, names, database, bulk, race
+    /// Only this work: mixed, names, database, bulk, race, administration
     #[arg(long)]
     workload: Option<String>,
     /// How many processes
@@ -116,6 +116,7 @@ fn wanted(arguments: &Arguments) -> Outcome<Wanted> {
         Some("database") => Some(Taste::Database),
         Some("bulk") => Some(Taste::Bulk),
         Some("race") => Some(Taste::Race),
+        Some("administration") => Some(Taste::Administration),
         Some(other) => return Err(format!("there is no workload {other}").into()),
     };
     Ok(Wanted {

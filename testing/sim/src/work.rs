@@ -93,6 +93,8 @@ pub enum Taste {
     Bulk,
     /// The log against the groups: its disk is late, and both are asked for all the time.
     Race,
+    /// Little of everything: an administrator is at work all the time.
+    Administration,
 }
 
 /// One actor at work in one life of a machine.
@@ -149,7 +151,7 @@ impl Worker {
     pub fn step(&mut self) -> Step {
         let chance = self.random.below(100);
         let (sync, all) = match self.taste {
-            Taste::Mixed => (14, 1),
+            Taste::Mixed | Taste::Administration => (14, 1),
             Taste::Names => (8, 1),
             Taste::Database => (40, 0),
             Taste::Bulk => (3, 1),
@@ -162,7 +164,7 @@ impl Worker {
             return self.sync_all();
         }
         let names = match self.taste {
-            Taste::Mixed => 40,
+            Taste::Mixed | Taste::Administration => 40,
             Taste::Names => 85,
             Taste::Database => 12,
             Taste::Bulk | Taste::Race => 20,

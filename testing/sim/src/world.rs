@@ -153,6 +153,8 @@ impl Plan {
             Taste::Database,
             Taste::Bulk,
             Taste::Race,
+            Taste::Administration,
+            Taste::Administration,
         ];
         let taste = tastes[random.index(tastes.len())];
         let mut datasets = Vec::new();
@@ -210,10 +212,13 @@ impl Plan {
             taste,
             datasets,
             actors: 1 + random.index(4),
-            calls: 10 + random.index(60),
+            calls: match taste {
+                Taste::Administration => random.index(10),
+                _ => 10 + random.index(60),
+            },
             switch_one_in,
             stall_one_in,
-            has_administrator: random.chance(1, 3),
+            has_administrator: random.chance(1, 3) || taste == Taste::Administration,
             exhaustive: None,
         }
     }
@@ -505,6 +510,8 @@ impl World {
         let (spans, flushes) = match self.plan.taste {
             // It takes a while until something is overtaken.
             Taste::Race => ([300, 300, 1000, 1000, 1000, 1000], 100),
+            // Each command stores a group.
+            Taste::Administration => ([50, 200, 500, 1000, 2000, 4000], 100),
             _ => ([6, 50, 50, 200, 200, 1000], 12),
         };
         let span = spans[self.random.index(spans.len())];
@@ -520,7 +527,8 @@ impl World {
                 disk.inject(Fault::CutAfterFlush { nth });
             }
         }
-        if self.random.chance(1, 3) {
+        let is_patient = self.plan.taste == Taste::Administration;
+        if self.random.chance(1, if is_patient { 10 } else { 3 }) {
             // Or at a time, which is more likely to be one at which all wait for something.
             let after = Duration::from_nanos(self.random.magnitude(CUT_NS_MAX));
             let (machine, other) = (self.machine.clone(), host.clone());
@@ -589,8 +597,13 @@ impl World {
                     .map(|part| part.name.clone())
                     .collect(),
             };
-            let commands = 2 + self.random.index(8);
-            threads.push(host.spawn("administrator", move || administrator.work(commands)));
+            let (commands, wait_us_max) = match self.plan.taste {
+                Taste::Administration => (50, 50_000),
+                _ => (2 + self.random.index(8), 2_000_000),
+            };
+            threads.push(host.spawn("administrator", move || {
+                administrator.work(commands, wait_us_max);
+            }));
         }
         let actors = self.book.pages().history.actors.len();
         for number in 0..actors {
