@@ -52,13 +52,15 @@ fn churn(instance: &Instance, dataset: &str, seed: u64) -> Outcome {
     Ok(())
 }
 
-/// What the kernel module does with them, in the shell of the guest; `$pool` is the pool.
+/// What the kernel module does with them where they are, in the shell of the guest; `$pool` is the pool.
 pub const IN_GUEST: &str = r#"
-    try zfs destroy "$pool/zstd-sha512@two"
-    try zfs release keep "$pool/gzip-4k@two"
-    try zfs destroy "$pool/gzip-4k@two"
-    try zfs promote "$pool/cloned"
-    try zfs rollback "$pool/promoted@one"
-    try zfs destroy "$pool/edonr-legacy#mark"
-    try zfs snapshot "$pool/off-512@kernel" "$pool/cloned@kernel"
+    if zfs list "$pool/cloned" >/dev/null 2>&1; then
+      try zfs destroy "$pool/zstd-sha512@two"
+      try zfs release keep "$pool/gzip-4k@two"
+      try zfs destroy "$pool/gzip-4k@two"
+      try zfs promote "$pool/cloned"
+      try zfs rollback "$pool/promoted@one"
+      try zfs destroy "$pool/edonr-legacy#mark"
+      try zfs snapshot "$pool/off-512@kernel" "$pool/cloned@kernel"
+    fi
 "#;
