@@ -14,7 +14,7 @@ use tarn_terminal::failure::Failure;
 use tarn_terminal::show::Exactness;
 
 /// Beginnings of properties that are asked of a user, a group, a project or a snapshot.
-const OF_SOMEBODY: [&str; 14] = [
+const OF_SOMEBODY: [&str; 12] = [
     "userused@",
     "userquota@",
     "groupused@",
@@ -27,9 +27,10 @@ const OF_SOMEBODY: [&str; 14] = [
     "projectquota@",
     "projectobjused@",
     "projectobjquota@",
-    "written@",
-    "written#",
 ];
+
+/// Beginnings of properties that count since a snapshot or bookmark.
+const WRITTEN: [&str; 2] = ["written@", "written#"];
 
 /// What `space` stands for.
 const SPACE: [&str; 7] = [
@@ -62,6 +63,8 @@ pub enum Asked {
     Native(&'static Property),
     /// A user property.
     User(String),
+    /// What was written since a snapshot or bookmark.
+    Written(String),
 }
 
 impl Asked {
@@ -69,6 +72,9 @@ impl Asked {
     pub fn find(name: &str) -> Option<Asked> {
         match find(name) {
             Some(property) => Some(Asked::Native(property)),
+            None if WRITTEN.iter().any(|beginning| name.starts_with(beginning)) => {
+                Some(Asked::Written(name.to_string()))
+            }
             None if is_user_property(name) => Some(Asked::User(name.to_string())),
             None => None,
         }
@@ -78,7 +84,7 @@ impl Asked {
     pub fn name(&self) -> &str {
         match self {
             Asked::Native(property) => property.name,
-            Asked::User(name) => name,
+            Asked::User(name) | Asked::Written(name) => name,
         }
     }
 
@@ -86,19 +92,28 @@ impl Asked {
     pub fn heading(&self) -> String {
         match self {
             Asked::Native(property) => property.column.to_string(),
-            Asked::User(name) => name.to_ascii_uppercase(),
+            Asked::User(name) | Asked::Written(name) => name.to_ascii_uppercase(),
         }
     }
 
-    /// True for columns that are aligned to the right.
+    /// True for columns whose values are aligned to the right.
     pub fn aligns_right(&self) -> bool {
+        match self {
+            Asked::Native(property) => property.aligns_right(),
+            Asked::User(_) => false,
+            Asked::Written(_) => true,
+        }
+    }
+
+    /// True for columns whose heading is aligned to the right.
+    pub fn heading_aligns_right(&self) -> bool {
         matches!(self, Asked::Native(property) if property.aligns_right())
     }
 
     /// The width of its column before any value was seen.
     pub fn least_width(&self) -> usize {
         match self {
-            Asked::User(name) => name.len(),
+            Asked::User(name) | Asked::Written(name) => name.len(),
             Asked::Native(property) => match property.form {
                 Form::Number => property.column.len().max(NICE_NUMBER_WIDTH),
                 Form::Word(words) => words
@@ -112,13 +127,20 @@ impl Asked {
 
     /// True when its column does not grow with what people read in it.
     pub fn is_fixed(&self) -> bool {
-        matches!(self, Asked::Native(property)
-            if matches!(property.form, Form::Number) && !FLEXIBLE_NUMBERS.contains(&property.name))
+        match self {
+            Asked::Native(property) => {
+                matches!(property.form, Form::Number) && !FLEXIBLE_NUMBERS.contains(&property.name)
+            }
+            Asked::User(_) => false,
+            // OpenZFS looks at user properties only.
+            Asked::Written(_) => true,
+        }
     }
 
     /// The width of its column over these datasets.
     pub fn width(&self, datasets: &[DatasetDescription], exactness: Exactness) -> usize {
-        if self.is_fixed() && exactness == Exactness::Nice {
+        let never_grows = matches!(self, Asked::Written(_));
+        if never_grows || (self.is_fixed() && exactness == Exactness::Nice) {
             return self.least_width();
         }
         datasets
@@ -245,6 +267,14 @@ mod tests {
             List::parse("userused@ann").unwrap_err(),
             Failure::error("property 'userused@ann': not supported by this version of Tarn")
         );
+    }
+
+    #[test]
+    fn what_was_written_since_is_asked_for_by_name() {
+        assert_eq!(names("written@a,written#b"), ["written@a", "written#b"]);
+        let asked = Asked::find("written@tank/a@b").unwrap();
+        assert_eq!(asked.heading(), "WRITTEN@TANK/A@B");
+        assert!(asked.aligns_right() && !asked.heading_aligns_right());
     }
 
     #[test]

@@ -161,26 +161,30 @@ fn table(request: &Request, datasets: &[DatasetDescription]) -> String {
         .iter()
         .map(|column| column.width(datasets, request.width_exactness))
         .collect();
-    let headings = columns.iter().map(Asked::heading).collect();
-    std::iter::once(headings)
-        .chain(rows)
-        .map(|row| line(&columns, &widths, &row))
-        .collect()
+    let headings: Vec<String> = columns.iter().map(Asked::heading).collect();
+    let heading = line(&columns, &widths, &headings, Asked::heading_aligns_right);
+    let rows = rows.map(|row| line(&columns, &widths, &row, Asked::aligns_right));
+    std::iter::once(heading).chain(rows).collect()
 }
 
 /// One line: columns two spaces apart, the last one not filled up when it is aligned to the left.
-fn line(columns: &[Asked], widths: &[usize], row: &[String]) -> String {
+fn line(
+    columns: &[Asked],
+    widths: &[usize],
+    row: &[String],
+    aligns_right: impl Fn(&Asked) -> bool,
+) -> String {
     let mut line = String::new();
     for (index, ((column, width), text)) in columns.iter().zip(widths).zip(row).enumerate() {
         let filling = " ".repeat(width.saturating_sub(text.len()));
         if index > 0 {
             line.push_str("  ");
         }
-        if column.aligns_right() {
+        if aligns_right(column) {
             line.push_str(&filling);
         }
         line.push_str(text);
-        if !column.aligns_right() && index + 1 < columns.len() {
+        if !aligns_right(column) && index + 1 < columns.len() {
             line.push_str(&filling);
         }
     }

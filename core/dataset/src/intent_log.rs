@@ -9,6 +9,7 @@ use crate::namespace::View;
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use tarn_block::WritePhase;
 use tarn_object::read_head;
+use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::{ObjectId, Txg};
@@ -50,8 +51,14 @@ pub struct ForgetLog {
 impl SyncTask for ForgetLog {
     type Output = ();
 
-    fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
-        Ok(())
+    /// What the head stores after a snapshot of this group would look as old as the snapshot.
+    fn check(&self, view: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let head: ondisk::dataset::Dataset = view.mos().bonus_of(self.head)?;
+        let storing = view.namespace().mos().env().txgs.stored_txg().next();
+        match view.is_syncing() && head.previous_snapshot_txg == storing {
+            true => Err(TaskRefusal::NotInThisGroup),
+            false => Ok(()),
+        }
     }
 
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {

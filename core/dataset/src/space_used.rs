@@ -12,13 +12,16 @@
 //!
 //! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on parity.
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, NamedBookmark};
 use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
+use crate::names::{DatasetName, NameKind};
+use crate::namespace::DEPTH_MAX;
 use crate::properties::inherit;
 use crate::space_charge::felt_by_parent;
 use tarn_ondisk as ondisk;
+use tarn_ondisk::bookmark::Bookmark;
 use tarn_ondisk::units::ObjectId;
 
 /// The space columns of a head, in bytes.
@@ -136,6 +139,77 @@ pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, Da
         id = stored.previous_snapshot;
     }
     Ok(bytes)
+}
+
+/// The properties `written@…` and `written#…`: what a dataset has that was written since a snapshot or bookmark. None where that is not in its past,
+/// or is a bookmark that does not count.
+#[doc(alias = "dsl_dataset_space_written")]
+pub fn written_since(
+    dataset: &Dataset<'_>,
+    since: &DatasetName,
+) -> Result<Option<u64>, DatasetError> {
+    let view = dataset.directory().view();
+    let now = dataset.stored()?;
+    let (txg, referenced, mut freed) = match since.kind() {
+        NameKind::Snapshot => {
+            let snapshot = view.dataset(since)?.stored()?;
+            (snapshot.creation_txg, snapshot.referenced.get(), 0)
+        }
+        _ => {
+            let head = view.directory(since.head())?.head()?;
+            let bookmarks = head.map(|head| head.bookmarks()).transpose()?;
+            let named = |bookmark: &NamedBookmark| Some(bookmark.name.as_str()) == since.tail();
+            let found = bookmarks.into_iter().flatten().find(named);
+            let counts = |bookmark: &NamedBookmark| {
+                bookmark.stored.flags & Bookmark::HAS_FREED_BEFORE_NEXT != 0
+            };
+            let Some(bookmark) = found.filter(counts) else {
+                return Ok(None);
+            };
+            let stored = bookmark.stored;
+            let freed = stored.referenced_freed_before_next.get();
+            (stored.creation_txg, stored.referenced.get(), freed)
+        }
+    };
+    let is_later = !dataset.is_snapshot() || now.creation_txg > txg;
+    if !is_later || !is_in_the_past_of(dataset, since)? {
+        return Ok(None);
+    }
+    // A snapshot counts nothing itself, so what was freed until the next one is asked for, too.
+    let is_counted = since.kind() == NameKind::Bookmark;
+    let mos = view.mos();
+    let mut link = now;
+    loop {
+        let is_next = link.previous_snapshot_txg <= txg;
+        if !(is_next && is_counted) {
+            let dead = deadlist::space_in(mos, link.deadlist, ..txg)?;
+            freed = freed.saturating_add(u64::try_from(dead.used).unwrap_or(0));
+        }
+        if is_next {
+            break;
+        }
+        link = mos.bonus_of(link.previous_snapshot)?;
+    }
+    let written = now.referenced.get().saturating_add(freed);
+    Ok(Some(written.saturating_sub(referenced)))
+}
+
+/// Whether a snapshot or bookmark is of the dataset itself, or of what it is a clone of.
+fn is_in_the_past_of(dataset: &Dataset<'_>, since: &DatasetName) -> Result<bool, DatasetError> {
+    let view = dataset.directory().view();
+    let of = view.directory(since.head())?.id();
+    let mut directory = dataset.directory().clone();
+    for _ in 0..DEPTH_MAX {
+        if directory.id() == of {
+            return Ok(true);
+        }
+        let origin = directory.stored()?.origin;
+        if origin.is_zero() {
+            return Ok(false);
+        }
+        directory = view.dataset_by_id(origin)?.directory().clone();
+    }
+    Ok(false)
 }
 
 /// A compression ratio times 100; 100 when nothing is stored.

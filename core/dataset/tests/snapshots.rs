@@ -20,6 +20,7 @@ use tarn_dataset::ops::set::{SetProperties, Source};
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::space_used::written_since;
 use tarn_dataset::task::{SyncTask, TaskRefusal};
 use tarn_object::TxEstimate;
 use tarn_ondisk::dataset_dir::SNAPSHOT_COUNT;
@@ -451,8 +452,27 @@ impl Walk {
                 let freed = chain.freed_before_next(blocks, bookmark.stored.creation_txg);
                 let counted = bookmark.stored.referenced_freed_before_next.get();
                 assert_eq!(counted, freed, "{head}#{}", bookmark.name);
+                let name = format!("{head}#{}", bookmark.name);
+                assert_eq!(
+                    self.written(head, &name),
+                    chain.written_since(blocks),
+                    "{name}"
+                );
+            }
+            let own = format!("{head}@");
+            for snapshot in self.snapshots.iter().filter(|name| name.starts_with(&own)) {
+                let blocks = chain.blocks_of(&self.pool, snapshot);
+                let written = self.written(head, snapshot);
+                assert_eq!(written, chain.written_since(&blocks), "{snapshot}");
             }
         }
+    }
+
+    fn written(&self, head: &str, since: &str) -> u64 {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let head = view.directory(head).unwrap().head().unwrap().unwrap();
+        let since = DatasetName::parse(since).unwrap();
+        written_since(&head, &since).unwrap().unwrap()
     }
 
     fn step(&mut self, step: u64) {

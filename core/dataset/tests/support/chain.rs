@@ -86,6 +86,13 @@ impl Chain {
         link.blocks.clone()
     }
 
+    /// What the head's blocks add up to that are not among these.
+    pub fn written_since(&self, blocks: &Blocks) -> u64 {
+        let head = self.links[0].blocks.iter();
+        let new = head.filter(|(place, block)| blocks.get(place) != Some(block));
+        sum(new.map(|(_, block)| block))
+    }
+
     /// What blocks add up to that the first snapshot after this txg, or else the head, does not have.
     pub fn freed_before_next(&self, blocks: &Blocks, txg: Txg) -> u64 {
         let is_later = |link: &&Link| link.stored.is_snapshot() && link.stored.creation_txg > txg;

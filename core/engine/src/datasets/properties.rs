@@ -7,17 +7,20 @@ use crate::messages::{Properties, PropertyValue, Source, Value};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
-use tarn_dataset::names::is_user_property;
+use tarn_dataset::names::{DatasetName, is_user_property};
 use tarn_dataset::properties::inherit::{self, Place};
 use tarn_dataset::properties::native::{self, NativeValue, Shown, ShownSource};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Property;
+use tarn_dataset::space_used;
 
 /// Which properties are asked for. Names may be short forms of `zfs list` (`avail`).
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     native: Vec<&'static str>,
     user: Vec<String>,
+    /// `written@…` and `written#…`.
+    written: Vec<String>,
     all: bool,
 }
 
@@ -29,6 +32,11 @@ impl Wanted {
         Wanted {
             native: native.map(|row| row.name).collect(),
             user: user.cloned().collect(),
+            written: names
+                .iter()
+                .filter(|name| is_written(name))
+                .cloned()
+                .collect(),
             all: names.is_empty(),
         }
     }
@@ -44,6 +52,30 @@ impl Wanted {
 
     fn wants_user(&self, name: &str) -> bool {
         self.all || self.user.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// Whether a property is what was written since a snapshot or bookmark.
+fn is_written(property: &str) -> bool {
+    let since = property.strip_prefix("written");
+    since.is_some_and(|since| since.len() > 1 && since.starts_with(['@', '#']))
+}
+
+/// What a dataset has that was written since the snapshot or bookmark that this property names: by a full name, or a short one of the same
+/// dataset. None where there is no answer.
+#[doc(alias = "zfs_prop_get_written_int")]
+fn written(dataset: &Dataset<'_>, property: &str) -> Result<Option<u64>, DatasetError> {
+    let since = property.trim_start_matches("written");
+    let name = match since.get(1..) {
+        Some(full) if full.contains(['@', '#']) => full.to_string(),
+        _ => format!("{}{since}", dataset.directory().name()),
+    };
+    let Ok(name) = DatasetName::parse(&name) else {
+        return Ok(None);
+    };
+    match space_used::written_since(dataset, &name) {
+        Err(DatasetError::NotFound { .. }) => Ok(None),
+        written => written,
     }
 }
 
@@ -78,6 +110,16 @@ pub(super) fn describe(
             if wanted.wants_user(&name) {
                 properties.insert(name, value_of_text(text, source_of_place(place)));
             }
+        }
+    }
+    for name in &wanted.written {
+        if let Some(bytes) = written(dataset, name)? {
+            let value = PropertyValue {
+                value: Value::Number(bytes),
+                source: Source::None,
+                received: None,
+            };
+            properties.insert(name.clone(), value);
         }
     }
     Ok(DatasetDescription {
