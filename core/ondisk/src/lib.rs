@@ -61,6 +61,7 @@ pub mod objset;
 pub mod pool_directory;
 pub mod scan;
 pub mod space_map;
+pub mod stream;
 pub mod uberblock;
 pub mod units;
 pub mod zap;
