@@ -3,6 +3,7 @@
 use crate::host::{self, IdentityError};
 use crate::lock::{self, LockError};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
@@ -70,6 +71,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let served = answer(instance, engine.clone());
     // Nobody can call any more; whoever tries finds no socket, and not one that does not answer.
     let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_file(instance.stream_socket());
     for warning in engine.stop() {
         log(&warning.to_string());
     }
@@ -96,11 +98,9 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let path = instance.socket();
-        // The lock is ours, so a socket that is there was left behind.
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+        // Who finds the control socket finds the other one too.
+        let streams = listen(&instance.stream_socket())?;
+        let listener = listen(&instance.socket())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let _hangup = signal(SignalKind::hangup())?;
@@ -111,8 +111,22 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
             }
         };
         let owner_uid = rustix::process::geteuid().as_raw();
-        serve(listener, Control { engine, owner_uid }, stop).await
+        let control = Control {
+            engine,
+            owner_uid,
+            handovers: Arc::default(),
+        };
+        serve(listener, streams, control, stop).await
     })
+}
+
+/// A socket to which everybody may connect.
+fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    // The lock is ours, so a socket that is there was left behind.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+    Ok(listener)
 }
 
 /// Writes a line to the log.

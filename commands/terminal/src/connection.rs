@@ -2,7 +2,9 @@
 
 use crate::daemon;
 use crate::failure::Failure;
+use std::os::fd::BorrowedFd;
 use tarn_api::client::Client;
+use tarn_api::handover::Line;
 use tarn_engine::instance::Instance;
 
 /// The instance that the environment names.
@@ -24,4 +26,19 @@ pub fn connect(command: &str) -> Result<Client, Failure> {
         daemon::start(&instance, &[]).map_err(|error| Failure::error(error.to_string()))?;
     }
     Ok(client)
+}
+
+/// Hands a descriptor over to the daemon, which must run: for calls through which a stream flows. They must be made while the line lives.
+///
+/// # Errors
+/// Why the daemon does not take it.
+pub fn hand_over(client: &Client, file: BorrowedFd<'_>) -> Result<(Client, Line), Failure> {
+    let socket = instance()?.stream_socket();
+    let line = Line::open(&socket, file).map_err(|cause| {
+        let path = socket.display();
+        Failure::error(format!(
+            "cannot hand the stream to tarnd at {path}: {cause}"
+        ))
+    })?;
+    Ok((client.with_stream(&line), line))
 }

@@ -7,6 +7,7 @@
 //! one of the four places and not in another.
 
 use crate::messages::{Caller, Done, Refusal, dataset, pool, statistics};
+use tarn_host::Pipe;
 
 /// Who calls, and what `zpool history` shall say.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +16,8 @@ pub struct Call {
     pub caller: Caller,
     /// The command line as typed; empty for operations that history does not show.
     pub command: String,
+    /// The caller's descriptor, for operations through which a stream flows.
+    pub pipe: Option<Pipe>,
 }
 
 /// Gives the list of operations to a macro.

@@ -12,6 +12,7 @@ use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Mounted, Mounter};
+use crate::streams::Streams;
 use crate::turns::Turns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) struct OpenPool {
     pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
     /// Who changes it.
     pub(crate) turns: Turns,
+    /// What is being sent and received.
+    pub(crate) streams: Streams,
     /// What was last seen of it: shown while it does not answer.
     pub(crate) last_seen: Mutex<Option<PoolDescription>>,
 }
@@ -92,6 +95,7 @@ impl OpenPool {
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, BTreeMap::new()),
             turns: Turns::new(),
+            streams: Streams::new(),
             last_seen: Mutex::new(MOUNTS, None),
         })
     }

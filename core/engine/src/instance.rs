@@ -69,6 +69,11 @@ impl Instance {
         self.run.join("tarnd.sock")
     }
 
+    /// The socket where commands hand descriptors over.
+    pub fn stream_socket(&self) -> PathBuf {
+        self.run.join("tarnd.streams")
+    }
+
     /// The file whose lock the running daemon holds.
     pub fn lock(&self) -> PathBuf {
         self.run.join("tarnd.lock")

@@ -25,12 +25,13 @@ mod pools;
 mod refusals;
 mod service;
 mod start;
+mod streams;
 mod tree;
 mod turns;
 mod volumes;
 
 pub use engine::{Engine, EngineOptions};
-pub use tarn_host::{Host, RealOptions};
+pub use tarn_host::{Host, Pipe, PipeStopper, RealOptions};
 
 pub use tarn_dataset::{names, properties};
 pub use tarn_ondisk::features;

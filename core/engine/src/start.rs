@@ -56,6 +56,7 @@ impl Engine {
         for open in self.pools() {
             // What hangs is not waited for: what was promised is in its intent logs.
             self.give_up_if_stuck(&open.pool);
+            open.streams.stop();
             let _turn = match self.turn(&open) {
                 Ok(turn) => turn,
                 Err(refusal) => {

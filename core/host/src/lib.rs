@@ -7,7 +7,7 @@
 //! # Mechanism
 //! A [`Host`] is handed to whoever needs devices (`device.rs`), threads (`threads.rs`), all processors at once
 //! (`compute.rs`), time (`clock.rs`), entropy, or one of the few files of our own (`file.rs`). Locks (`lock.rs`), channels
-//! (`channel.rs`) and buffers (`buffer.rs`) need no handle. There are two hosts: the machine, and a simulation
+//! (`channel.rs`), buffers (`buffer.rs`) and descriptors of callers (`pipe.rs`) need no handle. There are two hosts: the machine, and a simulation
 //! (`sim/`) in which a seed decides which thread runs, how long a disk takes, and what survives a power cut. Code above
 //! this layer cannot tell them apart.
 //!
@@ -34,6 +34,7 @@ mod host;
 mod identity;
 pub mod lock;
 mod memory;
+mod pipe;
 mod plan;
 mod pool;
 pub mod ranks;
@@ -56,6 +57,7 @@ pub use file_device::Backend;
 pub use host::{BadOption, Host, RealOptions};
 pub use identity::{HostIdentity, effective_uid};
 pub use lock::{Condvar, Mutex, Rank, RwLock};
+pub use pipe::{Pipe, PipeEnd, PipeStopper};
 pub use sim::{SimHost, SimOptions};
 pub use slow::SlowDevices;
 pub use threads::{JoinHandle, ThreadPanicked};

@@ -3,6 +3,7 @@
 //! Commands are short and blocking, so each call opens the socket, asks, waits for the answer and closes. There is
 //! no time limit here: an operation takes as long as its devices take, and Ctrl-C ends the wait.
 
+use crate::handover::Line;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
@@ -42,6 +43,7 @@ pub enum CallError {
 pub struct Client {
     socket: PathBuf,
     command: String,
+    ticket: Option<String>,
 }
 
 macro_rules! methods {
@@ -68,6 +70,16 @@ impl Client {
         Client {
             socket: socket.to_path_buf(),
             command: command.to_string(),
+            ticket: None,
+        }
+    }
+
+    /// The same, for calls through which a stream flows: its bytes go through what was handed over.
+    #[must_use]
+    pub fn with_stream(&self, line: &Line) -> Self {
+        Client {
+            ticket: Some(line.ticket()),
+            ..self.clone()
         }
     }
 
@@ -84,6 +96,7 @@ impl Client {
     ) -> Result<A, CallError> {
         let envelope = Envelope {
             command: self.command.clone(),
+            stream: self.ticket.clone(),
             request,
         };
         let body = serde_json::to_vec(&envelope).map_err(|e| CallError::Strange(e.to_string()))?;

@@ -6,10 +6,13 @@
 //! describes all of it. Routes, description and [`client::Client`] are made from one list,
 //! `tarn_engine::for_each_operation!`.
 //!
+//! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
+//!
 //! Who calls is read from the socket's peer credentials: what a message says of its sender is never believed.
 //! Root and the user that runs the daemon may do everything; others may read.
 
 pub mod client;
+pub mod handover;
 mod openapi;
 pub mod server;
 

@@ -55,6 +55,7 @@ fn operation<Q: ToSchema, A: ToSchema>(
     A::schemas(schemas);
     let envelope = ObjectBuilder::new()
         .property("command", ObjectBuilder::new().schema_type(Type::String))
+        .property("stream", ObjectBuilder::new().schema_type(Type::String))
         .property("request", <Q as PartialSchema>::schema())
         .required("request");
     let json = |schema: RefOr<Schema>| Content::new(Some(schema));

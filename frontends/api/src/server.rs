@@ -1,5 +1,6 @@
 //! The server's end: routes to the engine.
 
+use crate::handover::Handovers;
 use crate::only_reads;
 use axum::extract::{ConnectInfo, State, connect_info::Connected};
 use axum::http::StatusCode;
@@ -23,6 +24,8 @@ pub struct Control {
     pub engine: Arc<dyn Administration>,
     /// The user that may do everything, beside root: the one who runs the daemon.
     pub owner_uid: u32,
+    /// Descriptors of callers.
+    pub handovers: Arc<Handovers>,
 }
 
 /// Peer credentials of a connection.
@@ -63,19 +66,30 @@ impl Peer {
     }
 }
 
-/// Serves the socket until `stop` is ready; calls that were begun are finished.
+/// Serves both sockets until `stop` is ready; calls that were begun are finished, but for streams, which are stopped.
 ///
 /// # Errors
 /// When the listener fails for good.
 pub async fn serve(
     listener: UnixListener,
+    streams: UnixListener,
     control: Control,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let handovers = control.handovers.clone();
     let service = router(control).into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stop)
-        .await
+    let stop = {
+        let handovers = handovers.clone();
+        async move {
+            stop.await;
+            handovers.close();
+        }
+    };
+    let calls = axum::serve(listener, service).with_graceful_shutdown(stop);
+    tokio::select! {
+        served = calls => served,
+        failed = handovers.listen(streams) => failed,
+    }
 }
 
 macro_rules! routes {
@@ -127,9 +141,20 @@ where
         pid: peer.pid,
         user: None,
     };
+    let pipe = match envelope.stream {
+        None => None,
+        Some(ticket) => match control.handovers.redeem(&ticket, peer.uid) {
+            Ok(pipe) => Some(pipe),
+            Err(why) => {
+                let reason = why.to_string();
+                return refuse(Refusal::new(RefusalKind::Invalid, "cannot stream", reason));
+            }
+        },
+    };
     let call = Call {
         caller,
         command: envelope.command,
+        pipe,
     };
     let request = envelope.request;
     let outcome =

@@ -38,6 +38,9 @@ pub struct Envelope<T> {
     /// operation changed a pool.
     #[serde(default)]
     pub command: String,
+    /// The ticket of the descriptor that the caller handed over, for operations through which a stream flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
     /// The operation's request.
     pub request: T,
 }

@@ -19,6 +19,9 @@ impl Engine {
         let name = &request.name;
         let open = self.require_pool(name)?;
         let action = || format!("cannot destroy '{name}'");
+        if request.force {
+            open.streams.stop();
+        }
         // Its labels cannot say that it is destroyed: its devices are gone. They are let go, as if it were exported by force.
         if request.force && self.give_up_if_stuck(&open.pool) {
             return self.let_go(&open, Leaving::Destroyed, operation);
@@ -28,6 +31,7 @@ impl Engine {
             let reason = "one or more devices is read only";
             return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));
         }
+        open.end_streams(request.force, action())?;
         self.unmount_pool(&open, request.force).map_err(|refusal| {
             let reason = "could not unmount datasets";
             let headline = format!("could not destroy '{name}'");

@@ -19,16 +19,21 @@ impl Engine {
     ) -> Result<Done, Refusal> {
         let name = &request.name;
         let open = self.require_pool(name)?;
+        let action = format!("cannot export '{name}'");
+        // Before its turn, which a stream may have that waits for somebody else.
+        if request.force {
+            open.streams.stop();
+        }
         if request.force && self.give_up_if_stuck(&open.pool) {
             return self.let_go(&open, Leaving::Exported, operation);
         }
         let _turn = self.turn(&open)?;
         if open.pool.failure().is_some() {
-            let action = format!("cannot export '{name}'");
             let cure = "use 'zpool export -f' to give it up with what was stored last";
             let refusal = Refusal::new(RefusalKind::Suspended, action, SUSPENDED);
             return Err(refusal.with_hint(cure));
         }
+        open.end_streams(request.force, action)?;
         if let Err(refusal) = self.unmount_pool(&open, request.force) {
             return self.let_go_or(request.force, refusal, &open, Leaving::Exported, operation);
         }
@@ -79,6 +84,7 @@ impl Engine {
         leaving: Leaving,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
+        open.streams.stop();
         self.unmount_pool(open, true)?;
         let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
         // It cannot be stored, and everybody knows.

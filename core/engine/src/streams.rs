@@ -1,0 +1,131 @@
+//! Streams that are under way in a pool.
+//!
+//! # Problem
+//! Sending and receiving take hours, and wait for somebody else's pipe most of the time. The pool must not be closed below them, and who gives it up
+//! must not wait for that somebody.
+//!
+//! # Mechanism
+//! Each stream is entered here with what stops its pipe, in the pool's turn; it does not keep the turn. Whoever closes the pool has the turn, so no stream begins
+//! meanwhile. Without force a pool with streams is busy; by force their pipes are stopped, and they are waited for.
+
+use crate::engine::OpenPool;
+use crate::messages::{Refusal, RefusalKind};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tarn_host::lock::{Condvar, Mutex, Rank};
+use tarn_host::{Pipe, PipeStopper};
+
+/// What is under way.
+const STREAMS: Rank = Rank::new(tarn_host::ranks::ENGINE + 16, "streams");
+
+/// How long streams that were stopped are waited for. They look up from their work after each block.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The streams of one pool.
+pub(crate) struct Streams {
+    running: Mutex<Running>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+#[allow(dead_code, reason = "the operations that stream use it")]
+struct Running {
+    last: u64,
+    stoppers: BTreeMap<u64, PipeStopper>,
+}
+
+impl Streams {
+    pub(crate) fn new() -> Streams {
+        Streams {
+            running: Mutex::new(STREAMS, Running::default()),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// A stream begins. Called in the pool's turn; the stream is under way until what is returned is dropped.
+    #[allow(dead_code, reason = "the operations that stream use it")]
+    pub(crate) fn begin(&self, pipe: &Pipe) -> Streaming<'_> {
+        let mut running = self.running.lock();
+        running.last += 1;
+        let number = running.last;
+        running.stoppers.insert(number, pipe.stopper());
+        Streaming {
+            streams: self,
+            number,
+        }
+    }
+
+    /// Stops all streams, and waits a while until they have ended.
+    pub(crate) fn stop(&self) {
+        let mut running = self.running.lock();
+        running.stoppers.values().for_each(PipeStopper::stop);
+        while !running.stoppers.is_empty() {
+            if self.ended.wait_timeout(&mut running, PATIENCE).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        !self.running.lock().stoppers.is_empty()
+    }
+}
+
+/// A stream that is under way.
+#[allow(dead_code, reason = "the operations that stream use it")]
+pub(crate) struct Streaming<'a> {
+    streams: &'a Streams,
+    number: u64,
+}
+
+impl Drop for Streaming<'_> {
+    fn drop(&mut self) {
+        self.streams.running.lock().stoppers.remove(&self.number);
+        self.streams.ended.notify_all();
+    }
+}
+
+impl OpenPool {
+    /// Makes sure that no stream is under way, for who closes the pool in its turn: by force they are stopped. `action` is `cannot export 'tank'`.
+    pub(crate) fn end_streams(&self, force: bool, action: String) -> Result<(), Refusal> {
+        if force {
+            self.streams.stop();
+        } else if self.streams.is_any() {
+            return Err(Refusal::new(RefusalKind::Busy, action, "pool is busy"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_stream_that_is_stopped_lets_go_of_whoever_waits_for_it() {
+        let streams = Arc::new(Streams::new());
+        let (data, mut theirs) = UnixStream::pair().unwrap();
+        let (line, _callers) = UnixStream::pair().unwrap();
+        let mut pipe = Pipe::new(data.into(), line.into()).unwrap();
+        theirs.write_all(b"x").unwrap();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn({
+            let streams = streams.clone();
+            move || {
+                let _streaming = streams.begin(&pipe);
+                pipe.read_exact(&mut [0]).unwrap();
+                begun.send(()).unwrap();
+                pipe.read_exact(&mut [0]).unwrap_err()
+            }
+        });
+        has_begun.recv().unwrap();
+        assert!(streams.is_any());
+        streams.stop();
+        assert!(!streams.is_any());
+        let error = thread.join().unwrap();
+        assert_eq!(error.to_string(), "the stream was stopped");
+    }
+}
