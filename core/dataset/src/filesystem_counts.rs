@@ -105,7 +105,7 @@ pub(crate) fn count(
     }
     let mut counts = Counts::default();
     for (component, id) in directory.child_ids()? {
-        if component.starts_with('$') {
+        if component.starts_with(['$', '%']) {
             continue;
         }
         let name = format!("{}/{component}", directory.name());

@@ -36,6 +36,7 @@ mod open_logs;
 pub mod ops;
 pub mod properties;
 mod ranks;
+pub mod receiving;
 mod snapshot_names;
 mod space_charge;
 pub mod space_used;

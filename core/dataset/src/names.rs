@@ -8,6 +8,10 @@ use std::fmt;
 /// Longest full name in bytes, as the format's fixed buffers have it (256 with the final zero).
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// The last component of a head that an increment is received into. Nobody can make a dataset of that name.
+#[doc(alias = "recv_clone_name")]
+pub const RECEIVE_COMPONENT: &str = "%recv";
+
 /// Levels a name may have; deeper ones can still be opened, not created.
 pub const NESTING_MAX: usize = 50;
 
@@ -151,6 +155,9 @@ impl DatasetName {
         if name.text.split('/').count() > NESTING_MAX {
             return Err(BadName::TooDeep);
         }
+        if name.text.contains('%') {
+            return Err(BadName::Percent);
+        }
         Ok(name)
     }
 
@@ -214,6 +221,7 @@ fn check_component(component: &str) -> Result<(), BadName> {
         "" => return Err(BadName::EmptyComponent),
         "." => return Err(BadName::SelfReference),
         ".." => return Err(BadName::ParentReference),
+        RECEIVE_COMPONENT => return Ok(()),
         _ => {}
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);

@@ -21,6 +21,7 @@ use crate::heads::Heads;
 use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
 use crate::open_logs::OpenLogs;
+use crate::receiving::Receiving;
 use crate::stored::Reading;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +53,8 @@ pub struct Namespace {
     heads: Heads,
     /// Intent logs of mounted datasets.
     logs: OpenLogs,
+    /// Receives under way.
+    receiving: Arc<Receiving>,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
     kept_bytes: AtomicU64,
 }
@@ -69,6 +72,7 @@ impl Namespace {
             property_generation: AtomicU64::new(0),
             heads: Heads::new(),
             logs: OpenLogs::new(),
+            receiving: Arc::new(Receiving::new()),
             kept_bytes: AtomicU64::new(0),
         }
     }
@@ -127,6 +131,11 @@ impl Namespace {
     /// Intent logs of mounted datasets.
     pub(crate) fn logs(&self) -> &OpenLogs {
         &self.logs
+    }
+
+    /// Receives under way.
+    pub(crate) fn receiving(&self) -> &Arc<Receiving> {
+        &self.receiving
     }
 
     /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes: datasets cannot use

@@ -31,6 +31,9 @@ impl Namespace {
         }
         if context.tx.pass() == 1 {
             self.sync_logs(&sets, context)?;
+            for set in &sets {
+                self.store_resume_point(set.id(), context)?;
+            }
         }
         let opened: Result<Vec<HeadLedger<'_>>, DatasetError> = sets
             .iter()

@@ -162,6 +162,16 @@ pub enum TaskRefusal {
         /// In OpenZFS's words.
         why: String,
     },
+    /// What a stream goes on from is not there (`ENODEV`).
+    #[error("most recent snapshot does not match incremental source")]
+    NoBase,
+    /// What a stream goes on from was changed since (`ETXTBSY`).
+    #[error("destination has been modified since most recent snapshot")]
+    Modified,
+    /// What a stream goes on from has larger blocks than the stream can have.
+    #[doc(alias = "ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH")]
+    #[error("incremental send stream requires -L (--large-block), to match previous receive")]
+    SmallBlocks,
     /// Two names would be the same (`EEXIST`).
     #[error("{why}")]
     Conflict {

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use support::chain::{Blocks, Chain};
-use support::{Filler, Pool};
+use support::{FILE, Filler, Pool};
 use tarn_dataset::dataset::NamedBookmark;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::bookmark::{DestroyBookmarks, MakeBookmarks};
@@ -14,6 +14,7 @@ use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
 use tarn_dataset::ops::promote::Promote;
+use tarn_dataset::ops::receive::{AbandonReceive, BeginReceive, FinishReceive, StreamFacts};
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::set::{SetProperties, Source};
@@ -22,9 +23,13 @@ use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::space_used::written_since;
 use tarn_dataset::task::{SyncTask, TaskRefusal};
-use tarn_object::TxEstimate;
+use tarn_object::{NewObject, TxEstimate};
 use tarn_ondisk::dataset_dir::SNAPSHOT_COUNT;
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::stream::StreamFeatures;
+use tarn_probe::Operation;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 128 << 10;
@@ -268,6 +273,21 @@ impl Dice {
     }
 }
 
+/// What the first record of a stream might say.
+fn stream(from_guid: u64) -> StreamFacts {
+    StreamFacts {
+        to_guid: 7,
+        from_guid,
+        to_name: "far/away@x".to_string(),
+        creation_time_s: 1_000_000_000,
+        objset_type: ObjsetType::Zfs,
+        is_clone: false,
+        has_free_records: true,
+        is_case_insensitive: false,
+        features: StreamFeatures::SPILL,
+    }
+}
+
 /// What a random walk has made so far.
 struct Walk {
     pool: Pool,
@@ -432,6 +452,94 @@ impl Walk {
         self.find_snapshots();
     }
 
+    /// Takes a stream in that somebody might have sent: an increment of any snapshot, all anew, or something new; to the end, or not.
+    fn receive(&mut self, step: u64) {
+        let (kind, which) = (self.any(3), self.any(self.snapshots.len()));
+        let base = self.snapshots[which].clone();
+        let (target, from_guid) = match kind {
+            0 => (
+                base.split('@').next().unwrap().to_string(),
+                self.guid(&base),
+            ),
+            1 => (self.head(), 0),
+            _ => (format!("tank/r{step}"), 0),
+        };
+        let stream = stream(from_guid);
+        let creation_time_s = stream.creation_time_s;
+        let begin = BeginReceive {
+            target: target.clone(),
+            snapshot: step.to_string(),
+            origin: None,
+            stream,
+            force: true,
+            resumable: self.dice.below(2) == 0,
+            local: Vec::new(),
+            received: Vec::new(),
+        };
+        let receiver = match self.pool.run(begin) {
+            Ok(receiver) => receiver,
+            Err(TaskRefusal::Exists { .. }) if kind == 1 => return,
+            Err(refused) => panic!("{refused:?}"),
+        };
+        let operation = Operation::unmeasured();
+        let set = self.pool.namespace.head_set(receiver.head, &operation);
+        let set = set.unwrap();
+        if kind > 0 {
+            let tx = self
+                .pool
+                .env
+                .txgs
+                .assign(&TxEstimate::writing(0), &operation);
+            let file = NewObject::plain(ObjectType::PlainFile, BLOCK);
+            set.claim(&tx.unwrap(), FILE, file, &operation).unwrap();
+        }
+        for _ in 0..self.dice.below(4) {
+            let (offset, blocks) = (self.dice.below(20) * BLOCK, 1 + self.dice.below(6));
+            self.pool.write_to(&set, offset, blocks * BLOCK);
+            self.pool.sync();
+        }
+        self.pool.sync();
+        drop(set);
+        let finish = FinishReceive {
+            target: target.clone(),
+            snapshot: step.to_string(),
+            receiver,
+            to_guid: 1000 + step,
+            creation_time_s,
+            force: true,
+            local: Vec::new(),
+            received: Vec::new(),
+            snapshot_settings: Vec::new(),
+        };
+        let head = receiver.head;
+        let finished = match self.dice.below(4) {
+            0 => None,
+            _ => Some(self.pool.run(finish)),
+        };
+        match finished {
+            Some(Ok(())) => {
+                if receiver.is_new {
+                    self.heads.push(target.clone());
+                }
+                let guid = self.guid(&format!("{target}@{step}"));
+                assert_eq!(guid, 1000 + step);
+            }
+            None => self.pool.run(AbandonReceive { head }).unwrap(),
+            refused => {
+                let refused = several(refused.unwrap());
+                assert!(matches!(refused[..], [(_, TaskRefusal::Cloned), ..]));
+                self.pool.run(AbandonReceive { head }).unwrap();
+            }
+        }
+        self.find_snapshots();
+    }
+
+    fn guid(&self, snapshot: &str) -> u64 {
+        let view = self.pool.namespace.view(&self.pool.operation);
+        let name = DatasetName::parse(snapshot).unwrap();
+        view.dataset(&name).unwrap().stored().unwrap().guid.get()
+    }
+
     /// Snapshots go by other names after a promotion.
     fn find_snapshots(&mut self) {
         let view = self.pool.namespace.view(&self.pool.operation);
@@ -476,7 +584,7 @@ impl Walk {
     }
 
     fn step(&mut self, step: u64) {
-        match self.dice.below(21) {
+        match self.dice.below(24) {
             0..=5 => self.write(),
             6..=8 => self.snapshot(step),
             9..=10 if !self.snapshots.is_empty() => self.destroy_snapshot(),
@@ -486,6 +594,7 @@ impl Walk {
             15 if self.heads.len() > 2 => self.promote(),
             16..=17 if !self.snapshots.is_empty() => self.bookmark(step),
             18 => self.destroy_bookmark(),
+            19..=21 if !self.snapshots.is_empty() => self.receive(step),
             _ => {
                 self.pool.free_in_background(20);
             }

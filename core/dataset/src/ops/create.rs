@@ -314,7 +314,8 @@ impl Made {
         let parent = context.view().directory(parent)?;
         let directory = creation::create_directory(context, Some(parent.id()), component)?;
         let head = creation::create_head(context, directory, origin)?;
-        if context.features.is_active(Feature::FilesystemLimits) {
+        let is_counted = !component.starts_with('%');
+        if is_counted && context.features.is_active(Feature::FilesystemLimits) {
             filesystem_counts::count(context, &context.view().directory(name)?)?;
         }
         Ok(Made {
@@ -407,19 +408,23 @@ pub(super) fn apply_settings(
     let head = head.ok_or_else(|| DatasetError::NotFound {
         name: name.to_string(),
     })?;
+    apply_settings_to(context, &head, settings, Source::Local)
+}
+
+/// The same for a head that is at hand, from whatever source.
+pub(super) fn apply_settings_to(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    settings: &[Checked],
+    source: Source,
+) -> Result<(), DatasetError> {
     for checked in settings {
         let is_fact = checked
             .property
             .is_some_and(|row| row.change == Change::Once || FACTS.contains(&row.name));
         let is_auto = checked.name == "refreservation" && checked.setting == Setting::Number(AUTO);
         if !is_fact && !is_auto {
-            apply_one(
-                context,
-                &head,
-                &checked.name,
-                &checked.setting,
-                Source::Local,
-            )?;
+            apply_one(context, head, &checked.name, &checked.setting, source)?;
         }
     }
     Ok(())

@@ -147,19 +147,29 @@ pub fn inconsistent(view: View<'_>) -> Result<Vec<String>, DatasetError> {
 }
 
 #[doc(alias = "dsl_destroy_head_sync_impl")]
-fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
-    let writing = context.writing();
+pub(super) fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
     let directory = head.directory();
     if local_number(directory, "refreservation")?.unwrap_or(0) != 0 {
         store_with_limits(context, head, "refreservation", &Entry::Cleared)?;
     }
     feature_use::deactivate_all(context, head.id())?;
     let stored = head.stored()?;
-    forget_in_origin(writing, head.id(), &stored)?;
     deadlist::free(context, stored.deadlist)?;
-    livelist::remove(context, directory.id())?;
     release_blocks(context, head, &stored)?;
     free_bookmarks(context, head)?;
+    remove(context, head, &stored)
+}
+
+/// Removes a head, whose blocks and deadlist are somebody else's by now, with its directory.
+pub(super) fn remove(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    stored: &ondisk::dataset::Dataset,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let directory = head.directory();
+    forget_in_origin(writing, head.id(), stored)?;
+    livelist::remove(context, directory.id())?;
     writing.change(directory.id(), |stored: &mut DatasetDirectory| {
         stored.head_dataset = ObjectId::ZERO;
     })?;
@@ -390,7 +400,10 @@ fn destroy_directory(
 ) -> Result<(), DatasetError> {
     let writing = context.writing();
     let parent = directory.stored()?.parent;
-    filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
+    let (_, component) = directory.name().rsplit_once('/').unwrap_or_default();
+    if !component.starts_with('%') {
+        filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
+    }
     set_reservation(context, directory, 0)?;
     let stored = directory.stored()?;
     assert!(
@@ -401,7 +414,6 @@ fn destroy_directory(
     writing.free(stored.properties)?;
     writing.free(stored.clones)?;
     free_permissions(writing, stored.permissions)?;
-    let (_, component) = directory.name().rsplit_once('/').unwrap_or_default();
     let above: DatasetDirectory = writing.reading().bonus_of(parent)?;
     writing.remove(above.children, component)?;
     writing.free_extended(directory.id(), context.features)

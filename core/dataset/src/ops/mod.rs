@@ -8,6 +8,7 @@ pub mod destroy_snapshot;
 pub mod hold;
 pub mod inherit;
 pub mod promote;
+pub mod receive;
 pub mod rename;
 pub mod rename_snapshot;
 pub mod rollback;

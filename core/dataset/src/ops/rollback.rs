@@ -146,7 +146,7 @@ impl Rollback {
 }
 
 /// What of the head's own blocks its refreservation has paid for.
-fn paid_for(head: &Dataset<'_>) -> Result<u64, DatasetError> {
+pub(super) fn paid_for(head: &Dataset<'_>) -> Result<u64, DatasetError> {
     let reserved = local_number(head.directory(), "refreservation")?.unwrap_or(0);
     Ok(reserved.min(head.stored()?.unique.get()))
 }
@@ -202,7 +202,7 @@ fn go_back(
 }
 
 /// What the head has stored since its newest snapshot and still has.
-fn written_since(head: &Stored, newest: &Stored, dead: SpaceChange) -> SpaceChange {
+pub(super) fn written_since(head: &Stored, newest: &Stored, dead: SpaceChange) -> SpaceChange {
     let since = |now: u64, dead: i128, before: u64| i128::from(now) + dead - i128::from(before);
     SpaceChange {
         used: since(head.referenced.get(), dead.used, newest.referenced.get()),
@@ -220,7 +220,10 @@ fn written_since(head: &Stored, newest: &Stored, dead: SpaceChange) -> SpaceChan
 }
 
 /// When the snapshot was taken that the head is a clone of.
-fn origin_txg(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<Txg, DatasetError> {
+pub(super) fn origin_txg(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+) -> Result<Txg, DatasetError> {
     match head.directory().stored()?.origin {
         origin if origin.is_zero() => Ok(Txg::ZERO),
         origin => {

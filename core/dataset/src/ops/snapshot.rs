@@ -72,7 +72,7 @@ impl SyncTask for TakeSnapshots {
         context.namespace.change(|| {
             self.names
                 .iter()
-                .try_for_each(|name| take(context, name, &self.settings))
+                .try_for_each(|name| take(context, name, &self.settings, Identity::New))
         })
     }
 }
@@ -119,7 +119,7 @@ fn check_new<'a>(view: View<'a>, name: &str) -> Result<Dataset<'a>, TaskRefusal>
 }
 
 /// Refuses a head that has something left to store in this group, or has a snapshot of it.
-fn check_moment(
+pub(super) fn check_moment(
     view: View<'_>,
     head: &Dataset<'_>,
     stored: &ondisk::dataset::Dataset,
@@ -183,8 +183,27 @@ fn set_aside_anew(head: &Dataset<'_>) -> Result<u64, DatasetError> {
     Ok(reserved.min(head.stored()?.unique.get()))
 }
 
+/// What a snapshot is known by.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Identity {
+    /// It is a new one, of now.
+    New,
+    /// It is the same that another pool has.
+    Received {
+        /// Its guid.
+        guid: Guid,
+        /// When it was taken there, in seconds since 1970.
+        creation_time_s: u64,
+    },
+}
+
 #[doc(alias = "dsl_dataset_snapshot_sync_impl")]
-fn take(context: &TaskContext<'_>, name: &str, settings: &[Checked]) -> Result<(), DatasetError> {
+pub(super) fn take(
+    context: &TaskContext<'_>,
+    name: &str,
+    settings: &[Checked],
+    identity: Identity,
+) -> Result<(), DatasetError> {
     let not_found = || DatasetError::NotFound {
         name: name.to_string(),
     };
@@ -202,7 +221,7 @@ fn take(context: &TaskContext<'_>, name: &str, settings: &[Checked]) -> Result<(
         let directory = head.directory().id();
         charge(context.writing(), directory, Part::RefReservation, change)?;
     }
-    let snapshot = make(context, &head, &before)?;
+    let snapshot = make(context, &head, &before, identity)?;
     insert_before_head(context, head.id(), &before, snapshot)?;
     let deadlist = divide_time(context, head.id(), &before)?;
     context
@@ -239,18 +258,26 @@ fn make(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
     before: &ondisk::dataset::Dataset,
+    identity: Identity,
 ) -> Result<ObjectId, DatasetError> {
     let writing = context.writing();
     let id = allocate_dataset(context)?;
+    let (guid, creation_time_s) = match identity {
+        Identity::New => (Guid::new(random(context)), context.now_s),
+        Identity::Received {
+            guid,
+            creation_time_s,
+        } => (guid, creation_time_s),
+    };
     let snapshot = ondisk::dataset::Dataset {
         next_snapshot: head.id(),
         snapshot_names: ObjectId::ZERO,
         child_count: 1,
-        creation_time_s: context.now_s,
+        creation_time_s,
         creation_txg: context.tx.txg(),
         unique: AllocatedSize::ZERO,
         fsid: Guid::new(random(context) >> 8),
-        guid: Guid::new(random(context)),
+        guid,
         next_clones: ObjectId::ZERO,
         snapshot_properties: ObjectId::ZERO,
         user_holds: ObjectId::ZERO,

@@ -107,6 +107,12 @@ pub(crate) fn put_local(
     }
 }
 
+/// Says that a directory has values that came with a stream.
+#[doc(alias = "dsl_prop_set_hasrecvd")]
+pub(crate) fn note_received(writing: Writing<'_>, zap: ObjectId) -> Result<(), DatasetError> {
+    writing.put(zap, HAS_RECEIVED, &ZapValue::word(0))
+}
+
 fn remove_local(writing: Writing<'_>, zap: ObjectId, name: &str) -> Result<(), DatasetError> {
     writing.remove(zap, name)?;
     writing.remove(zap, &format!("{name}{REAL_VALUE_SUFFIX}"))?;

@@ -1,0 +1,844 @@
+//! Receiving a snapshot: where the contents of a stream go while they come, and what makes a snapshot of them.
+//!
+//! # Mechanism
+//! A stream for a file system that is not there goes into a new one; a stream for one that is there goes into a clone of its snapshot, a
+//! directory `%recv` below it. Both are marked inconsistent: nobody opens them, and an import destroys them unless the
+//! stream may go on ([`resumable`]). At the end, in one group, the clone's contents become those of the file system, with all that is charged for
+//! them, the clone is removed, and the snapshot is taken that the stream was of: with its guid, so that the next increment finds it.
+//!
+//! # Invariants
+//! - Until that last group, who looks at the file system sees nothing of the stream.
+//! - Whoever asks for the end has seen to it that nobody writes into the clone any more, and that nobody has the file system open.
+
+use super::bookmark::DestroyBookmarks;
+use super::clone::{forget_log, is_of_this_group};
+use super::create::{Made, apply_settings_to, check_name, check_new};
+use super::destroy::{destroy, give_away, remove};
+use super::destroy_snapshot::{DestroySnapshots, destroy_if_marked};
+use super::rollback::{origin_txg, paid_for, written_since};
+use super::set::{Source, apply_one, check_settings, find};
+use super::snapshot::{Identity, check_moment, take};
+use crate::counting_bookmarks;
+use crate::creation::{ORIGIN, create_set, origin_snapshot};
+use crate::dataset::Dataset;
+use crate::deadlist;
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::heads::decides_writing;
+use crate::livelist;
+use crate::names::{DatasetName, NAME_BYTES_MAX, RECEIVE_COMPONENT};
+use crate::namespace::View;
+use crate::properties::inherit::local_number;
+use crate::properties::parse::Checked;
+use crate::properties::set::note_received;
+use crate::properties::value::Kinds;
+use crate::space_charge::{Part, SpaceChange, charge, move_between};
+use crate::space_used::directory_available;
+use crate::stored::is_zap;
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use tarn_object::read_head;
+use tarn_object::zap::ZapValue;
+use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::{
+    DatasetFlags, REMAP_DEADLIST, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED,
+    RESUME_FROM_GUID, RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW,
+    RESUME_REDACTION_SNAPSHOTS, RESUME_TO_GUID, RESUME_TO_NAME,
+};
+use tarn_ondisk::dataset_dir::CRYPTO_KEY;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::stream::StreamFeatures;
+use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId};
+
+/// What of a dataset is stored.
+type Stored = ondisk::dataset::Dataset;
+
+/// By how much what is received may exceed a refquota: what one transaction can store at most, as it could at the sender.
+#[doc(alias = "refquota_slack")]
+const REFQUOTA_SLACK_BYTES: u64 = (64 << 20) * 24;
+
+/// What the first record of a stream says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamFacts {
+    /// The guid of the snapshot.
+    pub to_guid: u64,
+    /// The guid of the snapshot before it; zero for a full stream.
+    pub from_guid: u64,
+    /// The full name of the snapshot at the sender.
+    pub to_name: String,
+    /// When it was taken there, in seconds since 1970.
+    pub creation_time_s: u64,
+    /// What it is a snapshot of.
+    pub objset_type: ObjsetType,
+    /// The snapshot is the first of a clone.
+    pub is_clone: bool,
+    /// A full stream says what is free, so that it can become a clone.
+    pub has_free_records: bool,
+    /// Names are not told apart by case.
+    pub is_case_insensitive: bool,
+    /// What a receiver must know.
+    pub features: StreamFeatures,
+}
+
+impl StreamFacts {
+    fn kinds(&self) -> Kinds {
+        match self.objset_type {
+            ObjsetType::Zvol => Kinds::VOLUME,
+            _ => Kinds::FILESYSTEM,
+        }
+    }
+}
+
+/// Where a stream goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receiver {
+    /// The head that takes it in.
+    pub head: ObjectId,
+    /// Whether that is the file system itself, and no clone of it.
+    pub is_new: bool,
+}
+
+/// Makes room for a stream.
+#[derive(Debug, Clone)]
+pub struct BeginReceive {
+    /// The full name of the file system or volume that gets the snapshot.
+    pub target: String,
+    /// The snapshot's short name.
+    pub snapshot: String,
+    /// A snapshot that the new file system is to be a clone of.
+    pub origin: Option<String>,
+    /// What the stream says of itself.
+    pub stream: StreamFacts,
+    /// What was changed or added at the target since the common snapshot is given up.
+    pub force: bool,
+    /// The stream may be cut, and go on later.
+    pub resumable: bool,
+    /// What somebody sets.
+    pub local: Vec<Checked>,
+    /// What came with the stream.
+    pub received: Vec<Checked>,
+}
+
+impl SyncTask for BeginReceive {
+    type Output = Receiver;
+
+    #[doc(alias = "dmu_recv_begin_check")]
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        check_features(&self.stream, self.resumable, features)?;
+        match find(view, &self.target) {
+            Ok(target) => self.check_existing(view, &target, features),
+            Err(TaskRefusal::NotFound { .. }) => self.check_new(view, features),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    #[doc(alias = "dmu_recv_begin_sync")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<Receiver, DatasetError> {
+        context.namespace.change(|| {
+            let receiver = match context.view().directory(&self.target) {
+                Ok(directory) => {
+                    let target = directory.head()?.ok_or_else(|| not_found(&self.target))?;
+                    self.make_clone(context, &target)?
+                }
+                Err(DatasetError::NotFound { .. }) => self.make_new(context)?,
+                Err(error) => return Err(error),
+            };
+            self.prepare(context, receiver)?;
+            Ok(receiver)
+        })
+    }
+}
+
+fn not_found(name: &str) -> DatasetError {
+    DatasetError::NotFound {
+        name: name.to_string(),
+    }
+}
+
+fn busy(why: &str) -> TaskRefusal {
+    TaskRefusal::Busy {
+        why: why.to_string(),
+    }
+}
+
+fn not_supported(what: &str) -> TaskRefusal {
+    TaskRefusal::NotSupported {
+        what: what.to_string(),
+    }
+}
+
+/// Refuses a stream for which the pool lacks a feature.
+#[doc(alias = "recv_begin_check_feature_flags_impl")]
+fn check_features(
+    stream: &StreamFacts,
+    resumable: bool,
+    features: &dyn FeatureCounts,
+) -> Result<(), TaskRefusal> {
+    let needed = [
+        (StreamFeatures::LZ4, Feature::Lz4Compress),
+        (StreamFeatures::ZSTD, Feature::ZstdCompress),
+        (StreamFeatures::EMBEDDED, Feature::EmbeddedData),
+        (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
+        (StreamFeatures::LARGE_DNODES, Feature::LargeDnode),
+        (StreamFeatures::LONG_NAMES, Feature::Longname),
+    ];
+    for (in_stream, feature) in needed {
+        if stream.features.has(in_stream) && !features.is_enabled(feature) {
+            return Err(TaskRefusal::FeatureDisabled { feature });
+        }
+    }
+    if resumable && !features.is_enabled(Feature::ExtensibleDataset) {
+        return Err(TaskRefusal::FeatureDisabled {
+            feature: Feature::ExtensibleDataset,
+        });
+    }
+    Ok(())
+}
+
+impl BeginReceive {
+    #[doc(alias = "recv_begin_check_existing_impl")]
+    fn check_existing(
+        &self,
+        view: View<'_>,
+        target: &Dataset<'_>,
+        features: &dyn FeatureCounts,
+    ) -> Result<(), TaskRefusal> {
+        if self.origin.is_some() || self.stream.is_clone {
+            return Err(TaskRefusal::Exists {
+                name: self.target.clone(),
+            });
+        }
+        check_name_length(&self.target)?;
+        let directory = target.directory();
+        if directory.child(RECEIVE_COMPONENT)?.is_some() || resumes(target)? {
+            return Err(busy("dataset is busy"));
+        }
+        if target.snapshot(&self.snapshot)?.is_some() {
+            return Err(TaskRefusal::Exists {
+                name: format!("{}@{}", self.target, self.snapshot),
+            });
+        }
+        if directory.extension(CRYPTO_KEY)?.is_some() {
+            return Err(not_supported("receiving into an encrypted dataset"));
+        }
+        let is_divided = deadlist::is_divided(view.mos(), target.stored()?.deadlist)?;
+        if target.extension(REMAP_DEADLIST)?.is_some() || !is_divided {
+            return Err(not_supported(
+                "receiving into a dataset with blocks on removed vdevs, or of before pool version 26",
+            ));
+        }
+        if self.stream.kinds() == Kinds::VOLUME && !directory.child_ids()?.is_empty() {
+            return Err(TaskRefusal::ParentNotFilesystem {
+                name: self.target.clone(),
+            });
+        }
+        check_settings(Some(target), &self.local, self.stream.kinds(), features)?;
+        if self.stream.from_guid == 0 && is_clone(view, target)? {
+            return Err(TaskRefusal::Exists {
+                name: self.target.clone(),
+            });
+        }
+        let Some(base) = self.base(target)? else {
+            return Ok(());
+        };
+        if view.is_syncing() && is_of_this_group(view, &base)? {
+            return Err(TaskRefusal::NotInThisGroup);
+        }
+        check_large_blocks(&base, &self.stream)
+    }
+
+    /// The snapshot of the target that the stream goes on from; none for a full stream.
+    fn base<'a>(&self, target: &Dataset<'a>) -> Result<Option<Dataset<'a>>, TaskRefusal> {
+        if self.stream.from_guid == 0 {
+            return match self.force {
+                true => Ok(None),
+                false => Err(TaskRefusal::Exists {
+                    name: self.target.clone(),
+                }),
+            };
+        }
+        let mut snapshots = target.snapshots()?;
+        snapshots.sort_by_key(|snapshot| {
+            let stored = snapshot.stored();
+            stored.map_or(0, |stored| stored.creation_txg.get())
+        });
+        let mut found = None;
+        for snapshot in &snapshots {
+            if snapshot.stored()?.guid.get() == self.stream.from_guid {
+                found = Some(snapshot.clone());
+            }
+        }
+        let found = found.ok_or(TaskRefusal::NoBase)?;
+        if self.force {
+            return Ok(Some(found));
+        }
+        if is_modified(target, &found)? {
+            return Err(TaskRefusal::Modified);
+        }
+        // Snapshots of no change since may stay.
+        Ok(snapshots.pop())
+    }
+
+    fn check_new(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let has_origin = self.origin.is_some();
+        if self.stream.is_clone && !has_origin {
+            return Err(TaskRefusal::NoBase);
+        }
+        if self.stream.from_guid != 0 && !has_origin {
+            return Err(TaskRefusal::NotFound {
+                name: self.target.clone(),
+            });
+        }
+        let parent = check_name(view, &self.target)?;
+        check_name_length(&self.target)?;
+        check_new(&parent, &self.local, self.stream.kinds(), features)?;
+        let Some(origin) = &self.origin else {
+            return Ok(());
+        };
+        let origin = find(view, origin)?;
+        if !origin.is_snapshot() {
+            return Err(TaskRefusal::BadValue {
+                property: "origin".to_string(),
+                why: "operation not applicable to datasets of this type".to_string(),
+            });
+        }
+        if self.stream.from_guid == 0 && !self.stream.has_free_records {
+            return Err(TaskRefusal::NoBase);
+        }
+        let is_other = origin.stored()?.guid.get() != self.stream.from_guid;
+        if self.stream.from_guid != 0 && is_other {
+            return Err(TaskRefusal::NoBase);
+        }
+        if origin.directory().extension(CRYPTO_KEY)?.is_some() {
+            return Err(not_supported("cloning an encrypted snapshot"));
+        }
+        if view.is_syncing() && is_of_this_group(view, &origin)? {
+            return Err(TaskRefusal::NotInThisGroup);
+        }
+        check_large_blocks(&origin, &self.stream)
+    }
+
+    /// Makes the clone of an existing target.
+    fn make_clone(
+        &self,
+        context: &TaskContext<'_>,
+        target: &Dataset<'_>,
+    ) -> Result<Receiver, DatasetError> {
+        let base = self.base(target).map_err(|_| DatasetError::Inconsistent {
+            object: target.id(),
+            why: "its snapshots have changed in the midst of a change",
+        })?;
+        let base = match base {
+            Some(base) => Some(base.id()),
+            None => origin_snapshot(context)?,
+        };
+        let name = receive_name(&self.target);
+        let made = Made::from(context, &name, base)?;
+        let head = Dataset::open_unnamed(context.view(), made.head())?;
+        for checked in self.local.iter().filter(|one| decides_writing(&one.name)) {
+            let (name, setting) = (&checked.name, &checked.setting);
+            apply_one(context, &head, name, setting, Source::Local)?;
+        }
+        made.record(context, "receive", " ".to_string());
+        Ok(Receiver {
+            head: made.head(),
+            is_new: false,
+        })
+    }
+
+    /// Makes a new file system or volume, with its settings.
+    fn make_new(&self, context: &TaskContext<'_>) -> Result<Receiver, DatasetError> {
+        let origin = match &self.origin {
+            Some(origin) => {
+                let name = DatasetName::parse(origin).map_err(|_| not_found(origin))?;
+                Some(context.view().dataset(&name)?.id())
+            }
+            None => origin_snapshot(context)?,
+        };
+        let made = Made::from(context, &self.target, origin)?;
+        let head = context.view().directory(&self.target)?.head()?;
+        let head = head.ok_or_else(|| not_found(&self.target))?;
+        apply_received(context, &head, &self.local, &self.received)?;
+        made.record(context, "receive", " ".to_string());
+        Ok(Receiver {
+            head: made.head(),
+            is_new: true,
+        })
+    }
+
+    /// Marks the head, so that nobody opens it, and has it ready for the first record.
+    fn prepare(&self, context: &TaskContext<'_>, receiver: Receiver) -> Result<(), DatasetError> {
+        let (writing, id) = (context.writing(), receiver.head);
+        let stored = writing.change(id, |stored: &mut Stored| {
+            stored.flags = stored.flags.with(DatasetFlags::INCONSISTENT);
+            if self.stream.is_case_insensitive {
+                stored.flags = stored.flags.with(DatasetFlags::CASE_INSENSITIVE);
+            }
+        })?;
+        if !stored.previous_snapshot.is_zero() {
+            feature_use::take_over(context, stored.previous_snapshot, id)?;
+        }
+        let features = self.stream.features;
+        for (in_stream, feature) in [
+            (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
+            (StreamFeatures::LONG_NAMES, Feature::Longname),
+        ] {
+            if features.has(in_stream) {
+                feature_use::activate(context, id, feature)?;
+            }
+        }
+        if self.resumable {
+            self.note_resume_facts(context, id)?;
+        }
+        if stored.root.is_hole() {
+            create_set(context, id, self.stream.objset_type)?;
+            return Ok(());
+        }
+        forget_log(context, id)
+    }
+
+    /// Says of the head what a stream that goes on must be.
+    fn note_resume_facts(
+        &self,
+        context: &TaskContext<'_>,
+        head: ObjectId,
+    ) -> Result<(), DatasetError> {
+        let (writing, stream) = (context.writing(), &self.stream);
+        writing.extend(head, context.features)?;
+        let put = |name: &str, value: u64| writing.put(head, name, &ZapValue::word(value));
+        if stream.from_guid != 0 {
+            put(RESUME_FROM_GUID, stream.from_guid)?;
+        }
+        put(RESUME_TO_GUID, stream.to_guid)?;
+        writing.put(head, RESUME_TO_NAME, &ZapValue::text(&stream.to_name))?;
+        put(RESUME_OBJECT, 1)?;
+        put(RESUME_OFFSET, 0)?;
+        put(RESUME_BYTES, 0)?;
+        for (feature, name) in [
+            (StreamFeatures::LARGE_BLOCKS, RESUME_LARGE_BLOCK),
+            (StreamFeatures::EMBEDDED, RESUME_EMBEDDED),
+            (StreamFeatures::COMPRESSED, RESUME_COMPRESSED),
+            (StreamFeatures::RAW, RESUME_RAW),
+        ] {
+            if stream.features.has(feature) {
+                put(name, 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of the clone that an increment goes into.
+pub fn receive_name(target: &str) -> String {
+    format!("{target}/{RECEIVE_COMPONENT}")
+}
+
+/// Refuses a target whose clone could not be named.
+fn check_name_length(target: &str) -> Result<(), TaskRefusal> {
+    match receive_name(target).len() > NAME_BYTES_MAX {
+        true => Err(TaskRefusal::NameTooLong {
+            why: "dataset name is too long".to_string(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a stream whose blocks would be smaller than those that it goes on from.
+fn check_large_blocks(base: &Dataset<'_>, stream: &StreamFacts) -> Result<(), TaskRefusal> {
+    let has_large = base.uses_feature(Feature::LargeBlocks.guid())?;
+    match has_large && !stream.features.has(StreamFeatures::LARGE_BLOCKS) {
+        true => Err(TaskRefusal::SmallBlocks),
+        false => Ok(()),
+    }
+}
+
+/// Whether a head began as a snapshot of another.
+fn is_clone(view: View<'_>, head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let Some(origin) = view.root()?.child(ORIGIN)? else {
+        return Ok(false);
+    };
+    let origin: Stored = view.mos().bonus_of(origin.stored()?.head_dataset)?;
+    Ok(head.directory().stored()?.origin != origin.previous_snapshot)
+}
+
+/// Whether a head waits for a stream that was cut.
+fn resumes(head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    Ok(head.extension(RESUME_TO_GUID)?.is_some())
+}
+
+/// Whether a head is not what its snapshot is. Its intent log does not matter.
+#[doc(alias = "dsl_dataset_modified_since_snap")]
+fn is_modified(head: &Dataset<'_>, snapshot: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let (now, then) = (head.stored()?, snapshot.stored()?);
+    if now.root.logical_birth <= then.creation_txg {
+        return Ok(false);
+    }
+    if then.root.is_hole() {
+        return Ok(true);
+    }
+    let view = head.directory().view();
+    let cache = &view.namespace().mos().env().cache;
+    let objset = |id, root| {
+        let read = read_head(cache, id, root, view.operation());
+        read.map_err(|cause| DatasetError::Object { object: id, cause })
+    };
+    let now = objset(head.id(), &now.root)?;
+    let then = objset(snapshot.id(), &then.root)?;
+    Ok(now.meta_dnode != then.meta_dnode)
+}
+
+/// Gives a head what somebody sets, and what came with the stream.
+fn apply_received(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    local: &[Checked],
+    received: &[Checked],
+) -> Result<(), DatasetError> {
+    if !received.is_empty() {
+        let properties = head.directory().stored()?.properties;
+        note_received(context.writing(), properties)?;
+    }
+    apply_settings_to(context, head, received, Source::Received)?;
+    apply_settings_to(context, head, local, Source::Local)?;
+    context.namespace.policies_changed(head.directory());
+    Ok(())
+}
+
+/// What a target waits for, whose stream was cut: the head that has the beginning, and whether that is the target itself.
+///
+/// # Errors
+/// When the stream that goes on is not the rest of the one that was cut.
+#[doc(alias = "dmu_recv_resume_begin_check")]
+pub fn resumable(
+    view: View<'_>,
+    target: &str,
+    stream: &StreamFacts,
+    force: bool,
+) -> Result<Receiver, TaskRefusal> {
+    let mismatch = |why: &str| TaskRefusal::BadValue {
+        property: "receive_resume_token".to_string(),
+        why: why.to_string(),
+    };
+    let clone = match view.directory(&receive_name(target)) {
+        Ok(directory) => directory.head()?,
+        Err(DatasetError::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let is_new = clone.is_none();
+    let head = match clone {
+        Some(clone) => clone,
+        None => find(view, target)?,
+    };
+    if !is_new && stream.from_guid == 0 && !force {
+        return Err(TaskRefusal::Exists {
+            name: target.to_string(),
+        });
+    }
+    let stored = head.stored()?;
+    if !stored.flags.contains(DatasetFlags::INCONSISTENT) || !resumes(&head)? {
+        return Err(mismatch("nothing was partially received here"));
+    }
+    if head.extension(RESUME_TO_GUID)? != Some(stream.to_guid) {
+        return Err(mismatch("another snapshot was partially received here"));
+    }
+    if head.extension(RESUME_FROM_GUID)?.unwrap_or(0) != stream.from_guid {
+        return Err(mismatch(
+            "what was partially received goes on from another snapshot",
+        ));
+    }
+    if view.namespace().is_receiving(head.id()) {
+        return Err(busy("dataset is busy"));
+    }
+    Ok(Receiver {
+        head: head.id(),
+        is_new,
+    })
+}
+
+/// Ends a receive: the snapshot is there.
+#[derive(Debug, Clone)]
+pub struct FinishReceive {
+    /// The full name of the file system or volume.
+    pub target: String,
+    /// The snapshot's short name.
+    pub snapshot: String,
+    /// Where the stream went.
+    pub receiver: Receiver,
+    /// The guid of the snapshot.
+    pub to_guid: u64,
+    /// When it was taken at the sender, in seconds since 1970.
+    pub creation_time_s: u64,
+    /// What was changed or added at the target since the common snapshot is given up.
+    pub force: bool,
+    /// What somebody sets, where the target was there before.
+    pub local: Vec<Checked>,
+    /// What came with the stream, where the target was there before.
+    pub received: Vec<Checked>,
+    /// What came with the stream for the snapshot.
+    pub snapshot_settings: Vec<Checked>,
+}
+
+impl SyncTask for FinishReceive {
+    type Output = ();
+
+    #[doc(alias = "dmu_recv_end_check")]
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let head = view.dataset_without_name(self.receiver.head)?;
+        let stored = head.stored()?;
+        if view.is_syncing() {
+            check_moment(view, &head, &stored)?;
+        }
+        check_settings(None, &self.snapshot_settings, Kinds::SNAPSHOT, features)?;
+        if self.receiver.is_new {
+            return Ok(());
+        }
+        let target = find(view, &self.target)?;
+        let before = target.stored()?;
+        if view.is_syncing() {
+            check_moment(view, &target, &before)?;
+        }
+        if self.force {
+            let newer = newer_than(&target, &stored)?;
+            newer.snapshots.check(view, features)?;
+            newer.bookmarks.check(view, features)?;
+        } else if before.previous_snapshot != stored.previous_snapshot {
+            return Err(TaskRefusal::Modified);
+        } else {
+            let base = Dataset::open_unnamed(view, before.previous_snapshot)?;
+            if is_modified(&target, &base)? {
+                return Err(TaskRefusal::Modified);
+            }
+        }
+        check_room(&target, &before, &stored)
+    }
+
+    #[doc(alias = "dmu_recv_end_sync")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            if !self.receiver.is_new {
+                self.exchange(context)?;
+            }
+            let target = context.view().directory(&self.target)?.head()?;
+            let target = target.ok_or_else(|| not_found(&self.target))?;
+            context.record(InternalEvent {
+                name: "finish receiving",
+                dataset: Some((target.name(), target.id())),
+                text: format!("snap={}", self.snapshot),
+            });
+            let writing = context.writing();
+            writing.change(target.id(), |stored: &mut Stored| {
+                stored.flags = stored.flags.without(DatasetFlags::INCONSISTENT);
+            })?;
+            if is_zap(&*writing.reading().object(target.id())?) {
+                for name in [
+                    RESUME_FROM_GUID,
+                    RESUME_TO_GUID,
+                    RESUME_TO_NAME,
+                    RESUME_OBJECT,
+                    RESUME_OFFSET,
+                    RESUME_BYTES,
+                    RESUME_LARGE_BLOCK,
+                    RESUME_EMBEDDED,
+                    RESUME_COMPRESSED,
+                    RESUME_RAW,
+                    RESUME_REDACTION_SNAPSHOTS,
+                ] {
+                    writing.remove(target.id(), name)?;
+                }
+            }
+            if !self.receiver.is_new {
+                apply_received(context, &target, &self.local, &self.received)?;
+            }
+            let name = format!("{}@{}", self.target, self.snapshot);
+            let identity = Identity::Received {
+                guid: Guid::new(self.to_guid),
+                creation_time_s: self.creation_time_s,
+            };
+            take(context, &name, &[], identity)?;
+            let parsed = DatasetName::parse(&name).map_err(|_| not_found(&name))?;
+            let snapshot = context.view().dataset(&parsed)?;
+            for checked in &self.snapshot_settings {
+                let (name, setting) = (&checked.name, &checked.setting);
+                apply_one(context, &snapshot, name, setting, Source::Received)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What of a target is newer than what the clone was made of, and goes.
+struct Newer {
+    snapshots: DestroySnapshots,
+    /// Of a past that is no longer the target's: an increment from there would be wrong.
+    bookmarks: DestroyBookmarks,
+}
+
+fn newer_than(target: &Dataset<'_>, clone: &Stored) -> Result<Newer, DatasetError> {
+    let base = clone.previous_snapshot_txg;
+    let mut snapshots = Vec::new();
+    for snapshot in target.snapshots()? {
+        if snapshot.stored()?.creation_txg > base {
+            snapshots.push(snapshot.name());
+        }
+    }
+    let bookmarks = target.bookmarks()?;
+    let bookmarks = bookmarks
+        .iter()
+        .filter(|one| one.stored.creation_txg > base);
+    let bookmarks = bookmarks.map(|one| format!("{}#{}", target.name(), one.name));
+    Ok(Newer {
+        snapshots: DestroySnapshots {
+            names: snapshots,
+            defer: false,
+        },
+        bookmarks: DestroyBookmarks {
+            names: bookmarks.collect(),
+        },
+    })
+}
+
+/// Refuses what would not fit the target's refquota and refreservation.
+#[doc(alias = "dsl_dataset_clone_swap_check_impl")]
+fn check_room(target: &Dataset<'_>, before: &Stored, clone: &Stored) -> Result<(), TaskRefusal> {
+    let no_space = |why: &str| TaskRefusal::NoSpace {
+        why: why.to_string(),
+    };
+    let directory = target.directory();
+    let limit = local_number(directory, "refquota")?.unwrap_or(0);
+    if limit != 0 && clone.referenced.get() > limit.saturating_add(REFQUOTA_SLACK_BYTES) {
+        return Err(no_space("quota exceeded"));
+    }
+    let reserved = local_number(directory, "refreservation")?.unwrap_or(0);
+    let freed = reserved.min(before.unique.get());
+    let paid = reserved.min(clone.unique.get());
+    let anew = freed.saturating_sub(paid);
+    if anew > 0 && anew > directory_available(directory)? {
+        return Err(no_space("out of space"));
+    }
+    Ok(())
+}
+
+impl FinishReceive {
+    /// Gives the target what the clone has, and removes the clone.
+    #[doc(alias = "dsl_dataset_clone_swap_sync_impl")]
+    fn exchange(&self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let directory = context.view().directory(&self.target)?;
+        let head_of = || -> Result<_, DatasetError> {
+            directory.head()?.ok_or_else(|| not_found(&self.target))
+        };
+        let clone = context
+            .view()
+            .directory(&receive_name(&self.target))?
+            .head()?
+            .filter(|clone| clone.id() == self.receiver.head)
+            .ok_or_else(|| not_found(&receive_name(&self.target)))?;
+        if self.force {
+            let newer = newer_than(&head_of()?, &clone.stored()?)?;
+            newer.bookmarks.apply(context)?;
+            newer.snapshots.apply(context)?;
+        }
+        let head = head_of()?;
+        give_up_changes(context, &head)?;
+        take_contents(context, &head, &clone)?;
+        let emptied = clone.stored()?;
+        remove(context, &clone, &emptied)?;
+        context.namespace.forget_head(head.id());
+        livelist::remove(context, directory.id())
+    }
+}
+
+/// Gives away what a head has stored since its newest snapshot, and brings its directory's charges to where they were then. What the head
+/// leads to is to be replaced in the same group.
+fn give_up_changes(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let before = head.stored()?;
+    let newest: Stored = writing.reading().bonus_of(before.previous_snapshot)?;
+    let directory = head.directory().id();
+    let paid = paid_for(head)?;
+    let dead = deadlist::space_in(writing.reading(), before.deadlist, ..)?;
+    give_away(context, head, written_since(&before, &newest, dead))?;
+    let origin = origin_txg(context, head)?;
+    let alive = deadlist::space_in(writing.reading(), before.deadlist, origin..)?;
+    move_between(writing, directory, alive.used, Part::Snapshots, Part::Head)?;
+    deadlist::free(context, before.deadlist)?;
+    let paid = SpaceChange::of_used(i128::from(paid));
+    charge(writing, directory, Part::RefReservation, paid)
+}
+
+/// Has a head, which has nothing of its own, be what the clone is.
+fn take_contents(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    clone: &Dataset<'_>,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let taken = clone.stored()?;
+    let base: Stored = writing.reading().bonus_of(taken.previous_snapshot)?;
+    let dead = deadlist::space_in(writing.reading(), taken.deadlist, ..)?;
+    let written = written_since(&taken, &base, dead);
+    let (from, to) = (clone.directory().id(), head.directory().id());
+    charge(writing, from, Part::Head, written.negated())?;
+    charge(writing, to, Part::Head, written)?;
+    let origin = origin_txg(context, head)?;
+    let shared = deadlist::space_in(writing.reading(), taken.deadlist, origin..)?;
+    move_between(writing, to, shared.used, Part::Head, Part::Snapshots)?;
+    let only_base = deadlist::space_in(
+        writing.reading(),
+        taken.deadlist,
+        base.previous_snapshot_txg..,
+    )?;
+    writing.change(taken.previous_snapshot, |stored: &mut Stored| {
+        stored.unique = AllocatedSize::from(u64::try_from(only_base.used).unwrap_or(0));
+    })?;
+    writing.change(head.id(), |stored: &mut Stored| {
+        stored.deadlist = taken.deadlist;
+        stored.root = taken.root;
+        stored.referenced = taken.referenced;
+        stored.compressed = taken.compressed;
+        stored.uncompressed = taken.uncompressed;
+        stored.unique = taken.unique;
+        stored.flags = stored.flags.with(DatasetFlags::UNIQUE_ACCURATE);
+        if taken.flags.contains(DatasetFlags::CASE_INSENSITIVE) {
+            stored.flags = stored.flags.with(DatasetFlags::CASE_INSENSITIVE);
+        }
+    })?;
+    let paid = SpaceChange::of_used(-i128::from(paid_for(head)?));
+    charge(writing, to, Part::RefReservation, paid)?;
+    feature_use::deactivate_all(context, head.id())?;
+    feature_use::take_over(context, clone.id(), head.id())?;
+    feature_use::deactivate_all(context, clone.id())?;
+    let base: Stored = writing.reading().bonus_of(taken.previous_snapshot)?;
+    if base.next_snapshot == head.id() {
+        counting_bookmarks::next_has_changed(context, head.id(), &base)?;
+    }
+    Ok(())
+}
+
+/// Gives up what was received so far.
+#[derive(Debug, Clone)]
+pub struct AbandonReceive {
+    /// Where the stream went.
+    pub head: ObjectId,
+}
+
+impl SyncTask for AbandonReceive {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let head = view.dataset_without_name(self.head)?;
+        match head.stored()?.flags.contains(DatasetFlags::INCONSISTENT) {
+            true => Ok(()),
+            false => Err(busy("dataset is busy")),
+        }
+    }
+
+    #[doc(alias = "dmu_recv_cleanup_ds")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            let head = context.view().dataset_by_id(self.head)?;
+            let origin = head.stored()?.previous_snapshot;
+            destroy(context, &head)?;
+            destroy_if_marked(context, origin)
+        })
+    }
+}
