@@ -25,6 +25,7 @@ mod list;
 mod mount;
 mod order;
 mod promote;
+mod receive;
 mod rename;
 mod rollback;
 #[cfg(test)]
@@ -96,7 +97,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("unshare", usage::UNSHARE),
     BLANK,
     missing("send", usage::SEND),
-    missing("receive", usage::RECEIVE),
+    built("receive", usage::RECEIVE, receive::run),
     missing("redact", usage::REDACT),
     BLANK,
     missing("allow", usage::ALLOW),

@@ -62,6 +62,10 @@ macro_rules! for_each_operation {
             "dataset/promote" dataset_promote: dataset::Promote => Done, "Makes a clone what it is a clone of.";
             "dataset/bookmark" dataset_bookmark: dataset::MakeBookmark => Done, "Makes bookmarks.";
             "dataset/rollback" dataset_rollback: dataset::Rollback => Done, "Takes a dataset back to a snapshot.";
+            "dataset/receive" dataset_receive: dataset::Receive => dataset::Received,
+                "Receives a stream through the caller's descriptor.";
+            "dataset/abort-receive" dataset_abort_receive: dataset::AbortReceive => Done,
+                "Gives up what was received of a stream that was cut.";
             "dataset/hold" dataset_hold: dataset::Hold => Done, "Puts a hold on snapshots.";
             "dataset/release" dataset_release: dataset::Hold => Done, "Takes a hold off snapshots.";
             "dataset/list-holds" dataset_list_holds: dataset::ListHolds => dataset::Holds, "Lists holds of snapshots.";

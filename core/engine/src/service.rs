@@ -187,6 +187,24 @@ impl Administration for Engine {
         self.command(call, |operation| self.roll_back(call, &request, operation))
     }
 
+    fn dataset_receive(
+        &self,
+        call: &Call,
+        request: dataset::Receive,
+    ) -> Result<dataset::Received, Refusal> {
+        self.command(call, |operation| self.receive(call, &request, operation))
+    }
+
+    fn dataset_abort_receive(
+        &self,
+        call: &Call,
+        request: dataset::AbortReceive,
+    ) -> Result<Done, Refusal> {
+        self.command(call, |operation| {
+            self.abort_receive(call, &request, operation)
+        })
+    }
+
     fn dataset_hold(&self, call: &Call, request: dataset::Hold) -> Result<Done, Refusal> {
         self.command(call, |operation| self.hold(call, &request, operation))
     }

@@ -28,7 +28,6 @@ pub(crate) struct Streams {
 }
 
 #[derive(Default)]
-#[allow(dead_code, reason = "the operations that stream use it")]
 struct Running {
     last: u64,
     stoppers: BTreeMap<u64, PipeStopper>,
@@ -43,7 +42,6 @@ impl Streams {
     }
 
     /// A stream begins. Called in the pool's turn; the stream is under way until what is returned is dropped.
-    #[allow(dead_code, reason = "the operations that stream use it")]
     pub(crate) fn begin(&self, pipe: &Pipe) -> Streaming<'_> {
         let mut running = self.running.lock();
         running.last += 1;
@@ -72,7 +70,6 @@ impl Streams {
 }
 
 /// A stream that is under way.
-#[allow(dead_code, reason = "the operations that stream use it")]
 pub(crate) struct Streaming<'a> {
     streams: &'a Streams,
     number: u64,

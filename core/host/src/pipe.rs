@@ -6,7 +6,7 @@
 //! here must be let go at once.
 //!
 //! # Mechanism
-//! Nothing is read or written before [`poll`](rustix::event::poll) has said that the descriptor is ready. The same call watches the caller's *line*, a socket that
+//! Nothing is read or written before [`poll`] has said that the descriptor is ready. The same call watches the caller's *line*, a socket that
 //! is hung up when the caller ends, and an event that a [`PipeStopper`] raises. So that a call after that does not wait all the same, pipes are
 //! opened anew, for this process alone, in a mode that does not block; sockets are told with each call. A pipe that may not be opened anew is written a page
 //! at a time: as much room there is when it is ready.

@@ -12,4 +12,5 @@
 //! Where the bytes come from and where they go, names of file systems and users, and what is in files.
 
 pub mod reading;
+pub mod receive;
 pub mod writing;

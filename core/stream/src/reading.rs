@@ -114,7 +114,10 @@ impl<R: Read> StreamReader<R> {
     ///
     /// # Errors
     /// When it is no stream, is damaged, or cannot be read.
-    #[allow(clippy::type_complexity, reason = "a record and its payload, or nothing")]
+    #[allow(
+        clippy::type_complexity,
+        reason = "a record and its payload, or nothing"
+    )]
     pub fn begin(&mut self) -> Result<Option<(Box<Begin>, Vec<u8>)>, StreamError> {
         self.sum = Fletcher4::new();
         let at = self.offset;
@@ -152,7 +155,10 @@ impl<R: Read> StreamReader<R> {
     ///
     /// # Panics
     /// After the last record of a stream, and before the first.
-    #[allow(clippy::should_implement_trait, reason = "a stream has an end of its own")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a stream has an end of its own"
+    )]
     pub fn next(&mut self) -> Result<Received, StreamError> {
         let (record, at) = self
             .ahead

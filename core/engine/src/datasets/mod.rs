@@ -13,6 +13,7 @@ mod mount;
 mod mountpoint;
 mod promote;
 mod properties;
+mod receive;
 mod remount;
 mod rename;
 mod rename_snapshots;

@@ -231,6 +231,100 @@ pub struct Rollback {
     pub force: bool,
 }
 
+/// `zfs receive`. The stream comes through the caller's descriptor.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Receive {
+    /// Full name of a file system or volume, or of a snapshot.
+    pub target: String,
+    /// `-d`, `-e`: what of the sent name follows.
+    #[serde(default)]
+    pub names: ReceiveNames,
+    /// `-F`: give up what was changed at the target.
+    #[serde(default)]
+    pub force: bool,
+    /// `-M`: unmount by force.
+    #[serde(default)]
+    pub force_unmount: bool,
+    /// `-u`: do not mount.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// `-n`: do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `-s`: keep what came of a stream that is cut.
+    #[serde(default)]
+    pub resumable: bool,
+    /// `-h`: leave out the holds that come with the stream.
+    #[serde(default)]
+    pub skip_holds: bool,
+    /// `-o`: properties to set.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// `-x`: properties of the stream that are left out.
+    #[serde(default)]
+    pub excluded: Vec<String>,
+}
+
+/// What of the sent name follows upon the name that was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReceiveNames {
+    /// What is below the file system that was sent.
+    #[default]
+    AsGiven,
+    /// `-d`: all but the pool.
+    AllButPool,
+    /// `-e`: the last component.
+    Last,
+}
+
+/// What happened while a stream was received, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case", tag = "event")]
+pub enum ReceiveEvent {
+    /// A stream begins.
+    Receiving {
+        /// The snapshot's full name at the sender.
+        sent: String,
+        /// Its full name here.
+        snapshot: String,
+        /// Whether it goes on from another.
+        incremental: bool,
+        /// What it is a clone of.
+        origin: Option<String>,
+    },
+    /// The snapshot is there already, and the stream was passed over.
+    Exists {
+        /// Its full name here.
+        snapshot: String,
+    },
+    /// The stream is in.
+    Received {
+        /// How many bytes it had.
+        bytes: u64,
+        /// How long it took.
+        nanoseconds: u64,
+    },
+}
+
+/// What came of `zfs receive`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Received {
+    /// What happened.
+    #[serde(default)]
+    pub events: Vec<ReceiveEvent>,
+    /// What did not, and did not keep the stream from being received.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// `zfs receive -A`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AbortReceive {
+    /// Full name of the file system or volume.
+    pub name: String,
+}
+
 /// `zfs hold` and `zfs release`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Hold {

@@ -1,0 +1,183 @@
+//! `zfs receive`: a stream becomes a snapshot, or a package of streams becomes many.
+//!
+//! # Mechanism
+//! A plain stream is one snapshot ([`one`]). A package begins with a description of what follows: file systems with their properties, the guids of
+//! their snapshots; its streams are taken one after the other, and each finds its file system in the description ([`package`]). Where something
+//! goes follows from the name that the sender gave it, and from options ([`destination`]).
+//!
+//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come.
+//!
+//! # After a failure
+//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay.
+
+mod destination;
+mod follow;
+mod one;
+mod package;
+mod properties;
+
+use crate::administration::Call;
+use crate::engine::Engine;
+use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, Received};
+use crate::messages::{Done, Refusal, RefusalKind};
+use crate::refusals::of_task;
+use package::Package;
+use std::io::{BufReader, Read};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
+use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};
+use tarn_ondisk::stream::StreamKind;
+use tarn_probe::Operation;
+use tarn_stream::reading::{StreamError, StreamReader};
+
+/// What is said of a stream that does not fit this program.
+const CANNOT: &str = "cannot receive";
+
+/// How much is read from the caller's descriptor at once.
+const INPUT_BYTES: usize = 1 << 20;
+
+/// A receive under way.
+struct Run<'a> {
+    engine: &'a Engine,
+    call: &'a Call,
+    request: &'a Receive,
+    operation: &'a Operation,
+    done: Received,
+    /// The file system that the first stream went to.
+    top: Option<String>,
+}
+
+impl Engine {
+    /// Receives what comes through the caller's descriptor.
+    pub(crate) fn receive(
+        &self,
+        call: &Call,
+        request: &Receive,
+        operation: &Operation,
+    ) -> Result<Received, Refusal> {
+        let open = self.require_pool_of(&request.target)?;
+        let pipe = call.pipe.clone().ok_or_else(|| {
+            let reason = "the caller handed no descriptor over";
+            Refusal::new(RefusalKind::Invalid, CANNOT, reason)
+        })?;
+        let turn = self.turn(&open)?;
+        let _streaming = open.streams.begin(&pipe);
+        drop(turn);
+        let mut input = BufReader::with_capacity(INPUT_BYTES, pipe);
+        self.receive_from(call, request, &mut input, operation)
+    }
+
+    fn receive_from(
+        &self,
+        call: &Call,
+        request: &Receive,
+        input: &mut dyn Read,
+        operation: &Operation,
+    ) -> Result<Received, Refusal> {
+        DatasetName::parse(&request.target).map_err(|bad| {
+            Refusal::new(
+                RefusalKind::Invalid,
+                format!("cannot receive into '{}'", request.target),
+                bad.to_string(),
+            )
+        })?;
+        let mut run = Run {
+            engine: self,
+            call,
+            request,
+            operation,
+            done: Received::default(),
+            top: None,
+        };
+        let mut reader = StreamReader::new(input);
+        let outcome = run.take_all(&mut reader);
+        let changed = run.top.is_some() && !request.dry_run;
+        if let Some(pool) = request.target.split(['/', '@']).next().filter(|_| changed) {
+            self.record_command(call, pool, operation);
+        }
+        match outcome {
+            Ok(()) => Ok(run.done),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// `zfs receive -A`: gives up what was received of a stream that was cut.
+    #[doc(alias = "zfs_do_receive")]
+    pub(crate) fn abort_receive(
+        &self,
+        call: &Call,
+        request: &AbortReceive,
+        operation: &Operation,
+    ) -> Result<Done, Refusal> {
+        let name = &request.name;
+        let open = self.require_pool_of(name)?;
+        let _turn = self.turn(&open)?;
+        let namespace = open.pool.namespace();
+        let view = namespace.view(operation);
+        let nothing = || {
+            let reason = format!("'{name}' does not have any resumable receive state to abort\n");
+            Refusal::new(RefusalKind::Invalid, "", reason.trim_end())
+        };
+        let resumes = |head: &Dataset<'_>| {
+            let flags = head.stored().map(|stored| stored.flags).unwrap_or_default();
+            let is_partial = flags.contains(DatasetFlags::INCONSISTENT);
+            is_partial
+                && head
+                    .extension(RESUME_TO_GUID)
+                    .is_ok_and(|guid| guid.is_some())
+        };
+        let head_of = |name: &str| {
+            view.directory(name)
+                .and_then(|found| found.head())
+                .ok()
+                .flatten()
+        };
+        let head = head_of(&receive_name(name)).or_else(|| head_of(name));
+        let head = head.filter(|head| resumes(head)).ok_or_else(nothing)?;
+        if namespace.is_receiving(head.id()) {
+            let action = format!("cannot destroy '{}'", head.name());
+            return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
+        }
+        let task = AbandonReceive { head: head.id() };
+        let record = self.command_record(call);
+        let outcome = open.pool.run_command(task, record, operation);
+        outcome
+            .map(|()| Done {})
+            .map_err(|error| of_task(format!("cannot destroy '{name}'"), &error))
+    }
+}
+
+impl Run<'_> {
+    fn take_all(&mut self, reader: &mut StreamReader<&mut dyn Read>) -> Result<(), Refusal> {
+        let first = reader.begin().map_err(|error| unreadable(&error))?;
+        let Some((begin, payload)) = first else {
+            let reason = "empty stream";
+            return Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason));
+        };
+        match begin.kind() {
+            StreamKind::Single => {
+                let sent = begin.to_name.as_str().unwrap_or_default();
+                let sent = sent.split('@').next().unwrap_or_default().to_string();
+                self.take_one(reader, &begin, &payload, &sent, None)
+            }
+            StreamKind::Compound => {
+                let package = Package::read(&begin, &payload)?;
+                self.take_package(reader, &package)
+            }
+            StreamKind::Unknown(kind) => {
+                let reason = format!("invalid stream (its header has the unknown kind {kind})");
+                Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason))
+            }
+        }
+    }
+
+    fn tell(&mut self, event: ReceiveEvent) {
+        self.done.events.push(event);
+    }
+}
+
+/// What is said of a stream before anything is known of it.
+fn unreadable(error: &StreamError) -> Refusal {
+    Refusal::new(RefusalKind::Invalid, CANNOT, error.to_string())
+}

@@ -1,0 +1,735 @@
+//! One stream: from its first record to the snapshot.
+
+use super::destination::destination;
+use super::package::{Package, Sent};
+use super::properties::Settings;
+use super::{CANNOT, Run};
+use crate::datasets::cannot_open;
+use crate::datasets::create::missing_parents;
+use crate::datasets::create::parent as parent_task;
+use crate::datasets::remount::{Back, named};
+use crate::engine::OpenPool;
+use crate::messages::dataset::{ReceiveEvent, ReceiveNames};
+use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::of_task;
+use std::io::Read;
+use std::sync::Arc;
+use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::names::{DatasetName, NameKind};
+use tarn_dataset::namespace::View;
+use tarn_dataset::ops::hold::HoldSnapshots;
+use tarn_dataset::ops::receive::{
+    AbandonReceive, BeginReceive, FinishReceive, Receiver, StreamFacts, resumable,
+};
+use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::receiving::ReceiveClaim;
+use tarn_dataset::task::TaskRefusal;
+use tarn_ondisk::dataset::{RESUME_BYTES, RESUME_OBJECT, RESUME_OFFSET, RESUME_TO_GUID};
+use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::objset::ObjsetType;
+use tarn_ondisk::stream::{Begin, Record, StreamFeatures, begin_flags};
+use tarn_pool::{Mode, TaskError};
+use tarn_stream::reading::{StreamError, StreamReader};
+use tarn_stream::receive::{Destination, ReceiveError, receive};
+
+/// What this program can receive.
+#[doc(alias = "DMU_BACKUP_FEATURE_MASK")]
+const RECEIVABLE: StreamFeatures = StreamFeatures::SPILL
+    .with(StreamFeatures::EMBEDDED)
+    .with(StreamFeatures::LZ4)
+    .with(StreamFeatures::LARGE_BLOCKS)
+    .with(StreamFeatures::RESUMING)
+    .with(StreamFeatures::COMPRESSED)
+    .with(StreamFeatures::LARGE_DNODES)
+    .with(StreamFeatures::ZSTD)
+    .with(StreamFeatures::HOLDS)
+    .with(StreamFeatures::SWITCH_TO_LARGE_BLOCKS)
+    .with(StreamFeatures::LONG_NAMES)
+    .with(StreamFeatures::LARGE_MICROZAPS);
+
+/// What is known of a stream before its second record.
+struct Plan {
+    facts: StreamFacts,
+    flags: u32,
+    /// The full name of the snapshot at the sender.
+    sent: String,
+    /// What it becomes.
+    snapshot: DatasetName,
+    /// The snapshot that what it becomes is a clone of.
+    origin: Option<String>,
+    /// It makes a file system or volume.
+    makes_new: bool,
+    /// It goes on from where another broke off.
+    resumes: bool,
+    /// What the first record's list says of that.
+    description: NvList,
+    settings: Settings,
+    snapshot_properties: NvList,
+}
+
+impl Plan {
+    fn target(&self) -> &str {
+        self.snapshot.head()
+    }
+
+    fn kinds(&self) -> Kinds {
+        kinds_of(&self.facts)
+    }
+
+    /// What cannot be done, when it cannot.
+    fn action(&self) -> &'static str {
+        match (self.makes_new, self.resumes) {
+            (true, _) => "cannot receive new filesystem stream",
+            (_, true) => "cannot receive resume stream",
+            _ => "cannot receive incremental stream",
+        }
+    }
+
+    fn refuse(&self, kind: RefusalKind, reason: impl Into<String>) -> Refusal {
+        Refusal::new(kind, self.action(), reason)
+    }
+}
+
+fn kinds_of(facts: &StreamFacts) -> Kinds {
+    match facts.objset_type {
+        ObjsetType::Zvol => Kinds::VOLUME,
+        _ => Kinds::FILESYSTEM,
+    }
+}
+
+impl Run<'_> {
+    /// Takes one stream.
+    pub(super) fn take_one(
+        &mut self,
+        reader: &mut StreamReader<&mut dyn Read>,
+        begin: &Begin,
+        payload: &[u8],
+        base: &str,
+        of: Option<(&Package, Option<&Sent>)>,
+    ) -> Result<(), Refusal> {
+        let begun_ns = tarn_host::monotonic_ns();
+        let facts = facts_of(begin)?;
+        let is_tree = of.is_some_and(|(package, _)| package.is_tree);
+        let snapshot = destination(self.request, &facts.to_name, base, is_tree)?;
+        let open = self.engine.find_pool(snapshot.pool()).ok_or_else(|| {
+            let reason = format!("destination '{}' does not exist", snapshot.head());
+            Refusal::new(RefusalKind::NotFound, CANNOT, reason)
+        })?;
+        if open.pool.mode() == Mode::ReadOnly {
+            let reason = "pool is read-only";
+            return Err(Refusal::new(RefusalKind::ReadOnly, CANNOT, reason));
+        }
+        let sent = of.and_then(|(_, sent)| sent);
+        let plan = self.plan(&open, begin, payload, facts, snapshot, sent)?;
+        self.tell(ReceiveEvent::Receiving {
+            sent: plan.sent.clone(),
+            snapshot: plan.snapshot.to_string(),
+            incremental: plan.facts.from_guid != 0,
+            origin: plan.origin.clone(),
+        });
+        if self.request.dry_run {
+            return self.pass_over(reader, &plan);
+        }
+        if of.is_some() && self.has_already(&open, &plan) {
+            self.tell(ReceiveEvent::Exists {
+                snapshot: plan.snapshot.to_string(),
+            });
+            return self.pass_over(reader, &plan);
+        }
+        let at = reader.offset();
+        let mounts = self.receive_into(&open, reader, &plan)?;
+        if let Some(sent) = sent.filter(|_| !self.request.skip_holds) {
+            self.put_holds(&open, &plan, sent);
+        }
+        self.tell(ReceiveEvent::Received {
+            bytes: reader.offset() - at,
+            nanoseconds: tarn_host::monotonic_ns().saturating_sub(begun_ns),
+        });
+        if mounts && !self.request.no_mount {
+            let engine = self.engine;
+            let warnings = &mut self.done.warnings;
+            if let Ok(_turn) = engine.turn(&open)
+                && let Err(refusal) = engine.mount_new(&open, plan.target(), self.operation)
+            {
+                warnings.push(refusal.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the holds on a snapshot that it had at the sender.
+    fn put_holds(&mut self, open: &Arc<OpenPool>, plan: &Plan, sent: &Sent) {
+        for tag in sent.holds_of(plan.facts.to_guid) {
+            let snapshot = plan.snapshot.to_string();
+            let task = HoldSnapshots {
+                names: vec![snapshot.clone()],
+                tag: tag.clone(),
+            };
+            if let Err(error) = open.pool.run(task, self.operation) {
+                let warning =
+                    format!("cannot hold snapshot '{snapshot}' with tag '{tag}': {error}");
+                self.done.warnings.push(warning);
+            }
+        }
+    }
+
+    /// Reads a stream that nobody wants.
+    #[doc(alias = "recv_skip")]
+    fn pass_over(
+        &self,
+        reader: &mut StreamReader<&mut dyn Read>,
+        plan: &Plan,
+    ) -> Result<(), Refusal> {
+        loop {
+            let next = reader.next().map_err(|error| {
+                let reason = error.to_string();
+                plan.refuse(RefusalKind::Invalid, reason)
+            })?;
+            if matches!(next.record, Record::End(_)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the target has this very snapshot.
+    fn has_already(&self, open: &OpenPool, plan: &Plan) -> bool {
+        let view = open.pool.namespace().view(self.operation);
+        let snapshots = view
+            .directory(plan.target())
+            .and_then(|found| found.head())
+            .and_then(|head| head.map_or(Ok(Vec::new()), |head| head.snapshots()));
+        let is_it = |one: &Dataset<'_>| {
+            let guid = one.stored().map(|stored| stored.guid.get());
+            guid.is_ok_and(|guid| guid == plan.facts.to_guid)
+        };
+        snapshots.is_ok_and(|all| all.iter().any(is_it))
+    }
+
+    /// Finds out what becomes of a stream.
+    fn plan(
+        &mut self,
+        open: &Arc<OpenPool>,
+        begin: &Begin,
+        payload: &[u8],
+        facts: StreamFacts,
+        snapshot: DatasetName,
+        sent: Option<&Sent>,
+    ) -> Result<Plan, Refusal> {
+        let description = match payload {
+            [] => NvList::default(),
+            payload => NvList::decode(payload).map_err(|why| {
+                let reason = format!("invalid stream (its description cannot be read: {why})");
+                Refusal::new(RefusalKind::Invalid, CANNOT, reason)
+            })?,
+        };
+        let resumes = facts.features.has(StreamFeatures::RESUMING);
+        let asked = self.request.properties.iter().rev();
+        let asked = asked.clone().find(|(name, _)| name == "origin");
+        let mut plan = Plan {
+            sent: facts.to_name.clone(),
+            flags: begin.flags,
+            makes_new: false,
+            resumes,
+            origin: asked.map(|(_, value)| value.clone()),
+            snapshot,
+            description,
+            settings: Settings::default(),
+            snapshot_properties: sent
+                .map_or_else(NvList::default, |sent| sent.properties_of(facts.to_guid)),
+            facts,
+        };
+        let wants_new = plan.facts.from_guid == 0 || plan.facts.is_clone || plan.origin.is_some();
+        plan.makes_new = wants_new && !resumes;
+        let namespace = open.pool.namespace();
+        let view = namespace.view(self.operation);
+        if plan.facts.is_clone && plan.origin.is_none() {
+            let found = snapshot_with(view, plan.facts.from_guid);
+            plan.origin = Some(found.ok_or_else(|| {
+                let reason = format!("local origin for clone {} does not exist", plan.snapshot);
+                plan.refuse(RefusalKind::NotFound, reason)
+            })?);
+        }
+        self.find_moved(view, &mut plan, sent)?;
+        let head =
+            head_of(view, plan.target()).map_err(|error| cannot_open(plan.target(), &error))?;
+        match &head {
+            Some(head) => self.check_existing(&plan, head)?,
+            None => self.check_missing(open, view, &plan)?,
+        }
+        let is_top = self.top.get_or_insert_with(|| plan.target().to_string()) == plan.target();
+        let (target, kinds) = (plan.target().to_string(), plan.kinds());
+        let properties = sent.map(|sent| &sent.properties);
+        plan.settings = self.settings(open, &target, kinds, properties, is_top)?;
+        Ok(plan)
+    }
+
+    /// A file system of a package may have been moved at the target: it is found by the guid of what it goes on from, and a new one by that of its parent's
+    /// snapshot.
+    fn find_moved(
+        &self,
+        view: View<'_>,
+        plan: &mut Plan,
+        sent: Option<&Sent>,
+    ) -> Result<(), Refusal> {
+        let short = plan.snapshot.tail().unwrap_or_default().to_string();
+        let is_there = |name: &str| head_of(view, name).is_ok_and(|head| head.is_some());
+        let found = if plan.makes_new {
+            let parent = plan
+                .snapshot
+                .parent()
+                .map(|(parent, component)| (parent.to_string(), component.to_string()));
+            let guid = sent.map_or(0, |sent| sent.parent_guid);
+            match parent {
+                Some((parent, component)) if guid != 0 && !is_there(&parent) => {
+                    let found = snapshot_with(view, guid);
+                    found.map(|name| {
+                        let head = name.split('@').next().unwrap_or_default();
+                        format!("{head}/{component}@{short}")
+                    })
+                }
+                _ => None,
+            }
+        } else if sent.is_some() && !is_there(plan.target()) {
+            let found = snapshot_with(view, plan.facts.from_guid);
+            found.map(|name| {
+                let head = name.split('@').next().unwrap_or_default();
+                format!("{head}@{short}")
+            })
+        } else {
+            None
+        };
+        if let Some(found) = found {
+            plan.snapshot = DatasetName::parse(&found)
+                .map_err(|bad| plan.refuse(RefusalKind::Invalid, bad.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// What a target that is there must be.
+    fn check_existing(&self, plan: &Plan, head: &Dataset<'_>) -> Result<(), Refusal> {
+        let exists = |reason: String| plan.refuse(RefusalKind::Exists, reason);
+        let failed = |error: DatasetError| cannot_open(plan.target(), &error);
+        if !plan.makes_new {
+            return Ok(());
+        }
+        let name = plan.target();
+        if !self.request.force {
+            return Err(exists(format!(
+                "destination '{name}' exists\nmust specify -F to overwrite it"
+            )));
+        }
+        if let Some(first) = head.snapshots().map_err(failed)?.first() {
+            let first = first.name();
+            return Err(exists(format!(
+                "destination has snapshots (eg. {first})\nmust destroy them to overwrite it"
+            )));
+        }
+        if plan.kinds() == Kinds::VOLUME {
+            let directory = head.directory();
+            if !name.contains('/') {
+                return Err(exists(format!(
+                    "destination {name} is the root dataset\ncannot overwrite with a ZVOL"
+                )));
+            }
+            let children = directory.child_names().map_err(failed)?;
+            if let Some(first) = children.first() {
+                return Err(exists(format!(
+                    "destination has children (eg. {name}/{first})\ncannot overwrite with a ZVOL"
+                )));
+            }
+        }
+        if plan.origin.is_some() {
+            return Err(exists(format!(
+                "destination '{name}' exists\nmust destroy it to overwrite it with a clone"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What there must be for a target to be made. With `-d` its parents are made.
+    fn check_missing(
+        &mut self,
+        open: &Arc<OpenPool>,
+        view: View<'_>,
+        plan: &Plan,
+    ) -> Result<(), Refusal> {
+        let Some((parent, _)) = plan.snapshot.parent().filter(|_| plan.makes_new) else {
+            let reason = format!("destination '{}' does not exist", plan.target());
+            return Err(plan.refuse(RefusalKind::NotFound, reason));
+        };
+        if self.request.names == ReceiveNames::AllButPool && !self.request.dry_run {
+            self.make_parents(open, plan)?;
+        }
+        let head = head_of(view, parent).map_err(|error| cannot_open(parent, &error))?;
+        let Some(head) = head else {
+            // Nothing is made, so what would be made cannot be looked at.
+            if self.request.dry_run && self.request.names == ReceiveNames::AllButPool {
+                return Ok(());
+            }
+            let action = format!("cannot open '{parent}'");
+            let refusal = Refusal::new(RefusalKind::NotFound, action, "dataset does not exist");
+            return Err(refusal.with_hint(format!(
+                "{}: unable to restore to destination",
+                plan.action()
+            )));
+        };
+        match contents::outline(&head) {
+            Ok(Contents::Volume(_)) => {
+                let reason = format!("parent '{parent}' is not a filesystem");
+                Err(plan.refuse(RefusalKind::Invalid, reason))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(cannot_open(parent, &error)),
+        }
+    }
+
+    #[doc(alias = "create_parents")]
+    fn make_parents(&mut self, open: &Arc<OpenPool>, plan: &Plan) -> Result<(), Refusal> {
+        let missing = missing_parents(open, plan.target(), self.operation)?;
+        for name in missing {
+            let task = parent_task(self.call, &name, false);
+            let made = open.pool.run(task, self.operation);
+            made.map_err(|error| of_task(format!("cannot create '{name}'"), &error))?;
+            if !self.request.no_mount {
+                let warnings = &mut self.done.warnings;
+                self.engine
+                    .mount_created(open, &name, warnings, self.operation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a stream in, up to the snapshot. Says whether it made a file system, which is to be mounted.
+    fn receive_into(
+        &mut self,
+        open: &Arc<OpenPool>,
+        reader: &mut StreamReader<&mut dyn Read>,
+        plan: &Plan,
+    ) -> Result<bool, Refusal> {
+        let (receiver, claim, bytes_before) = match plan.resumes {
+            true => self.resume(open, plan)?,
+            false => self.begin(open, plan)?,
+        };
+        let namespace = open.pool.namespace();
+        let is_resumable = plan.resumes || self.request.resumable;
+        let outcome = namespace
+            .head_set(receiver.head, self.operation)
+            .map_err(|error| cannot_open(plan.target(), &error))
+            .and_then(|set| {
+                let destination = Destination {
+                    pool: &open.pool,
+                    set,
+                    claim: &claim,
+                    is_resumable,
+                    bytes_before,
+                };
+                receive(reader, &plan.facts, plan.flags, destination, self.operation)
+                    .map_err(|error| self.failed(plan, &error, is_resumable))
+            })
+            .and_then(|()| self.finish(open, plan, receiver));
+        drop(claim);
+        match outcome {
+            Ok(()) => Ok(receiver.is_new && plan.kinds() == Kinds::FILESYSTEM),
+            Err(refusal) => Err(self.give_up(open, plan, receiver, is_resumable, refusal)),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        open: &Arc<OpenPool>,
+        plan: &Plan,
+    ) -> Result<(Receiver, ReceiveClaim, u64), Refusal> {
+        let _turn = self.engine.turn(open)?;
+        let task = BeginReceive {
+            target: plan.target().to_string(),
+            snapshot: plan.snapshot.tail().unwrap_or_default().to_string(),
+            origin: plan.origin.clone(),
+            stream: plan.facts.clone(),
+            force: self.request.force,
+            resumable: self.request.resumable,
+            local: plan.settings.local.clone(),
+            received: plan.settings.received.clone(),
+        };
+        let begun = open.pool.run(task, self.operation);
+        let receiver = begun.map_err(|error| self.refused(open, plan, &error))?;
+        let claim = open.pool.namespace().claim_receive(receiver.head);
+        let claim = claim.expect("a head that was just made is nobody's");
+        Ok((receiver, claim, 0))
+    }
+
+    /// Goes on where another stream broke off: exactly there.
+    #[doc(alias = "resume_check")]
+    fn resume(
+        &mut self,
+        open: &Arc<OpenPool>,
+        plan: &Plan,
+    ) -> Result<(Receiver, ReceiveClaim, u64), Refusal> {
+        let _turn = self.engine.turn(open)?;
+        let namespace = open.pool.namespace();
+        let view = namespace.view(self.operation);
+        let found = resumable(view, plan.target(), &plan.facts, self.request.force);
+        let receiver = found.map_err(|refusal| match refusal {
+            TaskRefusal::Exists { name } => plan.refuse(
+                RefusalKind::Exists,
+                format!(
+                    "Resuming recv on existing destination '{name}'\nmust specify -F to overwrite it"
+                ),
+            ),
+            other => self.refused(open, plan, &TaskError::Refused(other)),
+        })?;
+        let failed = |error: DatasetError| cannot_open(plan.target(), &error);
+        let head = view.dataset_without_name(receiver.head).map_err(failed)?;
+        let stored = |name| -> Result<u64, Refusal> {
+            Ok(head.extension(name).map_err(failed)?.unwrap_or(0))
+        };
+        let said = |name: &str| plan.description.optional_u64(name).ok().flatten();
+        let is_there = said("resume_object") == Some(stored(RESUME_OBJECT)?)
+            && said("resume_offset") == Some(stored(RESUME_OFFSET)?);
+        if !is_there {
+            let reason = "the stream does not go on where the one before it broke off";
+            return Err(plan.refuse(RefusalKind::Invalid, reason));
+        }
+        let bytes = stored(RESUME_BYTES)?;
+        let claim = namespace.claim_receive(receiver.head);
+        let claim = claim.ok_or_else(|| plan.refuse(RefusalKind::Busy, "dataset is busy"))?;
+        Ok((receiver, claim, bytes))
+    }
+
+    /// Makes the snapshot. What is mounted of the target is unmounted meanwhile.
+    fn finish(
+        &mut self,
+        open: &Arc<OpenPool>,
+        plan: &Plan,
+        receiver: Receiver,
+    ) -> Result<(), Refusal> {
+        let _turn = self.engine.turn(open)?;
+        let snapshot_properties = plan.snapshot_properties.clone();
+        let name = plan.snapshot.to_string();
+        let snapshot_settings = self.received(open, &name, Kinds::SNAPSHOT, &snapshot_properties);
+        let task = FinishReceive {
+            target: plan.target().to_string(),
+            snapshot: plan.snapshot.tail().unwrap_or_default().to_string(),
+            receiver,
+            to_guid: plan.facts.to_guid,
+            creation_time_s: plan.facts.creation_time_s,
+            force: self.request.force,
+            local: plan.settings.local.clone(),
+            received: plan.settings.received.clone(),
+            snapshot_settings,
+        };
+        let run = |task| {
+            let finished = open.pool.run(task, self.operation);
+            finished.map_err(|error| self.refused(open, plan, &error))
+        };
+        if receiver.is_new {
+            return run(task);
+        }
+        let going = named(open, &[plan.target().to_string()], self.operation);
+        let going = going.map_err(|error| cannot_open(plan.target(), &error))?;
+        let by_force = self.request.force || self.request.force_unmount;
+        let unmounted = self
+            .engine
+            .take_off(open, &going, by_force, self.operation)?;
+        let outcome = run(task);
+        let back = self
+            .engine
+            .put_back(open, &going, &unmounted, Back::WhatWas, self.operation);
+        outcome.and(back)
+    }
+
+    /// Gives up what was received, unless it may go on.
+    fn give_up(
+        &self,
+        open: &Arc<OpenPool>,
+        plan: &Plan,
+        receiver: Receiver,
+        is_resumable: bool,
+        refusal: Refusal,
+    ) -> Refusal {
+        if is_resumable {
+            // What came is worth something only once it is stored.
+            drop(open.pool.sync_all(self.operation));
+            return refusal;
+        }
+        let head = receiver.head;
+        match open.pool.run(AbandonReceive { head }, self.operation) {
+            Ok(()) => refusal,
+            Err(error) => {
+                let kept = of_task(
+                    format!("cannot destroy what was received of '{}'", plan.target()),
+                    &error,
+                );
+                refusal.with_hint(kept.to_string())
+            }
+        }
+    }
+
+    /// Why a stream did not go in, in OpenZFS's words.
+    fn failed(&self, plan: &Plan, error: &ReceiveError, is_resumable: bool) -> Refusal {
+        let name = plan.target();
+        match error {
+            ReceiveError::Room(AdmitRefusal::QuotaExceeded) => {
+                let reason = format!("destination {name} space quota exceeded.");
+                plan.refuse(RefusalKind::NoSpace, reason)
+            }
+            ReceiveError::Room(AdmitRefusal::NoSpace) => {
+                plan.refuse(RefusalKind::NoSpace, "out of space")
+            }
+            ReceiveError::Stream(
+                damage @ (StreamError::Checksum { .. } | StreamError::Ended { .. }),
+            ) => {
+                let what = match damage {
+                    StreamError::Ended { .. } => "incomplete stream",
+                    _ => "checksum mismatch",
+                };
+                if !is_resumable {
+                    let refusal = plan.refuse(RefusalKind::Corrupt, what);
+                    return refusal.with_hint(damage.to_string());
+                }
+                let reason = format!("{what}.\nPartially received snapshot is saved.");
+                let refusal = plan.refuse(RefusalKind::Corrupt, reason);
+                refusal.with_hint(format!(
+                    "A resuming stream can be generated on the sending system by running:\n    \
+                     zfs send -t $(zfs get -H -o value receive_resume_token {name})"
+                ))
+            }
+            ReceiveError::Stopped(_) => plan.refuse(RefusalKind::Suspended, error.to_string()),
+            ReceiveError::Object(_) => plan.refuse(RefusalKind::Device, error.to_string()),
+            other => plan.refuse(RefusalKind::Corrupt, other.to_string()),
+        }
+    }
+
+    /// Why there is no room for a stream, or no snapshot of it, in OpenZFS's words.
+    fn refused(&self, open: &OpenPool, plan: &Plan, error: &TaskError) -> Refusal {
+        let target = plan.target();
+        let TaskError::Refused(refusal) = error else {
+            return of_task(plan.action(), error);
+        };
+        let say = |kind, reason: String| plan.refuse(kind, reason);
+        match refusal {
+            TaskRefusal::NoBase => say(
+                RefusalKind::Invalid,
+                format!("most recent snapshot of {target} does not\nmatch incremental source"),
+            ),
+            TaskRefusal::Modified => say(
+                RefusalKind::Invalid,
+                format!("destination {target} has been modified\nsince most recent snapshot"),
+            ),
+            TaskRefusal::SmallBlocks => {
+                let reason = "incremental send stream requires -L (--large-block), to match previous receive.";
+                say(RefusalKind::Invalid, reason.to_string())
+            }
+            TaskRefusal::FeatureDisabled { feature } => {
+                let reason = "pool must be upgraded to receive this stream.".to_string();
+                let feature = format!("it needs the feature '{}'", feature.guid());
+                say(RefusalKind::Unsupported, reason).with_hint(feature)
+            }
+            TaskRefusal::Exists { name } => Refusal::new(
+                RefusalKind::Exists,
+                format!("cannot restore to {name}"),
+                "destination already exists",
+            ),
+            TaskRefusal::Busy { .. } if self.has_partial(open, plan) => say(
+                RefusalKind::Busy,
+                format!(
+                    "destination {target} contains partially-complete state from \"zfs receive -s\"."
+                ),
+            ),
+            TaskRefusal::NoSpace { why } if why == "quota exceeded" => say(
+                RefusalKind::NoSpace,
+                format!("destination {target} space quota exceeded."),
+            ),
+            _ => of_task(plan.action(), error),
+        }
+    }
+
+    /// Whether something of another stream waits at the target.
+    fn has_partial(&self, open: &OpenPool, plan: &Plan) -> bool {
+        let view = open.pool.namespace().view(self.operation);
+        let clone = tarn_dataset::ops::receive::receive_name(plan.target());
+        [clone.as_str(), plan.target()].iter().any(|name| {
+            let head = head_of(view, name).ok().flatten();
+            head.is_some_and(|head| {
+                head.extension(RESUME_TO_GUID)
+                    .is_ok_and(|guid| guid.is_some())
+            })
+        })
+    }
+}
+
+/// What the first record says, as far as this program can receive it.
+fn facts_of(begin: &Begin) -> Result<StreamFacts, Refusal> {
+    let invalid = |reason: String| Refusal::new(RefusalKind::Invalid, CANNOT, reason);
+    let unsupported = |reason: String| Refusal::new(RefusalKind::Unsupported, CANNOT, reason);
+    let features = begin.features();
+    if features.has(StreamFeatures::DEDUP) {
+        return Err(unsupported(
+            "\"zfs receive\" no longer supports deduplicated send streams.  Use\nthe \"zstream redup\" command to convert this stream to a regular,\nnon-deduplicated stream."
+                .to_string(),
+        ));
+    }
+    let unknown = features.without(RECEIVABLE);
+    if unknown != StreamFeatures::NONE {
+        return Err(unsupported(format!(
+            "stream has unsupported feature, feature flags = {:x} (unknown flags = {:x}: {unknown})",
+            features.0, unknown.0
+        )));
+    }
+    let name = begin.to_name.as_str().unwrap_or_default();
+    let is_snapshot =
+        DatasetName::parse(name).is_ok_and(|parsed| parsed.kind() == NameKind::Snapshot);
+    if !is_snapshot {
+        return Err(invalid("invalid stream (bad snapshot name)".to_string()));
+    }
+    let objset_type = ObjsetType::from_code(u64::from(begin.objset_type));
+    if !matches!(objset_type, ObjsetType::Zfs | ObjsetType::Zvol) {
+        return Err(invalid(format!(
+            "invalid record type: 0x{:x}",
+            begin.objset_type
+        )));
+    }
+    let has = |flag| begin.flags & flag != 0;
+    Ok(StreamFacts {
+        to_guid: begin.to_guid,
+        from_guid: begin.from_guid,
+        to_name: name.to_string(),
+        creation_time_s: begin.creation_time_s,
+        objset_type,
+        is_clone: has(begin_flags::CLONE),
+        has_free_records: has(begin_flags::FREE_RECORDS),
+        is_case_insensitive: has(begin_flags::CASE_INSENSITIVE),
+        features,
+    })
+}
+
+/// The head of this name, if there is one.
+pub(super) fn head_of<'a>(view: View<'a>, name: &str) -> Result<Option<Dataset<'a>>, DatasetError> {
+    match view.directory(name).and_then(|found| found.head()) {
+        Err(DatasetError::NotFound { .. }) => Ok(None),
+        found => found,
+    }
+}
+
+/// The full name of a snapshot with this guid, anywhere in the pool.
+#[doc(alias = "guid_to_name")]
+fn snapshot_with(view: View<'_>, guid: u64) -> Option<String> {
+    let mut waiting: Vec<Directory<'_>> = view.root().ok().into_iter().collect();
+    while let Some(directory) = waiting.pop() {
+        let head = directory.head().ok().flatten();
+        for snapshot in head
+            .and_then(|head| head.snapshots().ok())
+            .unwrap_or_default()
+        {
+            let stored = snapshot.stored();
+            if stored.is_ok_and(|stored| stored.guid.get() == guid) {
+                return Some(snapshot.name());
+            }
+        }
+        waiting.extend(directory.children().unwrap_or_default());
+    }
+    None
+}

@@ -1,0 +1,155 @@
+//! Packages: streams of several snapshots, and what is said of them before.
+
+use super::{CANNOT, Run, unreadable};
+use crate::messages::{Refusal, RefusalKind};
+use std::io::Read;
+use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::stream::Begin;
+use tarn_stream::reading::StreamReader;
+
+/// The description of a package.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Package {
+    /// The file system that the sender was asked for.
+    base: String,
+    /// The short name of the snapshot that increments begin with.
+    pub(super) from: Option<String>,
+    /// It has all that is below the file system, too.
+    pub(super) is_tree: bool,
+    filesystems: Vec<Sent>,
+}
+
+/// A file system or volume of a package.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    /// The guid of the snapshot of its parent.
+    pub(super) parent_guid: u64,
+    /// Properties.
+    pub(super) properties: NvList,
+    /// Short names and guids of its snapshots.
+    snapshots: Vec<(String, u64)>,
+    /// Properties by short name of a snapshot.
+    snapshot_properties: NvList,
+    /// Holds by short name of a snapshot.
+    snapshot_holds: NvList,
+}
+
+impl Sent {
+    /// The short name of the snapshot with this guid.
+    pub(super) fn snapshot(&self, guid: u64) -> Option<&str> {
+        let found = self.snapshots.iter().find(|(_, one)| *one == guid);
+        found.map(|(name, _)| name.as_str())
+    }
+
+    /// The tags of holds on the snapshot with this guid.
+    pub(super) fn holds_of(&self, guid: u64) -> Vec<String> {
+        let found = self.snapshot(guid);
+        let list = found.and_then(|name| self.snapshot_holds.list(name).ok());
+        let tags = list.into_iter().flat_map(|list| list.iter());
+        tags.filter_map(|(tag, _)| tag.as_str().map(str::to_string))
+            .collect()
+    }
+
+    /// The properties of the snapshot with this guid.
+    pub(super) fn properties_of(&self, guid: u64) -> NvList {
+        let found = self.snapshot(guid);
+        let list = found.and_then(|name| self.snapshot_properties.list(name).ok());
+        list.cloned().unwrap_or_default()
+    }
+}
+
+impl Package {
+    /// Takes the description apart.
+    pub(super) fn read(begin: &Begin, payload: &[u8]) -> Result<Package, Refusal> {
+        let invalid = |why: String| {
+            let reason = format!("invalid stream (its description cannot be read: {why})");
+            Refusal::new(RefusalKind::Invalid, CANNOT, reason)
+        };
+        let name = begin.to_name.as_str().unwrap_or_default();
+        let base = name.split('@').next().unwrap_or_default().to_string();
+        if payload.is_empty() {
+            return Ok(Package {
+                base,
+                ..Package::default()
+            });
+        }
+        let list = NvList::decode(payload).map_err(|why| invalid(why.to_string()))?;
+        let read = || -> Result<Package, tarn_ondisk::nvlist::NvError> {
+            let mut filesystems = Vec::new();
+            if let Some(all) = list.optional_list("fss")? {
+                for (guid, _) in all.iter() {
+                    filesystems.push(read_sent(all.list(guid)?)?);
+                }
+            }
+            Ok(Package {
+                base: base.clone(),
+                from: list.optional_string("fromsnap")?.map(str::to_string),
+                is_tree: !list.flag("not_recursive"),
+                filesystems,
+            })
+        };
+        read().map_err(|why| invalid(why.to_string()))
+    }
+
+    /// The file system that the sender was asked for.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The file system that has the snapshot with this guid.
+    #[doc(alias = "fsavl_find")]
+    pub(super) fn find(&self, guid: u64) -> Option<&Sent> {
+        let mut all = self.filesystems.iter();
+        all.find(|sent| sent.snapshot(guid).is_some())
+    }
+}
+
+fn read_sent(list: &NvList) -> Result<Sent, tarn_ondisk::nvlist::NvError> {
+    let mut snapshots = Vec::new();
+    if let Some(all) = list.optional_list("snaps")? {
+        for (name, _) in all.iter() {
+            let short = name.as_str().unwrap_or_default().to_string();
+            snapshots.push((short, all.u64(name)?));
+        }
+    }
+    let inner = |name: &str| list.optional_list(name).map(|found| found.cloned());
+    Ok(Sent {
+        parent_guid: list.optional_u64("parentfromsnap")?.unwrap_or(0),
+        properties: inner("props")?.unwrap_or_default(),
+        snapshots,
+        snapshot_properties: inner("snapprops")?.unwrap_or_default(),
+        snapshot_holds: inner("snapholds")?.unwrap_or_default(),
+    })
+}
+
+impl Run<'_> {
+    /// Takes the streams of a package, to its end.
+    #[doc(alias = "zfs_receive_package")]
+    pub(super) fn take_package(
+        &mut self,
+        reader: &mut StreamReader<&mut dyn Read>,
+        package: &Package,
+    ) -> Result<(), Refusal> {
+        // The description is a stream of its own, and has an end.
+        let end = reader.next().map_err(|error| unreadable(&error))?;
+        if !matches!(end.record, tarn_ondisk::stream::Record::End(_)) {
+            let reason = "invalid stream (its description does not end)";
+            return Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason));
+        }
+        self.follow_sender(package)?;
+        loop {
+            let begun = reader.begin().map_err(|error| unreadable(&error))?;
+            let Some((begin, payload)) = begun else {
+                return Ok(());
+            };
+            let sent = package.find(begin.to_guid);
+            let name = begin.to_name.as_str().unwrap_or_default();
+            let base = match name.starts_with(&package.base) {
+                true => package.base.clone(),
+                // From an older sender, which did not say what it was asked for.
+                false => name.split('@').next().unwrap_or_default().to_string(),
+            };
+            self.take_one(reader, &begin, &payload, &base, Some((package, sent)))?;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Properties that come with a stream, and those that the receiver says.
+
+use super::Run;
+use crate::engine::OpenPool;
+use crate::messages::{Refusal, RefusalKind};
+use tarn_dataset::names::is_user_property;
+use tarn_dataset::ops::set::needed_feature;
+use tarn_dataset::properties::parse::{Checked, Moment, Setting, check, parse};
+use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::{Form, Kinds};
+use tarn_dataset::task::FeatureCounts;
+use tarn_ondisk::nvlist::{NvList, NvValue};
+
+/// What somebody sets, and what came.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Settings {
+    pub(super) local: Vec<Checked>,
+    pub(super) received: Vec<Checked>,
+}
+
+impl Run<'_> {
+    /// The settings of what a stream becomes. `is_top` is false for what is below the first file system of a package: that inherits what is set for it.
+    #[doc(alias = "zfs_setup_cmdline_props")]
+    pub(super) fn settings(
+        &mut self,
+        open: &OpenPool,
+        name: &str,
+        kinds: Kinds,
+        sent: Option<&NvList>,
+        is_top: bool,
+    ) -> Result<Settings, Refusal> {
+        let mut settings = Settings {
+            received: match sent {
+                Some(list) => self.received(open, name, kinds, list),
+                None => Vec::new(),
+            },
+            ..Settings::default()
+        };
+        for (property, value) in &self.request.properties {
+            let full = table::find(property).map_or(property.as_str(), |row| row.name);
+            if full == "origin" {
+                continue;
+            }
+            settings.received.retain(|one| one.name != full);
+            // Those below inherit it.
+            if !is_top {
+                continue;
+            }
+            let checked = check(property, value, kinds, Moment::Creation);
+            let checked = checked
+                .map_err(|reason| Refusal::new(RefusalKind::Invalid, super::CANNOT, reason))?;
+            settings
+                .local
+                .retain(|one: &Checked| one.name != checked.name);
+            settings.local.push(checked);
+        }
+        for property in &self.request.excluded {
+            let full = table::find(property).map_or(property.as_str(), |row| row.name);
+            settings.received.retain(|one| one.name != full);
+        }
+        Ok(settings)
+    }
+
+    /// Properties that came with a stream. One that cannot be kept is told of, and left out.
+    pub(super) fn received(
+        &mut self,
+        open: &OpenPool,
+        name: &str,
+        kinds: Kinds,
+        list: &NvList,
+    ) -> Vec<Checked> {
+        let mut kept = Vec::new();
+        for (property, value) in list.iter() {
+            let Some(property) = property.as_str() else {
+                continue;
+            };
+            match setting_of(property, value, kinds) {
+                Ok(Some(checked)) if is_possible(open, &checked) => kept.push(checked),
+                Ok(Some(_)) => self.done.warnings.push(format!(
+                    "cannot receive {property} property on {name}: pool must be upgraded to set this property or value"
+                )),
+                Ok(None) => {}
+                Err(why) => {
+                    let warning = format!("cannot receive {property} property on {name}: {why}");
+                    self.done.warnings.push(warning);
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Whether the pool has the feature that a value needs.
+fn is_possible(open: &OpenPool, checked: &Checked) -> bool {
+    let Setting::Number(number) = checked.setting else {
+        return true;
+    };
+    let needed = needed_feature(&checked.name, number);
+    needed.is_none_or(|feature| open.pool.features().is_enabled(feature))
+}
+
+/// What a value of a description sets; none for facts, which are in the contents.
+fn setting_of(name: &str, value: &NvValue, kinds: Kinds) -> Result<Option<Checked>, String> {
+    // Newer senders say of each value where it came from.
+    let value = match value {
+        NvValue::List(list) => list
+            .get("value")
+            .ok_or("invalid property value(s) specified")?,
+        value => value,
+    };
+    let invalid = || "invalid property value(s) specified".to_string();
+    let Some(property) = table::find(name) else {
+        let NvValue::String(text) = value else {
+            return Err(invalid());
+        };
+        if !is_user_property(name) {
+            return Err("not known to this version".to_string());
+        }
+        return check(
+            name,
+            text.as_str().ok_or_else(invalid)?,
+            kinds,
+            Moment::Creation,
+        )
+        .map(Some);
+    };
+    if !property.is_settable() || !property.kinds.meets(kinds) {
+        return Ok(None);
+    }
+    let setting = match (value, property.form) {
+        (NvValue::Uint64(number), Form::Word(_)) => match property.word_of(*number) {
+            Some(_) => Setting::Number(*number),
+            None => return Err(invalid()),
+        },
+        (NvValue::Uint64(number), Form::Number) => Setting::Number(*number),
+        (NvValue::String(text), _) => {
+            let text = text.as_str().ok_or_else(invalid)?;
+            parse(property, text)?
+        }
+        _ => return Err(invalid()),
+    };
+    Ok(Some(Checked {
+        name: property.name.to_string(),
+        property: Some(property),
+        setting,
+    }))
+}

@@ -1,0 +1,723 @@
+//! Records into an object set.
+//!
+//! # Mechanism
+//! Each record is one change, in a transaction of its own. Records come ordered by object, and in an object by offset, so "up to here" is one number of each, and
+//! is noted with every transaction ([`ReceiveClaim::note`]): a stream that is cut goes on from what was stored. A record that comes twice
+//! changes nothing the second time.
+//!
+//! An object of the stream may be there already: unchanged, changed, or as another that had its number. If it can be what the
+//! stream says with its dnode as large as it is, its contents are replaced where they are. Otherwise it is freed, and made again when that is stored,
+//! for only then can its number be given out.
+//!
+//! # Invariants
+//! - What a record says is checked before anything is changed for it.
+//! - No transaction is held while bytes are waited for.
+//!
+//! # Knows nothing about
+//! What becomes of the object set afterwards.
+
+use crate::reading::{Received, StreamError, StreamReader};
+use std::io::Read;
+use std::sync::Arc;
+use tarn_block::Block;
+use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::ops::receive::StreamFacts;
+use tarn_dataset::receiving::{ReceiveClaim, ResumePoint};
+use tarn_host::buffer::Buffer;
+use tarn_object::{
+    AssignError, NewObject, Object, ObjectError, ObjectSet, OpenTx, TO_END, TxEstimate,
+};
+use tarn_ondisk::attributes;
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::{ByteOrder, narrow, widen};
+use tarn_ondisk::dnode::{DNODE_BYTES_MAX, OBJECT_BITS, SLOT_BYTES, Spill, bonus_room};
+use tarn_ondisk::embedded::EmbeddedType;
+use tarn_ondisk::object_type::{Layout, ObjectType};
+use tarn_ondisk::stream::{
+    FreeObjects, FreeRecord, ObjectRecord, Record, SpillRecord, StreamFeatures, WriteEmbedded,
+    WriteRecord, record_flags,
+};
+use tarn_ondisk::units::{BlockId, LogicalSize, ObjectId};
+use tarn_pool::Pool;
+use tarn_probe::Operation;
+use tarn_transform::compress::{CompressionAlgorithm, decompress};
+use thiserror::Error;
+
+/// Blocks up to this size need no feature.
+#[doc(alias = "SPA_OLD_MAXBLOCKSIZE")]
+const OLD_BLOCK_BYTES_MAX: u64 = 128 << 10;
+
+/// What stands for the spill block where a block's index is wanted. OpenZFS sends one that is embedded like any other block, at the offset that this gives.
+#[doc(alias = "DMU_SPILL_BLKID")]
+const SPILL_BLOCK: u64 = u64::MAX - 1;
+
+/// The largest block.
+#[doc(alias = "SPA_MAXBLOCKSIZE")]
+const BLOCK_BYTES_MAX: u64 = 16 << 20;
+
+/// How much of an object is freed in one transaction. A guess: some thousand blocks of pointers.
+const FREE_STEP_BYTES: u64 = 64 << 30;
+
+/// Why a stream did not go in.
+#[derive(Debug, Error)]
+pub enum ReceiveError {
+    /// The stream ends too soon, is damaged, or cannot be read.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// A record says what cannot be.
+    #[error("invalid stream: the record at byte {offset} (object {object}): {why}")]
+    Record {
+        /// Where it begins, in bytes from the start of the stream.
+        offset: u64,
+        /// The object that it is about.
+        object: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no room.
+    #[error(transparent)]
+    Room(#[from] AdmitRefusal),
+    /// The pool stores nothing now.
+    #[error(transparent)]
+    Stopped(#[from] AssignError),
+    /// What is there already cannot be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+/// Where a stream goes.
+pub struct Destination<'a> {
+    /// The pool.
+    pub pool: &'a Pool,
+    /// The object set.
+    pub set: Arc<ObjectSet>,
+    /// Leave to receive into it.
+    pub claim: &'a ReceiveClaim,
+    /// Whether it is noted how far the stream has come.
+    pub is_resumable: bool,
+    /// How many bytes came before, in streams that were cut.
+    pub bytes_before: u64,
+}
+
+/// Takes a stream in, whose first record was read, up to its end.
+///
+/// # Errors
+/// Why it went no further. What came before that has happened.
+#[doc(alias = "dmu_recv_stream")]
+pub fn receive<R: Read>(
+    reader: &mut StreamReader<R>,
+    facts: &StreamFacts,
+    flags: u32,
+    destination: Destination<'_>,
+    operation: &Operation,
+) -> Result<(), ReceiveError> {
+    let begun_at = reader.offset();
+    let mut taker = Taker {
+        destination,
+        facts,
+        tells_spill: flags & tarn_ondisk::stream::begin_flags::SPILL_BLOCK != 0,
+        order: reader.order(),
+        last: (0, 0),
+        highest: 0,
+        current: None,
+        operation,
+    };
+    loop {
+        let received = reader.next()?;
+        let bytes = reader.offset().saturating_sub(begun_at);
+        if let Record::End(_) = received.record {
+            return taker.finish();
+        }
+        taker.take(received, bytes)?;
+    }
+}
+
+/// Takes records, one after the other.
+struct Taker<'a> {
+    destination: Destination<'a>,
+    facts: &'a StreamFacts,
+    /// Whether objects and spill blocks say what there is of spill blocks.
+    tells_spill: bool,
+    order: ByteOrder,
+    /// The last contents: object and offset.
+    last: (u64, u64),
+    highest: u64,
+    /// The object that records are about.
+    current: Option<Arc<Object>>,
+    operation: &'a Operation,
+}
+
+/// A record under way, for errors.
+#[derive(Clone, Copy)]
+struct At {
+    offset: u64,
+    object: u64,
+}
+
+impl At {
+    fn refuse(self, why: impl Into<String>) -> ReceiveError {
+        ReceiveError::Record {
+            offset: self.offset,
+            object: self.object,
+            why: why.into(),
+        }
+    }
+}
+
+impl Taker<'_> {
+    fn take(&mut self, received: Received, bytes: u64) -> Result<(), ReceiveError> {
+        let at = |object| At {
+            offset: received.offset,
+            object,
+        };
+        let payload = received.payload;
+        match &received.record {
+            Record::Object(record) => {
+                self.object(at(record.object), record, &payload)?;
+                self.come_to(record.object, 0, bytes)
+            }
+            Record::FreeObjects(record) => self.free_objects(record),
+            Record::Write(record) => {
+                self.write(at(record.object), record, payload)?;
+                self.come_to(record.object, record.offset, bytes)
+            }
+            Record::WriteEmbedded(record) => {
+                self.write_embedded(at(record.object), record, &payload)?;
+                self.come_to(record.object, record.offset, bytes)
+            }
+            Record::Free(record) => self.free(at(record.object), record),
+            Record::Spill(record) => self.spill(at(record.object), record, &payload),
+            Record::WriteByReference(record) => Err(at(record.object).refuse(
+                "a deduplicated stream; 'zstream redup' makes it one that can be received",
+            )),
+            Record::Redact(record) => Err(at(record.object).refuse("a redacted range")),
+            Record::ObjectRange(record) => {
+                Err(at(record.first_object)
+                    .refuse("a range of objects, in a stream that is not raw"))
+            }
+            Record::Begin { .. } => Err(at(0).refuse("a stream begins in the midst of another")),
+            Record::End(_) => unreachable!("the end is not taken"),
+        }
+    }
+
+    /// Everything came. A full stream leaves nothing above its highest object.
+    fn finish(mut self) -> Result<(), ReceiveError> {
+        if self.facts.from_guid == 0 {
+            let rest = FreeObjects {
+                first_object: self.highest.saturating_add(1),
+                count: u64::MAX,
+                to_guid: 0,
+            };
+            self.free_objects(&rest)?;
+        }
+        Ok(())
+    }
+
+    /// The stream has come here. There is always a transaction to note it with: the record's own is over, and what it changed is in
+    /// the same group or in one before.
+    fn come_to(&mut self, object: u64, offset: u64, bytes: u64) -> Result<(), ReceiveError> {
+        self.highest = self.highest.max(object);
+        if !self.destination.is_resumable {
+            return Ok(());
+        }
+        let tx = self.begin(TxEstimate::default())?;
+        self.destination.set.touch(&tx);
+        let point = ResumePoint {
+            object,
+            offset,
+            bytes: self.destination.bytes_before.saturating_add(bytes),
+        };
+        self.destination.claim.note(&tx, point);
+        Ok(())
+    }
+
+    fn begin(&self, estimate: TxEstimate) -> Result<OpenTx, ReceiveError> {
+        let txgs = self.destination.pool.txgs();
+        Ok(txgs.assign(&estimate, self.operation)?)
+    }
+
+    /// Begins to write so many bytes, if there is room for them.
+    fn begin_writing(&self, bytes: u64) -> Result<OpenTx, ReceiveError> {
+        let namespace = self.destination.pool.namespace();
+        namespace.admit(self.destination.claim.head(), bytes, self.operation)?;
+        self.begin(TxEstimate::writing(bytes))
+    }
+
+    /// Waits until what was changed so far is stored.
+    fn wait_stored(&self) -> Result<(), ReceiveError> {
+        let txgs = self.destination.pool.txgs();
+        let open = txgs.open_txg();
+        txgs.kick();
+        Ok(txgs.wait_stored(open, self.operation)?)
+    }
+
+    /// The object that a record is about, which came before.
+    fn current(&mut self, at: At) -> Result<Arc<Object>, ReceiveError> {
+        let known = self.current.as_ref();
+        if let Some(object) = known.filter(|object| object.id().get() == at.object) {
+            return Ok(object.clone());
+        }
+        let id = check_id(at)?;
+        let found = self.destination.set.object(id, self.operation);
+        let object = found.map_err(|error| match error {
+            ObjectError::NoSuchObject { .. } => at.refuse("there is no such object"),
+            error => error.into(),
+        })?;
+        self.current = Some(object.clone());
+        Ok(object)
+    }
+
+    #[doc(alias = "receive_object")]
+    fn object(
+        &mut self,
+        at: At,
+        record: &ObjectRecord,
+        payload: &[u8],
+    ) -> Result<(), ReceiveError> {
+        let wanted = Wanted::check(at, record, self.facts.features)?;
+        self.highest = self.highest.max(at.object);
+        self.current = None;
+        let mut bonus = payload[..narrow(u64::from(record.bonus_bytes))].to_vec();
+        turn(at, wanted.bonus_type, &mut bonus, self.order)?;
+        let existing = match self.destination.set.object(wanted.id, self.operation) {
+            Ok(object) => Some(object),
+            Err(ObjectError::NoSuchObject { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let kept = match existing {
+            Some(object) => self.adapt(at, &object, &wanted, &bonus)?.then_some(object),
+            None => None,
+        };
+        let object = match kept {
+            Some(object) => object,
+            None => self.make(at, &wanted)?,
+        };
+        let tx = self.begin_writing(widen(SLOT_BYTES * wanted.slots))?;
+        if self.tells_spill && !wanted.has_spill && object.info().has_spill {
+            object.set_spill(&tx, None)?;
+        }
+        object.set_object_type(&tx, wanted.object_type)?;
+        object.set_typed_bonus(&tx, wanted.bonus_type, &bonus)?;
+        object.set_checksum(&tx, wanted.checksum)?;
+        object.set_compression(&tx, wanted.compression)?;
+        self.current = Some(object);
+        Ok(())
+    }
+
+    /// Has an object that is there be what the stream says, as far as its block size goes. False when it was freed instead, to
+    /// be made again.
+    #[doc(alias = "receive_handle_existing_object")]
+    fn adapt(
+        &self,
+        at: At,
+        object: &Arc<Object>,
+        wanted: &Wanted,
+        bonus: &[u8],
+    ) -> Result<bool, ReceiveError> {
+        let info = object.info();
+        let fits = info.slots == wanted.slots && wanted.fits(object);
+        if !fits {
+            self.free_contents(object, 0, TO_END)?;
+            let tx = self.begin(TxEstimate::default())?;
+            let set = &self.destination.set;
+            set.free_object(&tx, wanted.id, self.operation)?;
+            drop(tx);
+            self.wait_stored()?;
+            return Ok(false);
+        }
+        if info.block_size.get() == wanted.block_size {
+            return Ok(true);
+        }
+        // A file that was sent in small blocks before keeps them, and what it has. Another file that has its number now does not.
+        let is_file = |object_type| object_type == ObjectType::PlainFile;
+        let has_several = info.max_block.get() > 0;
+        let may_be_the_same = self.facts.from_guid != 0
+            && is_file(info.object_type)
+            && is_file(wanted.object_type)
+            && has_several;
+        let generations = (
+            generation(info.bonus_type, &object.bonus()),
+            generation(wanted.bonus_type, bonus),
+        );
+        match generations {
+            _ if !may_be_the_same => {}
+            (Some(before), Some(now)) if before != now => {}
+            (Some(_), Some(_)) if wanted.block_size > info.block_size.get() => return Ok(true),
+            (Some(_), Some(_)) => return Err(at.refuse("a file has smaller blocks than before")),
+            _ => return Err(at.refuse("a file of which nobody knows whether it was sent before")),
+        }
+        self.free_contents(object, 0, TO_END)?;
+        let tx = self.begin(TxEstimate::default())?;
+        let size = LogicalSize::from(wanted.block_size);
+        object.set_block_size(&tx, size, self.operation)?;
+        Ok(true)
+    }
+
+    /// Makes an object. Its number, or those that its dnode takes beside, may belong to objects that are freed and not stored yet, or that the
+    /// stream no longer has.
+    fn make(&self, at: At, wanted: &Wanted) -> Result<Arc<Object>, ReceiveError> {
+        let set = &self.destination.set;
+        let beside = wanted.id.get() + 1..wanted.id.get() + widen(wanted.slots);
+        for slot in beside {
+            match set.object(ObjectId::from(slot), self.operation) {
+                Ok(object) => {
+                    self.free_contents(&object, 0, TO_END)?;
+                    let tx = self.begin(TxEstimate::default())?;
+                    set.free_object(&tx, object.id(), self.operation)?;
+                }
+                Err(ObjectError::NoSuchObject { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let claim = || -> Result<_, ReceiveError> {
+            let tx = self.begin_writing(widen(SLOT_BYTES * wanted.slots))?;
+            let made = set.claim(&tx, wanted.id, wanted.new_object(), self.operation);
+            match made {
+                Ok(object) => Ok(Some(object)),
+                Err(ObjectError::Exists { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        };
+        if let Some(object) = claim()? {
+            return Ok(object);
+        }
+        self.wait_stored()?;
+        claim()?.ok_or_else(|| at.refuse("its number is part of another object"))
+    }
+
+    #[doc(alias = "receive_freeobjects")]
+    fn free_objects(&mut self, record: &FreeObjects) -> Result<(), ReceiveError> {
+        self.current = None;
+        let end = record.first_object.saturating_add(record.count);
+        let mut after = ObjectId::from(record.first_object.max(1) - 1);
+        let set = self.destination.set.clone();
+        while let Some(id) = set.next_object(after, self.operation)? {
+            if id.get() >= end {
+                return Ok(());
+            }
+            let object = set.object(id, self.operation)?;
+            self.free_contents(&object, 0, TO_END)?;
+            let tx = self.begin(TxEstimate::default())?;
+            set.free_object(&tx, id, self.operation)?;
+            after = id;
+        }
+        Ok(())
+    }
+
+    #[doc(alias = "receive_free")]
+    fn free(&mut self, at: At, record: &FreeRecord) -> Result<(), ReceiveError> {
+        let is_range =
+            record.length == TO_END || record.offset.checked_add(record.length).is_some();
+        if !is_range {
+            return Err(at.refuse("a range that does not end"));
+        }
+        let object = self.current(at)?;
+        self.highest = self.highest.max(at.object);
+        self.free_contents(&object, record.offset, record.length)
+    }
+
+    /// Frees a range of an object, from its end on, in as many groups as it takes.
+    #[doc(alias = "dmu_free_long_range")]
+    fn free_contents(
+        &self,
+        object: &Arc<Object>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), ReceiveError> {
+        let data_end = object.info().end_offset();
+        let mut end = offset.saturating_add(length).min(data_end);
+        let mut is_tail = length == TO_END;
+        while end > offset {
+            let start = offset.max(end.saturating_sub(1) / FREE_STEP_BYTES * FREE_STEP_BYTES);
+            let tx = self.begin(TxEstimate::freeing(end - start))?;
+            let length = if is_tail { TO_END } else { end - start };
+            object.free_range(&tx, start, length, self.operation)?;
+            is_tail = false;
+            end = start;
+        }
+        Ok(())
+    }
+
+    /// Checks that contents come in order.
+    fn in_order(&mut self, at: At, offset: u64, length: u64) -> Result<(), ReceiveError> {
+        if (at.object, offset) < self.last {
+            return Err(at.refuse("it comes after what it should come before"));
+        }
+        let is_range = offset.checked_add(length).is_some();
+        if length == 0 || length > BLOCK_BYTES_MAX || !is_range {
+            return Err(at.refuse(format!("contents of {length} bytes at {offset}")));
+        }
+        self.last = (at.object, offset);
+        Ok(())
+    }
+
+    #[doc(alias = "receive_write")]
+    fn write(
+        &mut self,
+        at: At,
+        record: &WriteRecord,
+        payload: Vec<u8>,
+    ) -> Result<(), ReceiveError> {
+        self.in_order(at, record.offset, record.logical_size)?;
+        let object = self.current(at)?;
+        let is_large = record.logical_size > OLD_BLOCK_BYTES_MAX;
+        if is_large && !self.facts.features.has(StreamFeatures::LARGE_BLOCKS) {
+            return Err(at.refuse("a large block, in a stream that shall have none"));
+        }
+        let mut contents = match record.compression {
+            0 => payload,
+            _ => self.expand(at, record.compression(), &payload, record.logical_size)?,
+        };
+        if record.compression == 0 {
+            let object_type = object_type(at, record.object_type)?;
+            turn(at, object_type, &mut contents, self.order)?;
+        }
+        self.put(&object, record.offset, &contents)
+    }
+
+    #[doc(alias = "receive_write_embedded")]
+    fn write_embedded(
+        &mut self,
+        at: At,
+        record: &WriteEmbedded,
+        payload: &[u8],
+    ) -> Result<(), ReceiveError> {
+        let is_spill = record.offset == SPILL_BLOCK.wrapping_mul(record.length);
+        if !is_spill {
+            self.in_order(at, record.offset, record.length)?;
+        }
+        let object = self.current(at)?;
+        let kind = EmbeddedType::from_code(record.embedded_type);
+        if kind != EmbeddedType::Data || !self.facts.features.has(StreamFeatures::EMBEDDED) {
+            return Err(at.refuse("an embedded block of a kind that the stream shall not have"));
+        }
+        let size = u64::from(record.logical_size);
+        let stored = payload.get(..narrow(u64::from(record.physical_size)));
+        let is_size = (1..=record.length.min(BLOCK_BYTES_MAX)).contains(&size);
+        let stored = stored.filter(|_| is_size);
+        let stored = stored.ok_or_else(|| at.refuse("an embedded block larger than its place"))?;
+        let compression = Compression::from_code(record.compression);
+        let mut contents = self.expand(at, compression, stored, size)?;
+        contents.resize(narrow(record.length), 0);
+        match is_spill {
+            true => self.set_spill(at, &object, &contents),
+            false => self.put(&object, record.offset, &contents),
+        }
+    }
+
+    /// What was compressed, plain.
+    fn expand(
+        &self,
+        at: At,
+        compression: Compression,
+        stored: &[u8],
+        size: u64,
+    ) -> Result<Vec<u8>, ReceiveError> {
+        let needs = match compression {
+            Compression::Lz4 => Some(StreamFeatures::LZ4),
+            Compression::Zstd => Some(StreamFeatures::ZSTD),
+            _ => None,
+        };
+        if needs.is_some_and(|needed| !self.facts.features.has(needed)) {
+            return Err(at.refuse(format!(
+                "{compression} contents, in a stream that shall have none"
+            )));
+        }
+        let unknown = |_| at.refuse(format!("contents compressed with {compression}"));
+        let algorithm = CompressionAlgorithm::from_code(compression.code()).map_err(unknown)?;
+        let mut contents = vec![0; narrow(size)];
+        decompress(algorithm, stored, &mut contents)
+            .map_err(|why| at.refuse(format!("contents that cannot be decompressed: {why}")))?;
+        Ok(contents)
+    }
+
+    /// Puts contents where they belong.
+    fn put(&self, object: &Arc<Object>, offset: u64, contents: &[u8]) -> Result<(), ReceiveError> {
+        let tx = self.begin_writing(widen(contents.len()))?;
+        let block_size = object.block_size().get();
+        let is_block = widen(contents.len()) == block_size && offset.is_multiple_of(block_size);
+        match is_block {
+            true => {
+                let block = Block::new(Buffer::from_slice(contents));
+                let index = BlockId::from(offset / block_size);
+                object.write_block(&tx, index, block, self.operation)?;
+            }
+            false => object.write(&tx, offset, contents, self.operation)?,
+        }
+        Ok(())
+    }
+
+    #[doc(alias = "receive_spill")]
+    fn spill(&mut self, at: At, record: &SpillRecord, payload: &[u8]) -> Result<(), ReceiveError> {
+        if self.tells_spill && record.flags & record_flags::UNCHANGED_SPILL != 0 {
+            return Ok(());
+        }
+        let sizes = 512..=OLD_BLOCK_BYTES_MAX;
+        let is_size = sizes.contains(&record.length) && record.length.is_multiple_of(512);
+        if !is_size || widen(payload.len()) != record.length {
+            return Err(at.refuse(format!("a spill block of {} bytes", record.length)));
+        }
+        let object = self.current(at)?;
+        self.set_spill(at, &object, payload)
+    }
+
+    fn set_spill(&self, at: At, object: &Arc<Object>, contents: &[u8]) -> Result<(), ReceiveError> {
+        let tx = self.begin_writing(widen(contents.len()))?;
+        let done = object.set_spill(&tx, Some(contents));
+        done.map_err(|error| match error {
+            ObjectError::BonusTooLarge { .. } => at.refuse("there is no room for a spill block"),
+            error => error.into(),
+        })
+    }
+}
+
+/// What an object shall be, checked.
+struct Wanted {
+    id: ObjectId,
+    object_type: ObjectType,
+    bonus_type: ObjectType,
+    bonus_bytes: usize,
+    block_size: u64,
+    slots: usize,
+    checksum: ChecksumKind,
+    compression: Compression,
+    has_spill: bool,
+}
+
+impl Wanted {
+    #[doc(alias = "recv_check_drr_object")]
+    fn check(
+        at: At,
+        record: &ObjectRecord,
+        features: StreamFeatures,
+    ) -> Result<Wanted, ReceiveError> {
+        let block_size = u64::from(record.block_size);
+        let is_large = block_size > OLD_BLOCK_BYTES_MAX;
+        let is_allowed = !is_large || features.has(StreamFeatures::LARGE_BLOCKS);
+        let sizes = 512..=BLOCK_BYTES_MAX;
+        if !is_allowed || !sizes.contains(&block_size) || !block_size.is_multiple_of(512) {
+            return Err(at.refuse(format!("blocks of {block_size} bytes")));
+        }
+        let slots = usize::from(record.slots.max(1));
+        let is_allowed = slots == 1 || features.has(StreamFeatures::LARGE_DNODES);
+        if !is_allowed || slots > DNODE_BYTES_MAX / SLOT_BYTES {
+            return Err(at.refuse(format!("a dnode of {slots} slots")));
+        }
+        let has_spill = record.flags & record_flags::HAS_SPILL != 0;
+        let spill = if has_spill {
+            Spill::Present
+        } else {
+            Spill::Absent
+        };
+        let bonus_bytes = narrow(u64::from(record.bonus_bytes));
+        if bonus_bytes > bonus_room(slots, 1, spill) || record.raw_bonus_bytes != 0 {
+            return Err(at.refuse(format!("a bonus of {bonus_bytes} bytes")));
+        }
+        let checksum = ChecksumKind::from_code(record.checksum_type);
+        let compression = Compression::from_code(record.compression);
+        if !checksum.is_known() || !compression.is_known() {
+            return Err(at.refuse("a checksum or compression that nobody knows"));
+        }
+        Ok(Wanted {
+            id: check_id(at)?,
+            object_type: object_type(at, record.object_type)?,
+            bonus_type: match record.bonus_type {
+                0 => ObjectType::None,
+                code => object_type(at, code)?,
+            },
+            bonus_bytes,
+            block_size,
+            slots,
+            checksum,
+            compression,
+            has_spill,
+        })
+    }
+
+    /// Whether an object has room for the bonus as it is.
+    fn fits(&self, object: &Object) -> bool {
+        let info = object.info();
+        let spill_bytes = 128;
+        let has_room_beside = match (self.has_spill, info.has_spill) {
+            (true, false) => info.bonus_room.saturating_sub(spill_bytes),
+            (false, true) => info.bonus_room + spill_bytes,
+            _ => info.bonus_room,
+        };
+        self.bonus_bytes <= has_room_beside
+    }
+
+    fn new_object(&self) -> NewObject {
+        let new = NewObject::plain(self.object_type, self.block_size)
+            .with_bonus(self.bonus_type, self.bonus_bytes);
+        NewObject {
+            slots: self.slots,
+            ..new
+        }
+    }
+}
+
+fn check_id(at: At) -> Result<ObjectId, ReceiveError> {
+    match at.object == 0 || at.object >> OBJECT_BITS != 0 {
+        true => Err(at.refuse("no object can have this number")),
+        false => Ok(ObjectId::from(at.object)),
+    }
+}
+
+/// The type with this stored code, which must be one that we know how to keep.
+fn object_type(at: At, code: u32) -> Result<ObjectType, ReceiveError> {
+    let known = u8::try_from(code).ok().map(ObjectType::from_code);
+    let known = known.filter(|known| *known != ObjectType::None && known.layout().is_some());
+    known.ok_or_else(|| at.refuse(format!("an object type {code}, which nobody knows")))
+}
+
+/// Turns contents of the other byte order around.
+#[doc(alias = "dmu_ot_byteswap")]
+fn turn(
+    at: At,
+    object_type: ObjectType,
+    contents: &mut [u8],
+    order: ByteOrder,
+) -> Result<(), ReceiveError> {
+    if order == ByteOrder::Little {
+        return Ok(());
+    }
+    let word = match object_type.layout() {
+        Some(Layout::Bytes) => return Ok(()),
+        Some(Layout::Words16) => 2,
+        Some(Layout::Words32) => 4,
+        Some(Layout::Words64) => 8,
+        Some(Layout::Zap) => {
+            return tarn_ondisk::zap::to_little_endian(contents, order)
+                .map_err(|what| at.refuse(what.to_string()));
+        }
+        _ => {
+            let why = format!("{object_type:?} contents of the other byte order");
+            return Err(at.refuse(why));
+        }
+    };
+    contents.chunks_exact_mut(word).for_each(<[u8]>::reverse);
+    Ok(())
+}
+
+/// Which file it is of those that had its number, as far as the bonus tells.
+#[doc(alias = "receive_object_is_same_generation")]
+fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
+    /// In the values of a file: after its mode and size.
+    const IN_ATTRIBUTES: usize = 16;
+    const IN_ZNODE: usize = 64;
+    let at = match bonus_type {
+        ObjectType::SystemAttributes => {
+            let (magic, rest) = bonus.split_first_chunk::<4>()?;
+            let (info, _) = rest.split_first_chunk::<2>()?;
+            if u32::from_le_bytes(*magic) != attributes::MAGIC {
+                return None;
+            }
+            8 * usize::from(u16::from_le_bytes(*info) >> 10) + IN_ATTRIBUTES
+        }
+        ObjectType::Znode => IN_ZNODE,
+        _ => return None,
+    };
+    let word = bonus.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*word))
+}
