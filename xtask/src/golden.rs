@@ -26,6 +26,7 @@ use tarn_oracle::judge;
 use tarn_workload::tree;
 
 use crate::changes;
+use crate::golden_streams;
 use crate::workspace::{Outcome, Steps, fixtures, openzfs, programs, scratch};
 
 /// The fixtures that must be read whole.
@@ -49,6 +50,9 @@ const WRITABLE: [&str; 7] = [
 
 /// The fixture with an intent log that was never replayed.
 const WITH_LOG: &str = "zil";
+
+/// The fixture that has streams, and no pool.
+const WITH_STREAMS: &str = "streams";
 
 /// How many differences of one comparison are told.
 const TOLD_DIFFERENCES: usize = 12;
@@ -85,11 +89,20 @@ pub fn golden(arguments: &Arguments) -> Outcome {
         steps.run("golden zil, replayed", || {
             replay_fixture(&fixtures, arguments.keep)
         });
+        steps.run("golden streams, received", || {
+            golden_streams::receive_fixture(&fixtures, arguments.keep)
+        });
     }
     for name in &names {
         if name == WITH_LOG {
             steps.run("golden zil, replayed", || {
                 replay_fixture(&fixtures, arguments.keep)
+            });
+            continue;
+        }
+        if name == WITH_STREAMS {
+            steps.run("golden streams, received", || {
+                golden_streams::receive_fixture(&fixtures, arguments.keep)
             });
             continue;
         }
@@ -180,7 +193,7 @@ fn replay_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
     Ok(())
 }
 
-fn judge_clean(images: &Path, pool: &str) -> Outcome {
+pub fn judge_clean(images: &Path, pool: &str) -> Outcome {
     judge::judge(&openzfs()?, images, pool)?;
     Ok(())
 }
@@ -285,14 +298,14 @@ fn unchanged(fixture: &Fixture, images: &Path) -> Outcome {
 
 /// What was compared, and what differs.
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     compared: usize,
     line_count: usize,
     differing: Vec<String>,
 }
 
 impl Tally {
-    fn add(&mut self, what: &str, line_count: usize, differences: Differences) {
+    pub fn add(&mut self, what: &str, line_count: usize, differences: Differences) {
         self.compared += 1;
         self.line_count += line_count;
         if differences.is_empty() {
@@ -326,7 +339,7 @@ impl Tally {
         self.add(what, line_count, found);
     }
 
-    fn finish(self) -> Outcome {
+    pub fn finish(self) -> Outcome {
         println!(
             "  {} comparisons, {} lines of truth",
             self.compared, self.line_count

@@ -12,6 +12,7 @@ mod conformance;
 mod demo;
 mod fuzz;
 mod golden;
+mod golden_streams;
 mod hostile;
 mod oracle;
 mod scale;

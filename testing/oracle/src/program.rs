@@ -100,6 +100,18 @@ fn said_text(stdout: &str, stderr: &str) -> String {
 /// # Errors
 /// If it cannot be started, or is still running after `limit`. A failing exit code is no error here.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Spoken, ProgramError> {
+    run_reading(command, Stdio::null(), limit)
+}
+
+/// The same for a command that reads its standard input.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_reading(
+    command: &mut Command,
+    input: Stdio,
+    limit: Duration,
+) -> Result<Spoken, ProgramError> {
     let shown = show(command);
     let not_started = |source| ProgramError::NotStarted {
         command: shown.clone(),
@@ -110,7 +122,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Spoken, ProgramErro
         unnamed_file().map_err(not_started)?,
     );
     command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(stdout.try_clone().map_err(not_started)?)
         .stderr(stderr.try_clone().map_err(not_started)?);
     let began = Instant::now();
