@@ -433,6 +433,11 @@ impl ObjectSet {
         self.head.lock().objset.clone()
     }
 
+    /// What its head says of how it was counted.
+    pub fn flags(&self) -> ObjsetFlags {
+        self.head.lock().objset.flags
+    }
+
     /// What it is.
     pub fn objset_type(&self) -> ObjsetType {
         self.head.lock().objset.objset_type

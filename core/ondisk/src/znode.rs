@@ -63,6 +63,18 @@ pub mod master {
     pub const GROUP_OBJECT_QUOTA: &str = "groupobjquota@";
     /// Object quotas of projects: a ZAP.
     pub const PROJECT_OBJECT_QUOTA: &str = "projectobjquota@";
+    /// The quota of users who have no other: bytes.
+    pub const DEFAULT_USER_QUOTA: &str = "defaultuserquota";
+    /// The quota of groups that have no other: bytes.
+    pub const DEFAULT_GROUP_QUOTA: &str = "defaultgroupquota";
+    /// The quota of projects that have no other: bytes.
+    pub const DEFAULT_PROJECT_QUOTA: &str = "defaultprojectquota";
+    /// The object quota of users who have no other.
+    pub const DEFAULT_USER_OBJECT_QUOTA: &str = "defaultuserobjquota";
+    /// The object quota of groups that have no other.
+    pub const DEFAULT_GROUP_OBJECT_QUOTA: &str = "defaultgroupobjquota";
+    /// The object quota of projects that have no other.
+    pub const DEFAULT_PROJECT_OBJECT_QUOTA: &str = "defaultprojectobjquota";
 }
 
 on_disk! {

@@ -73,5 +73,5 @@ pub use owner::FileOwnership;
 pub use properties::{
     AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
-pub use quotas::{QuotaEntry, QuotaKind};
+pub use quotas::{NO_PROJECT, QuotaEntry, QuotaKind, Quotas};
 pub use space::{SpaceDoor, SpaceRefusal};

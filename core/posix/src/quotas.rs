@@ -2,16 +2,26 @@
 //!
 //! # Mechanism
 //! What each uses is counted in objects of the set when a group is stored (`object`'s door `Ownership`). The quotas are six ZAPs
-//! that the master node names, made when the first quota is set: space and numbers of objects, for users, groups and projects. A change that
+//! that the master node names, made when the first quota is set: space and numbers of objects, for users, groups and projects. Who has none
+//! there has the default of its kind, a word in the master node itself. A change that
 //! takes more is refused once what is counted has reached a quota. Since counts lag behind by a group or two, a quota can be
 //! passed by what is written meanwhile, here as in OpenZFS.
+//!
+//! # Invariants
+//! - What is replayed was promised, and no quota refuses it.
+//! - Project 0 is that of all who have none: no quota keeps its files from growing.
 
 use std::sync::Arc;
 
 use tarn_host::lock::RwLock;
 use tarn_object::zap::ZapValue;
-use tarn_object::{GROUP_USED, OBJECT_COUNT_PREFIX, ObjectSet, PROJECT_USED, USER_USED};
+use tarn_object::{
+    GROUP_USED, OBJECT_COUNT_PREFIX, ObjectError, ObjectSet, PROJECT_USED, USER_USED,
+};
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::fuid::{Fuid, FuidTable};
 use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::ObjsetFlags;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_probe::Operation;
@@ -28,6 +38,11 @@ use crate::ranks;
 const VERSION_QUOTAS: u64 = 4;
 /// About what setting a quota writes.
 const QUOTA_BYTES: u64 = 16 << 10;
+/// The number that no project has.
+#[doc(alias = "ZFS_INVALID_PROJID")]
+pub const NO_PROJECT: u64 = u32::MAX as u64;
+/// The largest table of domains that we read. A guess: many thousands of them.
+const DOMAINS_BYTES_MAX: u64 = 4 << 20;
 
 /// What is limited, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +84,18 @@ impl QuotaKind {
         }
     }
 
+    /// The name in the master node of the quota of those who have no other, which is that of the property.
+    pub fn default_name(self) -> &'static str {
+        match self {
+            QuotaKind::User => master::DEFAULT_USER_QUOTA,
+            QuotaKind::Group => master::DEFAULT_GROUP_QUOTA,
+            QuotaKind::Project => master::DEFAULT_PROJECT_QUOTA,
+            QuotaKind::UserObjects => master::DEFAULT_USER_OBJECT_QUOTA,
+            QuotaKind::GroupObjects => master::DEFAULT_GROUP_OBJECT_QUOTA,
+            QuotaKind::ProjectObjects => master::DEFAULT_PROJECT_OBJECT_QUOTA,
+        }
+    }
+
     /// The object that counts the use, and whether it counts objects.
     fn account(self) -> (ObjectId, bool) {
         match self {
@@ -81,193 +108,165 @@ impl QuotaKind {
         }
     }
 
+    /// Whether objects are counted and not their space.
+    pub fn counts_objects(self) -> bool {
+        self.account().1
+    }
+
+    /// Whether it is of projects.
+    pub fn is_of_projects(self) -> bool {
+        self.account().0 == PROJECT_USED
+    }
+
+    /// What stands before numbers in the account.
+    fn prefix(self) -> &'static str {
+        if self.counts_objects() {
+            OBJECT_COUNT_PREFIX
+        } else {
+            ""
+        }
+    }
+
     fn index(self) -> usize {
         let found = QuotaKind::ALL.iter().position(|kind| *kind == self);
         found.expect("all are listed")
     }
 }
 
-/// Where the quotas are.
-pub(crate) struct Quotas {
-    tables: RwLock<[Option<ObjectId>; 6]>,
+/// What the master node says of quotas.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    tables: [Option<ObjectId>; 6],
+    /// Zero where there is none.
+    defaults: [u64; 6],
 }
 
+/// The quotas of one file system or snapshot, and what its users, groups and projects use.
+pub struct Quotas {
+    set: Arc<ObjectSet>,
+    places: RwLock<Places>,
+}
+
+/// A user's, group's or project's number, and bytes or objects. A user's or group's may be a FUID.
+pub type QuotaEntry = (u64, u64);
+
 impl Quotas {
-    /// From the master node.
+    /// Those of a file system, of which this is the object set.
+    ///
+    /// # Errors
+    /// The master node cannot be read.
     pub fn load(set: &Arc<ObjectSet>, operation: &Operation) -> Result<Quotas, PosixError> {
         let object = set.object(MASTER_NODE, operation)?;
         let zap = open_zap(&object, operation);
-        let mut tables = [None; 6];
+        let word = |name: &str| zap.lookup_word(name).map_err(table_error(MASTER_NODE));
+        let mut places = Places::default();
         for kind in QuotaKind::ALL {
-            let id = zap
-                .lookup_word(kind.name())
-                .map_err(table_error(MASTER_NODE))?;
-            tables[kind.index()] = id.map(ObjectId::from);
+            places.tables[kind.index()] = word(kind.name())?.map(ObjectId::from);
+            places.defaults[kind.index()] = word(kind.default_name())?.unwrap_or(0);
         }
         Ok(Quotas {
-            tables: RwLock::new(ranks::QUOTAS, tables),
+            set: set.clone(),
+            places: RwLock::new(ranks::QUOTAS, places),
         })
     }
 
+    /// Whether all that is there was counted for this kind, so that the counts say something.
+    #[doc(alias(
+        "dmu_objset_userspace_present",
+        "dmu_objset_userobjspace_present",
+        "dmu_objset_projectquota_present"
+    ))]
+    pub fn is_counted(&self, kind: QuotaKind) -> bool {
+        let flags = self.set.flags();
+        flags.contains(ObjsetFlags::USER_ACCOUNTING_COMPLETE)
+            && (!kind.counts_objects() || flags.contains(ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE))
+            && (!kind.is_of_projects() || flags.contains(ObjsetFlags::PROJECT_QUOTA_COMPLETE))
+    }
+
     fn table(&self, kind: QuotaKind) -> Option<ObjectId> {
-        self.tables.read()[kind.index()]
-    }
-}
-
-/// A user's, group's or project's number, and bytes or objects.
-pub type QuotaEntry = (u64, u64);
-
-impl FileSystem {
-    /// Refuses a file more space where its owner, group or project has used up a quota.
-    pub(crate) fn check_space_quota(
-        &self,
-        facts: &Facts,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        self.check_quota(QuotaKind::User, facts.owner.word(), operation)?;
-        self.check_quota(QuotaKind::Group, facts.group.word(), operation)?;
-        match facts.project {
-            0 => Ok(()),
-            project => self.check_quota(QuotaKind::Project, project, operation),
-        }
+        self.places.read().tables[kind.index()]
     }
 
-    /// Refuses a new file where owner, group or project has used up a quota.
-    pub(crate) fn check_new_file_quota(
-        &self,
-        user: u64,
-        group: u64,
-        project: u64,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        self.check_quota(QuotaKind::User, user, operation)?;
-        self.check_quota(QuotaKind::UserObjects, user, operation)?;
-        self.check_quota(QuotaKind::Group, group, operation)?;
-        self.check_quota(QuotaKind::GroupObjects, group, operation)?;
-        if project != 0 {
-            self.check_quota(QuotaKind::Project, project, operation)?;
-            self.check_quota(QuotaKind::ProjectObjects, project, operation)?;
-        }
-        Ok(())
+    /// Whether anybody has a quota of this kind.
+    fn is_limited(&self, kind: QuotaKind) -> bool {
+        let places = self.places.read();
+        places.tables[kind.index()].is_some() || places.defaults[kind.index()] != 0
     }
 
-    fn check_quota(
+    /// The quota of who has no other; zero for none.
+    pub fn default_of(&self, kind: QuotaKind) -> u64 {
+        self.places.read().defaults[kind.index()]
+    }
+
+    /// The quota that was set for somebody; none where the default counts.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn of(
         &self,
         kind: QuotaKind,
         id: u64,
         operation: &Operation,
-    ) -> Result<(), PosixError> {
-        let Some(table) = self.quotas.table(kind) else {
-            return Ok(());
+    ) -> Result<Option<u64>, PosixError> {
+        let Some(table) = self.table(kind) else {
+            return Ok(None);
         };
         let object = self.set.object(table, operation)?;
         let quota = open_zap(&object, operation).lookup_word(format!("{id:x}").as_str());
-        let Some(quota) = quota.map_err(table_error(table))? else {
-            return Ok(());
-        };
-        match self.used_by(kind, id, operation)? {
-            used if used >= quota => Err(PosixError::QuotaExceeded),
-            _ => Ok(()),
-        }
+        quota.map_err(table_error(table))
     }
 
     /// What somebody uses, as of the last stored group.
+    ///
+    /// # Errors
+    /// The account cannot be read.
+    #[doc(alias = "zfs_userspace_one")]
     pub fn used_by(
         &self,
         kind: QuotaKind,
         id: u64,
         operation: &Operation,
     ) -> Result<u64, PosixError> {
-        let (account, counts_objects) = kind.account();
-        let Ok(object) = self.set.object(account, operation) else {
-            return Ok(0);
+        let (account, _) = kind.account();
+        let object = match self.set.object(account, operation) {
+            Ok(object) => object,
+            Err(ObjectError::NoSuchObject { .. }) => return Ok(0),
+            Err(error) => return Err(error.into()),
         };
-        let prefix = if counts_objects {
-            OBJECT_COUNT_PREFIX
-        } else {
-            ""
-        };
-        let used = open_zap(&object, operation).lookup_word(format!("{prefix}{id:x}").as_str());
+        let name = format!("{}{id:x}", kind.prefix());
+        let used = open_zap(&object, operation).lookup_word(name.as_str());
         Ok(used.map_err(table_error(account))?.unwrap_or(0))
     }
 
-    /// Sets a quota; 0 takes it away.
-    #[doc(alias = "zfs_set_userquota")]
-    pub fn set_quota(
-        &self,
-        kind: QuotaKind,
-        id: u64,
-        quota: u64,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        self.check_writable()?;
-        if self.version() < VERSION_QUOTAS {
-            return Err(PosixError::NotSupported("quotas of users in this version"));
-        }
-        let tx = self.begin(QUOTA_BYTES, operation)?;
-        let table = match self.quotas.table(kind) {
-            Some(table) => table,
-            None if quota == 0 => return Ok(()),
-            None => {
-                let master = self.set.object(MASTER_NODE, operation)?;
-                let made = create_zap(&self.set, &tx, ObjectType::UserQuota, operation)?.id();
-                let word = ZapValue::word(made.get());
-                let added = open_zap(&master, operation).insert(&tx, kind.name(), &word);
-                match added.map_err(table_error(MASTER_NODE)) {
-                    Ok(()) => {}
-                    // Somebody else was faster.
-                    Err(PosixError::Exists) => {
-                        self.set.free_object(&tx, made, operation)?;
-                        drop(tx);
-                        return self.set_quota(kind, id, quota, operation);
-                    }
-                    Err(error) => return Err(error),
-                }
-                self.quotas.tables.write()[kind.index()] = Some(made);
-                made
-            }
-        };
-        let object = self.set.object(table, operation)?;
-        let zap = open_zap(&object, operation);
-        let name = format!("{id:x}");
-        let changed = match quota {
-            0 => zap.remove(&tx, name.as_str()),
-            quota => zap.update(&tx, name.as_str(), &ZapValue::word(quota)),
-        };
-        match changed.map_err(table_error(table)) {
-            Err(PosixError::NotFound) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// All quotas of a kind.
-    pub fn quotas(
+    /// All quotas of a kind that were set.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn all(
         &self,
         kind: QuotaKind,
         operation: &Operation,
     ) -> Result<Vec<QuotaEntry>, PosixError> {
-        let Some(table) = self.quotas.table(kind) else {
-            return Ok(Vec::new());
-        };
-        self.numbered_entries(table, "", operation)
+        match self.table(kind) {
+            Some(table) => self.numbered_entries(table, "", operation),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// What everybody uses, as of the last stored group.
+    ///
+    /// # Errors
+    /// The account cannot be read.
     #[doc(alias = "zfs_userspace_many")]
     pub fn usage(
         &self,
         kind: QuotaKind,
         operation: &Operation,
     ) -> Result<Vec<QuotaEntry>, PosixError> {
-        let (account, counts_objects) = kind.account();
-        let prefix = if counts_objects {
-            OBJECT_COUNT_PREFIX
-        } else {
-            ""
-        };
+        let (account, _) = kind.account();
         match self.set.object(account, operation) {
-            Ok(_) => self.numbered_entries(account, prefix, operation),
-            Err(tarn_object::ObjectError::NoSuchObject { .. }) => Ok(Vec::new()),
+            Ok(_) => self.numbered_entries(account, kind.prefix(), operation),
+            Err(ObjectError::NoSuchObject { .. }) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }
@@ -291,4 +290,246 @@ impl FileSystem {
         numbered.sort_unstable();
         Ok(numbered)
     }
+
+    /// The Windows domains that FUIDs of this file system name.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn domains(&self, operation: &Operation) -> Result<FuidTable, PosixError> {
+        let master = self.set.object(MASTER_NODE, operation)?;
+        let id = open_zap(&master, operation).lookup_word(master::FUID_TABLE);
+        let Some(id) = id.map_err(table_error(MASTER_NODE))? else {
+            return Ok(FuidTable::default());
+        };
+        let id = ObjectId::from(id);
+        let damaged = |why| PosixError::Damaged { object: id, why };
+        let object = self.set.object(id, operation)?;
+        let size = object
+            .bonus()
+            .first_chunk()
+            .map(|size| u64::from_le_bytes(*size));
+        let size = size.filter(|size| *size <= DOMAINS_BYTES_MAX);
+        let size = size.ok_or(damaged("the table of domains has no size that can be"))?;
+        let mut bytes = vec![0; narrow(size)];
+        object.read(0, &mut bytes, operation)?;
+        FuidTable::decode(&bytes).map_err(|_| damaged("the table of domains is none"))
+    }
+}
+
+impl FileSystem {
+    /// Its quotas, and what is used.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Refuses a file more space where its owner, group or project has used up a quota.
+    pub(crate) fn check_space_quota(
+        &self,
+        facts: &Facts,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.check_quota(QuotaKind::User, facts.owner.word(), operation)?;
+        self.check_quota(QuotaKind::Group, facts.group.word(), operation)?;
+        match facts.project {
+            0 => Ok(()),
+            project => self.check_quota(QuotaKind::Project, project, operation),
+        }
+    }
+
+    /// Refuses a new file where owner, group or project has used up a quota.
+    #[doc(alias = "zfs_acl_ids_overquota")]
+    pub(crate) fn check_new_file_quota(
+        &self,
+        user: Fuid,
+        group: Fuid,
+        project: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let project = Some(project).filter(|project| *project != 0);
+        self.check_new_owner_quota(Some(user), Some(group), project, operation)
+    }
+
+    /// Refuses to give somebody a file who has used up a quota.
+    #[doc(alias = "zfs_id_overquota")]
+    pub(crate) fn check_new_owner_quota(
+        &self,
+        user: Option<Fuid>,
+        group: Option<Fuid>,
+        project: Option<u64>,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        for (space, objects, id) in [
+            (
+                QuotaKind::User,
+                QuotaKind::UserObjects,
+                user.map(Fuid::word),
+            ),
+            (
+                QuotaKind::Group,
+                QuotaKind::GroupObjects,
+                group.map(Fuid::word),
+            ),
+            (QuotaKind::Project, QuotaKind::ProjectObjects, project),
+        ] {
+            if let Some(id) = id {
+                self.check_quota(space, id, operation)?;
+                self.check_quota(objects, id, operation)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[doc(alias("zfs_id_overblockquota", "zfs_id_overobjquota"))]
+    fn check_quota(
+        &self,
+        kind: QuotaKind,
+        id: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let quotas = &self.quotas;
+        if !quotas.is_limited(kind) || !quotas.is_counted(kind) {
+            return Ok(());
+        }
+        let quota = match quotas.of(kind, id, operation)? {
+            Some(quota) => quota,
+            None => quotas.default_of(kind),
+        };
+        match quota {
+            0 => Ok(()),
+            quota if quotas.used_by(kind, id, operation)? < quota => Ok(()),
+            _ => Err(PosixError::QuotaExceeded),
+        }
+    }
+
+    /// What a directory shows as its room whose project all that is made in it has: what the quotas of that project leave.
+    #[doc(alias = "zfs_statfs_project")]
+    pub(crate) fn room_of_project(
+        &self,
+        project: u64,
+        operation: &Operation,
+    ) -> Result<ProjectRoom, PosixError> {
+        let quotas = &self.quotas;
+        let room = |kind| {
+            if !quotas.is_limited(kind) || !quotas.is_counted(kind) {
+                return Ok(None);
+            }
+            let own = quotas.of(kind, project, operation)?;
+            let quota = own.unwrap_or(quotas.default_of(kind));
+            if quota == 0 {
+                return Ok(None);
+            }
+            let used = quotas.used_by(kind, project, operation)?;
+            Ok::<_, PosixError>(Some((quota, quota.saturating_sub(used))))
+        };
+        Ok(ProjectRoom {
+            bytes: room(QuotaKind::Project)?,
+            objects: room(QuotaKind::ProjectObjects)?,
+        })
+    }
+
+    /// Sets a quota, and waits until it is stored; 0 takes it away. It may be set where files may not be changed.
+    ///
+    /// # Errors
+    /// `NotSupported` in file systems that are too old, `Invalid` for a project that cannot be, `NoSpace`, `ReadOnly` where nothing can
+    /// be stored.
+    #[doc(alias = "zfs_set_userquota")]
+    pub fn set_quota(
+        &self,
+        kind: QuotaKind,
+        id: u64,
+        quota: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if self.version() < VERSION_QUOTAS {
+            return Err(PosixError::NotSupported("quotas of users in this version"));
+        }
+        if kind.is_of_projects() {
+            self.check_project(id)?;
+        }
+        let tx = self.begin(QUOTA_BYTES, operation)?;
+        let table = match self.quotas.table(kind) {
+            Some(table) => table,
+            None if quota == 0 => return Ok(()),
+            None => {
+                let master = self.set.object(MASTER_NODE, operation)?;
+                let made = create_zap(&self.set, &tx, ObjectType::UserQuota, operation)?.id();
+                let word = ZapValue::word(made.get());
+                let added = open_zap(&master, operation).insert(&tx, kind.name(), &word);
+                match added.map_err(table_error(MASTER_NODE)) {
+                    Ok(()) => {}
+                    // Somebody else was faster.
+                    Err(PosixError::Exists) => {
+                        self.set.free_object(&tx, made, operation)?;
+                        drop(tx);
+                        return self.set_quota(kind, id, quota, operation);
+                    }
+                    Err(error) => return Err(error),
+                }
+                self.quotas.places.write().tables[kind.index()] = Some(made);
+                made
+            }
+        };
+        let object = self.set.object(table, operation)?;
+        let zap = open_zap(&object, operation);
+        let name = format!("{id:x}");
+        let changed = match quota {
+            0 => zap.remove(&tx, name.as_str()),
+            quota => zap.update(&tx, name.as_str(), &ZapValue::word(quota)),
+        };
+        match changed.map_err(table_error(table)) {
+            Ok(()) | Err(PosixError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        let txg = tx.txg();
+        drop(tx);
+        self.wait_stored(txg, operation)
+    }
+
+    /// Sets the quota of all who have no other, and waits until it is stored; 0 takes it away.
+    ///
+    /// # Errors
+    /// `NoSpace`, `ReadOnly` where nothing can be stored.
+    #[doc(alias = "zfs_set_default_quota")]
+    pub fn set_default_quota(
+        &self,
+        kind: QuotaKind,
+        quota: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let tx = self.begin(QUOTA_BYTES, operation)?;
+        let master = self.set.object(MASTER_NODE, operation)?;
+        let zap = open_zap(&master, operation);
+        let changed = match quota {
+            0 => zap.remove(&tx, kind.default_name()),
+            quota => zap.update(&tx, kind.default_name(), &ZapValue::word(quota)),
+        };
+        match changed.map_err(table_error(MASTER_NODE)) {
+            Ok(()) | Err(PosixError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        self.quotas.places.write().defaults[kind.index()] = quota;
+        let txg = tx.txg();
+        drop(tx);
+        self.wait_stored(txg, operation)
+    }
+
+    /// Refuses a project that no file can have here.
+    pub(crate) fn check_project(&self, project: u64) -> Result<(), PosixError> {
+        if !self.counts_projects() {
+            return Err(PosixError::NotSupported("projects (feature project_quota)"));
+        }
+        match project < NO_PROJECT {
+            true => Ok(()),
+            false => Err(PosixError::Invalid("no project has this number")),
+        }
+    }
+}
+
+/// What a project's quotas are and leave; none where it has no quota.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ProjectRoom {
+    /// Of space.
+    pub bytes: Option<(u64, u64)>,
+    /// Of objects.
+    pub objects: Option<(u64, u64)>,
 }

@@ -125,7 +125,11 @@ impl FileSystem {
     }
 
     /// A transaction for a record: it was promised, so no quota keeps it.
-    fn begin_replay(&self, write_bytes: u64, operation: &Operation) -> Result<OpenTx, PosixError> {
+    pub(crate) fn begin_replay(
+        &self,
+        write_bytes: u64,
+        operation: &Operation,
+    ) -> Result<OpenTx, PosixError> {
         let txgs = self.txgs.as_ref().ok_or(PosixError::ReadOnly)?;
         Ok(txgs.assign(&TxEstimate::writing(write_bytes), operation)?)
     }

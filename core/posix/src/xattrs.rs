@@ -19,7 +19,7 @@ use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::intent_log::CreateKind;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
@@ -339,6 +339,49 @@ impl FileSystem {
         }
         facts.xattr_directory = directory;
         Ok(())
+    }
+
+    /// The hidden directory and what is in it go to the owner, group and project that the file has now. There may be many attributes, so
+    /// each goes in a transaction of its own. Gives back the last group that was changed. The caller holds the file's `change`.
+    #[doc(alias = "zfs_setattr_dir")]
+    pub(crate) fn hand_over_xattrs(
+        &self,
+        facts: &Facts,
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let Some(directory) = self.xattr_directory(facts, operation)? else {
+            return Ok(Txg::ZERO);
+        };
+        let mut last = self.hand_over(&directory, facts, operation)?;
+        let table = self.directory(&directory, operation)?;
+        for entry in table.zap.entries().map_err(table_error(directory.id))? {
+            let hidden = table.entry(entry.name, &entry.value)?.id;
+            let hidden = self.node(hidden, operation)?;
+            last = last.max(self.hand_over(&hidden, facts, operation)?);
+        }
+        Ok(last)
+    }
+
+    fn hand_over(
+        &self,
+        hidden: &Node,
+        facts: &Facts,
+        operation: &Operation,
+    ) -> Result<Txg, PosixError> {
+        let mut new = (*hidden.facts()).clone();
+        let has_project = self.counts_projects() && new.form == Form::Attributes;
+        let keeps_project = !has_project || new.project == facts.project;
+        if (new.owner, new.group) == (facts.owner, facts.group) && keeps_project {
+            return Ok(Txg::ZERO);
+        }
+        let tx = self.begin_freeing(0, operation)?;
+        (new.owner, new.group) = (facts.owner, facts.group);
+        if !keeps_project {
+            new.set_project(facts.project, &self.tables, &tx, operation)?;
+        }
+        new.attributes_changed(self.now());
+        self.store(hidden, new, &tx, operation)?;
+        Ok(tx.txg())
     }
 
     /// A new file or directory that belongs to the owner of another file and shows nowhere.

@@ -9,7 +9,7 @@ use crate::operations::{Call, Reply, refused};
 use crate::protocol::{Answer, Arguments};
 use crate::session::Place;
 use rustix::io::Errno;
-use tarn_engine::files::{Attributes, Credentials, FileFlags, SetAttributes};
+use tarn_engine::files::{Attributes, Credentials, FileFlags, NO_PROJECT, SetAttributes};
 
 /// `FS_IOC_GETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -74,6 +74,9 @@ impl Call<'_> {
                 let flags = with_bits(flags_in(&attributes), given.u32()?, Form::More)?;
                 given.skip(8)?;
                 let project = u64::from(given.u32()?);
+                if project == NO_PROJECT {
+                    return Err(Errno::INVAL);
+                }
                 let project = Some(project).filter(|project| *project != attributes.project);
                 self.set_flags(file, uid, flags, project)?;
             }

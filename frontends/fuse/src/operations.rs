@@ -227,7 +227,8 @@ impl Call<'_> {
     }
 
     fn space(&self, file: &Place) -> Result<Reply, Errno> {
-        Ok(Reply::Parts(space_answer(&file.files.space())))
+        let space = file.files.space_at(file.id, self.operation);
+        Ok(Reply::Parts(space_answer(&space.map_err(refused)?)))
     }
 
     fn sync(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {

@@ -62,7 +62,7 @@ impl FileSystem {
         let _change = lock_existing(&[&directory])?;
         self.check_new_entry(credentials, &directory, name, operation)?;
         let inherited = self.inherit(credentials, &directory, new, operation)?;
-        let (owner, group) = (inherited.owner.word(), inherited.group.word());
+        let (owner, group) = (inherited.owner, inherited.group);
         self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
         let tx = self.begin(ENTRY_BYTES, operation)?;
         let birth = Birth::Now;
@@ -151,20 +151,25 @@ impl FileSystem {
         })
     }
 
-    /// The project that something new in a directory gets, and the flags that go with it.
+    /// The project that something new in a directory gets, and the flags that go with it. Everything has a project, so that it can be
+    /// moved and linked within it; only files and directories hand theirs down.
+    #[doc(alias = "zfs_inherit_projid")]
     pub(crate) fn inherited_project(
         &self,
         parent: &Facts,
         kind: FileKind,
     ) -> (Option<u64>, ZnodeFlags) {
-        let can_have = matches!(kind, FileKind::Regular | FileKind::Directory);
-        if !can_have || !self.counts_projects() {
+        if !self.counts_projects() {
             return (None, ZnodeFlags::NONE);
         }
-        match parent.flags.has(ZnodeFlags::INHERIT_PROJECT) {
-            true => (Some(parent.project), ZnodeFlags::INHERIT_PROJECT),
-            false => (Some(0), ZnodeFlags::NONE),
+        if !parent.flags.has(ZnodeFlags::INHERIT_PROJECT) {
+            return (Some(0), ZnodeFlags::NONE);
         }
+        let flags = match kind {
+            FileKind::Regular | FileKind::Directory => ZnodeFlags::INHERIT_PROJECT,
+            _ => ZnodeFlags::NONE,
+        };
+        (Some(parent.project), flags)
     }
 
     /// Whether files have the attribute of a project.

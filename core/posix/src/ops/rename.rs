@@ -19,6 +19,7 @@ use tarn_probe::Operation;
 
 use crate::directory::Entry;
 use crate::error::PosixError;
+use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::intent::renamed;
 use crate::node::{Node, lock_all};
@@ -202,7 +203,10 @@ impl FileSystem {
             // Two names of one file: POSIX wants nothing to happen.
             return Ok(Some((source.node.changed_in(), None)));
         }
-        let tx = self.begin(2 * ENTRY_BYTES, operation)?;
+        let tx = match renaming.credentials {
+            Some(_) => self.begin(2 * ENTRY_BYTES, operation)?,
+            None => self.begin_replay(2 * ENTRY_BYTES, operation)?,
+        };
         let now = self.now();
         let mut replaced = None;
         if changes_spelling {
@@ -243,12 +247,14 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        let parent = renaming.from_parent.facts();
+        let (project, flags) = self.inherited_project(&parent, whiteout.kind);
         let inherited = Inherited {
             permissions: whiteout.permissions,
             owner: whiteout.owner,
             group: whiteout.group,
-            project: None,
-            flags: ZnodeFlags::NONE,
+            project,
+            flags,
             access_acl: None,
             default_acl: None,
         };
@@ -292,17 +298,19 @@ impl FileSystem {
                 }
                 None => self.check_may_add(credentials, to_parent, operation)?,
             }
-            check_project(&to_parent.facts(), &source.node.facts())?;
+            if renaming.crosses() {
+                check_project(&to_parent.facts(), &source.node.facts())?;
+            }
         }
         if renaming.crosses() {
             self.check_move(*credentials, to_parent, source, operation)?;
         }
         let Some(target) = target else { return Ok(()) };
         if *mode == RenameMode::Exchange {
-            if credentials.is_some() {
-                check_project(&from_parent.facts(), &target.node.facts())?;
-            }
             if renaming.crosses() {
+                if credentials.is_some() {
+                    check_project(&from_parent.facts(), &target.node.facts())?;
+                }
                 self.check_move(*credentials, from_parent, target, operation)?;
             }
             return Ok(());
@@ -390,6 +398,7 @@ impl FileSystem {
             return Err(error);
         }
         facts.parent = to_parent.id;
+        inherit_flag(&mut facts, &to_parent.facts());
         facts.attributes_changed(now);
         self.store(&source.node, facts, tx, operation)?;
         let moved_directories = i64::from(source.is_directory());
@@ -447,6 +456,7 @@ impl FileSystem {
         for (directory, _, becomes) in places {
             let mut facts = (*becomes.node.facts()).clone();
             facts.parent = directory.id;
+            inherit_flag(&mut facts, &directory.facts());
             facts.attributes_changed(now);
             self.store(&becomes.node, facts, tx, operation)?;
         }
@@ -479,6 +489,14 @@ impl FileSystem {
         facts.attributes_changed(now);
         self.store(&source.node, facts, tx, operation)?;
         self.count_entries(from_parent, 0, 0, now, tx, operation)
+    }
+}
+
+/// What comes into a directory hands its project down as the directory does.
+fn inherit_flag(facts: &mut Facts, directory: &Facts) {
+    let hands_down = matches!(facts.kind(), FileKind::Regular | FileKind::Directory);
+    if hands_down && directory.flags.has(ZnodeFlags::INHERIT_PROJECT) {
+        facts.flags = facts.flags.and(ZnodeFlags::INHERIT_PROJECT);
     }
 }
 

@@ -75,7 +75,6 @@ impl FileSystem {
         }
         let grows = changes.size.is_some_and(|size| size > facts.size);
         let tx = if grows {
-            self.check_space_quota(&facts, operation)?;
             self.begin(ATTRIBUTE_BYTES, operation)?
         } else {
             self.begin_freeing(
@@ -102,8 +101,12 @@ impl FileSystem {
         }
         self.store(&node, new, &tx, operation)?;
         self.log_pending(&tx, &node, pending);
-        let txg = tx.txg();
-        drop((content, tx, change));
+        let mut txg = tx.txg();
+        drop((content, tx));
+        if changes.uid.is_some() || changes.gid.is_some() || changes.project.is_some() {
+            txg = txg.max(self.hand_over_xattrs(&node.facts(), operation)?);
+        }
+        drop(change);
         self.after_change(txg, operation)?;
         Ok(self.node_attributes(&node))
     }
@@ -122,10 +125,15 @@ impl FileSystem {
         if (changes.permissions.is_some() || changes.project.is_some()) && !is_owner {
             return Err(PosixError::NotPermitted);
         }
-        if changes.project.is_some() {
-            self.check_project_change(&facts)?;
-        }
+        self.check_project_change(&facts, changes)?;
         check_new_owner(credentials, &facts, changes)?;
+        let (user, group) = (changes.uid.map(Fuid::posix), changes.gid.map(Fuid::posix));
+        self.check_new_owner_quota(
+            user.filter(|user| *user != facts.owner),
+            group.filter(|group| *group != facts.group),
+            changes.project,
+            operation,
+        )?;
         match (changes.accessed, changes.modified) {
             (None, None) => {}
             _ if is_owner => {}
@@ -153,10 +161,24 @@ impl FileSystem {
         }
     }
 
-    /// Refuses a project where files cannot have one.
-    fn check_project_change(&self, facts: &Facts) -> Result<(), PosixError> {
-        if !self.counts_projects() || facts.form != Form::Attributes {
-            return Err(PosixError::NotSupported("projects (feature project_quota)"));
+    /// Refuses a project, and to hand it down, where files cannot have one.
+    fn check_project_change(
+        &self,
+        facts: &Facts,
+        changes: &SetAttributes,
+    ) -> Result<(), PosixError> {
+        let hands_down = |flags: u64| {
+            let inherits = ZnodeFlags::INHERIT_PROJECT;
+            ZnodeFlags::from_word(flags).has(inherits) != facts.flags.has(inherits)
+        };
+        if changes.project.is_none() && !changes.flags.is_some_and(hands_down) {
+            return Ok(());
+        }
+        self.check_project(changes.project.unwrap_or(facts.project))?;
+        if facts.form != Form::Attributes {
+            return Err(PosixError::NotSupported(
+                "projects of files from before version 5",
+            ));
         }
         match facts.kind() {
             FileKind::Regular | FileKind::Directory => Ok(()),

@@ -1,5 +1,10 @@
 //! What `statvfs` shows.
 
+use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
+use tarn_probe::Operation;
+
+use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::types::SpaceFacts;
 
@@ -7,6 +12,31 @@ use crate::types::SpaceFacts;
 const SLOT_BYTES: u64 = 512;
 
 impl FileSystem {
+    /// How much room there is where this file or directory is: in one that hands its project down, what the quotas of that project are and
+    /// leave.
+    ///
+    /// # Errors
+    /// `NotFound`, or what could not be read.
+    #[doc(alias = "zfs_statvfs")]
+    pub fn space_at(&self, id: ObjectId, operation: &Operation) -> Result<SpaceFacts, PosixError> {
+        let mut space = self.space();
+        if self.control_entry(id).is_some() {
+            return Ok(space);
+        }
+        let facts = self.node(id, operation)?.facts();
+        if !facts.flags.has(ZnodeFlags::INHERIT_PROJECT) || facts.project == 0 {
+            return Ok(space);
+        }
+        let room = self.room_of_project(facts.project, operation)?;
+        if let Some((quota, left)) = room.bytes {
+            (space.total_bytes, space.available_bytes) = (quota, left);
+        }
+        if let Some((quota, left)) = room.objects {
+            (space.total_objects, space.available_objects) = (quota, left);
+        }
+        Ok(space)
+    }
+
     /// How much room there is.
     pub fn space(&self) -> SpaceFacts {
         let facts = (self.space.facts)();

@@ -50,7 +50,7 @@ impl FileSystem {
                 true => self.begin_freeing(old.size, operation)?,
                 false => self.begin_replay(ATTRIBUTE_BYTES, operation)?,
             };
-            let _content = size.map(|_| node.content.write());
+            let content = size.map(|_| node.content.write());
             let mut facts = (*node.facts()).clone();
             if let Some(size) = size {
                 self.set_size(&node, &mut facts, size, &tx, operation)?;
@@ -78,6 +78,8 @@ impl FileSystem {
             }
             self.store(&node, facts, &tx, operation)?;
             self.note_replayed(&tx);
+            drop((tx, content));
+            self.hand_over_xattrs(&node.facts(), operation)?;
             Ok(())
         })();
         changed.map_err(failed(set.object))
