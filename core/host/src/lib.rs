@@ -19,6 +19,7 @@
 //! # Knows nothing about
 //! pools, blocks, or what the bytes on a device mean.
 
+mod accounts;
 mod background;
 mod batch;
 pub mod buffer;
@@ -37,6 +38,7 @@ mod memory;
 mod pipe;
 mod plan;
 mod pool;
+mod project;
 pub mod ranks;
 pub mod sim;
 mod slow;
@@ -46,6 +48,7 @@ mod turns;
 mod uring;
 mod waiting;
 
+pub use accounts::AccountKind;
 pub use batch::{Batch, Completion};
 pub use buffer::Buffer;
 pub use clock::{UnixTime, monotonic_ns};
@@ -58,6 +61,7 @@ pub use host::{BadOption, Host, RealOptions};
 pub use identity::{HostIdentity, effective_uid};
 pub use lock::{Condvar, Mutex, Rank, RwLock};
 pub use pipe::{Pipe, PipeEnd, PipeStopper};
+pub use project::FileProject;
 pub use sim::{SimHost, SimOptions};
 pub use slow::SlowDevices;
 pub use threads::{JoinHandle, ThreadPanicked};
