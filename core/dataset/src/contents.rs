@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tarn_object::{ObjectSet, read_head};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::units::ObjectId;
-use tarn_ondisk::znode::MASTER_NODE;
+use tarn_ondisk::znode::{MASTER_NODE, master};
 
 /// The data of a volume.
 #[doc(alias = "ZVOL_OBJ")]
@@ -43,7 +43,19 @@ pub struct FilesystemFacts {
     pub normalization: u64,
     /// How names are compared: the stored number of the property.
     pub case: u64,
+    /// Quotas of those who have no other, in the order of [`DEFAULT_QUOTAS`]; 0 for none. They can change.
+    pub default_quotas: [u64; 6],
 }
+
+/// Properties that a file system keeps in its own master node, and how they are called there.
+pub const DEFAULT_QUOTAS: [&str; 6] = [
+    master::DEFAULT_USER_QUOTA,
+    master::DEFAULT_GROUP_QUOTA,
+    master::DEFAULT_PROJECT_QUOTA,
+    master::DEFAULT_USER_OBJECT_QUOTA,
+    master::DEFAULT_GROUP_OBJECT_QUOTA,
+    master::DEFAULT_PROJECT_OBJECT_QUOTA,
+];
 
 /// Facts of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -109,11 +121,16 @@ pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
     match set.objset_type() {
         ondisk::objset::ObjsetType::Zfs => {
             let number = |name: &str| reading.number(MASTER_NODE, name);
+            let mut default_quotas = [0; 6];
+            for (name, quota) in DEFAULT_QUOTAS.iter().zip(&mut default_quotas) {
+                *quota = number(name)?.unwrap_or(0);
+            }
             Ok(Contents::Filesystem(FilesystemFacts {
                 version: number("VERSION")?.unwrap_or(1),
                 utf8_only: number("utf8only")?.unwrap_or(0) != 0,
                 normalization: number("normalization")?.unwrap_or(0),
                 case: number("casesensitivity")?.unwrap_or(0),
+                default_quotas,
             }))
         }
         ondisk::objset::ObjsetType::Zvol => {

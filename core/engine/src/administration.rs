@@ -69,6 +69,8 @@ macro_rules! for_each_operation {
             "dataset/hold" dataset_hold: dataset::Hold => Done, "Puts a hold on snapshots.";
             "dataset/release" dataset_release: dataset::Hold => Done, "Takes a hold off snapshots.";
             "dataset/list-holds" dataset_list_holds: dataset::ListHolds => dataset::Holds, "Lists holds of snapshots.";
+            "dataset/list-owners" dataset_list_owners: dataset::ListOwners => dataset::Owners,
+                "Lists what users, groups and projects use and may use.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
                 "Clears a property, so that it is inherited.";

@@ -31,7 +31,7 @@ mod turns;
 mod volumes;
 
 pub use engine::{Engine, EngineOptions};
-pub use tarn_host::{Host, Pipe, PipeStopper, RealOptions};
+pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 
 pub use tarn_dataset::{names, properties};
 pub use tarn_ondisk::features;

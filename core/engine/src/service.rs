@@ -140,7 +140,7 @@ impl Administration for Engine {
         call: &Call,
         request: dataset::Describe,
     ) -> Result<dataset::Described, Refusal> {
-        self.command(call, |_| self.describe_datasets(&request))
+        self.command(call, |_| self.describe_datasets(&call.caller, &request))
     }
 
     fn dataset_create(
@@ -219,6 +219,14 @@ impl Administration for Engine {
         request: dataset::ListHolds,
     ) -> Result<dataset::Holds, Refusal> {
         self.command(call, |operation| self.list_holds(&request, operation))
+    }
+
+    fn dataset_list_owners(
+        &self,
+        call: &Call,
+        request: dataset::ListOwners,
+    ) -> Result<dataset::Owners, Refusal> {
+        self.command(call, |_| self.list_owners(&call.caller, &request))
     }
 
     fn dataset_destroy(

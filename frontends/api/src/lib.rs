@@ -28,6 +28,7 @@ pub fn only_reads(path: &str) -> bool {
             | "pool/iostat"
             | "dataset/describe"
             | "dataset/list-mounts"
+            | "dataset/list-owners"
             | "statistics/kstat"
     )
 }

@@ -10,7 +10,7 @@
 use super::inherit::{self, Found, Place};
 use super::table::PROPERTIES;
 use super::value::{Change, Default, Form, Kinds, Property};
-use crate::contents::{self, Contents};
+use crate::contents::{self, Contents, DEFAULT_QUOTAS};
 use crate::creation::ORIGIN;
 use crate::dataset::{Dataset, NamedBookmark};
 use crate::error::DatasetError;
@@ -63,7 +63,8 @@ pub fn of_dataset(
     wanted: impl Fn(&Property) -> bool,
 ) -> Result<Vec<NativeValue>, DatasetError> {
     let mut rows = PROPERTIES.iter();
-    let contents = match rows.any(|row| OF_CONTENTS.contains(&row.name) && wanted(row)) {
+    let is_inside = |name| OF_CONTENTS.contains(&name) || DEFAULT_QUOTAS.contains(&name);
+    let contents = match rows.any(|row| is_inside(row.name) && wanted(row)) {
         true => contents::read(dataset)?,
         false => contents::outline(dataset)?,
     };
@@ -237,6 +238,15 @@ impl Facts<'_> {
                 .word_of(number)
                 .map_or_else(|| number.to_string(), str::to_string)
         };
+        if let Some(index) = DEFAULT_QUOTAS
+            .iter()
+            .position(|name| *name == property.name)
+        {
+            return Some(match &self.contents {
+                Contents::Filesystem(facts) => computed(Shown::Number(facts.default_quotas[index])),
+                _ => None,
+            });
+        }
         match (property.name, &self.contents) {
             ("version", Contents::Filesystem(facts)) => {
                 Some(computed(Shown::Text(facts.version.to_string())))

@@ -1,6 +1,6 @@
 //! The native properties of datasets.
 //!
-//! One row each, in the order in which `zfs get all` prints them (OpenZFS 2.3). Compression words
+//! One row each, in the order in which `zfs get all` prints them (OpenZFS 2.3, and the default quotas of 2.4). Compression words
 //! with a zstd level store the level above seven bits of algorithm.
 
 use super::value::{Change, Default, Form, Kinds, Property};
@@ -1019,6 +1019,66 @@ pub const PROPERTIES: &[Property] = &[
         kinds: Kinds::FILESYSTEM,
         default: Default::Number(0),
         values: "on | off",
+        visible: true,
+    },
+    Property {
+        name: "defaultuserquota",
+        column: "DEFAULTUSERQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
+        visible: true,
+    },
+    Property {
+        name: "defaultgroupquota",
+        column: "DEFAULTGROUPQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
+        visible: true,
+    },
+    Property {
+        name: "defaultprojectquota",
+        column: "DEFAULTPROJECTQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
+        visible: true,
+    },
+    Property {
+        name: "defaultuserobjquota",
+        column: "DEFAULTUSEROBJQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
+        visible: true,
+    },
+    Property {
+        name: "defaultgroupobjquota",
+        column: "DEFAULTGROUPOBJQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
+        visible: true,
+    },
+    Property {
+        name: "defaultprojectobjquota",
+        column: "DEFAULTPROJECTOBJQUOTA",
+        form: Form::Number,
+        change: Change::Local,
+        kinds: Kinds::FILESYSTEM.or(Kinds::SNAPSHOT),
+        default: Default::Number(0),
+        values: "<size> | none",
         visible: true,
     },
 ];

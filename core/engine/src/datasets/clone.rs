@@ -53,7 +53,11 @@ impl Engine {
             _ => Kinds::FILESYSTEM,
         };
         let invalid = |reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason);
-        let settings = checked(&request.properties, kinds).map_err(invalid)?;
+        let (quotas, settings) = match kinds {
+            Kinds::FILESYSTEM => self.checked(&request.properties),
+            kinds => checked(&request.properties, kinds).map(|checked| (Vec::new(), checked)),
+        }
+        .map_err(invalid)?;
         for name in created.names.clone() {
             let task = parent(call, &name, request.parents_no_mount);
             let made = open.pool.run(task, operation);
@@ -68,6 +72,7 @@ impl Engine {
         let command = self.command_record(call);
         let made = open.pool.run_command(task, command, operation);
         made.map_err(|error| of_task(action, &error))?;
+        self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
         if !request.no_mount && kinds == Kinds::FILESYSTEM {
             self.mount_created(&open, &request.name, &mut created.warnings, operation);

@@ -4,6 +4,7 @@
 //! mounted. That it cannot be mounted is a warning; it was made.
 
 use super::cannot_open;
+use super::owners::QuotaSetting;
 use super::properties::kind_of;
 use crate::administration::Call;
 use crate::create::new_filesystem::Fill;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{BadName, DatasetName};
 use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
+use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
@@ -33,6 +35,13 @@ const ENCRYPTION: [(&str, &str); 4] = [
     ("keylocation", "none"),
     ("pbkdf2iters", "0"),
 ];
+
+/// What is to be made, the properties as they are told, and the quotas that it gets.
+struct Planned {
+    new: New,
+    told: Vec<(String, String)>,
+    quotas: Vec<QuotaSetting>,
+}
 
 /// What is to be made, checked as far as it can be without the pool.
 enum New {
@@ -55,8 +64,8 @@ impl Engine {
             }
             created.names = missing_parents(&open, &request.name, operation)?;
         }
-        let (new, properties) = self.plan_dataset(call, &open, request, operation)?;
-        created.properties = properties;
+        let Planned { new, told, quotas } = self.plan_dataset(call, &open, request, operation)?;
+        created.properties = told;
         if request.dry_run {
             created.names.push(request.name.clone());
             return Ok(created);
@@ -75,6 +84,7 @@ impl Engine {
             New::Volume(task) => open.pool.run_command(task, command, operation),
         };
         made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
+        self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
         if !request.no_mount && request.volume_bytes.is_none() {
             self.mount_created(&open, &request.name, &mut created.warnings, operation);
@@ -139,7 +149,7 @@ impl Engine {
         open: &OpenPool,
         request: &Create,
         operation: &Operation,
-    ) -> Result<(New, Vec<(String, String)>), Refusal> {
+    ) -> Result<Planned, Refusal> {
         let action = match request.dry_run {
             true => format!("cannot verify '{}'", request.name),
             false => cannot_create(&request.name),
@@ -152,18 +162,62 @@ impl Engine {
         }
         match request.volume_bytes {
             None => {
-                let settings = checked(&request.properties, Kinds::FILESYSTEM).map_err(invalid)?;
+                let (quotas, settings) = self.checked(&request.properties).map_err(invalid)?;
                 let task = filesystem(call, &request.name, settings).map_err(invalid)?;
-                Ok((New::Filesystem(task), request.properties.clone()))
+                Ok(Planned {
+                    new: New::Filesystem(task),
+                    told: request.properties.clone(),
+                    quotas,
+                })
             }
             Some(bytes) => {
                 let settings = checked(&request.properties, Kinds::VOLUME).map_err(invalid)?;
                 let task = volume(open, request, bytes, settings).map_err(invalid)?;
                 let reserved = task.reservation(open.pool.namespace().view(operation));
                 let told = volume_properties(request, &task, reserved);
-                Ok((New::Volume(task), told))
+                Ok(Planned {
+                    new: New::Volume(task),
+                    told,
+                    quotas: Vec::new(),
+                })
             }
         }
+    }
+
+    /// Checks properties of a new file system: quotas, and what is stored elsewhere.
+    pub(super) fn checked(
+        &self,
+        given: &[(String, String)],
+    ) -> Result<(Vec<QuotaSetting>, Vec<Checked>), String> {
+        let (mut quotas, others) = QuotaSetting::take_from(&self.host, given)?;
+        let mut settings = checked(&others, Kinds::FILESYSTEM)?;
+        quotas.extend(QuotaSetting::take_defaults(&mut settings));
+        Ok((quotas, settings))
+    }
+
+    /// Sets quotas of a file system that was just made; it is destroyed again if that fails.
+    pub(super) fn set_first_quotas(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        quotas: &[QuotaSetting],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let set = self
+            .turn(open)
+            .and_then(|_turn| self.set_quotas(open, name, &cannot_create(name), quotas, operation));
+        set.map_err(|refusal| {
+            let destroy = Destroy {
+                name: name.to_string(),
+            };
+            match open.pool.run(destroy, operation) {
+                Ok(_) => refusal,
+                Err(error) => refusal.with_hint(error.to_string()),
+            }
+        })
     }
 
     fn create_parent(

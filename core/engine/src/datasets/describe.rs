@@ -1,10 +1,11 @@
 //! `zfs list` and `zfs get`: datasets, and what is below them.
 
 use super::cannot_open;
+use super::owners::Viewer;
 use super::properties::{self, Wanted};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetDescription, DatasetKind, Describe, Described};
-use crate::messages::{Refusal, RefusalKind};
+use crate::messages::{Caller, Refusal, RefusalKind};
 use crate::turns::stuck;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,13 +30,14 @@ struct Wish {
     kinds: Vec<DatasetKind>,
     properties: Vec<String>,
     depth: Option<u64>,
+    viewer: Viewer,
     /// All of the pool when none.
     name: Option<DatasetName>,
 }
 
 impl Wish {
     fn of(open: &OpenPool, wish: &Wish, operation: &Operation) -> Found {
-        let wanted = Wanted::new(&wish.properties);
+        let wanted = Wanted::new(&wish.properties, &wish.viewer);
         let scope = Scope {
             open,
             kinds: &wish.kinds,
@@ -52,11 +54,16 @@ impl Wish {
 type Found = Result<Vec<DatasetDescription>, DatasetError>;
 
 impl Engine {
-    pub(crate) fn describe_datasets(&self, request: &Describe) -> Result<Described, Refusal> {
+    pub(crate) fn describe_datasets(
+        &self,
+        caller: &Caller,
+        request: &Describe,
+    ) -> Result<Described, Refusal> {
+        let viewer = Viewer::new(self, caller);
         let mut described = Described::default();
         if request.names.is_empty() {
             for open in self.pools() {
-                match self.describe_in(&open, request, None) {
+                match self.describe_in(&open, request, &viewer, None) {
                     Ok(found) => described.datasets.extend(found),
                     Err(refusal) => described.refused.push(refusal),
                 }
@@ -64,7 +71,7 @@ impl Engine {
             return Ok(described);
         }
         for name in &request.names {
-            match self.describe_named(name, request) {
+            match self.describe_named(name, request, &viewer) {
                 Ok(found) => described.datasets.extend(found),
                 Err(refusal) => described.refused.push(refusal),
             }
@@ -76,14 +83,12 @@ impl Engine {
         &self,
         name: &str,
         request: &Describe,
+        viewer: &Viewer,
     ) -> Result<Vec<DatasetDescription>, Refusal> {
-        let name = match name.starts_with('/') || name.starts_with("./") {
-            true => self.dataset_at(Path::new(name))?,
-            false => name.to_string(),
-        };
+        let name = self.dataset_named(name)?;
         let parsed = DatasetName::parse(&name).map_err(|bad| bad_name(&name, bad))?;
         let open = self.require_pool_of(&name)?;
-        self.describe_in(&open, request, Some(parsed))
+        self.describe_in(&open, request, viewer, Some(parsed))
     }
 
     /// What was asked for, of one pool.
@@ -91,6 +96,7 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         request: &Describe,
+        viewer: &Viewer,
         name: Option<DatasetName>,
     ) -> Result<Vec<DatasetDescription>, Refusal> {
         let shown = match &name {
@@ -101,6 +107,7 @@ impl Engine {
             kinds: request.kinds.clone(),
             properties: request.properties.clone(),
             depth: request.depth,
+            viewer: viewer.clone(),
             name,
         };
         let found = self.look(open, move |open, operation| {
@@ -108,6 +115,15 @@ impl Engine {
         });
         let found = found.ok_or_else(|| stuck(&shown))?;
         found.map_err(|error| cannot_open(&shown, &error))
+    }
+
+    /// The dataset that is meant: by its name, or by a path in it.
+    #[doc(alias = "zfs_path_to_zhandle")]
+    pub(super) fn dataset_named(&self, name: &str) -> Result<String, Refusal> {
+        match name.starts_with('/') || name.starts_with("./") {
+            true => self.dataset_at(Path::new(name)),
+            false => Ok(name.to_string()),
+        }
     }
 
     /// The dataset that is mounted where a path leads to.

@@ -11,6 +11,7 @@ mod inherit;
 mod list_mounts;
 mod mount;
 mod mountpoint;
+pub(crate) mod owners;
 mod promote;
 mod properties;
 mod receive;

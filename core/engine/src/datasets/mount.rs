@@ -3,6 +3,7 @@
 use super::cannot_open;
 use super::mountpoint::{self, MountPoint};
 use crate::engine::{Engine, OpenPool};
+use crate::files::{FileSystem, Tree};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{
@@ -24,6 +25,7 @@ use tarn_posix::{
     AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
 use tarn_probe::Operation;
+use tarn_zil::LogClosing;
 
 /// A file system to mount.
 #[derive(Debug, Clone)]
@@ -352,6 +354,42 @@ impl Engine {
                 false => refusal,
             }
         })
+    }
+
+    /// Does something with the files of a dataset, mounted or not. What is not is opened as if it were to be mounted, and nothing of it is left
+    /// open. The caller has the pool's turn.
+    pub(super) fn with_files<T>(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        operation: &Operation,
+        then: impl FnOnce(&FileSystem) -> T,
+    ) -> Result<T, Refusal> {
+        if let Some(mounted) = open.mount_of(name) {
+            return Ok(then(mounted.tree.files()));
+        }
+        let candidate = candidate_of(open, name, operation)?;
+        if candidate.is_received_half {
+            let action = format!("cannot open '{name}'");
+            return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
+        }
+        let tree = self.open_tree(open, &candidate, &TemporaryOptions::default(), operation)?;
+        let outcome = then(tree.files());
+        let namespace = open.pool.namespace();
+        let closed = namespace.close_log(tree.head(), operation);
+        let failed =
+            |why: String| Refusal::new(RefusalKind::Device, format!("cannot open '{name}'"), why);
+        let stored = match closed {
+            Ok(LogClosing::WithGroup) => {
+                let stored = open.pool.sync_all(operation);
+                stored.map_err(|error| failed(error.to_string()))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(failed(error.to_string())),
+        };
+        namespace.forget_log(tree.head());
+        stored?;
+        Ok(outcome)
     }
 
     /// Has it mounted, and notes it. The system may end a mount without asking us, before it is even noted.

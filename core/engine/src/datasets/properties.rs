@@ -1,6 +1,7 @@
 //! The properties of one dataset: what the tree of datasets knows, and what only mounts know.
 
 use super::mountpoint;
+use super::owners::{Viewer, is_of_somebody};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{DatasetDescription, DatasetKind};
 use crate::messages::{Properties, PropertyValue, Source, Value};
@@ -21,22 +22,26 @@ pub(super) struct Wanted {
     user: Vec<String>,
     /// `written@…` and `written#…`.
     written: Vec<String>,
+    /// `userused@…` and its kin.
+    of_somebody: Vec<String>,
+    viewer: Viewer,
     all: bool,
 }
 
 impl Wanted {
     /// These; all when empty.
-    pub(super) fn new(names: &[String]) -> Wanted {
+    pub(super) fn new(names: &[String], viewer: &Viewer) -> Wanted {
         let native = names.iter().filter_map(|name| table::find(name));
-        let user = names.iter().filter(|name| is_user_property(name));
+        let of = |kind: fn(&str) -> bool| {
+            let found = names.iter().filter(|name| kind(name));
+            found.cloned().collect::<Vec<String>>()
+        };
         Wanted {
             native: native.map(|row| row.name).collect(),
-            user: user.cloned().collect(),
-            written: names
-                .iter()
-                .filter(|name| is_written(name))
-                .cloned()
-                .collect(),
+            user: of(is_user_property),
+            written: of(is_written),
+            of_somebody: of(is_of_somebody),
+            viewer: viewer.clone(),
             all: names.is_empty(),
         }
     }
@@ -114,12 +119,12 @@ pub(super) fn describe(
     }
     for name in &wanted.written {
         if let Some(bytes) = written(dataset, name)? {
-            let value = PropertyValue {
-                value: Value::Number(bytes),
-                source: Source::None,
-                received: None,
-            };
-            properties.insert(name.clone(), value);
+            properties.insert(name.clone(), asked_for(bytes));
+        }
+    }
+    for name in &wanted.of_somebody {
+        if let Some(number) = wanted.viewer.answer(open, dataset, name) {
+            properties.insert(name.clone(), asked_for(number));
         }
     }
     Ok(DatasetDescription {
@@ -129,6 +134,15 @@ pub(super) fn describe(
         created_txg: dataset.stored()?.creation_txg.get(),
         properties,
     })
+}
+
+/// What was asked for by a name of its own. OpenZFS calls it local.
+fn asked_for(number: u64) -> PropertyValue {
+    PropertyValue {
+        value: Value::Number(number),
+        source: Source::Local,
+        received: None,
+    }
 }
 
 /// Describes a bookmark.

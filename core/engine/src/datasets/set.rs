@@ -6,6 +6,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use super::mount::Values;
+use super::owners::{QuotaSetting, is_of_somebody};
 use super::properties::kind_of;
 use super::remount::{Back, Follower, Unmounted, followers};
 use super::upgrade::upgrade_refusal;
@@ -21,18 +22,9 @@ use tarn_dataset::ops::volume_size::{self, VolumeSizeError};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
+use tarn_host::Host;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
-
-/// Limits of users, groups and projects, which are no properties of the dataset but of its contents.
-const OWNER_QUOTAS: [&str; 6] = [
-    "userquota@",
-    "groupquota@",
-    "projectquota@",
-    "userobjquota@",
-    "groupobjquota@",
-    "projectobjquota@",
-];
 
 /// What is to be set, by where it is stored.
 #[derive(Debug, Default)]
@@ -40,11 +32,16 @@ struct Settings {
     stored: Vec<Checked>,
     volume_bytes: Option<u64>,
     version: Option<u64>,
+    quotas: Vec<QuotaSetting>,
 }
 
 impl Settings {
     /// Checks what was given. Of several values of one property the last counts.
-    fn parse(given: &[(String, String)], kind: DatasetKind) -> Result<Settings, String> {
+    fn parse(
+        host: &Host,
+        given: &[(String, String)],
+        kind: DatasetKind,
+    ) -> Result<Settings, String> {
         let kinds = match kind {
             DatasetKind::Filesystem => Kinds::FILESYSTEM,
             DatasetKind::Volume => Kinds::VOLUME,
@@ -52,13 +49,24 @@ impl Settings {
         };
         let mut settings = Settings::default();
         for (name, value) in given {
-            if kinds == Kinds::SNAPSHOT && table::find(name).is_some() {
+            let is_own = table::find(name).is_some() || is_of_somebody(name);
+            if kinds == Kinds::SNAPSHOT && is_own {
                 return Err("this property can not be modified for snapshots".to_string());
+            }
+            if let Some(quota) = QuotaSetting::parse(host, name, value)? {
+                if kinds != Kinds::FILESYSTEM {
+                    return Err(format!("'{name}' does not apply to datasets of this type"));
+                }
+                settings.quotas.push(quota);
+                continue;
             }
             let checked = check(name, value, kinds, Moment::Later)?;
             match (checked.name.as_str(), &checked.setting) {
                 ("volsize", Setting::Number(bytes)) => settings.volume_bytes = Some(*bytes),
                 ("version", Setting::Number(version)) => settings.version = Some(*version),
+                _ if QuotaSetting::of_default(&checked).is_some() => {
+                    settings.quotas.extend(QuotaSetting::of_default(&checked));
+                }
                 _ => {
                     settings.stored.retain(|other| other.name != checked.name);
                     settings.stored.push(checked);
@@ -72,7 +80,8 @@ impl Settings {
     fn concern_mounts(&self) -> bool {
         let concerns =
             |checked: &Checked| checked.name == "mountpoint" || Values::concerns(&checked.name);
-        self.version.is_some() || self.stored.iter().any(concerns)
+        let opens = self.version.is_some() || !self.quotas.is_empty();
+        opens || self.stored.iter().any(concerns)
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -94,16 +103,7 @@ impl Engine {
         let name = &request.name;
         let open = self.require_pool_of(name)?;
         let kind = kind_named(&open, name, operation)?;
-        let quota = |given: &&(String, String)| OWNER_QUOTAS.iter().any(|q| given.0.starts_with(q));
-        if let Some((property, _)) = request.properties.iter().find(quota) {
-            let reason = format!("setting '{property}' is not supported by this version");
-            return Err(Refusal::new(
-                RefusalKind::Unsupported,
-                cannot_set(name),
-                reason,
-            ));
-        }
-        let settings = Settings::parse(&request.properties, kind)
+        let settings = Settings::parse(&self.host, &request.properties, kind)
             .map_err(|reason| Refusal::new(RefusalKind::Invalid, cannot_set(name), reason))?;
         if open.pool.mode() == Mode::ReadOnly {
             return Err(of_task(cannot_set(name), &TaskError::ReadOnly));
@@ -190,6 +190,10 @@ impl Engine {
             set_size(open, name, bytes, settings, operation)?;
             self.record_command(call, open.pool.name(), operation);
         }
+        if !settings.quotas.is_empty() {
+            self.set_quotas(open, name, &cannot_set(name), &settings.quotas, operation)?;
+            self.record_command(call, open.pool.name(), operation);
+        }
         Ok(())
     }
 }
@@ -272,7 +276,7 @@ mod tests {
     fn parsed(given: &[(&str, &str)], kind: DatasetKind) -> Result<Settings, String> {
         let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let given: Vec<_> = given.iter().map(own).collect();
-        Settings::parse(&given, kind)
+        Settings::parse(&Host::real(tarn_host::RealOptions::default()), &given, kind)
     }
 
     #[test]

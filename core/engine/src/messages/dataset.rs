@@ -363,6 +363,86 @@ pub struct SnapshotHolds {
     pub holds: Vec<(String, u64)>,
 }
 
+/// Of whom something is counted.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnerKind {
+    /// Users.
+    User,
+    /// Groups.
+    Group,
+    /// Projects.
+    Project,
+}
+
+/// `zfs userspace`, `groupspace` and `projectspace`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListOwners {
+    /// Full name of a file system or of a snapshot of one, or a path in a mounted file system.
+    pub name: String,
+    /// Users.
+    #[serde(default)]
+    pub users: bool,
+    /// Groups.
+    #[serde(default)]
+    pub groups: bool,
+    /// Projects.
+    #[serde(default)]
+    pub projects: bool,
+    /// Names of users and groups as well as their numbers.
+    #[serde(default)]
+    pub wants_names: bool,
+}
+
+/// Reply to [`ListOwners`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Owners {
+    /// Everybody who uses something or has a quota of his own, by kind and number.
+    pub rows: Vec<OwnerUse>,
+    /// The quotas of those who have no other, of the kinds that were asked for.
+    pub defaults: Vec<OwnerDefaults>,
+}
+
+/// What somebody uses, as of the last stored group, and his quotas.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OwnerUse {
+    /// What he is.
+    pub kind: OwnerKind,
+    /// The Windows domain, for users and groups of one.
+    #[serde(default)]
+    pub domain: Option<String>,
+    /// His number, within his domain.
+    pub id: u32,
+    /// His name on this machine.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Bytes; none where nothing was ever counted.
+    #[serde(default)]
+    pub used: Option<u64>,
+    /// The quota that was set for him, in bytes.
+    #[serde(default)]
+    pub quota: Option<u64>,
+    /// How many objects; none where they are not counted.
+    #[serde(default)]
+    pub objects_used: Option<u64>,
+    /// How many objects he may have.
+    #[serde(default)]
+    pub object_quota: Option<u64>,
+}
+
+/// The quotas of those who have no other; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OwnerDefaults {
+    /// Of whom.
+    pub kind: OwnerKind,
+    /// In bytes.
+    pub quota: u64,
+    /// Of objects.
+    pub object_quota: u64,
+}
+
 /// `zfs set`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Set {

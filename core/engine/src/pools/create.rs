@@ -8,6 +8,7 @@ use crate::administration::Call;
 use crate::create::devices::{self, Asking, Layout, Redundancy};
 use crate::create::new_filesystem::{FilesystemSettings, Fill};
 use crate::create::settings::{Occasion, PoolSettings};
+use crate::datasets::owners::QuotaSetting;
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
 use crate::messages::{Refusal, RefusalKind};
@@ -27,6 +28,7 @@ const VERSION_FEATURES: u64 = 5000;
 struct Plan {
     settings: PoolSettings,
     root: FilesystemSettings,
+    quotas: Vec<QuotaSetting>,
     features: Vec<Feature>,
     layout: Layout,
     notes: Vec<String>,
@@ -49,7 +51,7 @@ impl Engine {
         }
         let altroot = plan.settings.altroot.clone();
         let remembered = remembered(&plan.settings, altroot.is_some());
-        let notes = plan.notes.clone();
+        let (notes, quotas) = (plan.notes.clone(), plan.quotas.clone());
         let pool = self.make(request, plan, operation)?;
         pool.set_fails_writers(fails_writers(&request.properties));
         let open = OpenPool::new(pool, altroot, remembered, None);
@@ -65,6 +67,8 @@ impl Engine {
             created.warnings.push(refusal.to_string());
         }
         self.record_command(call, &request.name, operation);
+        let action = format!("cannot set property for '{}'", request.name);
+        self.set_quotas(&open, &request.name, &action, &quotas, operation)?;
         if let Err(refusal) = self.mount_new(&open, &request.name, operation) {
             created.warnings.push(refusal.to_string());
         }
@@ -101,7 +105,10 @@ impl Engine {
         let mut of_root = request.dataset_properties.clone();
         let mountpoint = request.mountpoint.clone();
         of_root.extend(mountpoint.map(|path| ("mountpoint".to_string(), path)));
-        let root = FilesystemSettings::parse(&of_root).map_err(invalid)?;
+        let (mut quotas, of_root) =
+            QuotaSetting::take_from(&self.host, &of_root).map_err(invalid)?;
+        let mut root = FilesystemSettings::parse(&of_root).map_err(invalid)?;
+        quotas.extend(QuotaSetting::take_defaults(&mut root.stored));
         self.check_mountpoint(&request.name, &root, settings.altroot.as_deref())?;
         let features = settings.wanted_features(&self.host, request.no_features);
         let features = features.map_err(invalid)?;
@@ -119,6 +126,7 @@ impl Engine {
         Ok(Plan {
             settings,
             root,
+            quotas,
             features,
             layout,
             notes,
