@@ -47,11 +47,27 @@ fn number(name: &str, number: u64, exactness: Exactness) -> String {
         "quota" | "refquota" | "reservation" | "refreservation" if number == 0 => {
             "none".to_string()
         }
+        name if is_quota_of_somebody(name) && number == 0 => "none".to_string(),
+        name if counts_objects(name) => number::nice_count(number),
         "guid" | "createtxg" | "objsetid" | "load_guid" | "pbkdf2iters" | "userrefs"
         | "version" | "ashift" | "last_scrubbed_txg" | "filesystem_limit" | "snapshot_limit"
         | "filesystem_count" | "snapshot_count" => number.to_string(),
         _ => number::nice_bytes(number),
     }
+}
+
+/// Whether a property is a quota of a user, a group or a project: `userquota@ann`.
+fn is_quota_of_somebody(name: &str) -> bool {
+    let beginning = name.split_once('@').map(|(beginning, _)| beginning);
+    beginning.is_some_and(|beginning| beginning.ends_with("quota"))
+}
+
+/// Whether a property counts objects of somebody. Quotas of those who have no other are shown as counts too, whatever they limit.
+fn counts_objects(name: &str) -> bool {
+    let beginning = name.split_once('@').map(|(beginning, _)| beginning);
+    beginning
+        .is_some_and(|beginning| beginning.ends_with("objused") || beginning.ends_with("objquota"))
+        || (name.starts_with("default") && name.ends_with("quota"))
 }
 
 /// A date as `zfs get creation` prints it, in local time: `Fri Nov 20 18:45 2026`.
@@ -108,6 +124,13 @@ mod tests {
             ("fragmentation", 0, "0%", "0"),
             ("expandsize", 0, "-", "-"),
             ("dedup_table_quota", u64::MAX, "auto", "auto"),
+            ("userquota@ann", 0, "none", "0"),
+            ("projectquota@7", 1 << 30, "1G", "1073741824"),
+            ("groupused@staff", 512, "512B", "512"),
+            ("groupobjused@staff", 512, "512", "512"),
+            ("userobjquota@ann", 2048, "2K", "2048"),
+            ("defaultuserquota", 0, "0", "0"),
+            ("defaultuserquota", 512, "512", "512"),
         ] {
             assert_eq!(shown(name, number, Exactness::Nice), nice, "{name}");
             assert_eq!(shown(name, number, Exactness::Exact), exact, "{name}");

@@ -13,8 +13,8 @@ use tarn_engine::properties::value::{Form, Property};
 use tarn_terminal::failure::Failure;
 use tarn_terminal::show::Exactness;
 
-/// Beginnings of properties that are asked of a user, a group, a project or a snapshot.
-const OF_SOMEBODY: [&str; 12] = [
+/// Beginnings of properties that are asked of a user, a group or a project, or that count since a snapshot or bookmark.
+const OF: [&str; 14] = [
     "userused@",
     "userquota@",
     "groupused@",
@@ -27,10 +27,9 @@ const OF_SOMEBODY: [&str; 12] = [
     "projectquota@",
     "projectobjused@",
     "projectobjquota@",
+    "written@",
+    "written#",
 ];
-
-/// Beginnings of properties that count since a snapshot or bookmark.
-const WRITTEN: [&str; 2] = ["written@", "written#"];
 
 /// What `space` stands for.
 const SPACE: [&str; 7] = [
@@ -63,8 +62,8 @@ pub enum Asked {
     Native(&'static Property),
     /// A user property.
     User(String),
-    /// What was written since a snapshot or bookmark.
-    Written(String),
+    /// What was written since a snapshot or bookmark, or is asked of a user, a group or a project.
+    Of(String),
 }
 
 impl Asked {
@@ -72,8 +71,8 @@ impl Asked {
     pub fn find(name: &str) -> Option<Asked> {
         match find(name) {
             Some(property) => Some(Asked::Native(property)),
-            None if WRITTEN.iter().any(|beginning| name.starts_with(beginning)) => {
-                Some(Asked::Written(name.to_string()))
+            None if OF.iter().any(|beginning| name.starts_with(beginning)) => {
+                Some(Asked::Of(name.to_string()))
             }
             None if is_user_property(name) => Some(Asked::User(name.to_string())),
             None => None,
@@ -84,7 +83,7 @@ impl Asked {
     pub fn name(&self) -> &str {
         match self {
             Asked::Native(property) => property.name,
-            Asked::User(name) | Asked::Written(name) => name,
+            Asked::User(name) | Asked::Of(name) => name,
         }
     }
 
@@ -92,7 +91,7 @@ impl Asked {
     pub fn heading(&self) -> String {
         match self {
             Asked::Native(property) => property.column.to_string(),
-            Asked::User(name) | Asked::Written(name) => name.to_ascii_uppercase(),
+            Asked::User(name) | Asked::Of(name) => name.to_ascii_uppercase(),
         }
     }
 
@@ -101,7 +100,7 @@ impl Asked {
         match self {
             Asked::Native(property) => property.aligns_right(),
             Asked::User(_) => false,
-            Asked::Written(_) => true,
+            Asked::Of(_) => true,
         }
     }
 
@@ -113,7 +112,7 @@ impl Asked {
     /// The width of its column before any value was seen.
     pub fn least_width(&self) -> usize {
         match self {
-            Asked::User(name) | Asked::Written(name) => name.len(),
+            Asked::User(name) | Asked::Of(name) => name.len(),
             Asked::Native(property) => match property.form {
                 Form::Number => property.column.len().max(NICE_NUMBER_WIDTH),
                 Form::Word(words) => words
@@ -133,13 +132,13 @@ impl Asked {
             }
             Asked::User(_) => false,
             // OpenZFS looks at user properties only.
-            Asked::Written(_) => true,
+            Asked::Of(_) => true,
         }
     }
 
     /// The width of its column over these datasets.
     pub fn width(&self, datasets: &[DatasetDescription], exactness: Exactness) -> usize {
-        let never_grows = matches!(self, Asked::Written(_));
+        let never_grows = matches!(self, Asked::Of(_));
         if never_grows || (self.is_fixed() && exactness == Exactness::Nice) {
             return self.least_width();
         }
@@ -204,14 +203,6 @@ impl List {
 
 /// One name of a list.
 fn one(name: &str) -> Result<Asked, Failure> {
-    if OF_SOMEBODY
-        .iter()
-        .any(|beginning| name.starts_with(beginning))
-    {
-        return Err(Failure::error(format!(
-            "property '{name}': not supported by this version of Tarn"
-        )));
-    }
     Asked::find(name)
         .ok_or_else(|| Failure::usage(format!("bad property list: invalid property '{name}'")))
 }
@@ -262,11 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_yet_says_so() {
+    fn what_somebody_uses_is_asked_for_by_his_name() {
         assert_eq!(
-            List::parse("userused@ann").unwrap_err(),
-            Failure::error("property 'userused@ann': not supported by this version of Tarn")
+            names("userused@ann,projectquota@7"),
+            ["userused@ann", "projectquota@7"]
         );
+        let asked = Asked::find("groupobjquota@staff").unwrap();
+        assert_eq!(asked.heading(), "GROUPOBJQUOTA@STAFF");
+        assert!(asked.aligns_right() && !asked.heading_aligns_right());
+        assert!(List::parse("userspace@ann").is_err());
     }
 
     #[test]

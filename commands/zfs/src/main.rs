@@ -24,6 +24,7 @@ mod inherit;
 mod list;
 mod mount;
 mod order;
+mod project;
 mod promote;
 mod receive;
 mod rename;
@@ -35,6 +36,7 @@ mod snapshot;
 mod unmount;
 mod upgrade;
 mod usage;
+mod userspace;
 mod walk;
 
 use tarn_terminal::failure::Outcome;
@@ -85,11 +87,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("inherit", usage::INHERIT, inherit::run),
     built("upgrade", usage::UPGRADE, upgrade::run),
     BLANK,
-    missing("userspace", usage::USERSPACE),
-    missing("groupspace", usage::GROUPSPACE),
-    missing("projectspace", usage::PROJECTSPACE),
+    built("userspace", usage::USERSPACE, userspace::run),
+    built("groupspace", usage::GROUPSPACE, userspace::run),
+    built("projectspace", usage::PROJECTSPACE, userspace::run),
     BLANK,
-    missing("project", usage::PROJECT),
+    built("project", usage::PROJECT, project::run),
     BLANK,
     built("mount", usage::MOUNT, mount::run),
     built("unmount", usage::UNMOUNT, unmount::run),

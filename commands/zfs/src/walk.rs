@@ -193,7 +193,7 @@ pub fn parse_depth(text: &str) -> Result<u64, Failure> {
 }
 
 /// What the system says of an error, without the number that Rust adds.
-fn reason(error: &std::io::Error) -> String {
+pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error")
         .next()
