@@ -4,11 +4,12 @@
 //! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
 //! filled and changed while txgs close, one destroyed, snapshots of them taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
 //! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
-//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
+//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). What users, groups and projects use is counted again ([`quotas`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
 mod kernel;
 mod log_devices;
 mod logs;
+mod quotas;
 mod snapshots;
 mod volume_logs;
 
@@ -122,6 +123,11 @@ pub fn oracle(arguments: &Arguments) -> Outcome {
             &format!("oracle {name}, made by OpenZFS and changed"),
             || changes::change_fixture(&fixtures, name),
         );
+    }
+    if wanted("quotas") {
+        steps.run("oracle quotas", || {
+            quotas::judge(arguments.seed, arguments.keep)
+        });
     }
     if wanted("log-devices") {
         let every = if small { 4 } else { 1 };
