@@ -193,12 +193,20 @@ impl List {
         let List::These(these) = self else {
             let native = PROPERTIES
                 .iter()
-                .filter(|row| row.visible)
+                .filter(|row| row.visible && is_among_all(row, datasets))
                 .map(Asked::Native);
             return native.chain(user_properties(datasets)).collect();
         };
         these.clone()
     }
+}
+
+/// Whether `all` has a column for a property: OpenZFS 2.3 has no default quotas, so they have one where they are set.
+fn is_among_all(property: &Property, datasets: &[DatasetDescription]) -> bool {
+    let name = property.name;
+    let is_later = name.starts_with("default") && name.ends_with("quota");
+    let mut shown = datasets.iter().map(|dataset| &dataset.properties);
+    !is_later || shown.any(|properties| properties.contains_key(name))
 }
 
 /// One name of a list.

@@ -127,9 +127,24 @@ fn who_has_no_quota_has_the_default() {
         bench.get("tank/a", "defaultuserobjquota"),
         (Value::Number(0), Source::None)
     );
+    // Among all properties it is where it is set.
+    let is_among_all = || {
+        let describe = Describe {
+            names: vec!["tank/a".to_string()],
+            depth: Some(0),
+            kinds: vec![DatasetKind::Filesystem],
+            ..Describe::default()
+        };
+        let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+        let all = &described.datasets[0].properties;
+        assert!(!all.contains_key("defaultgroupquota") && all.contains_key("quota"));
+        all.contains_key("defaultuserobjquota")
+    };
+    assert!(!is_among_all());
     bench
         .set("tank/a", &[("defaultuserobjquota", "3")])
         .unwrap();
+    assert!(is_among_all());
     assert_eq!(bench.number("tank/a", "defaultuserobjquota"), 3);
     bench.write("/tank/a", "f", 10).unwrap();
     bench.write("/tank/a", "g", 10).unwrap();

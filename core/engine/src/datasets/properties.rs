@@ -5,7 +5,7 @@ use super::owners::{Viewer, is_of_somebody};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{DatasetDescription, DatasetKind};
 use crate::messages::{Properties, PropertyValue, Source, Value};
-use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::contents::{self, Contents, DEFAULT_QUOTAS};
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{DatasetName, is_user_property};
@@ -105,7 +105,9 @@ pub(super) fn describe(
     let mut properties = Properties::new();
     let natives = native::of_dataset(dataset, |row| wanted.wants_row(row))?;
     for native in natives {
-        insert(&mut properties, native);
+        if !(wanted.all && is_unset_default(&native)) {
+            insert(&mut properties, native);
+        }
     }
     if kind == DatasetKind::Filesystem {
         add_mount_facts(open, dataset, wanted, &mut properties)?;
@@ -134,6 +136,12 @@ pub(super) fn describe(
         created_txg: dataset.stored()?.creation_txg.get(),
         properties,
     })
+}
+
+/// Whether it is a default quota that nobody set. OpenZFS 2.3 has none, so they are shown among all properties only where they are set.
+fn is_unset_default(native: &NativeValue) -> bool {
+    let is_default = DEFAULT_QUOTAS.contains(&native.property.name);
+    is_default && native.value == Shown::Number(0)
 }
 
 /// What was asked for by a name of its own. OpenZFS calls it local.
