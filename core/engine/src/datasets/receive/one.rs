@@ -247,7 +247,7 @@ impl Run<'_> {
         let namespace = open.pool.namespace();
         let view = namespace.view(self.operation);
         if plan.facts.is_clone && plan.origin.is_none() {
-            let found = snapshot_with(view, plan.facts.from_guid);
+            let found = snapshot_with(view, plan.target(), plan.facts.from_guid);
             plan.origin = Some(found.ok_or_else(|| {
                 let reason = format!("local origin for clone {} does not exist", plan.snapshot);
                 plan.refuse(RefusalKind::NotFound, reason)
@@ -285,7 +285,7 @@ impl Run<'_> {
             let guid = sent.map_or(0, |sent| sent.parent_guid);
             match parent {
                 Some((parent, component)) if guid != 0 && !is_there(&parent) => {
-                    let found = snapshot_with(view, guid);
+                    let found = snapshot_with(view, plan.target(), guid);
                     found.map(|name| {
                         let head = name.split('@').next().unwrap_or_default();
                         format!("{head}/{component}@{short}")
@@ -294,7 +294,7 @@ impl Run<'_> {
                 _ => None,
             }
         } else if sent.is_some() && !is_there(plan.target()) {
-            let found = snapshot_with(view, plan.facts.from_guid);
+            let found = snapshot_with(view, plan.target(), plan.facts.from_guid);
             found.map(|name| {
                 let head = name.split('@').next().unwrap_or_default();
                 format!("{head}@{short}")
@@ -714,16 +714,26 @@ pub(super) fn head_of<'a>(view: View<'a>, name: &str) -> Result<Option<Dataset<'
     }
 }
 
-/// The full name of a snapshot with this guid, anywhere in the pool.
+/// The full name of a snapshot with this guid: as near to a dataset as there is one, and anywhere in the pool at last.
 #[doc(alias = "guid_to_name")]
-fn snapshot_with(view: View<'_>, guid: u64) -> Option<String> {
-    let mut waiting: Vec<Directory<'_>> = view.root().ok().into_iter().collect();
+fn snapshot_with(view: View<'_>, near: &str, guid: u64) -> Option<String> {
+    let mut above = Some(near);
+    while let Some(name) = above {
+        let directory = view.directory(name).ok();
+        if let Some(found) = directory.and_then(|directory| snapshot_below(directory, guid)) {
+            return Some(found);
+        }
+        above = name.rsplit_once('/').map(|(parent, _)| parent);
+    }
+    None
+}
+
+fn snapshot_below(top: Directory<'_>, guid: u64) -> Option<String> {
+    let mut waiting = vec![top];
     while let Some(directory) = waiting.pop() {
         let head = directory.head().ok().flatten();
-        for snapshot in head
-            .and_then(|head| head.snapshots().ok())
-            .unwrap_or_default()
-        {
+        let snapshots = head.and_then(|head| head.snapshots().ok());
+        for snapshot in snapshots.unwrap_or_default() {
             let stored = snapshot.stored();
             if stored.is_ok_and(|stored| stored.guid.get() == guid) {
                 return Some(snapshot.name());
