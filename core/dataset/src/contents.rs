@@ -10,6 +10,7 @@ use crate::stored::Reading;
 use std::sync::Arc;
 use tarn_object::{ObjectSet, read_head};
 use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::{MASTER_NODE, master};
 
@@ -110,8 +111,13 @@ pub fn outline(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
 /// # Errors
 /// Its object set could not be read, or is of a kind that is not known.
 pub fn read(dataset: &Dataset<'_>) -> Result<Contents, DatasetError> {
-    if dataset.stored()?.root.is_hole() {
+    let stored = dataset.stored()?;
+    if stored.root.is_hole() {
         return Ok(Contents::Other);
+    }
+    // What is half received may have none of its facts yet.
+    if stored.flags.contains(DatasetFlags::INCONSISTENT) {
+        return outline(dataset);
     }
     let set = objset(dataset)?;
     let reading = Reading {

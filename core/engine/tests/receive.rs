@@ -1,0 +1,452 @@
+//! Receiving streams that are made up here: what is right goes in, what is not is refused and leaves everything as it was.
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use support::{Bench, call, owned};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::messages::dataset::{
+    AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, Received, Snapshot,
+};
+use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_host::Pipe;
+use tarn_ondisk::stream::{
+    Begin, FreeObjects, FreeRecord, MAGIC, ObjectRecord, Record, SpillRecord, StreamFeatures,
+    StreamKind, StreamName, WriteEmbedded, WriteRecord,
+};
+use tarn_stream::writing::StreamWriter;
+
+/// Stored codes of object types.
+const VOLUME_DATA: u32 = 23;
+const VOLUME_PROPERTIES: u32 = 24;
+
+const BLOCK: u32 = 8192;
+const BLOCKS: u64 = 64;
+
+/// What of a stream is other than usual.
+#[derive(Clone)]
+struct Stream {
+    to: &'static str,
+    guid: u64,
+    from: u64,
+    features: StreamFeatures,
+    records: Vec<(Record, Vec<u8>)>,
+}
+
+/// A volume with contents that begin with this byte.
+fn volume(to: &'static str, guid: u64, from: u64, first: u8) -> Stream {
+    let mut records = vec![
+        object(1, VOLUME_DATA, BLOCK),
+        object(2, VOLUME_PROPERTIES, 512),
+    ];
+    let blocks = if from == 0 { BLOCKS } else { BLOCKS / 4 };
+    records.insert(1, free(1, BLOCKS * u64::from(BLOCK)));
+    let contents = |block: u64| {
+        let byte = first.wrapping_add(u8::try_from(block).unwrap());
+        vec![byte; usize::try_from(BLOCK).unwrap()]
+    };
+    for block in 0..blocks {
+        let at = usize::try_from(block).unwrap() + 2;
+        records.insert(at, write(1, block * u64::from(BLOCK), contents(block)));
+    }
+    records.push(write(2, 0, properties()));
+    Stream {
+        to,
+        guid,
+        from,
+        features: StreamFeatures::SPILL,
+        records,
+    }
+}
+
+/// A micro ZAP that says how large the volume is.
+fn properties() -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    bytes[..8].copy_from_slice(&0x8000_0000_0000_0003_u64.to_le_bytes());
+    bytes[8..16].copy_from_slice(&0x1234_5679_u64.to_le_bytes());
+    bytes[64..72].copy_from_slice(&(BLOCKS * u64::from(BLOCK)).to_le_bytes());
+    bytes[78..82].copy_from_slice(b"size");
+    bytes
+}
+
+fn object(object: u64, object_type: u32, block_size: u32) -> (Record, Vec<u8>) {
+    let record = ObjectRecord {
+        object,
+        object_type,
+        block_size,
+        slots: 1,
+        ..ObjectRecord::default()
+    };
+    (Record::Object(record), Vec::new())
+}
+
+fn write(object: u64, offset: u64, contents: Vec<u8>) -> (Record, Vec<u8>) {
+    let record = WriteRecord {
+        object,
+        object_type: if object == 1 {
+            VOLUME_DATA
+        } else {
+            VOLUME_PROPERTIES
+        },
+        offset,
+        logical_size: u64::try_from(contents.len()).unwrap(),
+        ..WriteRecord::default()
+    };
+    (Record::Write(record), contents)
+}
+
+fn free(object: u64, offset: u64) -> (Record, Vec<u8>) {
+    let record = FreeRecord {
+        object,
+        offset,
+        length: u64::MAX,
+        ..FreeRecord::default()
+    };
+    (Record::Free(record), Vec::new())
+}
+
+impl Stream {
+    fn bytes(&self) -> Vec<u8> {
+        let begin = Begin {
+            magic: MAGIC,
+            version: Begin::version_of(StreamKind::Single, self.features),
+            creation_time_s: 1_700_000_000,
+            objset_type: 3,
+            flags: 0xc,
+            to_guid: self.guid,
+            from_guid: self.from,
+            to_name: StreamName::new(self.to).unwrap(),
+        };
+        let mut writer = StreamWriter::new(Vec::new());
+        let begin = Record::Begin {
+            begin: Box::new(begin),
+            payload_bytes: 0,
+        };
+        writer.write(&begin, &[]).unwrap();
+        for (record, payload) in &self.records {
+            writer.write(record, payload).unwrap();
+        }
+        writer.finish(self.guid).unwrap()
+    }
+
+    /// With one more record, before the last.
+    fn with(&self, record: (Record, Vec<u8>)) -> Stream {
+        let mut changed = self.clone();
+        let at = changed.records.len() - 1;
+        changed.records.insert(at, record);
+        changed
+    }
+}
+
+/// A call whose descriptor gives these bytes.
+fn giving(bytes: Vec<u8>) -> (Call, UnixStream) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (line, kept) = UnixStream::pair().unwrap();
+    let pipe = Pipe::new(ours.into(), line.into()).unwrap();
+    std::thread::spawn(move || {
+        // Who refuses a stream does not read it to its end.
+        let _ = theirs.write_all(&bytes);
+    });
+    let call = Call {
+        pipe: Some(pipe),
+        ..call("zfs receive")
+    };
+    (call, kept)
+}
+
+fn receive_as(bench: &Bench, request: Receive, bytes: Vec<u8>) -> Result<Received, Refusal> {
+    let (call, _line) = giving(bytes);
+    bench.engine.dataset_receive(&call, request)
+}
+
+fn receive(bench: &Bench, target: &str, stream: &Stream) -> Result<Received, Refusal> {
+    let request = Receive {
+        target: target.to_string(),
+        ..Receive::default()
+    };
+    receive_as(bench, request, stream.bytes())
+}
+
+fn refusal(bench: &Bench, target: &str, stream: &Stream) -> String {
+    receive(bench, target, stream).unwrap_err().to_string()
+}
+
+/// Names and guids of everything there is.
+fn listing(bench: &Bench) -> Vec<String> {
+    let describe = Describe {
+        kinds: vec![
+            DatasetKind::Filesystem,
+            DatasetKind::Volume,
+            DatasetKind::Snapshot,
+        ],
+        properties: vec!["guid".to_string(), "volsize".to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+    let mut all: Vec<String> = described
+        .datasets
+        .iter()
+        .map(|one| format!("{} {:?}", one.name, one.properties))
+        .collect();
+    all.sort();
+    all
+}
+
+fn names(bench: &Bench) -> Vec<String> {
+    let of = |line: String| line.split(' ').next().unwrap().to_string();
+    listing(bench).into_iter().map(of).collect()
+}
+
+#[test]
+fn a_full_stream_makes_a_volume_and_an_increment_its_next_snapshot() {
+    let bench = Bench::new();
+    let received = receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    assert!(matches!(
+        &received.events[..],
+        [ReceiveEvent::Receiving { sent, snapshot, incremental: false, .. }, ReceiveEvent::Received { .. }]
+            if sent == "far/v@one" && snapshot == "tank/v@one"
+    ));
+    receive(&bench, "tank/v", &volume("far/v@two", 2, 1, 100)).unwrap();
+    assert_eq!(
+        names(&bench),
+        ["tank", "tank/v", "tank/v@one", "tank/v@two"]
+    );
+    let again = refusal(&bench, "tank/v", &volume("far/v@two", 2, 1, 100));
+    assert_eq!(
+        again,
+        "cannot restore to tank/v@two: destination already exists"
+    );
+}
+
+#[test]
+fn an_increment_needs_what_it_goes_on_from() {
+    let bench = Bench::new();
+    let increment = volume("far/v@two", 2, 1, 100);
+    assert_eq!(
+        refusal(&bench, "tank/v", &increment),
+        "cannot receive incremental stream: destination 'tank/v' does not exist"
+    );
+    receive(&bench, "tank/v", &volume("far/v@other", 9, 0, 0)).unwrap();
+    let before = listing(&bench);
+    assert_eq!(
+        refusal(&bench, "tank/v", &increment),
+        "cannot receive incremental stream: most recent snapshot of tank/v does not\nmatch incremental source"
+    );
+    assert_eq!(
+        refusal(&bench, "tank/v", &volume("far/v@three", 3, 0, 0)),
+        "cannot receive new filesystem stream: destination 'tank/v' exists\nmust specify -F to overwrite it"
+    );
+    assert_eq!(listing(&bench), before);
+}
+
+#[test]
+fn newer_snapshots_go_only_by_force() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    receive(&bench, "tank/v", &volume("far/v@x", 5, 1, 50)).unwrap();
+    let increment = volume("far/v@two", 2, 1, 100);
+    assert_eq!(
+        refusal(&bench, "tank/v", &increment),
+        "cannot receive incremental stream: destination tank/v has been modified\nsince most recent snapshot"
+    );
+    let request = Receive {
+        target: "tank/v".to_string(),
+        force: true,
+        ..Receive::default()
+    };
+    receive_as(&bench, request, increment.bytes()).unwrap();
+    assert_eq!(
+        names(&bench),
+        ["tank", "tank/v", "tank/v@one", "tank/v@two"]
+    );
+}
+
+#[test]
+fn records_that_cannot_be_are_refused_and_nothing_stays() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let before = listing(&bench);
+    let new = volume("far/w@one", 7, 0, 0);
+    let next = volume("far/v@two", 2, 1, 100);
+    let size = usize::try_from(BLOCK).unwrap();
+    let large = object(9, VOLUME_DATA, 1 << 20);
+    let odd = object(9, VOLUME_DATA, 1000);
+    let unknown = object(9, 54, BLOCK);
+    let beyond = object(1 << 48, VOLUME_DATA, BLOCK);
+    let many_slots = {
+        let record = ObjectRecord {
+            object: 32,
+            object_type: VOLUME_DATA,
+            block_size: BLOCK,
+            slots: 4,
+            ..ObjectRecord::default()
+        };
+        (Record::Object(record), Vec::new())
+    };
+    let spill = {
+        let record = SpillRecord {
+            object: 1,
+            length: 700,
+            ..SpillRecord::default()
+        };
+        (Record::Spill(record), vec![0; 700])
+    };
+    let embedded = {
+        let record = WriteEmbedded {
+            object: 1,
+            offset: BLOCKS * u64::from(BLOCK),
+            length: u64::from(BLOCK),
+            compression: 15,
+            logical_size: BLOCK,
+            physical_size: 16,
+            ..WriteEmbedded::default()
+        };
+        (Record::WriteEmbedded(record), vec![0xff; 16])
+    };
+    let compressed = {
+        let record = WriteRecord {
+            object: 1,
+            object_type: VOLUME_DATA,
+            offset: BLOCKS * u64::from(BLOCK),
+            logical_size: u64::from(BLOCK),
+            compression: 15,
+            compressed_size: 512,
+            ..WriteRecord::default()
+        };
+        (Record::Write(record), vec![0x5a; 512])
+    };
+    for (record, why) in [
+        (
+            write(1, 0, vec![1; size]),
+            "it comes after what it should come before",
+        ),
+        (write(8, 0, vec![1; size]), "there is no such object"),
+        (
+            write(1, u64::MAX - 10, vec![1; size]),
+            "at 18446744073709551605",
+        ),
+        (free(8, 0), "there is no such object"),
+        (large, "blocks of 1048576 bytes"),
+        (odd, "blocks of 1000 bytes"),
+        (unknown, "an object type 54, which nobody knows"),
+        (beyond, "no object can have this number"),
+        (
+            object(0, VOLUME_DATA, BLOCK),
+            "no object can have this number",
+        ),
+        (many_slots, "a dnode of 4 slots"),
+        (spill, "a spill block of 700 bytes"),
+        (
+            embedded,
+            "an embedded block of a kind that the stream shall not have",
+        ),
+        (compressed, "lz4 contents, in a stream that shall have none"),
+    ] {
+        for (stream, target) in [(&new, "tank/w"), (&next, "tank/v")] {
+            let text = refusal(&bench, target, &stream.with(record.clone()));
+            assert!(text.contains(why), "{text}");
+            assert_eq!(listing(&bench), before, "{why}");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_free_are_freed_again_without_harm() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let all = FreeObjects {
+        first_object: 3,
+        count: u64::MAX - 2,
+        ..FreeObjects::default()
+    };
+    let next = volume("far/v@two", 2, 1, 100).with((Record::FreeObjects(all), Vec::new()));
+    receive(&bench, "tank/v", &next).unwrap();
+}
+
+#[test]
+fn a_stream_of_an_unknown_feature_is_refused_by_its_name() {
+    let bench = Bench::new();
+    let mut stream = volume("far/v@one", 1, 0, 0);
+    stream.features = StreamFeatures::SPILL.with(StreamFeatures::RAW);
+    assert_eq!(
+        refusal(&bench, "tank/v", &stream),
+        "cannot receive: stream has unsupported feature, feature flags = 1000004 (unknown flags = 1000000: raw)"
+    );
+    stream.features = StreamFeatures(1 << 40);
+    assert!(refusal(&bench, "tank/v", &stream).contains("unknown flags = 10000000000"));
+}
+
+#[test]
+fn what_came_of_a_cut_stream_is_kept_where_that_was_asked_for() {
+    let bench = Bench::new();
+    let stream = volume("far/v@one", 1, 0, 0).bytes();
+    let cut = stream[..stream.len() / 2].to_vec();
+    let request = |resumable| Receive {
+        target: "tank/v".to_string(),
+        resumable,
+        ..Receive::default()
+    };
+    let refused = receive_as(&bench, request(false), cut.clone()).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Corrupt);
+    assert!(refused.reason.starts_with("incomplete stream"), "{refused}");
+    assert_eq!(names(&bench), ["tank"]);
+    let refused = receive_as(&bench, request(true), cut).unwrap_err();
+    assert!(
+        refused
+            .reason
+            .contains("Partially received snapshot is saved."),
+        "{refused}"
+    );
+    assert_eq!(names(&bench), ["tank", "tank/v"]);
+    let other = refusal(&bench, "tank/v", &volume("far/v@one", 1, 0, 0));
+    assert!(
+        other.starts_with("cannot receive new filesystem stream: "),
+        "{other}"
+    );
+    let abort = AbortReceive {
+        name: "tank/v".to_string(),
+    };
+    bench
+        .engine
+        .dataset_abort_receive(&call("zfs receive -A"), abort.clone())
+        .unwrap();
+    assert_eq!(names(&bench), ["tank"]);
+    let refused = bench
+        .engine
+        .dataset_abort_receive(&call("zfs receive -A"), abort);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_volume_is_received_below_file_systems_only_and_properties_are_set() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    assert_eq!(
+        refusal(&bench, "tank/v/w", &volume("far/w@one", 7, 0, 0)),
+        "cannot receive new filesystem stream: parent 'tank/v' is not a filesystem"
+    );
+    let request = Receive {
+        target: "tank/p".to_string(),
+        properties: owned(&[("compression", "zstd"), ("com.example:by", "hand")]),
+        ..Receive::default()
+    };
+    receive_as(&bench, request, volume("far/w@one", 7, 0, 0).bytes()).unwrap();
+    let describe = Describe {
+        names: vec!["tank/p".to_string()],
+        properties: vec!["compression".to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+    let text = format!("{:?}", described.datasets[0].properties);
+    assert!(text.contains("zstd") && text.contains("Local"), "{text}");
+    // What was received is a volume like any other.
+    let snapshot = Snapshot {
+        names: vec!["tank/p@mine".to_string()],
+        ..Snapshot::default()
+    };
+    bench
+        .engine
+        .dataset_snapshot(&call("zfs snapshot"), snapshot)
+        .unwrap();
+}
