@@ -509,6 +509,7 @@ impl Walk {
             force: true,
             local: Vec::new(),
             received: Vec::new(),
+            has_properties: false,
             snapshot_settings: Vec::new(),
         };
         let head = receiver.head;

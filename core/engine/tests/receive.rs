@@ -398,6 +398,12 @@ fn what_came_of_a_cut_stream_is_kept_where_that_was_asked_for() {
             .contains("Partially received snapshot is saved."),
         "{refused}"
     );
+    let text = refused.to_string();
+    let (_, token) = text.split_once("zfs send -t ").unwrap();
+    let list = tarn_stream::token::decode(token).unwrap();
+    assert_eq!(list.string("toname"), Ok("far/v@one"));
+    assert_eq!(list.u64("object"), Ok(1));
+    assert!(list.u64("offset").unwrap() > 0 && list.u64("bytes").unwrap() > 0);
     assert_eq!(names(&bench), ["tank", "tank/v"]);
     let other = refusal(&bench, "tank/v", &volume("far/v@one", 1, 0, 0));
     assert!(

@@ -13,4 +13,5 @@
 
 pub mod reading;
 pub mod receive;
+pub mod token;
 pub mod writing;

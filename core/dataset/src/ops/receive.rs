@@ -16,7 +16,7 @@ use super::create::{Made, apply_settings_to, check_name, check_new};
 use super::destroy::{destroy, give_away, remove};
 use super::destroy_snapshot::{DestroySnapshots, destroy_if_marked};
 use super::rollback::{origin_txg, paid_for, written_since};
-use super::set::{Source, apply_one, check_settings, find};
+use super::set::{Source, apply_one, check_settings, find, store_with_limits};
 use super::snapshot::{Identity, check_moment, take};
 use crate::counting_bookmarks;
 use crate::creation::{ORIGIN, create_set, origin_snapshot};
@@ -30,7 +30,7 @@ use crate::names::{DatasetName, NAME_BYTES_MAX, RECEIVE_COMPONENT};
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
 use crate::properties::parse::Checked;
-use crate::properties::set::note_received;
+use crate::properties::set::{Entry, note_received, received_names};
 use crate::properties::value::Kinds;
 use crate::space_charge::{Part, SpaceChange, charge, move_between};
 use crate::space_used::directory_available;
@@ -46,6 +46,7 @@ use tarn_ondisk::dataset::{
 };
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId};
@@ -487,6 +488,54 @@ fn is_modified(head: &Dataset<'_>, snapshot: &Dataset<'_>) -> Result<bool, Datas
     Ok(now.meta_dnode != then.meta_dnode)
 }
 
+/// What a token says for the sender to go on with: of the head itself, or of the clone that its increment was cut in. None where nothing waits.
+///
+/// # Errors
+/// When it cannot be read.
+#[doc(alias = "dsl_get_receive_resume_token")]
+pub fn resume_list(head: &Dataset<'_>) -> Result<Option<NvList>, DatasetError> {
+    let clone = head.directory().child(RECEIVE_COMPONENT)?;
+    let clone = match clone {
+        Some(directory) => directory.head()?,
+        None => None,
+    };
+    let Some(head) = [Some(head.clone()), clone]
+        .into_iter()
+        .flatten()
+        .find(|head| resumes(head).unwrap_or(false))
+    else {
+        return Ok(None);
+    };
+    let mut list = NvList::new();
+    for (name, stored) in [
+        ("fromguid", RESUME_FROM_GUID),
+        ("object", RESUME_OBJECT),
+        ("offset", RESUME_OFFSET),
+        ("bytes", RESUME_BYTES),
+        ("toguid", RESUME_TO_GUID),
+    ] {
+        if let Some(number) = head.extension(stored)? {
+            list.set(name, number);
+        }
+    }
+    let reading = head.directory().view().mos();
+    if let Some(name) = reading.lookup(head.id(), RESUME_TO_NAME)? {
+        let name = name.as_text().unwrap_or_default();
+        list.set("toname", String::from_utf8_lossy(name).as_ref());
+    }
+    for (name, stored) in [
+        ("largeblockok", RESUME_LARGE_BLOCK),
+        ("embedok", RESUME_EMBEDDED),
+        ("compressok", RESUME_COMPRESSED),
+        ("rawok", RESUME_RAW),
+    ] {
+        if head.extension(stored)?.is_some() {
+            list.set_flag(name);
+        }
+    }
+    Ok(Some(list))
+}
+
 /// Gives a head what somebody sets, and what came with the stream.
 fn apply_received(
     context: &TaskContext<'_>,
@@ -501,6 +550,22 @@ fn apply_received(
     apply_settings_to(context, head, received, Source::Received)?;
     apply_settings_to(context, head, local, Source::Local)?;
     context.namespace.policies_changed(head.directory());
+    Ok(())
+}
+
+/// Takes back what a head received before, and not again.
+#[doc(alias = "clear_received_props")]
+fn clear_received(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    received: &[Checked],
+) -> Result<(), DatasetError> {
+    let properties = head.directory().stored()?.properties;
+    for name in received_names(context.writing().reading(), properties)? {
+        if received.iter().all(|checked| checked.name != name) {
+            store_with_limits(context, head, &name, &Entry::Unreceived)?;
+        }
+    }
     Ok(())
 }
 
@@ -574,6 +639,8 @@ pub struct FinishReceive {
     pub local: Vec<Checked>,
     /// What came with the stream, where the target was there before.
     pub received: Vec<Checked>,
+    /// Whether properties came with the stream at all: what was received before and did not come again goes.
+    pub has_properties: bool,
     /// What came with the stream for the snapshot.
     pub snapshot_settings: Vec<Checked>,
 }
@@ -647,6 +714,9 @@ impl SyncTask for FinishReceive {
                 }
             }
             if !self.receiver.is_new {
+                if self.has_properties {
+                    clear_received(context, &target, &self.received)?;
+                }
                 apply_received(context, &target, &self.local, &self.received)?;
             }
             let name = format!("{}@{}", self.target, self.snapshot);

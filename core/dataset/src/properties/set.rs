@@ -14,6 +14,7 @@ use super::table;
 use super::value::{Change, Default, Form, Property};
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
+use crate::stored::Reading;
 use crate::task::{InternalEvent, TaskContext};
 use crate::writing::Writing;
 use tarn_object::zap::ZapValue;
@@ -32,6 +33,8 @@ pub(crate) enum Entry<'a> {
     Local(&'a Setting),
     /// It gets a received value.
     Received(&'a Setting),
+    /// The value that was received does not come with streams any more.
+    Unreceived,
     /// It has no value of its own, whatever was received.
     Inherited,
     /// It goes back to what was received, or to none.
@@ -57,6 +60,9 @@ pub(crate) fn store(
         Entry::Received(setting) => {
             writing.put(zap, &format!("{name}{RECEIVED_SUFFIX}"), &stored(setting))?;
         }
+        Entry::Unreceived => {
+            writing.remove(zap, &format!("{name}{RECEIVED_SUFFIX}"))?;
+        }
         Entry::Inherited => {
             remove_local(writing, zap, name)?;
             if inherit::find_by_name(dataset, HAS_RECEIVED, false, true)?.is_some() {
@@ -77,7 +83,7 @@ pub(crate) fn store(
     drop_empty(writing, dataset, zap)?;
     context.record(InternalEvent {
         name: match entry {
-            Entry::Inherited | Entry::Reverted => "inherit",
+            Entry::Inherited | Entry::Reverted | Entry::Unreceived => "inherit",
             Entry::Local(_) | Entry::Received(_) | Entry::Cleared => "set",
         },
         dataset: Some((dataset.name(), dataset.id())),
@@ -111,6 +117,19 @@ pub(crate) fn put_local(
 #[doc(alias = "dsl_prop_set_hasrecvd")]
 pub(crate) fn note_received(writing: Writing<'_>, zap: ObjectId) -> Result<(), DatasetError> {
     writing.put(zap, HAS_RECEIVED, &ZapValue::word(0))
+}
+
+/// The properties of a directory that have a received value.
+pub(crate) fn received_names(
+    reading: Reading<'_>,
+    zap: ObjectId,
+) -> Result<Vec<String>, DatasetError> {
+    let entries = reading.entries(zap)?.into_iter();
+    let names = entries.filter_map(|(name, _)| {
+        let name = name.strip_suffix(RECEIVED_SUFFIX)?;
+        Some(name.to_string())
+    });
+    Ok(names.collect())
 }
 
 fn remove_local(writing: Writing<'_>, zap: ObjectId, name: &str) -> Result<(), DatasetError> {

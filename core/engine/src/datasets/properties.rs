@@ -9,6 +9,7 @@ use tarn_dataset::contents::{self, Contents, DEFAULT_QUOTAS};
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{DatasetName, is_user_property};
+use tarn_dataset::ops::receive::resume_list;
 use tarn_dataset::properties::inherit::{self, Place};
 use tarn_dataset::properties::native::{self, NativeValue, Shown, ShownSource};
 use tarn_dataset::properties::table;
@@ -187,6 +188,13 @@ fn add_mount_facts(
         let word = if mounted.is_some() { "yes" } else { "no" };
         let value = value_of_text(word.to_string(), Source::None);
         properties.insert("mounted".to_string(), value);
+    }
+    if wanted.wants("receive_resume_token")
+        && !dataset.is_snapshot()
+        && let Some(list) = resume_list(dataset)?
+    {
+        let value = value_of_text(tarn_stream::token::encode(&list), Source::None);
+        properties.insert("receive_resume_token".to_string(), value);
     }
     if wanted.wants("mountpoint") {
         let (point, source) = mountpoint::of_dataset(dataset, open.altroot.as_deref())?;

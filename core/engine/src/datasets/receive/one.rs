@@ -23,7 +23,7 @@ use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::namespace::View;
 use tarn_dataset::ops::hold::HoldSnapshots;
 use tarn_dataset::ops::receive::{
-    AbandonReceive, BeginReceive, FinishReceive, Receiver, StreamFacts, resumable,
+    AbandonReceive, BeginReceive, FinishReceive, Receiver, StreamFacts, resumable, resume_list,
 };
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::receiving::ReceiveClaim;
@@ -68,6 +68,8 @@ struct Plan {
     /// What the first record's list says of that.
     description: NvList,
     settings: Settings,
+    /// Whether properties came with the stream.
+    has_properties: bool,
     snapshot_properties: NvList,
 }
 
@@ -238,6 +240,7 @@ impl Run<'_> {
             snapshot,
             description,
             settings: Settings::default(),
+            has_properties: sent.is_some(),
             snapshot_properties: sent
                 .map_or_else(NvList::default, |sent| sent.properties_of(facts.to_guid)),
             facts,
@@ -431,6 +434,10 @@ impl Run<'_> {
                     .map_err(|error| self.failed(plan, &error, is_resumable))
             })
             .and_then(|()| self.finish(open, plan, receiver));
+        if is_resumable && outcome.is_err() {
+            // What came is worth something only once it is stored, with up to where it came.
+            drop(open.pool.sync_all(self.operation));
+        }
         drop(claim);
         match outcome {
             Ok(()) => Ok(receiver.is_new && plan.kinds() == Kinds::FILESYSTEM),
@@ -519,6 +526,7 @@ impl Run<'_> {
             force: self.request.force,
             local: plan.settings.local.clone(),
             received: plan.settings.received.clone(),
+            has_properties: plan.has_properties,
             snapshot_settings,
         };
         let run = |task| {
@@ -551,9 +559,13 @@ impl Run<'_> {
         refusal: Refusal,
     ) -> Refusal {
         if is_resumable {
-            // What came is worth something only once it is stored.
-            drop(open.pool.sync_all(self.operation));
-            return refusal;
+            return match self.token(open, receiver) {
+                Some(token) => refusal.with_hint(format!(
+                    "A resuming stream can be generated on the sending system by running:\n    \
+                     zfs send -t {token}"
+                )),
+                None => refusal,
+            };
         }
         let head = receiver.head;
         match open.pool.run(AbandonReceive { head }, self.operation) {
@@ -566,6 +578,14 @@ impl Run<'_> {
                 refusal.with_hint(kept.to_string())
             }
         }
+    }
+
+    /// What the sender needs to go on.
+    fn token(&self, open: &OpenPool, receiver: Receiver) -> Option<String> {
+        let view = open.pool.namespace().view(self.operation);
+        let head = view.dataset_without_name(receiver.head).ok()?;
+        let list = resume_list(&head).ok()??;
+        Some(tarn_stream::token::encode(&list))
     }
 
     /// Why a stream did not go in, in OpenZFS's words.
@@ -591,11 +611,7 @@ impl Run<'_> {
                     return refusal.with_hint(damage.to_string());
                 }
                 let reason = format!("{what}.\nPartially received snapshot is saved.");
-                let refusal = plan.refuse(RefusalKind::Corrupt, reason);
-                refusal.with_hint(format!(
-                    "A resuming stream can be generated on the sending system by running:\n    \
-                     zfs send -t $(zfs get -H -o value receive_resume_token {name})"
-                ))
+                plan.refuse(RefusalKind::Corrupt, reason)
             }
             ReceiveError::Stopped(_) => plan.refuse(RefusalKind::Suspended, error.to_string()),
             ReceiveError::Object(_) => plan.refuse(RefusalKind::Device, error.to_string()),

@@ -1,0 +1,113 @@
+//! Resume tokens: where a stream broke off, as text that people carry from the receiver to the sender.
+//!
+//! # Mechanism
+//! ```text
+//!   1-126d1a3c9a-118-789c636064000310a501c49c50360710a715e5e7...
+//!   |     |       |    |
+//!   |     |       |    the list, XDR, compressed by zlib, in hexadecimal
+//!   |     |       its length before that
+//!   |     first word of the fletcher4 of what is compressed
+//!   version
+//! ```
+//!
+//! The list has the stream's features (`compressok`, …) and where to go on (`object`, `offset`, `bytes`), and names the snapshots (`toguid`, `toname`, `fromguid`).
+
+use tarn_ondisk::nvlist::{Encoding, NvList};
+use tarn_transform::checksum::ByteOrder;
+use tarn_transform::checksum::fletcher::Fletcher4;
+use tarn_transform::compress::{CompressionAlgorithm, compress, decompress};
+
+/// The only version there is.
+#[doc(alias = "ZFS_SEND_RESUME_TOKEN_VERSION")]
+const VERSION: u64 = 1;
+
+/// The longest list that is unpacked. Real ones have a few hundred bytes, and names of redaction snapshots.
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// The code of zlib's usual level among stored compressions.
+const GZIP_6: u8 = 10;
+
+/// What is wrong with a token, in OpenZFS's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    /// It does not look like one.
+    #[error("resume token is corrupt (invalid format)")]
+    Format,
+    /// It is of another version.
+    #[error("resume token is corrupt (invalid version {0})")]
+    Version(u64),
+    /// What should be hexadecimal is not.
+    #[error("resume token is corrupt (payload is not hex-encoded)")]
+    NotHexadecimal,
+    /// A letter of it is wrong.
+    #[error("resume token is corrupt (incorrect checksum)")]
+    Checksum,
+    /// It cannot be unpacked.
+    #[error("resume token is corrupt (decompression failed)")]
+    Compression,
+    /// What was packed is no list.
+    #[error("resume token is corrupt (nvlist_unpack failed)")]
+    List,
+}
+
+/// The list in a token.
+///
+/// # Errors
+/// What is wrong with it.
+#[doc(alias = "zfs_send_resume_token_to_nvlist")]
+pub fn decode(token: &str) -> Result<NvList, BadToken> {
+    let mut parts = token.splitn(4, '-');
+    let mut number = |radix| {
+        let part = parts.next().ok_or(BadToken::Format)?;
+        u64::from_str_radix(part, radix).map_err(|_| BadToken::Format)
+    };
+    let (version, sum, length) = (number(10)?, number(16)?, number(16)?);
+    let payload = parts.next().ok_or(BadToken::Format)?;
+    if version != VERSION {
+        return Err(BadToken::Version(version));
+    }
+    let packed = unhex(payload)?;
+    if sum_of(&packed) != sum {
+        return Err(BadToken::Checksum);
+    }
+    if length > LIST_BYTES_MAX {
+        return Err(BadToken::Compression);
+    }
+    let mut list = vec![0; usize::try_from(length).map_err(|_| BadToken::Compression)?];
+    decompress(gzip(), &packed, &mut list).map_err(|_| BadToken::Compression)?;
+    NvList::decode(&list).map_err(|_| BadToken::List)
+}
+
+/// The token of a list.
+pub fn encode(list: &NvList) -> String {
+    let plain = list.encode(Encoding::Xdr);
+    // Short lists may grow, but not by that much.
+    let packed = compress(gzip(), &plain, plain.len() * 2 + 64).expect("there is room");
+    let digits: String = packed.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (sum, length) = (sum_of(&packed), plain.len());
+    format!("{VERSION}-{sum:x}-{length:x}-{digits}")
+}
+
+fn gzip() -> CompressionAlgorithm {
+    CompressionAlgorithm::from_code(GZIP_6).expect("gzip is known")
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, BadToken> {
+    let pairs = text.as_bytes().chunks_exact(2);
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    pairs
+        .map(|pair| {
+            let value = digit(pair[0])? << 4 | digit(pair[1])?;
+            u8::try_from(value).ok()
+        })
+        .collect::<Option<Vec<u8>>>()
+        .ok_or(BadToken::NotHexadecimal)
+}
+
+/// The sum of whole words: bytes behind the last do not count.
+fn sum_of(bytes: &[u8]) -> u64 {
+    let whole = bytes.len() / 4 * 4;
+    let mut sum = Fletcher4::new();
+    sum.update(&bytes[..whole], ByteOrder::Little);
+    sum.finish().0[0]
+}
