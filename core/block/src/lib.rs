@@ -47,5 +47,6 @@ pub use error::{
 pub use io::{BlockIo, BlockIoOptions, ForceGanging, HoleBirth, Repair, WritePhase};
 pub use log_block::{LogBlockWrite, LogPlace};
 pub use policy::{BlockRole, DatasetPolicy, Embedding, RedundantMetadata, WritePolicy};
+pub use read::Form;
 pub use ref_table::{RefTable, Release};
 pub use write::{PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest};

@@ -24,6 +24,15 @@ use tarn_probe::{Operation, Outcome, Stage};
 use tarn_space::Allocation;
 use tarn_vdev::{Place, ReadRequest, VdevState};
 
+/// How the contents of a block are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As they were before they were stored.
+    Plain,
+    /// As they are stored: compressed, perhaps encrypted.
+    Stored,
+}
+
 /// Says whether bytes are those that were wanted.
 pub(crate) type Verify<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
@@ -80,6 +89,30 @@ impl BlockIo {
         }
         let places = gang::places(self, pointer, operation)?;
         Ok(places.into_iter().map(|(place, _)| place).collect())
+    }
+
+    /// Many blocks at once, each in the form in which it is wanted: plain, or as [`read_raw`](Self::read_raw) gives it.
+    pub fn read_many_as(
+        &self,
+        wanted: &[(BlockPointer, Form)],
+        operation: &Operation,
+    ) -> Vec<Result<Block, ReadError>> {
+        let pointers: Vec<BlockPointer> = wanted.iter().map(|(pointer, _)| *pointer).collect();
+        let mut first_copies = self.read_first_copies(&pointers, operation);
+        let work: Vec<_> = wanted.iter().zip(first_copies.drain(..)).collect();
+        self.host
+            .compute()
+            .map(work, |((pointer, form), first_copy)| {
+                match (first_copy, form) {
+                    (Some((stored, bytes)), Form::Plain) => stored.expand(bytes).map(Block::new),
+                    (Some((stored, mut bytes)), Form::Stored) => {
+                        bytes.truncate(stored.physical_bytes());
+                        Ok(Block::new(bytes))
+                    }
+                    (None, Form::Plain) => self.read(pointer, operation),
+                    (None, Form::Stored) => self.read_raw(pointer, operation),
+                }
+            })
     }
 
     /// Many blocks at once, as one batch of the devices. Each has its own outcome.

@@ -374,6 +374,16 @@ impl PoolCache {
         answer
     }
 
+    /// The contents of a block that is in memory. Does not count as a use: for those who read everything once.
+    pub fn peek(&self, pointer: &BlockPointer) -> Option<Block> {
+        if pointer.kind() != PointerKind::Stored {
+            return None;
+        }
+        let key = Key::of(self.0.pool, pointer);
+        let found = self.0.cache.shard(&key).peek(&key, fingerprint(pointer));
+        found.map(Contents::into_block)
+    }
+
     /// Has blocks read that may be wanted soon. Returns at once; what is here or on its way already
     /// is left out, and when the workers have too much to do, so is the rest.
     pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind) {

@@ -68,6 +68,14 @@ impl Shard {
         }
     }
 
+    /// Looks a block up, which leaves no trace.
+    pub(crate) fn peek(&self, key: &Key, fingerprint: u64) -> Option<Contents> {
+        match self.0.lock().lists.find(key, Use::Prefetch, 0) {
+            Found::Here(kept, _) if kept.fingerprint == fingerprint => Some(kept.contents),
+            _ => None,
+        }
+    }
+
     /// Ends a flight with what it brought, and keeps that if it is a block and not stale.
     pub(crate) fn land(
         &self,

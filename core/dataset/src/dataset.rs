@@ -214,6 +214,14 @@ impl<'a> Dataset<'a> {
         Ok(holds)
     }
 
+    /// The same in the order in which they are stored.
+    pub fn stored_holds(&self) -> Result<Vec<(String, u64)>, DatasetError> {
+        let entries = self.mos().entries(self.stored()?.user_holds)?;
+        let hold =
+            |(tag, time): (String, tarn_object::zap::ZapValue)| (tag, time.as_word().unwrap_or(0));
+        Ok(entries.into_iter().map(hold).collect())
+    }
+
     /// Count of user holds.
     pub fn hold_count(&self) -> Result<u64, DatasetError> {
         self.mos().count(self.stored()?.user_holds)

@@ -79,6 +79,14 @@ impl<'a> Directory<'a> {
         Ok(seen.map(|(component, _)| component).collect())
     }
 
+    /// Components of the names of children that users see, in the order in which they are stored.
+    pub fn stored_child_names(&self) -> Result<Vec<String>, DatasetError> {
+        let mos = self.view.mos();
+        let entries = mos.entries(self.stored()?.children)?.into_iter();
+        let ids = entries.filter_map(|(name, value)| Some((name, ObjectId::new(value.as_word()?))));
+        Ok(ids.filter(is_shown).map(|(name, _)| name).collect())
+    }
+
     /// Children that users see, sorted by name.
     pub fn children(&self) -> Result<Vec<Directory<'a>>, DatasetError> {
         let ids = self.child_ids()?;

@@ -24,6 +24,7 @@ mod feature_use;
 mod filesystem_counts;
 pub mod free_in_background;
 mod heads;
+pub mod in_use;
 pub mod initialize;
 pub mod intent_log;
 pub mod ledger;

@@ -18,6 +18,7 @@ use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::heads::Heads;
+use crate::in_use::InUse;
 use crate::limits::InFlight;
 use crate::names::{DatasetName, NameKind};
 use crate::open_logs::OpenLogs;
@@ -55,6 +56,8 @@ pub struct Namespace {
     logs: OpenLogs,
     /// Receives under way.
     receiving: Arc<Receiving>,
+    /// Datasets that are not to be destroyed now.
+    in_use: InUse,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
     kept_bytes: AtomicU64,
 }
@@ -73,6 +76,7 @@ impl Namespace {
             heads: Heads::new(),
             logs: OpenLogs::new(),
             receiving: Arc::new(Receiving::new()),
+            in_use: InUse::new(),
             kept_bytes: AtomicU64::new(0),
         }
     }
@@ -126,6 +130,11 @@ impl Namespace {
     /// Object sets that are open for writing.
     pub(crate) fn heads(&self) -> &Heads {
         &self.heads
+    }
+
+    /// Datasets that are not to be destroyed now.
+    pub(crate) fn in_use(&self) -> &InUse {
+        &self.in_use
     }
 
     /// Intent logs of mounted datasets.

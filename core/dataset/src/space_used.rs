@@ -19,10 +19,10 @@ use crate::error::DatasetError;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::DEPTH_MAX;
 use crate::properties::inherit;
-use crate::space_charge::felt_by_parent;
+use crate::space_charge::{SpaceChange, felt_by_parent};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::bookmark::Bookmark;
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{ObjectId, Txg};
 
 /// The space columns of a head, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,63 +143,142 @@ pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, Da
 
 /// The properties `written@…` and `written#…`: what a dataset has that was written since a snapshot or bookmark. None where that is not in its past,
 /// or is a bookmark that does not count.
-#[doc(alias = "dsl_dataset_space_written")]
 pub fn written_since(
     dataset: &Dataset<'_>,
     since: &DatasetName,
 ) -> Result<Option<u64>, DatasetError> {
     let view = dataset.directory().view();
-    let now = dataset.stored()?;
-    let (txg, referenced, mut freed) = match since.kind() {
+    let sizes = match since.kind() {
         NameKind::Snapshot => {
-            let snapshot = view.dataset(since)?.stored()?;
-            (snapshot.creation_txg, snapshot.referenced.get(), 0)
+            let snapshot = view.dataset(since)?;
+            sizes_written(dataset, &Since::Snapshot(&snapshot))?
         }
         _ => {
             let head = view.directory(since.head())?.head()?;
-            let bookmarks = head.map(|head| head.bookmarks()).transpose()?;
+            let bookmarks = head.as_ref().map(Dataset::bookmarks).transpose()?;
             let named = |bookmark: &NamedBookmark| Some(bookmark.name.as_str()) == since.tail();
             let found = bookmarks.into_iter().flatten().find(named);
-            let counts = |bookmark: &NamedBookmark| {
-                bookmark.stored.flags & Bookmark::HAS_FREED_BEFORE_NEXT != 0
-            };
-            let Some(bookmark) = found.filter(counts) else {
-                return Ok(None);
-            };
-            let stored = bookmark.stored;
-            let freed = stored.referenced_freed_before_next.get();
-            (stored.creation_txg, stored.referenced.get(), freed)
+            match (&head, &found) {
+                (Some(head), Some(found)) => {
+                    sizes_written(dataset, &Since::Bookmark(head, &found.stored))?
+                }
+                _ => None,
+            }
         }
     };
-    let is_later = !dataset.is_snapshot() || now.creation_txg > txg;
-    if !is_later || !is_in_the_past_of(dataset, since)? {
+    Ok(sizes.map(|sizes| sizes.used))
+}
+
+/// A moment in the past of a dataset.
+pub enum Since<'a> {
+    /// When this snapshot was taken.
+    Snapshot(&'a Dataset<'a>),
+    /// When the snapshot was taken that this is a bookmark of, with the head that has the bookmark.
+    Bookmark(&'a Dataset<'a>, &'a Bookmark),
+}
+
+/// What was written, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// As it is charged.
+    pub used: u64,
+    /// After compression.
+    pub compressed: u64,
+    /// Before compression.
+    pub uncompressed: u64,
+}
+
+/// What a dataset has that was written since then. None where that is not in its past, or is a bookmark that does not count.
+#[doc(alias = "dsl_dataset_space_written")]
+pub fn sizes_written(
+    dataset: &Dataset<'_>,
+    since: &Since<'_>,
+) -> Result<Option<Sizes>, DatasetError> {
+    let now = dataset.stored()?;
+    let signed = |bytes: u64| i128::from(bytes);
+    let (of, txg, before, mut written) = match since {
+        Since::Snapshot(snapshot) => {
+            let stored = snapshot.stored()?;
+            let before = SpaceChange {
+                used: signed(stored.referenced.get()),
+                compressed: signed(stored.compressed.get()),
+                uncompressed: signed(stored.uncompressed.get()),
+            };
+            (
+                *snapshot,
+                stored.creation_txg,
+                before,
+                SpaceChange::default(),
+            )
+        }
+        Since::Bookmark(head, bookmark) => {
+            if bookmark.flags & Bookmark::HAS_FREED_BEFORE_NEXT == 0 {
+                return Ok(None);
+            }
+            let before = SpaceChange {
+                used: signed(bookmark.referenced.get()),
+                compressed: signed(bookmark.compressed.get()),
+                uncompressed: signed(bookmark.uncompressed.get()),
+            };
+            let freed = SpaceChange {
+                used: signed(bookmark.referenced_freed_before_next.get()),
+                compressed: signed(bookmark.compressed_freed_before_next.get()),
+                uncompressed: signed(bookmark.uncompressed_freed_before_next.get()),
+            };
+            (*head, bookmark.creation_txg, before, freed)
+        }
+    };
+    if !is_before(of, txg, dataset)? {
         return Ok(None);
     }
     // A snapshot counts nothing itself, so what was freed until the next one is asked for, too.
-    let is_counted = since.kind() == NameKind::Bookmark;
-    let mos = view.mos();
+    let is_counted = matches!(since, Since::Bookmark(..));
+    let mos = dataset.directory().view().mos();
     let mut link = now;
     loop {
         let is_next = link.previous_snapshot_txg <= txg;
         if !(is_next && is_counted) {
-            let dead = deadlist::space_in(mos, link.deadlist, ..txg)?;
-            freed = freed.saturating_add(u64::try_from(dead.used).unwrap_or(0));
+            written.add(deadlist::space_in(mos, link.deadlist, ..txg)?);
         }
         if is_next {
             break;
         }
         link = mos.bonus_of(link.previous_snapshot)?;
     }
-    let written = now.referenced.get().saturating_add(freed);
-    Ok(Some(written.saturating_sub(referenced)))
+    let sum = |now: u64, written: i128, before: i128| {
+        u64::try_from((signed(now) + written - before).max(0)).unwrap_or(u64::MAX)
+    };
+    Ok(Some(Sizes {
+        used: sum(now.referenced.get(), written.used, before.used),
+        compressed: sum(now.compressed.get(), written.compressed, before.compressed),
+        uncompressed: sum(
+            now.uncompressed.get(),
+            written.uncompressed,
+            before.uncompressed,
+        ),
+    }))
 }
 
-/// Whether a snapshot or bookmark is of the dataset itself, or of what it is a clone of.
-fn is_in_the_past_of(dataset: &Dataset<'_>, since: &DatasetName) -> Result<bool, DatasetError> {
-    let view = dataset.directory().view();
-    let of = view.directory(since.head())?.id();
-    let mut directory = dataset.directory().clone();
-    for _ in 0..DEPTH_MAX {
+/// Whether what a dataset was in a txg is in the past of another: the same one later, or a clone of it.
+#[doc(alias = "dsl_dataset_is_before")]
+pub fn is_before(
+    earlier: &Dataset<'_>,
+    earlier_txg: Txg,
+    later: &Dataset<'_>,
+) -> Result<bool, DatasetError> {
+    let view = later.directory().view();
+    let of = earlier.directory().id();
+    let mut later_txg = later.is_snapshot().then_some(later.stored()?.creation_txg);
+    let mut directory = later.directory().clone();
+    for step in 0..DEPTH_MAX {
+        // What a clone began with is as good as what was before it.
+        let is_late = later_txg.is_some_and(|txg| match step {
+            0 => earlier_txg >= txg,
+            _ => earlier_txg > txg,
+        });
+        if is_late {
+            return Ok(false);
+        }
         if directory.id() == of {
             return Ok(true);
         }
@@ -207,7 +286,9 @@ fn is_in_the_past_of(dataset: &Dataset<'_>, since: &DatasetName) -> Result<bool,
         if origin.is_zero() {
             return Ok(false);
         }
-        directory = view.dataset_by_id(origin)?.directory().clone();
+        let origin = view.dataset_by_id(origin)?;
+        later_txg = Some(origin.stored()?.creation_txg);
+        directory = origin.directory().clone();
     }
     Ok(false)
 }

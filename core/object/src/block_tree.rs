@@ -23,7 +23,7 @@ use tarn_probe::Operation;
 use crate::error::ObjectError;
 use crate::object::Object;
 use crate::objset::{NewObject, ObjectSet};
-use crate::traverse::{Step, Visit, Visitor, WalkOptions, Walked, walk_objset};
+use crate::traverse::{Holes, Step, Visit, Visitor, WalkOptions, Walked, walk_objset};
 use crate::tx::SyncTx;
 
 /// The object set of marks in a destroyed dataset.
@@ -147,7 +147,7 @@ impl BlockTrees {
             let options = WalkOptions {
                 born_after: entry.birth,
                 resume: has_begun.then_some(entry.resume),
-                visits_holes: false,
+                holes: Holes::None,
             };
             let mut freer = Freer {
                 set: &self.set,
@@ -197,7 +197,7 @@ impl BlockTrees {
             let options = WalkOptions {
                 born_after: entry.birth,
                 resume: has_begun.then_some(entry.resume),
-                visits_holes: false,
+                holes: Holes::None,
             };
             let cache = &self.set.env().cache;
             walk_objset(

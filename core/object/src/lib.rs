@@ -57,7 +57,8 @@ pub use sync::{BlockLedger, SetLedger, discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.
 pub use tarn_block::Block;
 pub use traverse::{
-    HEAD_LEVEL, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset,
+    HEAD_LEVEL, Holes, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object,
+    walk_objset,
 };
 pub use tx::{OpenTx, SyncTx, Tx, TxEstimate, Urgency};
 pub use txg::{DoorCounts, FailMode, TxgLimits, Txgs, Wake};

@@ -18,7 +18,7 @@
 //!   damaged pointers cannot lead the walk in circles or into the depth.
 //! - A walk that stops on level 0 and is resumed visits every pointer exactly once.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use tarn_cache::{Kind, PoolCache};
 use tarn_ondisk as ondisk;
@@ -85,6 +85,11 @@ pub trait Visitor {
         Step::Continue
     }
 
+    /// Numbers that belong to no object, in a block of dnodes that is visited.
+    fn free_numbers(&mut self, _first: ObjectId, _count: u64) -> Step {
+        Step::Continue
+    }
+
     /// What is below this pointer cannot be read, or makes no sense. With `Continue` the walk passes over it, and the
     /// pointer itself is left as usual; with `Skip` it is not.
     fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step;
@@ -97,8 +102,19 @@ pub struct WalkOptions {
     pub born_after: Txg,
     /// Where an earlier walk stopped.
     pub resume: Option<TraversalMark>,
-    /// Whether holes are visited that were punched after `born_after`.
-    pub visits_holes: bool,
+    /// Which holes are visited.
+    pub holes: Holes,
+}
+
+/// Which holes a visitor wants to hear of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Holes {
+    /// None.
+    #[default]
+    None,
+    /// All that may be new: those that were punched after [`WalkOptions::born_after`], and those that do not know when they were. The latter may always
+    /// have been holes, or belong to an object whose number another one had before.
+    MaybeNew,
 }
 
 /// How a walk ended.
@@ -360,7 +376,7 @@ impl<'a> Walker<'a> {
         self.leave(&visit, stop)
     }
 
-    /// All pointers of a block of them. Holes that were never anything are not visited.
+    /// All pointers of a block of them. Holes that were never anything are visited only for those who want to hear of them.
     fn children(
         &mut self,
         tree: &Tree<'_>,
@@ -370,14 +386,22 @@ impl<'a> Walker<'a> {
     ) -> Flow {
         let is_read = level > 1 || tree.geometry.object_type == ObjectType::Dnode;
         let first = block << tree.geometry.fanout_shift();
-        let wanted: Vec<(usize, BlockPointer)> = pointers
-            .present(0)
-            .filter(|(_, pointer)| !self.is_old(pointer))
-            .collect();
+        let mut wanted = Vec::new();
+        let mut next = 0;
+        for (entry, pointer) in pointers.present(0) {
+            self.want_left_out(next..entry, &mut wanted);
+            if !self.is_old(&pointer) {
+                wanted.push((entry, pointer));
+            }
+            next = entry + 1;
+        }
+        self.want_left_out(next..pointers.count(), &mut wanted);
         for part in wanted.chunks(PREFETCH_COUNT) {
             if is_read && part.len() > 1 {
                 let soon = part.iter().map(|(_, pointer)| *pointer);
-                let soon: Vec<_> = soon.filter(|pointer| pointer.check().is_ok()).collect();
+                let is_sound =
+                    |pointer: &BlockPointer| !pointer.is_hole() && pointer.check().is_ok();
+                let soon: Vec<_> = soon.filter(is_sound).collect();
                 self.cache.prefetch(&soon, Kind::Metadata);
             }
             for (entry, pointer) in part {
@@ -385,6 +409,13 @@ impl<'a> Walker<'a> {
             }
         }
         ON
+    }
+
+    /// Entries that a block of pointers does not keep are holes.
+    fn want_left_out(&self, entries: Range<usize>, wanted: &mut Vec<(usize, BlockPointer)>) {
+        if !self.is_old(&BlockPointer::HOLE) {
+            wanted.extend(entries.map(|entry| (entry, BlockPointer::HOLE)));
+        }
     }
 
     /// All objects of a block of dnodes.
@@ -395,9 +426,13 @@ impl<'a> Walker<'a> {
         contents: &[u8],
         block: u64,
     ) -> Flow {
-        let first = block * widen(contents.len() / SLOT_BYTES);
+        let slots = contents.len() / SLOT_BYTES;
+        let first = block * widen(slots);
+        let mut next = 0;
         for (slot, dnode) in ondisk::dnode::walk_block(contents, parent.pointer.byte_order()) {
             let id = ObjectId::from(first + widen(slot));
+            self.free_numbers(first, next..slot, stop)?;
+            next = dnode.as_ref().map_or(slots, |dnode| slot + dnode.slots());
             let dnode = match dnode {
                 Ok(dnode) => dnode,
                 Err(what) => {
@@ -412,7 +447,22 @@ impl<'a> Walker<'a> {
                 self.checked_object(parent, stop, id, &dnode)?;
             }
         }
-        ON
+        self.free_numbers(first, next..slots, stop)
+    }
+
+    /// Slots of a block of dnodes that are free.
+    fn free_numbers(&mut self, first: u64, slots: Range<usize>, stop: TraversalMark) -> Flow {
+        let start = first + widen(slots.start);
+        // The number of the meta dnode is in nobody's way.
+        let start = start.max(META_DNODE.get() + 1);
+        let end = first + widen(slots.end);
+        if start >= end {
+            return ON;
+        }
+        match self.visitor.free_numbers(ObjectId::new(start), end - start) {
+            Step::Stop => ControlFlow::Break(stop),
+            Step::Continue | Step::Skip => ON,
+        }
     }
 
     fn leave(&mut self, visit: &Visit<'_>, stop: TraversalMark) -> Flow {
@@ -461,8 +511,14 @@ impl<'a> Walker<'a> {
 
     /// True for what the visitor does not want to hear of.
     fn is_old(&self, pointer: &BlockPointer) -> bool {
-        let is_unwanted = pointer.is_hole() && !self.options.visits_holes;
-        is_unwanted || pointer.logical_birth <= self.options.born_after
+        if pointer.is_hole() {
+            match self.options.holes {
+                Holes::None => return true,
+                Holes::MaybeNew if pointer.logical_birth.is_zero() => return false,
+                Holes::MaybeNew => {}
+            }
+        }
+        pointer.logical_birth <= self.options.born_after
     }
 
     fn corrupt(&self, object: ObjectId, what: Corrupt) -> ObjectError {

@@ -7,10 +7,10 @@
 //! ([`split_value`]). The *legacy* value has four sets of places, one per number of copies; the *flat*
 //! one (feature `fast_dedup`) has one. With the latter, changes go through two logs first.
 
-use crate::block_pointer::Dva;
+use crate::block_pointer::{BlockPointer, Dva};
 use crate::checksum::{Checksum, ChecksumKind};
 use crate::compression::Compression;
-use crate::declare::{ByteOrder, Corrupt, bit, bits};
+use crate::declare::{ByteOrder, Corrupt, bit, bits, with_bits};
 use crate::on_disk;
 use crate::units::{AllocatedSize, LogicalSize, PhysicalSize, Txg};
 
@@ -34,6 +34,20 @@ on_disk! {
 ///
 /// `X`: encrypted. Sizes in sectors, less one.
 impl DedupKey {
+    /// What names the block of a pointer.
+    #[doc(alias = "ddt_key_fill")]
+    pub fn of_pointer(pointer: &BlockPointer) -> DedupKey {
+        let sectors = |bytes: u64| (bytes / 512).saturating_sub(1);
+        let mut properties = with_bits(0, 0, 16, sectors(pointer.logical_size().get()));
+        properties = with_bits(properties, 16, 16, sectors(pointer.physical_size().get()));
+        properties = with_bits(properties, 32, 7, u64::from(pointer.compression().code()));
+        properties = with_bits(properties, 39, 1, u64::from(pointer.uses_encryption()));
+        DedupKey {
+            checksum: pointer.checksum(),
+            properties,
+        }
+    }
+
     /// The size of the block before compression.
     pub const fn logical_size(&self) -> LogicalSize {
         LogicalSize::new((bits(self.properties, 0, 16) + 1) * 512)

@@ -266,6 +266,11 @@ impl Dnode {
         &mut self.bonus_room[..usize::from(self.bonus_length)]
     }
 
+    /// All the room for the bonus, with what is behind it there: zeros, or stale bytes; in an encrypted dataset, the rest of what was encrypted.
+    pub fn bonus_room(&self) -> &[u8] {
+        &self.bonus_room
+    }
+
     /// How many bytes of bonus there is room for.
     pub fn bonus_capacity(&self) -> usize {
         self.bonus_room.len()

@@ -21,7 +21,7 @@
 //! - Whoever asks has seen to it that nobody has the dataset open for writing.
 
 use super::bookmark;
-use super::destroy_snapshot::destroy_if_marked;
+use super::destroy_snapshot::{check_unused, destroy_if_marked};
 use super::set::{find, set_reservation, store_with_limits};
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -43,6 +43,7 @@ use tarn_block::WritePhase;
 use tarn_object::zap::ZapValue;
 use tarn_object::{BlockTrees, ObjectError, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
@@ -85,10 +86,15 @@ impl SyncTask for Destroy {
         if directory.parent()?.is_none() {
             return Err(busy("operation does not apply to pools"));
         }
-        if let Some(previous) = head.previous()?
-            && previous.next_snapshot == head.id()
-        {
-            return Err(busy("dataset is busy"));
+        check_unused(view, head.id())?;
+        if let Some(previous) = head.previous()? {
+            if previous.next_snapshot == head.id() {
+                return Err(busy("dataset is busy"));
+            }
+            // It would go with its last clone.
+            if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
+                check_unused(view, head.stored()?.previous_snapshot)?;
+            }
         }
         if !directory.child_ids()?.is_empty() {
             return Err(TaskRefusal::Exists {

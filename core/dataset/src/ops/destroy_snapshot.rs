@@ -121,6 +121,7 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
     }
     let snapshot = find(view, name)?;
     let stored = snapshot.stored()?;
+    check_unused(view, snapshot.id())?;
     if !defer && snapshot.hold_count()? > 0 {
         return Err(TaskRefusal::Busy {
             why: format!("it's being held. Run 'zfs holds -r {name}' to see holders."),
@@ -143,6 +144,16 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
         });
     }
     Ok(())
+}
+
+/// Refuses what would destroy a dataset that is being sent.
+pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), TaskRefusal> {
+    match view.namespace().is_in_use(dataset) {
+        false => Ok(()),
+        true => Err(TaskRefusal::Busy {
+            why: "dataset is busy".to_string(),
+        }),
+    }
 }
 
 /// Destroys a snapshot, or marks it where something keeps it.

@@ -3,7 +3,7 @@
 //! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one group, or none of them. A snapshot that was destroyed with
 //! `-d` goes with its last hold.
 
-use super::destroy_snapshot::destroy_if_marked;
+use super::destroy_snapshot::{check_unused, destroy_if_marked};
 use super::set::find;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -12,6 +12,7 @@ use crate::namespace::View;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
+use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::object_type::ObjectType;
 
 /// Longest tag in bytes.
@@ -91,7 +92,14 @@ impl SyncTask for ReleaseHolds {
         };
         for name in &self.names {
             match find_snapshot(view, name) {
-                Ok(snapshot) if has_hold(&snapshot, &self.tag)? => return Ok(()),
+                Ok(snapshot) if has_hold(&snapshot, &self.tag)? => {
+                    // It would go with its last hold.
+                    let flags = snapshot.stored()?.flags;
+                    return match flags.contains(DatasetFlags::DEFER_DESTROY) {
+                        true => check_unused(view, snapshot.id()),
+                        false => Ok(()),
+                    };
+                }
                 Ok(_) => last = TaskRefusal::NoSuchTag,
                 Err(refusal) => last = refusal,
             }

@@ -163,6 +163,66 @@ pub(crate) fn number_in(
     Ok(inherits.is_none().then_some(received))
 }
 
+/// Which properties of a dataset are given on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// Those that are set here, or were received here and not set otherwise since.
+    InEffect,
+    /// Those that were received here, whatever was set since.
+    Received,
+}
+
+/// The properties that are set on a dataset itself and could be set on another one, in the order in which they are stored.
+#[doc(alias = "send_iterate_prop")]
+pub fn given(dataset: &Dataset<'_>, which: Given) -> Result<Vec<(String, Found)>, DatasetError> {
+    let mos = dataset.directory().view().mos();
+    let properties = match dataset.is_snapshot() {
+        true => dataset.stored()?.snapshot_properties,
+        false => dataset.directory().stored()?.properties,
+    };
+    let entries = mos.entries(properties)?;
+    let has = |name: &str| entries.iter().any(|(other, _)| other == name);
+    let mut given = Vec::new();
+    for (stored, value) in &entries {
+        let (name, suffix) = match stored.find('$') {
+            Some(at) => stored.split_at(at),
+            None => (stored.as_str(), ""),
+        };
+        let is_in_effect = !has(name) && !has(&format!("{name}{INHERIT_SUFFIX}"));
+        let is_given = match (which, suffix) {
+            (Given::InEffect, "") => true,
+            (Given::InEffect, RECEIVED_SUFFIX) => is_in_effect,
+            (Given::Received, RECEIVED_SUFFIX) => true,
+            _ => false,
+        };
+        let is_known = |name: &str| {
+            given
+                .iter()
+                .any(|(other, _): &(String, Found)| other == name)
+        };
+        if !is_given || is_known(name) || !is_settable(dataset, name) {
+            continue;
+        }
+        let found = match (value.as_word(), value.as_text()) {
+            (_, Some(text)) => Found::Text(String::from_utf8_lossy(text).into_owned()),
+            (Some(number), None) => Found::Number(number),
+            (None, None) => continue,
+        };
+        given.push((name.to_string(), found));
+    }
+    Ok(given)
+}
+
+/// Whether a property can be set on another dataset; of snapshots no limits of space.
+fn is_settable(dataset: &Dataset<'_>, name: &str) -> bool {
+    const LIMITS: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+    if name.contains(':') {
+        return true;
+    }
+    let is_limit_of_snapshot = dataset.is_snapshot() && LIMITS.contains(&name);
+    table::find(name).is_some_and(|property| property.is_settable()) && !is_limit_of_snapshot
+}
+
 /// The user properties that a dataset has or inherits.
 pub fn user_properties(
     dataset: &Dataset<'_>,

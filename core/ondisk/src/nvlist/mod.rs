@@ -19,6 +19,7 @@
 //! - A list that OpenZFS wrote encodes to the same bytes again.
 
 pub mod native;
+mod printed;
 pub mod value;
 pub mod xdr;
 
