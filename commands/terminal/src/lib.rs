@@ -9,6 +9,7 @@
 //! - [`number`], [`show`]: single values
 //! - [`table`], [`json`]: rows of columns, and JSON frames
 //! - [`interval`], [`timestamp`]: repeated output
+//! - [`process_title`]: what `ps` shows
 //! - [`screen`]: its size
 //! - [`users`]: names of users
 //! - [`version`]: the one subcommand that both have
@@ -21,6 +22,7 @@ pub mod json;
 pub mod number;
 pub mod options;
 pub mod output;
+pub mod process_title;
 pub mod program;
 pub mod screen;
 pub mod show;

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 pub struct Grammar {
     /// Letters.
     pub short: &'static str,
-    /// Long names and what they are reported as: a letter, or the name itself. None takes a value.
+    /// Long names and what they are reported as: a letter, or the name itself. Those that stand for a letter that takes a value take one.
     pub long: &'static [(&'static str, &'static str)],
 }
 
@@ -72,7 +72,7 @@ impl<'a> Options<'a> {
             } else if let Some(name) = argument.strip_prefix("--")
                 && !self.grammar.long.is_empty()
             {
-                return self.long(name).map(|name| Some((name, String::new())));
+                return self.long(name).map(Some);
             } else if argument.len() > 1 && argument.starts_with('-') {
                 self.cluster = &argument[1..];
             } else {
@@ -87,8 +87,34 @@ impl<'a> Options<'a> {
         self.operands
     }
 
-    /// A long option: its whole name, or a beginning that only one has.
-    fn long(&self, name: &str) -> Result<&'static str, BadOption> {
+    /// A long option, with its value where it takes one: joined by `=`, or apart.
+    fn long(&mut self, argument: &str) -> Result<(&'static str, String), BadOption> {
+        let (name, joined) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (argument, None),
+        };
+        let meaning = self.meaning_of(name)?;
+        let takes_value = self
+            .grammar
+            .short
+            .split_once(meaning)
+            .is_some_and(|(_, rest)| meaning.len() == 1 && rest.starts_with(':'));
+        match (takes_value, joined) {
+            (false, None) => Ok((meaning, String::new())),
+            (false, Some(_)) => Err(BadOption::Unknown(argument.to_string())),
+            (true, Some(value)) => Ok((meaning, value.to_string())),
+            (true, None) => match self.rest.split_first() {
+                Some((value, rest)) => {
+                    self.rest = rest;
+                    Ok((meaning, value.clone()))
+                }
+                None => Err(BadOption::NoValue(meaning.chars().next().unwrap_or(' '))),
+            },
+        }
+    }
+
+    /// What a long name is reported as: a whole name, or a beginning that only one has.
+    fn meaning_of(&self, name: &str) -> Result<&'static str, BadOption> {
         let long = self.grammar.long;
         if let Some((_, meaning)) = long.iter().find(|(known, _)| *known == name) {
             return Ok(meaning);

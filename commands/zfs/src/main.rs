@@ -31,6 +31,7 @@ mod rename;
 mod rollback;
 #[cfg(test)]
 mod samples;
+mod send;
 mod set;
 mod snapshot;
 mod unmount;
@@ -98,7 +99,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     missing("share", usage::SHARE),
     missing("unshare", usage::UNSHARE),
     BLANK,
-    missing("send", usage::SEND),
+    built("send", usage::SEND, send::run),
     built("receive", usage::RECEIVE, receive::run),
     missing("redact", usage::REDACT),
     BLANK,

@@ -144,9 +144,9 @@ pub const SHARE: &str = "\tshare [-l] <-a [nfs|smb] | filesystem>\n";
 /// `zfs unshare`.
 pub const UNSHARE: &str = "\tunshare <-a [nfs|smb] | filesystem|mountpoint>\n";
 /// `zfs send`.
-pub const SEND: &str = "\tsend [-DLPbcehnpsUVvw] [-i|-I snapshot]\n\
+pub const SEND: &str = "\tsend [-DLPbcehnpsVvw] [-i|-I snapshot]\n\
 \t     [-R [-X dataset[,dataset]...]]     <snapshot>\n\
-\tsend [-DnVvPLecwU] [-i snapshot|bookmark] <filesystem|volume|snapshot>\n\
+\tsend [-DnVvPLecw] [-i snapshot|bookmark] <filesystem|volume|snapshot>\n\
 \tsend [-DnPpVvLec] [-i bookmark|snapshot] --redact <bookmark> <snapshot>\n\
 \tsend [-nVvPe] -t <receive_resume_token>\n\
 \tsend [-PnVv] --saved filesystem\n";

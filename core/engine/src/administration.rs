@@ -71,6 +71,13 @@ macro_rules! for_each_operation {
             "dataset/list-holds" dataset_list_holds: dataset::ListHolds => dataset::Holds, "Lists holds of snapshots.";
             "dataset/list-owners" dataset_list_owners: dataset::ListOwners => dataset::Owners,
                 "Lists what users, groups and projects use and may use.";
+            "dataset/send" dataset_send: dataset::Send => dataset::Sent, "Sends snapshots.";
+            "dataset/plan-send" dataset_plan_send: dataset::Send => dataset::SendPlan,
+                "Says what would be sent, and how large it would be.";
+            "dataset/watch-send" dataset_watch_send: dataset::WatchSend => dataset::SendProgress,
+                "Says how far a sending is.";
+            "dataset/read-token" dataset_read_token: dataset::ReadToken => dataset::TokenRead,
+                "Says what a resume token means.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
                 "Clears a property, so that it is inherited.";

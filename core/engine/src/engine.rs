@@ -8,6 +8,7 @@
 //! # Locks
 //! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
 
+use crate::datasets::Watched;
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
@@ -29,6 +30,8 @@ const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").acro
 const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
+/// Who watches what is sent.
+const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
 
@@ -122,6 +125,8 @@ pub struct Engine {
     pub(crate) changes: Mutex<()>,
     pub(crate) remembering: Mutex<()>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
+    /// Sendings that somebody watches, by their names.
+    pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
 }
 
 impl Engine {
@@ -147,6 +152,7 @@ impl Engine {
             changes: Mutex::new(CHANGES, ()),
             remembering: Mutex::new(REMEMBERING, ()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
+            watched: Mutex::new(WATCHED, BTreeMap::new()),
         })
     }
 

@@ -245,6 +245,34 @@ impl Administration for Engine {
         })
     }
 
+    fn dataset_send(&self, call: &Call, request: dataset::Send) -> Result<dataset::Sent, Refusal> {
+        self.command(call, |operation| self.send(call, &request, operation))
+    }
+
+    fn dataset_plan_send(
+        &self,
+        call: &Call,
+        request: dataset::Send,
+    ) -> Result<dataset::SendPlan, Refusal> {
+        self.command(call, |operation| self.plan_send(&request, operation))
+    }
+
+    fn dataset_watch_send(
+        &self,
+        call: &Call,
+        request: dataset::WatchSend,
+    ) -> Result<dataset::SendProgress, Refusal> {
+        Ok(self.watch_send(call, &request))
+    }
+
+    fn dataset_read_token(
+        &self,
+        call: &Call,
+        request: dataset::ReadToken,
+    ) -> Result<dataset::TokenRead, Refusal> {
+        self.command(call, |operation| self.read_token(&request, operation))
+    }
+
     fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Done, Refusal> {
         self.command(call, |operation| {
             self.set_dataset(call, &request, operation)

@@ -6,12 +6,13 @@
 //!
 //! # Mechanism
 //! Records and their layouts are `ondisk`'s. [`writing`] puts records into a stream, with the checksum that runs through all of it;
-//! [`reading`] takes them out again and checks it.
+//! [`reading`] takes them out again and checks it. [`send`] makes the records of a snapshot.
 //!
 //! # Knows nothing about
 //! Where the bytes come from and where they go, names of file systems and users, and what is in files.
 
 pub mod reading;
 pub mod receive;
+pub mod send;
 pub mod token;
 pub mod writing;

@@ -111,3 +111,44 @@ fn sum_of(bytes: &[u8]) -> u64 {
     sum.update(&bytes[..whole], ByteOrder::Little);
     sum.finish().0[0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by OpenZFS 2.3.2.
+    const TOKEN: &str = "1-1051caa060-118-789c636064000310a501c49c50360710a715e5e7a69766a6304001ebb2af72b9bf4aed15806c762475f94959a9c9250c0c4c4c107518f26969c5a9250c7000926743924faa2c492d0689a7b163d55f920f71c5a5b3ea8bf28deeedd54092e704cbe725e6a602ed29cfd34f74283682d92301d50ff35f6a6e526a4a7e36d87c6e24f1e4fcdc82a2d4e262a0141c00004dc42408";
+
+    #[test]
+    fn a_token_of_openzfs_says_where_to_go_on() {
+        let list = decode(TOKEN).unwrap();
+        assert_eq!(list.u64("object"), Ok(514));
+        assert_eq!(list.u64("bytes"), Ok(484_896));
+        assert_eq!(list.string("toname"), Ok("own/a@s2"));
+        assert!(list.contains("embedok") && list.contains("compressok"));
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let mut list = NvList::new()
+            .with("object", 7u64)
+            .with("toname", "tank/a@b");
+        list.set_flag("rawok");
+        assert_eq!(decode(&encode(&list)), Ok(list));
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused() {
+        let changed = TOKEN.replace("789c63", "789c64");
+        for (token, expected) in [
+            ("abc", BadToken::Format),
+            ("1-0-0", BadToken::Format),
+            ("2-0-0-00", BadToken::Version(2)),
+            ("1-0-0-xx", BadToken::NotHexadecimal),
+            ("1-0-10-", BadToken::Compression),
+            (changed.as_str(), BadToken::Checksum),
+        ] {
+            assert_eq!(decode(token), Err(expected), "{token}");
+        }
+    }
+}

@@ -19,10 +19,13 @@ mod remount;
 mod rename;
 mod rename_snapshots;
 mod rollback;
+mod send;
 mod set;
 mod snapshot;
 mod unmount;
 mod upgrade;
+
+pub(crate) use send::Watched;
 
 use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::error::DatasetError;

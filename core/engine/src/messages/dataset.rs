@@ -547,3 +547,155 @@ pub struct Upgraded {
     #[serde(default)]
     pub refused: Vec<super::Refusal>,
 }
+
+/// `zfs send`: what to send, and how. The stream goes into the caller's descriptor.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Send {
+    /// Full name of a snapshot; of a file system or volume that is not mounted, for what it is now.
+    pub name: String,
+    /// Full name of the snapshot or bookmark to go on from. In a series it is a snapshot of the same file system.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Several snapshots.
+    #[serde(default)]
+    pub series: Option<Series>,
+    /// `-p`: with properties.
+    #[serde(default)]
+    pub properties: bool,
+    /// `-b`: with those properties that were received, as they were received.
+    #[serde(default)]
+    pub backup: bool,
+    /// `-h`: with holds.
+    #[serde(default)]
+    pub holds: bool,
+    /// `-L`: blocks larger than 128 KiB as they are.
+    #[serde(default)]
+    pub large_blocks: bool,
+    /// `-e`: blocks as they are embedded in their pointers.
+    #[serde(default)]
+    pub embedded: bool,
+    /// `-c`: blocks as they are compressed.
+    #[serde(default)]
+    pub compressed: bool,
+    /// `-w`: everything as it is stored.
+    #[serde(default)]
+    pub raw: bool,
+    /// `-t`: go on where a receiver broke off.
+    #[serde(default)]
+    pub resume: Option<ResumePoint>,
+    /// A name for this sending, under which the same user can ask how far it is. Nobody else's.
+    #[serde(default)]
+    pub watch: Option<String>,
+}
+
+/// Several snapshots in one stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Series {
+    /// `-R`: everything below too, with properties.
+    #[serde(default)]
+    pub replicate: bool,
+    /// `-I`: all snapshots in between.
+    #[serde(default)]
+    pub all_between: bool,
+    /// From the origin of the clone.
+    #[serde(default)]
+    pub from_origin: bool,
+    /// `-s`: leave out what does not have the snapshot.
+    #[serde(default)]
+    pub skip_missing: bool,
+    /// `-X`: leave these out, and everything below them.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// `-v`: say which snapshots are left out.
+    #[serde(default)]
+    pub verbose: bool,
+}
+
+/// Where a receiver broke off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResumePoint {
+    /// The object.
+    pub object: u64,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// How many bytes were received.
+    pub bytes: u64,
+}
+
+/// Reply to [`Send`] where it was only asked what would be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SendPlan {
+    /// The snapshots, in their order.
+    pub steps: Vec<SendStep>,
+    /// What is left out, and why, for people.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Something that was asked for cannot be sent, as the warnings say.
+    #[serde(default)]
+    pub is_incomplete: bool,
+}
+
+/// One snapshot to be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SendStep {
+    /// Full name.
+    pub name: String,
+    /// What it goes on from: a full name, or in a series the short name of a snapshot of the same file system.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// How many bytes the stream will have, by a guess; none where there is none, as a warning says.
+    #[serde(default)]
+    pub estimated_bytes: Option<u64>,
+}
+
+/// Reply to [`Send`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Sent {
+    /// What was left out, and why, for people.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Something that was asked for was not sent, as the warnings say.
+    #[serde(default)]
+    pub is_incomplete: bool,
+}
+
+/// How far a sending is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WatchSend {
+    /// What [`Send::watch`] was.
+    pub watch: String,
+}
+
+/// Reply to [`WatchSend`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SendProgress {
+    /// The snapshot that is being sent; none before the first.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Which of the snapshots it is, from 0 on.
+    pub index: u64,
+    /// How many bytes of it were sent.
+    pub bytes: u64,
+    /// How many blocks of it were looked at.
+    pub blocks: u64,
+}
+
+/// `zfs send -t`: what a resume token says, in terms of what is here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReadToken {
+    /// The token.
+    pub token: String,
+}
+
+/// Reply to [`ReadToken`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenRead {
+    /// Everything in it, as OpenZFS prints it.
+    pub text: String,
+    /// What to send, where that is still here.
+    #[serde(default)]
+    pub send: Option<Send>,
+    /// Why it cannot be sent.
+    #[serde(default)]
+    pub refused: Option<super::Refusal>,
+}

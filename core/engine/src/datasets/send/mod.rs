@@ -1,0 +1,389 @@
+//! `zfs send`: snapshots into the caller's descriptor.
+//!
+//! # Mechanism
+//! What is sent is found first ([`plan`]): one snapshot, or the snapshots of a series in their order, with their description ([`gather`]). All of them are in use from then on, so that nobody destroys
+//! them. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
+
+mod gather;
+mod plan;
+mod token;
+
+use crate::administration::Call;
+use crate::engine::{Engine, OpenPool};
+use crate::messages::dataset::{Send, SendPlan, SendProgress, SendStep, Sent, WatchSend};
+use crate::messages::{Refusal, RefusalKind};
+use plan::{From, Plan, Step};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
+use tarn_dataset::space_used::Since;
+use tarn_host::lock::{Mutex, Rank};
+use tarn_host::{Pipe, PipeEnd};
+use tarn_probe::Operation;
+use tarn_stream::send::series::{write_conclusion, write_description};
+use tarn_stream::send::{
+    Base, Choices, Progress, Resume, SendError, Source, estimate, measure, send,
+};
+
+/// What is being sent; taken for a moment.
+const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 18, "progress of a sending");
+
+/// A sending that somebody watches.
+pub(crate) struct Watched {
+    uid: u32,
+    index: AtomicU64,
+    now: Mutex<Option<(String, Arc<Progress>)>>,
+}
+
+impl Watched {
+    fn new(uid: u32) -> Arc<Watched> {
+        Arc::new(Watched {
+            uid,
+            index: AtomicU64::new(0),
+            now: Mutex::new(WATCHED, None),
+        })
+    }
+
+    fn begin(&self, index: usize, name: &str) -> Arc<Progress> {
+        let progress = Arc::new(Progress::default());
+        let index = u64::try_from(index).unwrap_or(u64::MAX);
+        let mut now = self.now.lock();
+        self.index.store(index, Ordering::Relaxed);
+        *now = Some((name.to_string(), progress.clone()));
+        progress
+    }
+}
+
+/// Takes a sending out of the table when it ends.
+struct Entry<'a> {
+    engine: &'a Engine,
+    name: Option<String>,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.engine.watched.lock().remove(name);
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn send(
+        &self,
+        call: &Call,
+        request: &Send,
+        operation: &Operation,
+    ) -> Result<Sent, Refusal> {
+        let Some(pipe) = &call.pipe else {
+            let reason = "a stream needs a descriptor to go to";
+            return Err(Refusal::new(
+                RefusalKind::Invalid,
+                cannot_send(&request.name),
+                reason,
+            ));
+        };
+        let open = self.require_pool_of(&request.name)?;
+        let watched = Watched::new(call.caller.uid);
+        let _entry = self.watch(request, &watched);
+        let (_streaming, plan) = {
+            let _turn = self.turn(&open)?;
+            refuse_mounted(&open, request)?;
+            (
+                open.streams.begin(pipe),
+                Plan::make(&open, request, operation)?,
+            )
+        };
+        let namespace = open.pool.namespace();
+        let _uses: Vec<_> = plan
+            .datasets()
+            .map(|dataset| namespace.use_dataset(dataset))
+            .collect();
+        let sending = Sending {
+            open: &open,
+            request,
+            pipe,
+            watched: &watched,
+            operation,
+        };
+        sending.run(&plan)?;
+        Ok(Sent {
+            warnings: plan.warnings,
+            is_incomplete: plan.is_incomplete,
+        })
+    }
+
+    pub(crate) fn plan_send(
+        &self,
+        request: &Send,
+        operation: &Operation,
+    ) -> Result<SendPlan, Refusal> {
+        let open = self.require_pool_of(&request.name)?;
+        let plan = Plan::make(&open, request, operation)?;
+        let is_series = request.series.is_some();
+        let mut shown = SendPlan {
+            steps: Vec::new(),
+            warnings: plan.warnings.clone(),
+            is_incomplete: plan.is_incomplete,
+        };
+        for step in &plan.steps {
+            let size = size_of(&open, step, request, operation);
+            let estimated_bytes = match size {
+                Ok(size) => Some(size),
+                Err(error) if is_series => {
+                    let action = format!("warning: cannot estimate space for '{}'", step.name);
+                    let refusal = refusal_of(action, &error, request);
+                    shown.warnings.push(refusal.to_string());
+                    None
+                }
+                Err(error) => {
+                    let action = format!("warning: {}", cannot_send(&step.name));
+                    return Err(not_estimated(action, &error, request));
+                }
+            };
+            shown.steps.push(SendStep {
+                name: step.name.clone(),
+                from: step.shown_from(is_series),
+                estimated_bytes,
+            });
+        }
+        Ok(shown)
+    }
+
+    pub(crate) fn watch_send(&self, call: &Call, request: &WatchSend) -> SendProgress {
+        let watched = self.watched.lock().get(&request.watch).cloned();
+        let watched = watched.filter(|watched| watched.uid == call.caller.uid);
+        let Some(watched) = watched else {
+            return SendProgress::default();
+        };
+        let now = watched.now.lock();
+        match &*now {
+            None => SendProgress::default(),
+            Some((name, progress)) => SendProgress {
+                name: Some(name.clone()),
+                index: watched.index.load(Ordering::Relaxed),
+                bytes: progress.bytes.load(Ordering::Relaxed),
+                blocks: progress.visited(),
+            },
+        }
+    }
+
+    fn watch(&self, request: &Send, watched: &Arc<Watched>) -> Entry<'_> {
+        let mut entries = self.watched.lock();
+        // A name that is taken is somebody else's.
+        let free = |name: &&String| !entries.contains_key(*name);
+        let name = request.watch.as_ref().filter(free).cloned();
+        if let Some(name) = &name {
+            entries.insert(name.clone(), watched.clone());
+        }
+        Entry { engine: self, name }
+    }
+}
+
+/// The streams of a plan, one after the other.
+struct Sending<'a> {
+    open: &'a OpenPool,
+    request: &'a Send,
+    pipe: &'a Pipe,
+    watched: &'a Watched,
+    operation: &'a Operation,
+}
+
+impl Sending<'_> {
+    fn run(&self, plan: &Plan) -> Result<(), Refusal> {
+        let mut pipe = self.pipe.clone();
+        let whole = |error: SendError| {
+            let action = format!("warning: {}", cannot_send(&self.request.name));
+            refusal_of(action, &error, self.request)
+        };
+        if let Some(description) = &plan.description {
+            let (name, features) = (&description.name, description.features);
+            write_description(&mut pipe, name, features, &description.list).map_err(whole)?;
+        }
+        let mut outcome = Ok(());
+        for (index, step) in plan.steps.iter().enumerate() {
+            outcome = self.step(index, step);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        // Of several snapshots, those that were sent are whole.
+        if plan.description.is_some()
+            && !plan.is_empty
+            && (outcome.is_ok() || self.request.series.is_some())
+        {
+            let concluded = write_conclusion(&mut pipe).map_err(whole);
+            outcome = outcome.and(concluded);
+        }
+        outcome
+    }
+
+    fn step(&self, index: usize, step: &Step) -> Result<(), Refusal> {
+        let progress = self.watched.begin(index, &step.name);
+        let check = || self.pipe.check().map_err(SendError::Pipe);
+        let source = source(self.open, step, self.request, self.operation);
+        let sent = source.and_then(|source| {
+            let pipe = self.pipe.clone();
+            send(&self.open.pool, &source, pipe, &progress, &check)
+        });
+        sent.map(drop).map_err(|error| {
+            let action = format!("warning: {}", cannot_send(&step.name));
+            refusal_of(action, &error, self.request)
+        })
+    }
+}
+
+/// All that is to be known to send one snapshot.
+fn source(
+    open: &OpenPool,
+    step: &Step,
+    request: &Send,
+    operation: &Operation,
+) -> Result<Source, SendError> {
+    let view = open.pool.namespace().view(operation);
+    let target = view.dataset_by_id(step.id)?;
+    let base = match &step.from {
+        From::Nothing => None,
+        From::Snapshot(_, id) | From::Origin(id) => {
+            Some(Base::of_snapshot(&view.dataset_by_id(*id)?, &target)?)
+        }
+        From::Bookmark(name) => {
+            let (head, bookmark) = plan::find_bookmark(view, name)?;
+            Some(Base::of_bookmark(&head, &bookmark.stored, &target)?)
+        }
+    };
+    let resume = request.resume.map(|resume| Resume {
+        object: resume.object,
+        offset: resume.offset,
+    });
+    Source::of(&open.pool, &target, base, choices(request), resume)
+}
+
+fn choices(request: &Send) -> Choices {
+    Choices {
+        large_blocks: request.large_blocks,
+        embedded: request.embedded,
+        compressed: request.compressed,
+        raw: request.raw,
+    }
+}
+
+/// How large the stream of one snapshot will be.
+fn size_of(
+    open: &OpenPool,
+    step: &Step,
+    request: &Send,
+    operation: &Operation,
+) -> Result<u64, SendError> {
+    let view = open.pool.namespace().view(operation);
+    let target = view.dataset_by_id(step.id)?;
+    if !target.is_snapshot() {
+        return Err(SendError::NotSnapshot);
+    }
+    let is_compressed = request.compressed || request.raw;
+    let fast = match &step.from {
+        // Of a clone in a series, OpenZFS takes all it refers to.
+        From::Nothing | From::Origin(_) => estimate(&target, None, is_compressed)?,
+        From::Snapshot(_, id) => {
+            let base: Dataset<'_> = view.dataset_by_id(*id)?;
+            estimate(&target, Some(&Since::Snapshot(&base)), is_compressed)?
+        }
+        From::Bookmark(name) => {
+            let (head, bookmark) = plan::find_bookmark(view, name)?;
+            let since = Since::Bookmark(&head, &bookmark.stored);
+            Base::of_bookmark(&head, &bookmark.stored, &target)?;
+            estimate(&target, Some(&since), is_compressed)?
+        }
+    };
+    let received = request.resume.map_or(0, |resume| resume.bytes);
+    match fast {
+        Some(size) => Ok(size.wrapping_sub(received)),
+        None => {
+            let source = source(open, step, request, operation)?;
+            measure(&open.pool, &source, &|| Ok(()))
+        }
+    }
+}
+
+/// A head is sent as it is now, so nobody may change it.
+fn refuse_mounted(open: &OpenPool, request: &Send) -> Result<(), Refusal> {
+    let is_head = request.series.is_none() && !request.name.contains('@');
+    if !is_head || open.mount_of(&request.name).is_none() {
+        return Ok(());
+    }
+    let action = format!("warning: {}", cannot_send(&request.name));
+    let reason = "target is busy; if a filesystem, it must not be mounted";
+    Err(Refusal::new(RefusalKind::Busy, action, reason))
+}
+
+/// Why the size of one snapshot cannot be guessed: in the words of the system.
+fn not_estimated(action: String, error: &SendError, request: &Send) -> Refusal {
+    match error {
+        SendError::NotEarlier => {
+            Refusal::new(RefusalKind::Invalid, action, "Invalid cross-device link")
+        }
+        SendError::Dataset(DatasetError::NotFound { .. }) => {
+            Refusal::new(RefusalKind::NotFound, action, "No such file or directory")
+        }
+        other => refusal_of(action, other, request),
+    }
+}
+
+fn cannot_send(name: &str) -> String {
+    format!("cannot send '{name}'")
+}
+
+/// A failure in OpenZFS's words. What more is known is on a line of its own.
+fn refusal_of(action: String, error: &SendError, request: &Send) -> Refusal {
+    let plain = |kind, reason: &str| Refusal::new(kind, action.clone(), reason);
+    let io = |error: &dyn std::fmt::Display| {
+        plain(RefusalKind::Device, "Input/output error").with_hint(error.to_string())
+    };
+    match error {
+        SendError::NotEarlier => plain(RefusalKind::Invalid, &error.to_string()),
+        SendError::KeyNotLoaded if request.series.is_some() => {
+            plain(RefusalKind::Denied, "source key must be loaded")
+        }
+        SendError::KeyNotLoaded => plain(RefusalKind::Denied, "dataset key must be loaded"),
+        SendError::NotSnapshot => plain(RefusalKind::Invalid, "Invalid argument"),
+        SendError::LargeMicrozap => plain(
+            RefusalKind::Invalid,
+            "source snapshot contains large microzaps, need -L (--large-block) or -w (--raw) to generate stream",
+        ),
+        SendError::Dataset(DatasetError::NotFound { .. }) => {
+            let reason = match &request.from {
+                Some(from) => format!("incremental source ({from}) does not exist"),
+                None => "dataset does not exist".to_string(),
+            };
+            plain(RefusalKind::NotFound, &reason)
+        }
+        SendError::Pipe(cause) => match PipeEnd::of(cause) {
+            Some(PipeEnd::Stopped) => plain(
+                RefusalKind::Busy,
+                "the pool is being exported, or the daemon is about to end",
+            ),
+            _ => plain(RefusalKind::Invalid, &said_by_system(cause)),
+        },
+        SendError::Redacted
+        | SendError::RawNotSupported
+        | SendError::ByteOrder { .. }
+        | SendError::NameTooLong => plain(RefusalKind::Unsupported, &error.to_string()),
+        other => io(other),
+    }
+}
+
+/// What the system says, without its number.
+fn said_by_system(cause: &std::io::Error) -> String {
+    let text = cause.to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) => text.to_string(),
+        None => text,
+    }
+}
+
+/// The name of a dataset, or the refusal that says what is wrong with it.
+fn parse(name: &str) -> Result<DatasetName, Refusal> {
+    DatasetName::parse(name).map_err(|bad| super::describe::bad_name(name, bad))
+}

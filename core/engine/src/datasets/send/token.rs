@@ -1,0 +1,174 @@
+//! `zfs send -t`: what a resume token asks for.
+
+use super::super::cannot_open;
+use super::plan::facts_of;
+use crate::engine::Engine;
+use crate::messages::dataset::{ReadToken, ResumePoint, Send, TokenRead};
+use crate::messages::{Refusal, RefusalKind};
+use tarn_dataset::dataset::Dataset;
+use tarn_dataset::directory::Directory;
+use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
+use tarn_ondisk::nvlist::NvList;
+use tarn_probe::Operation;
+use tarn_stream::token;
+
+/// What every refusal here begins with.
+const ACTION: &str = "cannot resume send";
+
+impl Engine {
+    pub(crate) fn read_token(
+        &self,
+        request: &ReadToken,
+        operation: &Operation,
+    ) -> Result<TokenRead, Refusal> {
+        let list = token::decode(&request.token)
+            .map_err(|bad| Refusal::new(RefusalKind::Invalid, ACTION, bad.to_string()))?;
+        let text = list.printed().to_string();
+        let (send, refused) = match self.resumed(&list, operation) {
+            Ok(send) => (Some(send), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        Ok(TokenRead {
+            text,
+            send,
+            refused,
+        })
+    }
+
+    /// What to send, if it is still here.
+    fn resumed(&self, list: &NvList, operation: &Operation) -> Result<Send, Refusal> {
+        let refuse = |kind, reason: &str| Refusal::new(kind, ACTION, reason);
+        let corrupt = || refuse(RefusalKind::Invalid, "resume token is corrupt");
+        let number = |name: &str| list.u64(name).map_err(|_| corrupt());
+        let to_name = list.string("toname").map_err(|_| corrupt())?;
+        let to_guid = number("toguid")?;
+        let resume = ResumePoint {
+            object: number("object")?,
+            offset: number("offset")?,
+            bytes: number("bytes")?,
+        };
+        if list.contains("redact_snaps") || list.contains("book_redact_snaps") {
+            let reason = "redacted streams are not supported by this version";
+            return Err(refuse(RefusalKind::Unsupported, reason));
+        }
+        let Some(name) = self.named_by_guid(to_name, to_guid, Marks::Snapshots, operation)? else {
+            let reason = match self.exists(to_name, operation) {
+                true => {
+                    format!("'{to_name}' is no longer the same snapshot used in the initial send")
+                }
+                false => format!("'{to_name}' used in the initial send no longer exists"),
+            };
+            return Err(refuse(RefusalKind::NotFound, &reason));
+        };
+        let from = match list.optional_u64("fromguid").map_err(|_| corrupt())? {
+            None | Some(0) => None,
+            Some(guid) => {
+                let found = self.named_by_guid(to_name, guid, Marks::All, operation)?;
+                Some(found.ok_or_else(|| {
+                    let reason = format!("incremental source {guid:#x} no longer exists");
+                    refuse(RefusalKind::NotFound, &reason)
+                })?)
+            }
+        };
+        Ok(Send {
+            name,
+            from,
+            large_blocks: list.contains("largeblockok"),
+            embedded: list.contains("embedok"),
+            compressed: list.contains("compressok"),
+            raw: list.contains("rawok"),
+            resume: Some(resume),
+            ..Send::default()
+        })
+    }
+
+    fn exists(&self, name: &str, operation: &Operation) -> bool {
+        let Ok(parsed) = DatasetName::parse(name) else {
+            return false;
+        };
+        self.require_pool_of(name).is_ok_and(|open| {
+            let namespace = open.pool.namespace();
+            namespace.view(operation).dataset(&parsed).is_ok()
+        })
+    }
+
+    /// The snapshot or bookmark of this guid: where the name says, or anywhere below the file systems above that.
+    #[doc(alias = "guid_to_name")]
+    fn named_by_guid(
+        &self,
+        near: &str,
+        guid: u64,
+        marks: Marks,
+        operation: &Operation,
+    ) -> Result<Option<String>, Refusal> {
+        let head = near.split('@').next().unwrap_or_default();
+        let Ok(open) = self.require_pool_of(head) else {
+            return Ok(None);
+        };
+        let namespace = open.pool.namespace();
+        let found = namespace.consistently(|| {
+            let view = namespace.view(operation);
+            let mut name = head;
+            loop {
+                match view.directory(name) {
+                    Ok(directory) => {
+                        if let Some(found) = search(&directory, guid, marks)? {
+                            return Ok(Some(found));
+                        }
+                    }
+                    Err(DatasetError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                match name.rsplit_once('/') {
+                    Some((above, _)) => name = above,
+                    None => return Ok(None),
+                }
+            }
+        });
+        found.map_err(|error| cannot_open(head, &error))
+    }
+}
+
+/// What may have the guid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Snapshots,
+    /// Bookmarks too.
+    All,
+}
+
+fn search(
+    directory: &Directory<'_>,
+    guid: u64,
+    marks: Marks,
+) -> Result<Option<String>, DatasetError> {
+    if let Some(head) = directory.head()?
+        && let Some(found) = search_head(&head, guid, marks)?
+    {
+        return Ok(Some(found));
+    }
+    for child in directory.children()? {
+        if let Some(found) = search(&child, guid, marks)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn search_head(
+    head: &Dataset<'_>,
+    guid: u64,
+    marks: Marks,
+) -> Result<Option<String>, DatasetError> {
+    let snapshots = facts_of(head)?;
+    if let Some(found) = snapshots.iter().find(|one| one.guid == guid) {
+        return Ok(Some(format!("{}@{}", head.name(), found.short)));
+    }
+    if marks == Marks::Snapshots {
+        return Ok(None);
+    }
+    let bookmarks = head.bookmarks()?;
+    let found = bookmarks.iter().find(|one| one.stored.guid.get() == guid);
+    Ok(found.map(|found| format!("{}#{}", head.name(), found.name)))
+}

@@ -1,0 +1,344 @@
+//! Snapshots through the administration: sent, received, sent again; kept while they are sent, and let go when the pool must go.
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use support::{Bench, call, owned};
+use tarn_engine::Pipe;
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::messages::dataset::{
+    Destroy, MakeBookmark, Receive, Send, SendPlan, Series, Snapshot,
+};
+use tarn_engine::messages::pool::Export;
+use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_ondisk::stream::Record;
+use tarn_stream::reading::StreamReader;
+
+const MIB: usize = 1 << 20;
+
+fn snapshot(bench: &Bench, name: &str) {
+    let request = Snapshot {
+        names: vec![name.to_string()],
+        properties: owned(&[("com.example:by", "hand")]),
+        ..Snapshot::default()
+    };
+    bench
+        .engine
+        .dataset_snapshot(&call("zfs snapshot"), request)
+        .unwrap();
+}
+
+/// A call with a descriptor, and the caller's end of its line.
+fn call_with(file: impl Into<std::os::fd::OwnedFd>) -> (Call, UnixStream) {
+    let (line, callers) = UnixStream::pair().unwrap();
+    let call = Call {
+        pipe: Some(Pipe::new(file.into(), line.into()).unwrap()),
+        ..call("")
+    };
+    (call, callers)
+}
+
+/// The stream of a request, through a file.
+fn sent(bench: &Bench, request: &Send) -> Result<File, Refusal> {
+    let mut file = tempfile::tempfile().unwrap();
+    let (call, _line) = call_with(file.try_clone().unwrap());
+    bench.engine.dataset_send(&call, request.clone())?;
+    file.rewind().unwrap();
+    Ok(file)
+}
+
+fn receive(bench: &Bench, file: &File, target: &str) {
+    let mut file = file.try_clone().unwrap();
+    file.rewind().unwrap();
+    let (call, _line) = call_with(file);
+    let request = Receive {
+        target: target.to_string(),
+        no_mount: true,
+        ..Receive::default()
+    };
+    bench.engine.dataset_receive(&call, request).unwrap();
+}
+
+fn bytes_of(file: &File) -> Vec<u8> {
+    let mut file = file.try_clone().unwrap();
+    file.rewind().unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn of(name: &str, from: Option<&str>) -> Send {
+    Send {
+        name: name.to_string(),
+        from: from.map(str::to_string),
+        ..Send::default()
+    }
+}
+
+fn plan(bench: &Bench, request: &Send) -> Result<SendPlan, Refusal> {
+    bench.engine.dataset_plan_send(&call(""), request.clone())
+}
+
+/// `tank/a` with two snapshots and a bookmark of the first.
+fn bench_with_snapshots() -> Bench {
+    let bench = Bench::new();
+    bench
+        .create("tank/a", &[("compression", "lz4"), ("recordsize", "1M")])
+        .unwrap();
+    bench.write("/tank/a", "large", 5 * MIB + 17).unwrap();
+    bench.write("/tank/a", "small", 100).unwrap();
+    snapshot(&bench, "tank/a@one");
+    let mark = MakeBookmark {
+        origin: "tank/a@one".to_string(),
+        name: "tank/a#one".to_string(),
+        ..MakeBookmark::default()
+    };
+    bench.engine.dataset_bookmark(&call(""), mark).unwrap();
+    bench.write("/tank/a", "another", 3 * MIB).unwrap();
+    snapshot(&bench, "tank/a@two");
+    bench
+}
+
+/// The first object that has contents at this offset.
+fn object_with(stream: &[u8], offset: u64) -> u64 {
+    let mut reader = StreamReader::new(stream);
+    reader.begin().unwrap().unwrap();
+    loop {
+        match reader.next().unwrap().record {
+            Record::Write(write) if write.offset == offset => return write.object,
+            Record::End(_) => panic!("nothing is at {offset}"),
+            _ => {}
+        }
+    }
+}
+
+/// What a stream says after the name of the snapshot, but for checksums, which begin with that name.
+fn without_name(bytes: &[u8]) -> Vec<u8> {
+    const NAME: std::ops::Range<usize> = 56..312;
+    let mut bytes = bytes.to_vec();
+    bytes[NAME].fill(0);
+    bytes
+}
+
+#[test]
+fn what_was_received_is_sent_as_it_came() {
+    let bench = bench_with_snapshots();
+    let full = Send {
+        compressed: true,
+        large_blocks: true,
+        embedded: true,
+        ..of("tank/a@one", None)
+    };
+    let increment = Send {
+        compressed: true,
+        large_blocks: true,
+        ..of("tank/a@two", Some("tank/a@one"))
+    };
+    let first = sent(&bench, &full).unwrap();
+    receive(&bench, &first, "tank/b");
+    receive(&bench, &sent(&bench, &increment).unwrap(), "tank/b");
+    let again = Send {
+        name: "tank/b@one".to_string(),
+        ..full
+    };
+    let (first, again) = (bytes_of(&first), bytes_of(&sent(&bench, &again).unwrap()));
+    assert_eq!(first.len(), again.len());
+    // Contents come as they were stored, in the same order; only the name, and the sums after it, differ.
+    let (first, again) = (without_name(&first), without_name(&again));
+    let same = first.iter().zip(&again).filter(|(one, other)| one == other);
+    assert!(same.count() > first.len() - first.len() / 50);
+}
+
+#[test]
+fn an_increment_from_a_bookmark_is_that_from_its_snapshot() {
+    let bench = bench_with_snapshots();
+    let from_snapshot = sent(&bench, &of("tank/a@two", Some("tank/a@one"))).unwrap();
+    let from_bookmark = sent(&bench, &of("tank/a@two", Some("tank/a#one"))).unwrap();
+    assert!(bytes_of(&from_snapshot) == bytes_of(&from_bookmark));
+    let full = sent(&bench, &of("tank/a@two", None)).unwrap();
+    assert!(bytes_of(&full).len() > bytes_of(&from_snapshot).len() + 5 * MIB);
+}
+
+/// Sent in one go, and from a place in its midst: from there on the records are the same.
+#[test]
+fn a_stream_goes_on_where_it_broke_off() {
+    use tarn_engine::messages::dataset::ResumePoint;
+    let bench = bench_with_snapshots();
+    let whole = bytes_of(&sent(&bench, &of("tank/a@one", None)).unwrap());
+    let offset = 3 * (1 << 20);
+    let object = object_with(&whole, offset);
+    let resumed = Send {
+        resume: Some(ResumePoint {
+            object,
+            offset,
+            bytes: offset,
+        }),
+        ..of("tank/a@one", None)
+    };
+    let rest = bytes_of(&sent(&bench, &resumed).unwrap());
+    assert_eq!(object_with(&rest, offset), object);
+    assert!(
+        rest.len() < whole.len() - 2 * MIB,
+        "{} of {}",
+        rest.len(),
+        whole.len()
+    );
+    let nowhere = Send {
+        resume: Some(ResumePoint {
+            object: 1 << 40,
+            ..ResumePoint::default()
+        }),
+        ..of("tank/a@one", None)
+    };
+    assert!(sent(&bench, &nowhere).is_err());
+}
+
+#[test]
+fn a_series_has_what_is_below_in_its_order() {
+    let bench = bench_with_snapshots();
+    bench.create("tank/a/b", &[]).unwrap();
+    bench.create("tank/a/b/c", &[]).unwrap();
+    let all = Snapshot {
+        names: vec!["tank/a@three".to_string()],
+        recursive: true,
+        ..Snapshot::default()
+    };
+    bench.engine.dataset_snapshot(&call(""), all).unwrap();
+    let request = Send {
+        series: Some(Series {
+            replicate: true,
+            all_between: true,
+            ..Series::default()
+        }),
+        ..of("tank/a@three", None)
+    };
+    let planned = plan(&bench, &request).unwrap();
+    let steps: Vec<(&str, Option<&str>)> = planned
+        .steps
+        .iter()
+        .map(|step| (step.name.as_str(), step.from.as_deref()))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            ("tank/a@one", None),
+            ("tank/a@two", Some("one")),
+            ("tank/a@three", Some("two")),
+            ("tank/a/b@three", None),
+            ("tank/a/b/c@three", None),
+        ]
+    );
+    assert!(!planned.is_incomplete);
+    let stream = sent(&bench, &request).unwrap();
+    receive(&bench, &stream, "tank/copy");
+    let names = bench.names();
+    assert!(names.contains(&"tank/copy/b/c".to_string()), "{names:?}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_in_known_words() {
+    let bench = bench_with_snapshots();
+    bench.create("tank/c", &[]).unwrap();
+    snapshot(&bench, "tank/c@x");
+    let said = |request: &Send| match sent(&bench, request) {
+        Ok(_) => panic!("{request:?} is sent"),
+        Err(refusal) => refusal.to_string(),
+    };
+    let not_earlier = "not an earlier snapshot from the same fs";
+    for (name, from, expected) in [
+        (
+            "tank/a@no",
+            None,
+            "cannot open 'tank/a@no': dataset does not exist".to_string(),
+        ),
+        (
+            "tank/a",
+            None,
+            "warning: cannot send 'tank/a': target is busy; if a filesystem, it must not be mounted"
+                .to_string(),
+        ),
+        (
+            "tank/a@one",
+            Some("tank/a@two"),
+            format!("warning: cannot send 'tank/a@one': {not_earlier}"),
+        ),
+        (
+            "tank/a@two",
+            Some("tank/c@x"),
+            format!("warning: cannot send 'tank/a@two': {not_earlier}"),
+        ),
+        (
+            "tank/a@two",
+            Some("tank/a#no"),
+            "warning: cannot send 'tank/a@two': incremental source (tank/a#no) does not exist"
+                .to_string(),
+        ),
+    ] {
+        assert_eq!(said(&of(name, from)), expected);
+    }
+    let no_pipe = bench
+        .engine
+        .dataset_send(&call(""), of("tank/a@one", None))
+        .unwrap_err();
+    assert_eq!(no_pipe.kind, RefusalKind::Invalid);
+}
+
+/// Nobody reads: the sender waits at its pipe all the time.
+#[test]
+fn a_snapshot_stays_while_it_is_sent_and_an_export_by_force_ends_that() {
+    let bench = bench_with_snapshots();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (call_of_sender, _line) = call_with(ours);
+    let export = |force| {
+        let request = Export {
+            name: "tank".to_string(),
+            force,
+        };
+        bench.engine.pool_export(&call("zpool export"), request)
+    };
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let request = of("tank/a@one", None);
+            bench.engine.dataset_send(&call_of_sender, request)
+        });
+        theirs.read_exact(&mut [0; 312]).unwrap();
+        let destroy = Destroy {
+            name: "tank/a@one".to_string(),
+            ..Destroy::default()
+        };
+        let kept = bench
+            .engine
+            .dataset_destroy(&call(""), destroy)
+            .unwrap_err();
+        assert_eq!(
+            kept.to_string(),
+            "cannot destroy snapshot tank/a@one: dataset is busy"
+        );
+        let busy = export(false).unwrap_err();
+        assert_eq!(busy.to_string(), "cannot export 'tank': pool is busy");
+        export(true).unwrap();
+        let ended = sender.join().unwrap().unwrap_err();
+        assert_eq!(ended.kind, RefusalKind::Busy);
+    });
+}
+
+#[test]
+fn sending_ends_with_its_caller() {
+    let bench = bench_with_snapshots();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (call_of_sender, line) = call_with(ours);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let request = of("tank/a@one", None);
+            bench.engine.dataset_send(&call_of_sender, request)
+        });
+        theirs.read_exact(&mut [0; 312]).unwrap();
+        drop(line);
+        assert!(sender.join().unwrap().is_err());
+    });
+    // It is in nobody's way any more.
+    assert_eq!(bench.destroy("tank/a@one", false).unwrap(), ["tank/a@one"]);
+}

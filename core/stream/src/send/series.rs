@@ -1,0 +1,67 @@
+//! What stands around the streams of several snapshots, or of one with its properties.
+//!
+//! # Mechanism
+//! First a record with a description, a name-value list; then its end, with the checksum of both. After the streams of the snapshots, each whole by itself, comes
+//! one more end, of zeros.
+
+use std::io::Write;
+use tarn_ondisk::checksum::Checksum;
+use tarn_ondisk::stream::{
+    Begin, CHECKSUM_OFFSET, End, MAGIC, Record, StreamFeatures, StreamKind, StreamName,
+};
+use tarn_transform::checksum::ByteOrder;
+use tarn_transform::checksum::fletcher::Fletcher4;
+
+use super::SendError;
+
+/// Writes the description. `name` is the full name of the snapshot that was asked for.
+///
+/// # Errors
+/// When it goes nowhere, or the name is too long.
+///
+/// # Panics
+/// For a description of 4 GiB or more.
+#[doc(alias = "send_prelim_records")]
+pub fn write_description<W: Write>(
+    out: &mut W,
+    name: &str,
+    features: StreamFeatures,
+    description: &[u8],
+) -> Result<(), SendError> {
+    let begin = Record::Begin {
+        begin: Box::new(Begin {
+            magic: MAGIC,
+            version: Begin::version_of(StreamKind::Compound, features),
+            creation_time_s: 0,
+            objset_type: 0,
+            flags: 0,
+            to_guid: 0,
+            from_guid: 0,
+            to_name: StreamName::new(name).ok_or(SendError::NameTooLong)?,
+        }),
+        payload_bytes: u32::try_from(description.len()).expect("a list of less than 4 GiB"),
+    };
+    let bytes = begin.encode();
+    let mut sum = Fletcher4::new();
+    sum.update(&bytes[..CHECKSUM_OFFSET], ByteOrder::Little);
+    sum.update(&bytes[CHECKSUM_OFFSET..], ByteOrder::Little);
+    sum.update(description, ByteOrder::Little);
+    let end = Record::End(End {
+        checksum: Checksum(sum.finish().0),
+        to_guid: 0,
+    });
+    for part in [&bytes[..], description, &end.encode()] {
+        out.write_all(part).map_err(SendError::Pipe)?;
+    }
+    Ok(())
+}
+
+/// Writes what ends all of it.
+///
+/// # Errors
+/// When it goes nowhere.
+#[doc(alias = "send_conclusion_record")]
+pub fn write_conclusion<W: Write>(out: &mut W) -> Result<(), SendError> {
+    let end = Record::End(End::default()).encode();
+    out.write_all(&end).map_err(SendError::Pipe)
+}
