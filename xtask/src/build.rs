@@ -1,16 +1,17 @@
-//! `cargo xtask build`: the five programs, in `target/release`.
+//! `cargo xtask build`: the six programs, in `target/release`.
 
 use tarn_oracle::instance::PROGRAMS;
 
 use crate::workspace::{Outcome, cargo, programs, run};
 
 /// The packages that the programs are in.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "tarnd",
     "tarn-command",
     "tarn-zpool",
     "tarn-zfs",
     "tarn-zdb",
+    "tarn-zstream",
 ];
 
 /// Builds, and checks that what is promised is there.

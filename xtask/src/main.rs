@@ -36,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build tarnd, tarn, zpool, zfs and zdb into target/release
+    /// Build tarnd, tarn, zpool, zfs, zdb and zstream into target/release
     Build,
     /// A pool, real files, a listing, a verdict: the first five minutes
     Demo(demo::Arguments),

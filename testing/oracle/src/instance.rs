@@ -29,7 +29,7 @@ use crate::program::{self, ProgramError, Spoken};
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// The programs that a build leaves.
-pub const PROGRAMS: [&str; 5] = ["tarnd", "tarn", "zpool", "zfs", "zdb"];
+pub const PROGRAMS: [&str; 6] = ["tarnd", "tarn", "zpool", "zfs", "zdb", "zstream"];
 
 /// Why there is no instance.
 #[derive(Debug, thiserror::Error)]

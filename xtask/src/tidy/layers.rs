@@ -3,7 +3,7 @@
 //! # Mechanism
 //! The table is the law and is read from the document itself, so that it cannot say one thing and this
 //! program another. Cargo tells which crate uses which. A crate of `core/` may use what its row says; front ends and
-//! commands may use `engine` and each other; `zdb` may look into any crate; tests and tasks may use anything, and
+//! commands may use `engine` and each other; `zdb` and `zstream` may look into any crate; tests and tasks may use anything, and
 //! nothing that ships may use them.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::workspace::{Outcome, cargo, checkout, output};
+
+/// Commands that look into any layer of the core, and only to read.
+const LOOKERS: [&str; 2] = ["zdb", "zstream"];
 
 /// Which of the house's parts a crate belongs to: its top folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +203,7 @@ fn forbidden(table: &Table, one: &Crate, used: &str, used_part: Option<Part>) ->
             (!allowed.iter().any(|name| name == used)).then(|| format!("its row allows {listed}"))
         }
         (Part::Core, _) => Some("the core knows no front end and no command".to_string()),
-        (_, Some(Part::Core)) if used == "engine" || one.layer == "zdb" => None,
+        (_, Some(Part::Core)) if used == "engine" || LOOKERS.contains(&one.layer.as_str()) => None,
         (_, Some(Part::Core)) => Some("front ends and commands use engine only".to_string()),
         _ => None,
     }

@@ -13,6 +13,7 @@ mod label;
 mod nvlist;
 mod small;
 mod space_map;
+mod stream;
 mod uberblock;
 mod zap;
 
@@ -66,6 +67,7 @@ pub const ALL: &[Target] = &[
     attributes::ZNODE,
     history::HISTORY,
     small::SMALL,
+    stream::RECORD,
     frames::ZSTD,
     frames::LZ4,
     frames::LZJB,
