@@ -112,6 +112,27 @@ pub fn run_reading(
     input: Stdio,
     limit: Duration,
 ) -> Result<Spoken, ProgramError> {
+    run_with(command, input, None, limit)
+}
+
+/// The same for a command whose standard output goes somewhere else.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_writing(
+    command: &mut Command,
+    output: Stdio,
+    limit: Duration,
+) -> Result<Spoken, ProgramError> {
+    run_with(command, Stdio::null(), Some(output), limit)
+}
+
+fn run_with(
+    command: &mut Command,
+    input: Stdio,
+    output: Option<Stdio>,
+    limit: Duration,
+) -> Result<Spoken, ProgramError> {
     let shown = show(command);
     let not_started = |source| ProgramError::NotStarted {
         command: shown.clone(),
@@ -121,9 +142,13 @@ pub fn run_reading(
         unnamed_file().map_err(not_started)?,
         unnamed_file().map_err(not_started)?,
     );
+    let output = match output {
+        Some(output) => output,
+        None => stdout.try_clone().map_err(not_started)?.into(),
+    };
     command
         .stdin(input)
-        .stdout(stdout.try_clone().map_err(not_started)?)
+        .stdout(output)
         .stderr(stderr.try_clone().map_err(not_started)?);
     let began = Instant::now();
     let mut child = command.spawn().map_err(not_started)?;
