@@ -5,6 +5,7 @@ use tarn_block::Form;
 use tarn_ondisk::block_pointer::{BlockPointer, OLD_BLOCK_BYTES_MAX};
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::stream::StreamFeatures;
 
 /// What decides in which form contents are sent.
@@ -52,7 +53,8 @@ impl Forms {
             && !self.features.has(StreamFeatures::LARGE_BLOCKS)
     }
 
-    /// Whether a block is sent as it is embedded in its pointer.
+    /// Whether a block is sent as it is embedded in its pointer. A spill block is not: OpenZFS sends it like contents, at the offset that its index (the
+    /// last but one) gives, and whoever receives that with OpenZFS has lost it.
     #[doc(alias = "send_do_embed")]
     pub fn embeds(self, pointer: &BlockPointer) -> bool {
         let needed = match pointer.compression() {
@@ -61,7 +63,9 @@ impl Forms {
             // Those there were before LZ4, which every receiver knows.
             _ => StreamFeatures::NONE,
         };
+        let is_spill = pointer.object_type() == ObjectType::SystemAttributes;
         pointer.is_embedded()
+            && !is_spill
             && self.features.has(needed)
             && self.features.has(StreamFeatures::EMBEDDED)
     }

@@ -268,10 +268,6 @@ impl<'a, W: Write> Records<'a, W> {
         contents: Option<Result<Block, ReadError>>,
     ) -> Result<(), SendError> {
         let pointer = sent.pointer;
-        // One that is embedded is sent like a block of contents, at the offset that its number gives.
-        if self.terms.forms.embeds(pointer) {
-            return self.embedded(sent);
-        }
         let mut record = SpillRecord {
             object: sent.object.get(),
             length: pointer.logical_size().get(),
