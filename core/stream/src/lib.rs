@@ -6,7 +6,8 @@
 //!
 //! # Mechanism
 //! Records and their layouts are `ondisk`'s. [`writing`] puts records into a stream, with the checksum that runs through all of it;
-//! [`reading`] takes them out again and checks it. [`send`] makes the records of a snapshot.
+//! [`reading`] takes them out again and checks it. [`send`] makes the records of a snapshot, [`mod@receive`] puts records into an
+//! object set, and a [`token`] says where a stream that was cut goes on.
 //!
 //! # Knows nothing about
 //! Where the bytes come from and where they go, names of file systems and users, and what is in files.
