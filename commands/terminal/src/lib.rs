@@ -10,10 +10,11 @@
 //! - [`table`], [`json`]: rows of columns, and JSON frames
 //! - [`interval`], [`timestamp`]: repeated output
 //! - [`process_title`]: what `ps` shows
-//! - [`screen`]: its size
+//! - [`screen`]: its size; [`color`]
 //! - [`users`]: names of users
 //! - [`version`]: the one subcommand that both have
 
+pub mod color;
 pub mod connection;
 pub mod daemon;
 pub mod failure;

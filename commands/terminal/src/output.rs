@@ -4,12 +4,13 @@ use std::io::Write;
 
 /// Writes text to standard output as it is.
 pub fn say(text: &str) {
+    say_bytes(text.as_bytes());
+}
+
+/// Writes bytes to standard output, such as names of files, which need not be text.
+pub fn say_bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if out
-        .write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .is_err()
-    {
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
         std::process::exit(1);
     }
 }

@@ -15,6 +15,7 @@ mod bookmark;
 mod clone;
 mod create;
 mod destroy;
+mod diff;
 mod each;
 mod frame;
 mod get;
@@ -79,7 +80,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("promote", usage::PROMOTE, promote::run),
     built("rename", usage::RENAME, rename::run),
     built("bookmark", usage::BOOKMARK, bookmark::run),
-    missing("diff", usage::DIFF),
+    built("diff", usage::DIFF, diff::run),
     BLANK,
     built("list", usage::LIST, list::run),
     BLANK,
@@ -152,7 +153,7 @@ mod tests {
     fn what_is_unknown_is_a_usage_error_and_what_is_missing_an_error() {
         assert_eq!(code(&["zfs", "frobnicate"]), 2);
         assert_eq!(code(&["zfs"]), 2);
-        assert_eq!(code(&["zfs", "diff", "tank@a"]), 1);
+        assert_eq!(code(&["zfs", "share", "tank"]), 1);
         assert_eq!(code(&["zfs", "snap"]), 2);
         assert_eq!(code(&["zfs", "--help"]), 0);
     }

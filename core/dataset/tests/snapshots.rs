@@ -19,6 +19,7 @@ use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::set::{SetProperties, Source};
 use tarn_dataset::ops::snapshot::TakeSnapshots;
+use tarn_dataset::ops::temporary_snapshot::{ReleaseTemporaryHolds, TakeTemporarySnapshot};
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::space_used::written_since;
@@ -835,6 +836,55 @@ fn a_hold_keeps_a_snapshot() {
         .unwrap();
     assert!(!there_is(&pool, "tank/a@one"));
     pool.judge();
+}
+
+/// It goes with its hold; and if nobody takes that off, with the next import.
+#[test]
+fn a_temporary_snapshot_leaves_nothing_behind() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.write("tank/a", 0, MIB);
+    let take = |name: &str| TakeTemporarySnapshot {
+        name: name.to_string(),
+        tag: "%looking".to_string(),
+    };
+    pool.run(take("tank/a@one")).unwrap();
+    pool.take_events();
+    assert!(there_is(&pool, "tank/a@one"));
+    assert!(pool.run(take("tank/a@one")).is_err());
+    pool.write("tank/a", 0, MIB);
+    pool.run(ReleaseHolds {
+        names: names(&["tank/a@one"]),
+        tag: "%looking".to_string(),
+    })
+    .unwrap();
+    let told: Vec<&str> = pool
+        .take_events()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(told, ["release", "destroy"]);
+    assert!(!there_is(&pool, "tank/a@one"));
+    pool.judge();
+    pool.run(take("tank/a@two")).unwrap();
+    pool.run(take("tank/a@three")).unwrap();
+    let told: Vec<&str> = pool
+        .take_events()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let each = ["snapshot", "hold", "defer_destroy"];
+    assert_eq!(told, [each, each].concat());
+    // A hold that was released otherwise is in nobody's way.
+    pool.run(ReleaseHolds {
+        names: names(&["tank/a@two"]),
+        tag: "%looking".to_string(),
+    })
+    .unwrap();
+    pool.run(ReleaseTemporaryHolds).unwrap();
+    assert!(!there_is(&pool, "tank/a@three"));
+    pool.judge();
+    pool.run(ReleaseTemporaryHolds).unwrap();
 }
 
 #[test]

@@ -78,6 +78,8 @@ macro_rules! for_each_operation {
                 "Says how far a sending is.";
             "dataset/read-token" dataset_read_token: dataset::ReadToken => dataset::TokenRead,
                 "Says what a resume token means.";
+            "dataset/diff" dataset_diff: dataset::Diff => Done,
+                "Writes what changed since a snapshot into the caller's descriptor, a line for each file.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
                 "Clears a property, so that it is inherited.";

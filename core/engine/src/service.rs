@@ -273,6 +273,10 @@ impl Administration for Engine {
         self.command(call, |operation| self.read_token(&request, operation))
     }
 
+    fn dataset_diff(&self, call: &Call, request: dataset::Diff) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.diff(call, &request, operation))
+    }
+
     fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Done, Refusal> {
         self.command(call, |operation| {
             self.set_dataset(call, &request, operation)

@@ -1,4 +1,5 @@
-//! What an import for writing tidies up first: datasets that were half received, or half destroyed by an older program.
+//! What an import for writing tidies up first: datasets that were half received, or half destroyed by an older program, and holds of
+//! those who are not there any more.
 //!
 //! Nobody can make anything of them, and they take space. One that cannot be destroyed stays as it is: the import does not
 //! fail for it, and the next one tries again.
@@ -7,10 +8,12 @@ use crate::jobs::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::ops::destroy::{Destroy, inconsistent};
+use tarn_dataset::ops::temporary_snapshot::ReleaseTemporaryHolds;
+use tarn_dataset::task::TaskRefusal;
 use tarn_probe::Operation;
 
 impl Pool {
-    /// Destroys what is marked inconsistent, the deepest first.
+    /// Destroys what is marked inconsistent, the deepest first, and takes temporary holds off.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -22,6 +25,14 @@ impl Pool {
                 Err(TaskError::ReadOnly | TaskError::Stopped | TaskError::Suspended { .. }) => {
                     return Ok(());
                 }
+            }
+        }
+        if ReleaseTemporaryHolds::is_needed(self.namespace().view(operation))? {
+            // Whoever cannot write now tries again with the next import.
+            if let Err(TaskError::Refused(TaskRefusal::Dataset(error))) =
+                self.run(ReleaseTemporaryHolds, operation)
+            {
+                return Err(error);
             }
         }
         Ok(())

@@ -349,16 +349,19 @@ impl std::fmt::Debug for FileSystem {
 }
 
 /// What the master node says.
-struct MasterFacts {
-    version: u64,
+pub(crate) struct MasterFacts {
+    pub version: u64,
     root: ObjectId,
-    unlinked: Option<ObjectId>,
-    attributes: Option<ObjectId>,
+    pub unlinked: Option<ObjectId>,
+    pub attributes: Option<ObjectId>,
     naming: Naming,
 }
 
 impl MasterFacts {
-    fn read(set: &Arc<ObjectSet>, operation: &Operation) -> Result<MasterFacts, PosixError> {
+    pub(crate) fn read(
+        set: &Arc<ObjectSet>,
+        operation: &Operation,
+    ) -> Result<MasterFacts, PosixError> {
         let object = set.object(MASTER_NODE, operation)?;
         let zap = open_zap(&object, operation);
         let word = |name: &str| zap.lookup_word(name).map_err(table_error(MASTER_NODE));

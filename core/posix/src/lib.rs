@@ -43,6 +43,7 @@
 mod acl;
 pub mod control_directory;
 mod create_filesystem;
+pub mod diff;
 mod directory;
 pub mod error;
 mod facts;

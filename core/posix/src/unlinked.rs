@@ -228,6 +228,6 @@ impl FileSystem {
 
 /// What a file is called in the unlinked set.
 #[doc(alias = "zap_add_int")]
-fn unlinked_name(id: ObjectId) -> String {
+pub(crate) fn unlinked_name(id: ObjectId) -> String {
     format!("{:x}", id.get())
 }

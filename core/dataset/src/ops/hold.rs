@@ -2,9 +2,13 @@
 //!
 //! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one group, or none of them. A snapshot that was destroyed with
 //! `-d` goes with its last hold.
+//!
+//! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the pool is next imported, if nobody did so before
+//! ([`temporary_snapshot`]).
 
 use super::destroy_snapshot::{check_unused, destroy_if_marked};
 use super::set::find;
+use super::temporary_snapshot;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
@@ -55,32 +59,79 @@ impl SyncTask for HoldSnapshots {
         TaskRefusal::of_several(refused)
     }
 
-    #[doc(alias = "dsl_dataset_user_hold_sync_one_impl")]
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
-        let writing = context.writing();
         context.namespace.change(|| {
             for name in &self.names {
-                let snapshot = open(context, name)?;
-                let holds = match snapshot.stored()?.user_holds {
-                    none if none.is_zero() => {
-                        let made = writing.create_zap(ObjectType::UserHolds)?;
-                        writing.change(
-                            snapshot.id(),
-                            |stored: &mut ondisk::dataset::Dataset| {
-                                stored.user_holds = made;
-                            },
-                        )?;
-                        made
-                    }
-                    there => there,
-                };
-                writing.put(holds, &self.tag, &ZapValue::word(context.now_s))?;
-                let text = format!("tag={} temp=0 refs={}", self.tag, snapshot.hold_count()?);
-                record(context, "hold", &snapshot, text);
+                add(
+                    context,
+                    &open(context, name)?,
+                    &self.tag,
+                    Lasts::UntilReleased,
+                )?;
             }
             Ok(())
         })
     }
+}
+
+/// How long a hold lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// Until somebody takes it off.
+    UntilReleased,
+    /// Until the pool is imported again, at the latest.
+    UntilImport,
+}
+
+/// Puts a hold on a snapshot that has none of this tag.
+#[doc(alias = "dsl_dataset_user_hold_sync_one_impl")]
+pub(super) fn add(
+    context: &TaskContext<'_>,
+    snapshot: &Dataset<'_>,
+    tag: &str,
+    lasts: Lasts,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let holds = match snapshot.stored()?.user_holds {
+        none if none.is_zero() => {
+            let made = writing.create_zap(ObjectType::UserHolds)?;
+            writing.change(snapshot.id(), |stored: &mut ondisk::dataset::Dataset| {
+                stored.user_holds = made;
+            })?;
+            made
+        }
+        there => there,
+    };
+    writing.put(holds, tag, &ZapValue::word(context.now_s))?;
+    let is_temporary = lasts == Lasts::UntilImport;
+    if is_temporary {
+        temporary_snapshot::note_hold(context, snapshot.id(), tag)?;
+    }
+    let text = format!(
+        "tag={tag} temp={} refs={}",
+        u8::from(is_temporary),
+        snapshot.hold_count()?
+    );
+    record(context, "hold", snapshot, text);
+    Ok(())
+}
+
+/// Takes a hold off a snapshot, and destroys that if it waited for this. Says whether there was such a hold.
+#[doc(alias = "dsl_dataset_user_release_sync_one")]
+pub(super) fn remove(
+    context: &TaskContext<'_>,
+    snapshot: &Dataset<'_>,
+    tag: &str,
+) -> Result<bool, DatasetError> {
+    let holds = snapshot.stored()?.user_holds;
+    if holds.is_zero() || !context.writing().remove(holds, tag)? {
+        return Ok(false);
+    }
+    temporary_snapshot::forget_hold(context, snapshot.id(), tag)?;
+    let text = format!("tag={tag} refs={}", snapshot.hold_count()?);
+    record(context, "release", snapshot, text);
+    destroy_if_marked(context, snapshot.id())?;
+    Ok(true)
 }
 
 impl SyncTask for ReleaseHolds {
@@ -107,21 +158,15 @@ impl SyncTask for ReleaseHolds {
         Err(last)
     }
 
-    #[doc(alias = "dsl_dataset_user_release_sync_one")]
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
         context.namespace.change(|| {
             for name in &self.names {
-                let snapshot = match open(context, name) {
-                    Err(DatasetError::NotFound { .. }) => continue,
-                    opened => opened?,
-                };
-                let holds = snapshot.stored()?.user_holds;
-                if holds.is_zero() || !context.writing().remove(holds, &self.tag)? {
-                    continue;
+                match open(context, name) {
+                    Err(DatasetError::NotFound { .. }) => {}
+                    opened => {
+                        remove(context, &opened?, &self.tag)?;
+                    }
                 }
-                let text = format!("tag={} refs={}", self.tag, snapshot.hold_count()?);
-                record(context, "release", &snapshot, text);
-                destroy_if_marked(context, snapshot.id())?;
             }
             Ok(())
         })

@@ -14,5 +14,6 @@ pub mod rename_snapshot;
 pub mod rollback;
 pub mod set;
 pub mod snapshot;
+pub mod temporary_snapshot;
 pub mod upgrade;
 pub mod volume_size;

@@ -6,6 +6,7 @@ mod create;
 mod describe;
 mod destroy;
 mod destroy_snapshots;
+mod diff;
 mod holds;
 mod inherit;
 mod list_mounts;

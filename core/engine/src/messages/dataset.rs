@@ -699,3 +699,77 @@ pub struct TokenRead {
     #[serde(default)]
     pub refused: Option<super::Refusal>,
 }
+
+/// `zfs diff`: what changed from a snapshot on. Each file is a [`DiffLine`] in the caller's descriptor.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Diff {
+    /// A snapshot: its full name, or `@SNAPSHOT` of the dataset that `to` names.
+    pub from: String,
+    /// A later snapshot, a file system for what it is now, or `@SNAPSHOT` of the dataset that `from` names. None for what that dataset is now.
+    #[serde(default)]
+    pub to: Option<String>,
+}
+
+/// One line of what [`Diff`] writes into the caller's descriptor: JSON, each on a line of its own, in the order of object numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiffLine {
+    /// A file changed.
+    File(FileDifference),
+    /// Something could not be found out: a line for people.
+    Warning(String),
+}
+
+/// A file that changed. Paths begin with the place where the file system is mounted, and are
+/// [escaped](super::escape()).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FileDifference {
+    /// What became of it.
+    pub change: FileChange,
+    /// Its path: the one before, for what was removed or renamed.
+    pub path: String,
+    /// What it is.
+    pub file_type: FileType,
+    /// When it last changed, in seconds since 1970.
+    pub changed_s: i64,
+    /// Nanoseconds of that second.
+    pub changed_ns: u32,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileChange {
+    /// `+`.
+    Added,
+    /// `-`.
+    Removed,
+    /// `M`.
+    Modified,
+    /// `M`, with so many links more, or fewer.
+    Links(i64),
+    /// `R`, to this path.
+    Renamed(String),
+}
+
+/// Kinds of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileType {
+    /// A block device.
+    BlockDevice,
+    /// A character device.
+    CharacterDevice,
+    /// A directory.
+    Directory,
+    /// A named pipe.
+    Fifo,
+    /// A symbolic link.
+    SymbolicLink,
+    /// A socket.
+    Socket,
+    /// A regular file.
+    Regular,
+    /// Something else.
+    Unknown,
+}

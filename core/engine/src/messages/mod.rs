@@ -11,9 +11,11 @@
 
 pub mod condition;
 pub mod dataset;
+mod escape;
 pub mod pool;
 pub mod statistics;
 
+pub use escape::{escape, unescape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;

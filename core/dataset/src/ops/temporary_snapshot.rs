@@ -1,0 +1,185 @@
+//! Snapshots that are there only as long as somebody looks at them.
+//!
+//! # Problem
+//! Who compares a file system with a snapshot reads it for minutes while others write to it. He needs it as it is now, and must leave nothing behind,
+//! however he ends.
+//!
+//! # Mechanism
+//! In one group a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it goes with that hold. The hold is temporary, which means that it is also in a
+//! table of the pool, by the number of the snapshot and the tag. Whoever imports the pool takes all holds of that table off. OpenZFS does the same, so each of
+//! us tidies up after the other.
+
+use super::hold::{self, Lasts};
+use super::snapshot::TakeSnapshots;
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::names::DatasetName;
+use crate::namespace::View;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use tarn_object::zap::ZapValue;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::pool_directory::{POOL_DIRECTORY, TEMPORARY_HOLDS};
+use tarn_ondisk::units::ObjectId;
+
+use super::destroy_snapshot::destroy_or_mark;
+
+/// Takes a snapshot that goes with the only hold it has: see [`ReleaseHolds`](hold::ReleaseHolds).
+#[doc(alias = "dsl_dataset_snapshot_tmp")]
+#[derive(Debug, Clone)]
+pub struct TakeTemporarySnapshot {
+    /// Its full name.
+    pub name: String,
+    /// The tag of its hold.
+    pub tag: String,
+}
+
+impl TakeTemporarySnapshot {
+    fn taking(&self) -> TakeSnapshots {
+        TakeSnapshots {
+            names: vec![self.name.clone()],
+            settings: Vec::new(),
+        }
+    }
+}
+
+impl SyncTask for TakeTemporarySnapshot {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        match self.taking().check(view, features) {
+            // There is only the one.
+            Err(TaskRefusal::Several(refused)) => Err(refused
+                .into_iter()
+                .next()
+                .map_or(TaskRefusal::NotInThisGroup, |(_, refusal)| refusal)),
+            checked => checked,
+        }
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        context.namespace.change(|| {
+            self.taking().apply(context)?;
+            let not_found = |_| DatasetError::NotFound {
+                name: self.name.clone(),
+            };
+            let parsed = DatasetName::parse(&self.name).map_err(not_found)?;
+            let snapshot = context.view().dataset(&parsed)?;
+            hold::add(context, &snapshot, &self.tag, Lasts::UntilImport)?;
+            destroy_or_mark(context, &snapshot, true)
+        })
+    }
+}
+
+/// Takes all temporary holds of the pool off: those that a crash left.
+#[doc(alias = "dsl_pool_clean_tmp_userrefs")]
+#[derive(Debug, Clone, Copy)]
+pub struct ReleaseTemporaryHolds;
+
+impl ReleaseTemporaryHolds {
+    /// Whether there are any.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn is_needed(view: View<'_>) -> Result<bool, DatasetError> {
+        match table(view)? {
+            None => Ok(false),
+            Some(table) => Ok(view.mos().count(table)? > 0),
+        }
+    }
+}
+
+impl SyncTask for ReleaseTemporaryHolds {
+    type Output = ();
+
+    fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        Ok(())
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let view = context.view();
+        let Some(table) = table(view)? else {
+            return Ok(());
+        };
+        context.namespace.change(|| {
+            for (key, _) in view.mos().entries(table)? {
+                let held = parse_key(&key).map(|(id, tag)| (find(view, id), tag));
+                let was_released = match held {
+                    Some((Some(snapshot), tag)) => hold::remove(context, &snapshot, tag)?,
+                    _ => false,
+                };
+                // Of what is not there any more.
+                if !was_released {
+                    context.writing().remove(table, &key)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The snapshot of this number. None where there is no such thing any more: the number may belong to anything now.
+fn find(view: View<'_>, id: ObjectId) -> Option<Dataset<'_>> {
+    view.dataset_by_id(id).ok().filter(Dataset::is_snapshot)
+}
+
+/// The table of temporary holds, once there was one.
+fn table(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
+    let found = view.mos().number(POOL_DIRECTORY, TEMPORARY_HOLDS)?;
+    Ok(found.map(ObjectId::new))
+}
+
+fn key(snapshot: ObjectId, tag: &str) -> String {
+    format!("{:x}-{tag}", snapshot.get())
+}
+
+fn parse_key(key: &str) -> Option<(ObjectId, &str)> {
+    let (number, tag) = key.split_once('-')?;
+    let number = u64::from_str_radix(number, 16).ok()?;
+    Some((ObjectId::new(number), tag))
+}
+
+/// Notes a hold as temporary.
+pub(super) fn note_hold(
+    context: &TaskContext<'_>,
+    snapshot: ObjectId,
+    tag: &str,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let table = match table(context.view())? {
+        Some(table) => table,
+        None => {
+            let made = writing.create_zap(ObjectType::UserHolds)?;
+            let entry = ZapValue::word(made.get());
+            writing.put(POOL_DIRECTORY, TEMPORARY_HOLDS, &entry)?;
+            made
+        }
+    };
+    let time = ZapValue::word(context.now_s);
+    writing.put(table, &key(snapshot, tag), &time)
+}
+
+/// A hold was taken off, which may have been temporary.
+pub(super) fn forget_hold(
+    context: &TaskContext<'_>,
+    snapshot: ObjectId,
+    tag: &str,
+) -> Result<(), DatasetError> {
+    if let Some(table) = table(context.view())? {
+        context.writing().remove(table, &key(snapshot, tag))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As OpenZFS writes them.
+    #[test]
+    fn a_key_is_the_number_of_the_snapshot_and_the_tag() {
+        assert_eq!(key(ObjectId::new(0x1f3), "%zfs-diff-7"), "1f3-%zfs-diff-7");
+        let parsed = parse_key("1f3-%zfs-diff-7");
+        assert_eq!(parsed, Some((ObjectId::new(0x1f3), "%zfs-diff-7")));
+        assert_eq!(parse_key("tag"), None);
+    }
+}
