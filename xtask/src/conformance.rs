@@ -2,13 +2,15 @@
 //!
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
-//! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away. Each has an instance of its own, a pool of files and a mount.
+//! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
+//! [`streams`] cuts streams of snapshots, and goes on with them. Each has an instance of its own, a pool of files and a mount.
 
 mod crash;
 mod databases;
 mod fsx;
 mod kill;
 mod pjdfstest;
+mod streams;
 mod suite;
 mod survive;
 
@@ -41,6 +43,9 @@ pub struct Arguments {
     /// kill, databases: how often the daemon is killed
     #[arg(long, default_value_t = 20)]
     pub kills: u32,
+    /// streams: how often streams are cut
+    #[arg(long, default_value_t = 200)]
+    pub cuts: u32,
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
@@ -62,6 +67,8 @@ pub enum Test {
     Databases,
     /// Devices that are removed, cut off, or hang
     Survive,
+    /// Streams of snapshots, cut at random bytes and gone on with
+    Streams,
 }
 
 /// Runs the tests asked for.
@@ -86,17 +93,27 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Survive) {
         steps.run("devices that are gone", || survive::survive(arguments));
     }
+    if wanted(Test::Streams) {
+        steps.run("streams that are cut", || streams::streams(arguments));
+    }
     steps.finish()
 }
 
 /// What every change is tried with.
 pub fn small() -> Outcome {
     conformance(&Arguments {
-        tests: vec![Test::Pjdfstest, Test::Fsx, Test::Kill, Test::Databases],
+        tests: vec![
+            Test::Pjdfstest,
+            Test::Fsx,
+            Test::Kill,
+            Test::Databases,
+            Test::Streams,
+        ],
         seed: 1,
         operations: 5000,
         seeds: 2,
         kills: 3,
+        cuts: 20,
         small: false,
         keep: false,
     })

@@ -223,7 +223,7 @@ fn comparable(line: &str) -> Option<String> {
 }
 
 /// Lines of a manifest without the number of its root: in a snapshot that comes from the number of the dataset.
-fn rootless(lines: &[String]) -> Vec<String> {
+pub fn rootless(lines: &[String]) -> Vec<String> {
     let without = |line: &String| match line.split_once(", \"ino\": ") {
         Some((start, _)) if line.starts_with("{\"path\": \".\",") => format!("{start}}}"),
         _ => line.clone(),

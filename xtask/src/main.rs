@@ -17,6 +17,7 @@ mod hostile;
 mod oracle;
 mod scale;
 mod sim;
+mod streams;
 mod tidy;
 mod workspace;
 

@@ -4,12 +4,14 @@
 //! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
 //! filled and changed while txgs close, one destroyed, snapshots of them taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
 //! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
-//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). What users, groups and projects use is counted again ([`quotas`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
+//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). What users, groups and projects use is counted again ([`quotas`]).
+//! Rows of everything that can be done with snapshots and streams are drawn at random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
 mod kernel;
 mod log_devices;
 mod logs;
 mod quotas;
+mod sequences;
 mod snapshots;
 mod volume_logs;
 
@@ -36,6 +38,10 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// The pools of OpenZFS that are changed and judged.
 const FIXTURES: [&str; 3] = ["basic", "raidz2", "mixed"];
 
+/// So many sequences of snapshots, clones and streams are done unless told otherwise: each layout twice, and some for every change.
+const SEQUENCES: u64 = 16;
+const SEQUENCES_SMALL: u64 = 4;
+
 /// What to judge.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -48,6 +54,12 @@ pub struct Arguments {
     /// Where chance starts
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// How many sequences of snapshots, clones and streams; some unless given
+    #[arg(long)]
+    pub sequences: Option<u64>,
+    /// Only the sequence of this number
+    #[arg(long)]
+    pub sequence: Option<u64>,
     /// Hand the pools to OpenZFS's kernel module in a virtual machine as well
     #[arg(long)]
     pub vm: bool,
@@ -63,6 +75,8 @@ impl Arguments {
             budget: Budget::Small,
             only: None,
             seed: 1,
+            sequences: None,
+            sequence: None,
             vm: false,
             keep: false,
         }
@@ -127,6 +141,16 @@ pub fn oracle(arguments: &Arguments) -> Outcome {
     if wanted("quotas") {
         steps.run("oracle quotas", || {
             quotas::judge(arguments.seed, arguments.keep)
+        });
+    }
+    if wanted("sequences") {
+        let usual = if small { SEQUENCES_SMALL } else { SEQUENCES };
+        let (first, count) = match arguments.sequence {
+            Some(number) => (number, 1),
+            None => (0, arguments.sequences.unwrap_or(usual)),
+        };
+        steps.run("oracle sequences", || {
+            sequences::judge(arguments.seed, first, count, arguments.keep)
         });
     }
     if wanted("log-devices") {

@@ -10,6 +10,7 @@
 //!   manifest of what a directory holds, one line per file.
 //! - [`fsx`] changes one file at random beside a model of it in memory, and stops at the first
 //!   byte that differs.
+//! - [`lineage`] is what snapshots, clones and streams must come to; it alone knows that there are such things.
 //! - [`load`] does one kind of work as fast as it can, and says how fast that was.
 //! - [`ledger`] changes a directory one call after the other, and says after a crash whether it is as it was at a moment that
 //!   kept everything durable.
@@ -22,6 +23,7 @@
 mod errno;
 pub mod fsx;
 pub mod ledger;
+pub mod lineage;
 pub mod load;
 pub mod logged;
 mod mapped;

@@ -20,6 +20,7 @@ mod fence;
 mod log_device;
 mod parity;
 mod peers;
+mod streams;
 mod table;
 
 use std::fs::{self, File};
@@ -46,7 +47,7 @@ const PRIORITY: &str = "-15";
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or log device, picket fence, parity, or checksums
+    /// Only loads whose name contains this, such as read; or log device, picket fence, streams, parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -96,21 +97,23 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         arguments.asks_for(log_device::NAME),
         arguments.asks_for(fence::NAME),
     );
+    let streams = arguments.asks_for(streams::NAME);
     let (parity, checksums) = (
         arguments.asks_for("parity"),
         arguments.asks_for("checksums"),
     );
-    if loads.is_empty() && !log_device && !fence && !parity && !checksums {
+    if loads.is_empty() && !log_device && !fence && !streams && !parity && !checksums {
         let names = Load::ALL.map(|load| load.to_string()).join(", ");
         return Err(format!(
-            "nothing has such a name: there are {names}, {}, {}, parity, checksums",
+            "nothing has such a name: there are {names}, {}, {}, {}, parity, checksums",
             log_device::NAME,
-            fence::NAME
+            fence::NAME,
+            streams::NAME
         )
         .into());
     }
     let mut failed = Vec::new();
-    if !arguments.no_build && (log_device || fence || !loads.is_empty()) {
+    if !arguments.no_build && (log_device || fence || streams || !loads.is_empty()) {
         build::build()?;
     }
     let memory = memory_folder(is_root)?;
@@ -124,6 +127,18 @@ pub fn bench(arguments: &Arguments) -> Outcome {
     if fence {
         let time = if arguments.quick { 20 } else { 60 };
         failed.extend(fence::measure(&memory, Duration::from_secs(time))?);
+    }
+    if streams {
+        let extent = match arguments.quick {
+            true => streams::Extent::QUICK,
+            false => streams::Extent::FULL,
+        };
+        let extent = streams::Extent {
+            rounds: arguments.rounds.unwrap_or(extent.rounds),
+            ..extent
+        };
+        let with_zfs_fuse = is_root && arguments.against.iter().any(|peer| peer == peers::ZFS_FUSE);
+        failed.extend(streams::measure(&memory, extent, with_zfs_fuse)?);
     }
     // OpenZFS measures itself for minutes and cannot be told to do less.
     let is_short = arguments.quick && arguments.only.is_none();

@@ -30,7 +30,8 @@ pub const ZFS_FUSE: &str = "zfs-fuse";
 /// How we are called in the table.
 pub const OURS: &str = "tarn";
 
-const POOL: &str = "bench";
+/// The pool of ours and of zfs-fuse.
+pub const POOL: &str = "bench";
 
 /// How long a daemon may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -48,6 +49,11 @@ pub trait Peer {
 
     /// Removes what [`Peer::make`] made, or as much of it as there is.
     fn remove(&mut self) -> Outcome;
+
+    /// Its `zfs`, where it is a ZFS.
+    fn zfs(&self) -> Outcome<Command> {
+        Err(format!("{} has no zfs", self.name()).into())
+    }
 }
 
 /// The peer of this name, ready to be made.
@@ -137,6 +143,10 @@ impl Peer for Tarn {
             fs::remove_dir_all(&self.folder)?;
         }
         Ok(())
+    }
+
+    fn zfs(&self) -> Outcome<Command> {
+        Ok(self.instance.command("zfs"))
     }
 }
 
@@ -256,6 +266,10 @@ impl Peer for ZfsFuse {
             fs::remove_dir_all(&self.folder)?;
         }
         Ok(())
+    }
+
+    fn zfs(&self) -> Outcome<Command> {
+        Ok(self.programs.command("zfs")?)
     }
 }
 

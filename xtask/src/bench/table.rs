@@ -8,7 +8,7 @@ use super::bar;
 use super::peers::OURS;
 
 /// How much rates of one and the same differ between runs, after the median of all rounds. A bar of "not slower" allows for it.
-const NOISE: f64 = 0.03;
+pub const NOISE: f64 = 0.03;
 
 /// A ratio that is off its bar by less, on whichever side, is measured longer: that is how much medians of five rounds differ here.
 const NEAR: f64 = 0.15;
@@ -65,7 +65,8 @@ impl Rates {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one, or the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -117,7 +118,7 @@ pub fn print(rates: &Rates, loads: &[Load], peers: &[&str]) -> Vec<String> {
 }
 
 /// Three digits, or as many as stand before the point.
-fn rate(rate: Option<f64>) -> String {
+pub fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_string(),
         Some(rate) if rate < 10.0 => format!("{rate:.2}"),
