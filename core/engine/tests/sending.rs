@@ -10,7 +10,7 @@ use support::{Bench, call, owned};
 use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    Destroy, MakeBookmark, Receive, Send, SendPlan, Series, Snapshot,
+    Destroy, MakeBookmark, Mount, Receive, Send, SendPlan, Series, Snapshot,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
@@ -121,6 +121,28 @@ fn without_name(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[NAME].fill(0);
     bytes
+}
+
+#[test]
+fn an_increment_comes_though_others_are_mounted_on_its_target() {
+    let bench = bench_with_snapshots();
+    receive(
+        &bench,
+        &sent(&bench, &of("tank/a@one", None)).unwrap(),
+        "tank/b",
+    );
+    let mount = Mount {
+        name: Some("tank/b".to_string()),
+        ..Mount::default()
+    };
+    bench.engine.dataset_mount(&call(""), mount).unwrap();
+    bench.create("tank/b/kid", &[]).unwrap();
+    let before = bench.mounts();
+    let increment = of("tank/a@two", Some("tank/a@one"));
+    let stream = sent(&bench, &increment).unwrap();
+    receive(&bench, &stream, "tank/b");
+    assert_eq!(bench.mounts(), before);
+    assert!(bench.mounted().contains(&"/tank/b/kid".to_string()));
 }
 
 #[test]

@@ -73,6 +73,24 @@ fn has_file(files: &FileSystem, name: &str) -> bool {
         .is_ok()
 }
 
+/// What is mounted below a file system is in the way of unmounting it, and there again afterwards.
+#[test]
+fn a_file_system_goes_back_though_others_are_mounted_on_it() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    bench.create("tank/a/kid", &[]).unwrap();
+    bench.create("tank/a/kid/of", &[]).unwrap();
+    bench
+        .create("tank/other", &[("mountpoint", "/tank/a/elsewhere")])
+        .unwrap();
+    snapshot(&bench, &["tank/a@one"], false).unwrap();
+    bench.write("/tank/a", "later", 100).unwrap();
+    let before = bench.mounts();
+    roll_back(&bench, "tank/a@one", "").unwrap();
+    assert_eq!(bench.mounts(), before);
+    assert_eq!(before.len(), 5);
+}
+
 #[test]
 fn snapshots_of_a_tree_are_taken_together_and_entered_at_once() {
     let bench = Bench::new();

@@ -291,6 +291,27 @@ fn follower(directory: &Directory<'_>) -> Result<Option<Follower>, DatasetError>
     }))
 }
 
+/// These file systems, and those that are mounted somewhere below where they are: nothing is unmounted while something is mounted on it.
+pub(super) fn with_those_on_them(
+    open: &OpenPool,
+    mut followers: Vec<Follower>,
+    operation: &Operation,
+) -> Result<Vec<Follower>, DatasetError> {
+    let on_them: Vec<String> = {
+        let table = open.mounts.lock();
+        let going = followers.iter().filter_map(|one| table.get(&one.name));
+        let below: Vec<&PathBuf> = going.map(|mounted| &mounted.path).collect();
+        let is_on = |mounted: &Mounted| below.iter().any(|path| mounted.path.starts_with(path));
+        let is_new = |name: &String| followers.iter().all(|one| one.name != *name);
+        let all = table.iter();
+        all.filter(|(name, mounted)| is_new(name) && is_on(mounted))
+            .map(|(name, _)| name.clone())
+            .collect()
+    };
+    followers.extend(named(open, &on_them, operation)?);
+    Ok(followers)
+}
+
 /// The file systems of these names.
 pub(super) fn named(
     open: &OpenPool,

@@ -7,7 +7,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use super::destroy::{Dependent, add_clones, cannot_destroy};
-use super::remount::{Back, named};
+use super::remount::{Back, named, with_those_on_them};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Rollback;
@@ -62,7 +62,9 @@ impl Engine {
         let clones: Vec<String> = newer.clones.iter().map(|one| one.name.clone()).collect();
         let heads = clones.iter().filter(|name| !name.contains('@')).cloned();
         let heads: Vec<String> = heads.chain([head.clone()]).collect();
-        let going = named(&open, &heads, operation).map_err(|error| cannot_open(&head, &error))?;
+        let going = named(&open, &heads, operation)
+            .and_then(|going| with_those_on_them(&open, going, operation))
+            .map_err(|error| cannot_open(&head, &error))?;
         let unmounted = self.take_off(&open, &going, request.force, operation)?;
         let outcome = self
             .destroy_all(call, &open, &clones, operation)

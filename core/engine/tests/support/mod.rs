@@ -47,7 +47,15 @@ impl Mounter for Notebook {
         if !force && self.busy.lock().unwrap().contains(path) {
             return Err(MountRefusal::Busy);
         }
-        self.mounts.lock().unwrap().remove(path);
+        let mut mounts = self.mounts.lock().unwrap();
+        // The system does not, and by force what is on a mount goes with it.
+        let is_under_another = mounts
+            .keys()
+            .any(|other| other != path && other.starts_with(path));
+        if is_under_another && !force {
+            return Err(MountRefusal::Busy);
+        }
+        mounts.retain(|other, _| !other.starts_with(path));
         Ok(())
     }
 

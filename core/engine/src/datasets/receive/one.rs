@@ -7,7 +7,7 @@ use super::{CANNOT, Run};
 use crate::datasets::cannot_open;
 use crate::datasets::create::missing_parents;
 use crate::datasets::create::parent as parent_task;
-use crate::datasets::remount::{Back, named};
+use crate::datasets::remount::{Back, named, with_those_on_them};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{ReceiveEvent, ReceiveNames};
 use crate::messages::{Refusal, RefusalKind};
@@ -536,7 +536,8 @@ impl Run<'_> {
         if receiver.is_new {
             return run(task);
         }
-        let going = named(open, &[plan.target().to_string()], self.operation);
+        let going = named(open, &[plan.target().to_string()], self.operation)
+            .and_then(|going| with_those_on_them(open, going, self.operation));
         let going = going.map_err(|error| cannot_open(plan.target(), &error))?;
         let by_force = self.request.force || self.request.force_unmount;
         let unmounted = self
