@@ -3,13 +3,14 @@
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
 //! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
-//! [`streams`] cuts streams of snapshots, and goes on with them. Each has an instance of its own, a pool of files and a mount.
+//! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots. Each has an instance of its own, a pool of files and a mount.
 
 mod crash;
 mod databases;
 mod fsx;
 mod kill;
 mod pjdfstest;
+mod policies;
 mod streams;
 mod suite;
 mod survive;
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// streams: how often streams are cut
     #[arg(long, default_value_t = 200)]
     pub cuts: u32,
+    /// policies: how many hours of policy
+    #[arg(long, default_value_t = 26)]
+    pub hours: u64,
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
@@ -67,6 +71,8 @@ pub enum Test {
     Databases,
     /// Devices that are removed, cut off, or hang
     Survive,
+    /// sanoid, syncoid and zfs-auto-snapshot: a day of policy, and replication
+    Policies,
     /// Streams of snapshots, cut at random bytes and gone on with
     Streams,
 }
@@ -96,6 +102,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Streams) {
         steps.run("streams that are cut", || streams::streams(arguments));
     }
+    if wanted(Test::Policies) {
+        steps.run("policies of snapshots", || policies::policies(arguments));
+    }
     steps.finish()
 }
 
@@ -108,12 +117,14 @@ pub fn small() -> Outcome {
             Test::Kill,
             Test::Databases,
             Test::Streams,
+            Test::Policies,
         ],
         seed: 1,
         operations: 5000,
         seeds: 2,
         kills: 3,
         cuts: 20,
+        hours: 3,
         small: false,
         keep: false,
     })
