@@ -1,5 +1,5 @@
 //! What an administrator does meanwhile: file systems are made, filled, renamed, given properties, destroyed; snapshots of them taken, cloned, gone back
-//! to; everything is stored.
+//! to, sent and received, in one piece or several; everything is stored.
 //!
 //! # Mechanism
 //! One administrator makes one call after the other. What a command reports is stored, so after a cut all of them are there, and perhaps the one that
@@ -17,6 +17,7 @@ use tarn_engine::{Engine, Host};
 use tarn_host::sim::Random;
 use tarn_hostile::house::{Files, House, call, noise};
 
+use crate::streams::{self, Fate, Part, Sending};
 use crate::work::Book;
 use crate::world::POOL;
 
@@ -42,11 +43,19 @@ pub struct Made {
     pub snapshots: Vec<(String, u64)>,
     /// What it is a clone of: a file system and its snapshot.
     pub origin: Option<(String, String)>,
+    /// What came to it of a stream.
+    pub part: Option<Part>,
 }
 
 impl Made {
     fn snapshot(&self, short: &str) -> Option<usize> {
         self.snapshots.iter().position(|(name, _)| name == short)
+    }
+
+    /// Where the newest snapshot is that the other has, too.
+    fn newest_of(&self, other: &Made) -> Option<usize> {
+        let mut all = self.snapshots.iter();
+        all.rposition(|(short, _)| other.snapshot(short).is_some())
     }
 }
 
@@ -78,6 +87,12 @@ pub enum Command {
     Clone(String, String, String),
     /// `zfs promote`.
     Promote(String),
+    /// `zfs send | zfs receive`.
+    Send(Sending),
+    /// `zfs send -t | zfs receive`.
+    GoOn(String),
+    /// `zfs receive -A`.
+    GiveUp(String),
     /// `zfs set` of something that changes how a file system works, and nothing in it.
     Tune(String, &'static str, &'static str),
 }
@@ -134,9 +149,62 @@ impl Command {
                 datasets.insert(new.clone(), made);
             }
             Command::Promote(name) => promote(datasets, name),
+            Command::Send(sending) => match sending.fate {
+                Fate::Whole => arrive(datasets, &sending.from, &sending.target),
+                Fate::Kept(_) => {
+                    let (name, short) = &sending.from;
+                    let part = Part {
+                        sent: format!("{name}@{short}"),
+                        makes_new: sending.base.is_none(),
+                    };
+                    let target = datasets.entry(sending.target.clone()).or_default();
+                    target.part = Some(part);
+                }
+                Fate::Refused(_) => {}
+            },
+            Command::GoOn(target) => {
+                let part = datasets[target].part.clone();
+                let sent = part.as_ref().and_then(|part| part.sent.split_once('@'));
+                if let Some((name, short)) = sent {
+                    arrive(datasets, &(name.to_string(), short.to_string()), target);
+                }
+            }
+            Command::GiveUp(target) => {
+                let given_up = datasets.get_mut(target);
+                let part = given_up.and_then(|made| made.part.take());
+                if part.is_some_and(|part| part.makes_new) {
+                    datasets.remove(target);
+                }
+            }
             Command::Sync | Command::Tune(..) => {}
         }
     }
+}
+
+impl Command {
+    /// Whether all is stored that was done before, when it has returned. A stream that is refused may be so before anything is done.
+    fn stores(&self) -> bool {
+        match self {
+            Command::Fill(..) => false,
+            Command::Send(sending) => sending.fate == Fate::Whole,
+            _ => true,
+        }
+    }
+}
+
+/// A snapshot is received: behind the newest that both have, or as all there is.
+fn arrive(datasets: &mut Datasets, (name, short): &(String, String), target: &str) {
+    let source = &datasets[name];
+    let Some(place) = source.snapshot(short) else {
+        return;
+    };
+    let (snapshot, source) = (source.snapshots[place].clone(), source.clone());
+    let there = datasets.entry(target.to_string()).or_default();
+    let base = there.newest_of(&source).map_or(0, |base| base + 1);
+    there.snapshots.truncate(base);
+    there.file = snapshot.1;
+    there.snapshots.push(snapshot);
+    there.part = None;
 }
 
 /// The snapshots up to its origin go to the clone.
@@ -190,7 +258,8 @@ impl Log {
                     let file = one.file == found.file || (is_begun && found.file == u64::MAX);
                     let rest = one.value == found.value
                         && one.snapshots == found.snapshots
-                        && one.origin == found.origin;
+                        && one.origin == found.origin
+                        && one.part == found.part;
                     name == other && file && rest
                 })
         };
@@ -231,6 +300,18 @@ pub fn find(house: &House) -> Result<Datasets, String> {
         if name == FOLDER {
             continue;
         }
+        let part = match streams::token_of(&one) {
+            Some(token) => Some(Part {
+                sent: streams::sent_name(&house.engine, token)?,
+                makes_new: !mounted.contains_key(name),
+            }),
+            None => None,
+        };
+        if part.as_ref().is_some_and(|part| part.makes_new) {
+            let made = datasets.entry(name.to_string()).or_default();
+            made.part = part;
+            continue;
+        }
         let tree = mounted.get(name);
         let tree = tree.ok_or_else(|| format!("{name} is not mounted"))?;
         let text = |property: &str| match &one.properties.get(property)?.value {
@@ -240,6 +321,7 @@ pub fn find(house: &House) -> Result<Datasets, String> {
         let made = datasets.entry(name.to_string()).or_default();
         match short {
             None => {
+                made.part = part;
                 made.value = text(PROPERTY);
                 made.file = read(name, tree.files().clone())?;
                 let origin = text("origin");
@@ -290,6 +372,17 @@ fn has_clones(datasets: &Datasets, name: &str, short: Option<&str>) -> bool {
     of_name.any(|(_, of)| short.is_none_or(|short| short == of))
 }
 
+/// Whether a file system waits for the rest of a stream, or that is to be sent of it: both are left alone until it came.
+fn is_held(datasets: &Datasets, name: &str) -> bool {
+    let mut parts = datasets
+        .iter()
+        .filter_map(|(target, made)| Some((target, made.part.as_ref()?)));
+    parts.any(|(target, part)| {
+        let source = part.sent.split('@').next();
+        target == name || source == Some(name)
+    })
+}
+
 /// An administrator at work.
 pub struct Administrator {
     /// Where he writes down what he does.
@@ -320,20 +413,26 @@ impl Administrator {
                 begin
             };
             let outcome = self.give(&command);
+            let has_part = self.has_part(&command);
             let mut pages = self.book.pages();
             let end = pages.history.tick();
             pages.admin.under_way = None;
             match outcome {
                 Ok(()) => {
                     pages.note(format!("administrator: [{end}] done"));
-                    command.apply(&mut pages.admin.done);
-                    if !matches!(command, Command::Fill(..)) {
+                    if has_part != Some(false) {
+                        command.apply(&mut pages.admin.done);
+                    }
+                    if command.stores() {
                         // What a command reports is stored, and all before it.
                         pages.history.stored = pages.history.stored.max(begin);
                     }
                 }
                 Err(why) if why.contains("out of space") || why.contains("no space") => {
                     pages.note(format!("administrator: {why}"));
+                    if has_part == Some(true) {
+                        command.apply(&mut pages.admin.done);
+                    }
                     if let Command::Fill(..) = command {
                         // Perhaps a part is there; he looks away for the rest of this life.
                         pages.admin.under_way = Some(command);
@@ -350,13 +449,36 @@ impl Administrator {
         }
     }
 
+    /// Whether something stayed of a stream that was cut, where it should. What is cut too soon leaves nothing.
+    fn has_part(&self, command: &Command) -> Option<bool> {
+        let Command::Send(Sending {
+            fate: Fate::Kept(_),
+            target,
+            ..
+        }) = command
+        else {
+            return None;
+        };
+        Some(streams::token(self.engine(), target).is_ok_and(|token| token.is_some()))
+    }
+
     fn draw(&mut self) -> Command {
         let mut pages = self.book.pages();
         pages.admin.last += 1;
         let last = pages.admin.last;
         let done = pages.admin.done.clone();
         drop(pages);
-        let names: Vec<String> = done.keys().cloned().collect();
+        let waiting = done.iter().find(|(_, made)| made.part.is_some());
+        if let Some((name, _)) = waiting
+            && self.random.chance(1, 4)
+        {
+            return match self.random.chance(3, 4) {
+                true => Command::GoOn(name.clone()),
+                false => Command::GiveUp(name.clone()),
+            };
+        }
+        let names = done.keys().filter(|name| !is_held(&done, name));
+        let names: Vec<String> = names.cloned().collect();
         let empty = |name: &&String| done[*name].file == 0;
         let unfilled = names.iter().find(empty).cloned();
         let new = format!("{FOLDER}/n{last}");
@@ -384,7 +506,7 @@ impl Administrator {
             (46..54, Some(name), _) => Command::Rename(name, new),
             (54..60, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
             (60..95, Some(name), _) => self.draw_snapshot(&done, name, new),
-            _ if names.len() < COUNT_MAX => Command::Create(new),
+            _ if done.len() < COUNT_MAX => Command::Create(new),
             (_, Some(name), _) if !has_clones(&done, &name, None) => Command::Destroy(name),
             _ => Command::Sync,
         }
@@ -398,7 +520,9 @@ impl Administrator {
         let short = made.snapshots.get(which).map(|(short, _)| short.clone());
         let newer = made.snapshots.get(which + 1..).unwrap_or_default();
         let keeps_clones = |(short, _): &(String, u64)| has_clones(done, &name, Some(short));
-        match (self.random.below(12), short) {
+        let origin = made.origin.as_ref();
+        let can_promote = origin.is_some_and(|(parent, _)| !is_held(done, parent));
+        match (self.random.below(16), short) {
             (0..3, Some(short)) if done.len() < COUNT_MAX => Command::Clone(name, short, new),
             (3..5, Some(short)) if !newer.iter().any(keeps_clones) => {
                 Command::RollBack(name, short)
@@ -406,13 +530,56 @@ impl Administrator {
             (5..7, Some(short)) if !has_clones(done, &name, Some(&short)) => {
                 Command::DestroySnapshot(name, short)
             }
-            (7..9, _) if made.origin.is_some() => Command::Promote(name),
+            (7..9, _) if can_promote => Command::Promote(name),
+            (9..13, Some(short)) => self.draw_sending(done, name, short, new),
             _ if count < SNAPSHOTS_MAX => {
                 let short = new.rsplit('/').next().unwrap_or_default().to_string();
                 Command::Snapshot(name, short)
             }
             _ => Command::Sync,
         }
+    }
+
+    /// A snapshot goes to a new file system, or to one that has an older one of this file system.
+    fn draw_sending(
+        &mut self,
+        done: &Datasets,
+        name: String,
+        short: String,
+        new: String,
+    ) -> Command {
+        let made = &done[&name];
+        let place = made.snapshot(&short).unwrap_or(0);
+        let takes = |(target, there): &(&String, &Made)| {
+            let newest = there.newest_of(made);
+            let base = newest.and_then(|newest| made.snapshot(&there.snapshots[newest].0));
+            let lost = newest.map_or(&[][..], |newest| &there.snapshots[newest + 1..]);
+            let is_free = !lost
+                .iter()
+                .any(|(short, _)| has_clones(done, target, Some(short)));
+            let is_older = base.is_some_and(|base| base < place);
+            **target != name && !is_held(done, target) && is_free && is_older
+        };
+        let targets: Vec<_> = done.iter().filter(takes).collect();
+        let target = targets.get(self.random.index(targets.len()));
+        let base = target.and_then(|(_, there)| {
+            let newest = there.newest_of(made)?;
+            Some(there.snapshots[newest].0.clone())
+        });
+        if target.is_none() && done.len() >= COUNT_MAX {
+            return Command::Sync;
+        }
+        let cut = 50 + self.random.below(949);
+        Command::Send(Sending {
+            from: (name, short),
+            base,
+            target: target.map_or(new, |(target, _)| (*target).clone()),
+            fate: match self.random.below(6) {
+                0 => Fate::Refused(cut),
+                1 | 2 => Fate::Kept(cut),
+                _ => Fate::Whole,
+            },
+        })
     }
 
     fn engine(&self) -> &Engine {
@@ -491,6 +658,9 @@ impl Administrator {
                 let done = self.engine().dataset_promote(&call(), request);
                 done.map(drop).map_err(told)
             }
+            Command::Send(sending) => sending.give(self.engine()),
+            Command::GoOn(target) => streams::go_on(self.engine(), target),
+            Command::GiveUp(target) => streams::give_up(self.engine(), target),
             Command::Rename(from, to) => {
                 let request = dataset::Rename {
                     from: from.clone(),

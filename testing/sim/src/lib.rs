@@ -20,6 +20,7 @@ pub mod judge;
 pub mod layout;
 pub mod leaks;
 pub mod script;
+pub mod streams;
 pub mod tree;
 pub mod work;
 pub mod world;
