@@ -37,6 +37,9 @@ struct Arguments {
     /// Never keep idle processors awake while requests follow each other without pause
     #[arg(long)]
     let_processors_sleep: bool,
+    /// Let nobody take, destroy or rename snapshots by making, removing or renaming folders in .zfs/snapshot
+    #[arg(long)]
+    no_admin_snapshot: bool,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = if arguments.foreground {
         let options = serve::Options {
             cache_bytes: arguments.cache_size,
+            fixes_snapshot_names: arguments.no_admin_snapshot,
             may_keep_processors_awake: !arguments.let_processors_sleep,
         };
         serve::run(&instance, options).map_err(|error| error.to_string())

@@ -45,6 +45,8 @@ pub enum ServeError {
 pub struct Options {
     /// Bytes for cached blocks; the engine's choice unless given.
     pub cache_bytes: Option<u64>,
+    /// Names in `.zfs/snapshot` cannot be changed.
+    pub fixes_snapshot_names: bool,
     /// Idle processors may be kept from sleeping in bursts of requests.
     pub may_keep_processors_awake: bool,
 }
@@ -62,6 +64,7 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let mounter = Arc::new(mounter.map_err(ServeError::Mounts)?);
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
+        fixes_snapshot_names: options.fixes_snapshot_names,
     };
     let engine = Engine::new(host, instance.clone(), mounter, options);
     for warning in engine.start() {

@@ -8,6 +8,8 @@
 //! - one file per subcommand; `usage` has their usage texts
 //! - `assignments`, `each`: what the subcommands that change something share
 
+mod allow;
+mod allow_usage;
 mod answers;
 mod asked;
 mod assignments;
@@ -104,8 +106,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     built("receive", usage::RECEIVE, receive::run),
     missing("redact", usage::REDACT),
     BLANK,
-    missing("allow", usage::ALLOW),
-    missing("unallow", usage::UNALLOW),
+    built("allow", usage::ALLOW, allow::allow),
+    built("unallow", usage::UNALLOW, allow::unallow),
     BLANK,
     built("hold", usage::HOLD, hold::hold),
     built("holds", usage::HOLDS, holds::run),

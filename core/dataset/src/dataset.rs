@@ -159,6 +159,22 @@ impl<'a> Dataset<'a> {
             .collect())
     }
 
+    /// Names and objects of up to so many snapshots of this head, in the order in which they are stored, from a cookie on (0 is the start). Each comes with the
+    /// cookie of what follows it, which stays good while others come and go.
+    pub fn snapshot_names_from(
+        &self,
+        cookie: u64,
+        count_max: usize,
+    ) -> Result<Vec<(String, ObjectId, u64)>, DatasetError> {
+        self.mos()
+            .named_objects_from(self.stored()?.snapshot_names, cookie, count_max)
+    }
+
+    /// How many snapshots this head has.
+    pub fn snapshot_count(&self) -> Result<u64, DatasetError> {
+        self.mos().count(self.stored()?.snapshot_names)
+    }
+
     /// How many bytes the longest name of a snapshot of this head has.
     pub(crate) fn longest_snapshot_name(&self) -> Result<Option<usize>, DatasetError> {
         let names = self

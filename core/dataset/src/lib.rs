@@ -18,6 +18,7 @@ mod counting_bookmarks;
 mod creation;
 pub mod dataset;
 mod deadlist;
+pub mod delegation;
 pub mod directory;
 pub mod error;
 mod feature_use;

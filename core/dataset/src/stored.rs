@@ -6,7 +6,7 @@
 use crate::dataset::NamedBookmark;
 use crate::error::DatasetError;
 use std::sync::Arc;
-use tarn_object::zap::{Normalize, ObjectZap, OwnedName, ZapError, ZapValue};
+use tarn_object::zap::{Cursor, Normalize, ObjectZap, OwnedName, ZapError, ZapValue};
 use tarn_object::{Object, ObjectSet};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::declare::{ByteOrder, Stored};
@@ -115,6 +115,33 @@ impl<'a> Reading<'a> {
             .collect();
         names.sort();
         Ok(names)
+    }
+
+    /// Names and the object numbers they have, in their stored order, from a cookie on; each with the cookie of what follows.
+    pub(crate) fn named_objects_from(
+        self,
+        id: ObjectId,
+        cookie: u64,
+        count_max: usize,
+    ) -> Result<Vec<(String, ObjectId, u64)>, DatasetError> {
+        let Some(zap) = self.zap(id)? else {
+            return Ok(Vec::new());
+        };
+        let flags = zap.flags().map_err(in_zap(id))?;
+        let cursor = match cookie {
+            0 => Cursor::START,
+            cookie => Cursor::from_cookie(cookie, flags),
+        };
+        let entries = zap.entries_from(cursor, count_max).map_err(in_zap(id))?;
+        let named = entries.into_iter().filter_map(|entry| {
+            let OwnedName::Text(name) = entry.name else {
+                return None;
+            };
+            let name = String::from_utf8(name).ok()?;
+            let object = ObjectId::new(entry.value.as_word()?);
+            Some((name, object, entry.next.to_cookie(flags)))
+        });
+        Ok(named.collect())
     }
 
     /// Numbers that are names in a ZAP, in hexadecimal.

@@ -130,6 +130,9 @@ pub enum TaskRefusal {
         /// Which, in OpenZFS's words.
         why: String,
     },
+    /// There may be no more file systems or snapshots below a dataset (`EDQUOT`).
+    #[error("out of space")]
+    LimitReached,
     /// The name would be too long, or too deep (`ENAMETOOLONG`).
     #[error("{why}")]
     NameTooLong {

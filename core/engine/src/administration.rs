@@ -6,7 +6,7 @@
 //! its client from the same list. An operation that is not in the list does not exist, and none can be in
 //! one of the four places and not in another.
 
-use crate::messages::{Caller, Done, Refusal, dataset, pool, statistics};
+use crate::messages::{Caller, Done, Refusal, dataset, delegation, pool, statistics};
 use tarn_host::Pipe;
 
 /// Who calls, and what `zpool history` shall say.
@@ -80,6 +80,11 @@ macro_rules! for_each_operation {
                 "Says what a resume token means.";
             "dataset/diff" dataset_diff: dataset::Diff => Done,
                 "Writes what changed since a snapshot into the caller's descriptor, a line for each file.";
+            "dataset/allow" dataset_allow: delegation::Allow => Done, "Delegates permissions.";
+            "dataset/unallow" dataset_unallow: delegation::Unallow => Done,
+                "Takes delegated permissions back.";
+            "dataset/list-allowed" dataset_list_allowed: delegation::ListAllowed => delegation::Allowed,
+                "Lists what is delegated.";
             "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
             "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
                 "Clears a property, so that it is inherited.";

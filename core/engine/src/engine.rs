@@ -114,6 +114,9 @@ impl OpenPool {
 pub struct EngineOptions {
     /// `--cache-size`; a quarter of memory when none.
     pub cache_bytes: Option<u64>,
+    /// `--no-admin-snapshot`: names in `.zfs/snapshot` cannot be changed by anybody.
+    #[doc(alias = "zfs_admin_snapshot")]
+    pub fixes_snapshot_names: bool,
 }
 
 /// The engine of one instance.
@@ -122,6 +125,7 @@ pub struct Engine {
     pub(crate) instance: Instance,
     pub(crate) cache: Arc<Cache>,
     pub(crate) mounter: Arc<dyn Mounter>,
+    pub(crate) fixes_snapshot_names: bool,
     pub(crate) changes: Mutex<()>,
     pub(crate) remembering: Mutex<()>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
@@ -149,6 +153,7 @@ impl Engine {
             instance,
             cache,
             mounter,
+            fixes_snapshot_names: options.fixes_snapshot_names,
             changes: Mutex::new(CHANGES, ()),
             remembering: Mutex::new(REMEMBERING, ()),
             pools: RwLock::new(POOLS, BTreeMap::new()),

@@ -5,7 +5,7 @@
 //! [`Operation`] that it began when the request came in.
 
 use std::sync::Arc;
-pub use tarn_host::{call_before_waits, monotonic_ns};
+pub use tarn_host::{call_before_waits, groups_of_process, monotonic_ns};
 pub use tarn_object::Caching;
 pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;

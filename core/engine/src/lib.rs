@@ -21,9 +21,11 @@ pub mod instance;
 mod kstat;
 pub mod messages;
 pub mod mounts;
+mod policy;
 mod pools;
 mod refusals;
 mod service;
+mod snapshot_directory;
 mod start;
 mod streams;
 mod tree;
@@ -31,6 +33,7 @@ mod turns;
 mod volumes;
 
 pub use engine::{Engine, EngineOptions};
+pub use tarn_host::{AccountKind, account_name, find_account, groups_of_peer};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
 
 pub use tarn_dataset::{names, properties};

@@ -51,7 +51,7 @@ fn kind_of(refusal: &TaskRefusal) -> RefusalKind {
             RefusalKind::NotFound
         }
         TaskRefusal::Busy { .. } | TaskRefusal::NotInThisGroup => RefusalKind::Busy,
-        TaskRefusal::NoSpace { .. } => RefusalKind::NoSpace,
+        TaskRefusal::NoSpace { .. } | TaskRefusal::LimitReached => RefusalKind::NoSpace,
         TaskRefusal::NotSupported { .. } | TaskRefusal::FeatureDisabled { .. } => {
             RefusalKind::Unsupported
         }

@@ -2,7 +2,7 @@
 
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
-use crate::messages::{Done, Refusal, dataset, pool, statistics};
+use crate::messages::{Done, Refusal, dataset, delegation, pool, statistics};
 use tarn_pool::CommandRecord;
 use tarn_probe::{Operation, Outcome};
 
@@ -277,6 +277,22 @@ impl Administration for Engine {
         self.command(call, |operation| self.diff(call, &request, operation))
     }
 
+    fn dataset_allow(&self, call: &Call, request: delegation::Allow) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.allow(call, &request, operation))
+    }
+
+    fn dataset_unallow(&self, call: &Call, request: delegation::Unallow) -> Result<Done, Refusal> {
+        self.command(call, |operation| self.unallow(call, &request, operation))
+    }
+
+    fn dataset_list_allowed(
+        &self,
+        call: &Call,
+        request: delegation::ListAllowed,
+    ) -> Result<delegation::Allowed, Refusal> {
+        self.command(call, |operation| self.list_allowed(&request, operation))
+    }
+
     fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Done, Refusal> {
         self.command(call, |operation| {
             self.set_dataset(call, &request, operation)
@@ -294,7 +310,7 @@ impl Administration for Engine {
         call: &Call,
         request: dataset::Mount,
     ) -> Result<dataset::Mounted, Refusal> {
-        self.command(call, |operation| self.mount(&request, operation))
+        self.command(call, |operation| self.mount(call, &request, operation))
     }
 
     fn dataset_list_mounts(
@@ -306,7 +322,7 @@ impl Administration for Engine {
     }
 
     fn dataset_unmount(&self, call: &Call, request: dataset::Unmount) -> Result<Done, Refusal> {
-        self.command(call, |operation| self.unmount(&request, operation))
+        self.command(call, |operation| self.unmount(call, &request, operation))
     }
 
     fn dataset_upgrade(

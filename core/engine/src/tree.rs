@@ -4,19 +4,18 @@
 //! when they are asked for, since they change while it is mounted; so does its name.
 
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
-use std::sync::{Arc, Weak};
+use crate::snapshot_directory::{Entered, SnapshotDirectory};
+use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::task::FeatureCounts;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
-use tarn_posix::control_directory::{SnapshotFacts, SnapshotList};
 use tarn_posix::space::{SpaceDoor, SpaceRefusal};
-use tarn_posix::types::{SpaceFacts, Timestamp};
+use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
@@ -27,12 +26,17 @@ pub(crate) struct MountedTree {
     head: ObjectId,
     files: Arc<FileSystem>,
     statistics: Arc<DatasetStatistics>,
-    /// Snapshots that somebody has entered.
-    entered: Mutex<Vec<(ObjectId, Weak<FileSystem>)>>,
+    entered: Arc<Entered>,
 }
 
-/// Those who enter snapshots, and who destroys them.
-const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 40, "entered snapshots");
+/// How a dataset's files are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeChoices {
+    /// What of the intent log cannot be replayed may be given up.
+    pub(crate) discards_log: bool,
+    /// Names in `.zfs/snapshot` cannot be changed.
+    pub(crate) fixes_snapshot_names: bool,
+}
 
 /// Why a dataset cannot be mounted.
 pub(crate) struct TreeError {
@@ -60,14 +64,14 @@ impl MountedTree {
         pool: &Arc<Pool>,
         dataset: &Dataset<'_>,
         properties: MountProperties,
-        discards_log: bool,
+        choices: TreeChoices,
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, TreeError> {
         let head = dataset.id();
-        match MountedTree::open_once(pool, dataset, properties, operation) {
-            Err(error) if error.is_log && discards_log => {
+        match MountedTree::open_once(pool, dataset, properties, choices, operation) {
+            Err(error) if error.is_log && choices.discards_log => {
                 pool.run(ForgetLog { head }, operation)?;
-                MountedTree::open_once(pool, dataset, properties, operation)
+                MountedTree::open_once(pool, dataset, properties, choices, operation)
             }
             opened => opened,
         }
@@ -77,9 +81,11 @@ impl MountedTree {
         pool: &Arc<Pool>,
         dataset: &Dataset<'_>,
         properties: MountProperties,
+        choices: TreeChoices,
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, TreeError> {
         let head = dataset.id();
+        let entered = Entered::nothing();
         let is_writable = pool.mode() == Mode::ReadWrite;
         let set = match is_writable {
             true => pool.namespace().head_set(head, operation),
@@ -93,7 +99,12 @@ impl MountedTree {
             properties,
             host: pool.host().clone(),
             space: space_of(pool, head),
-            snapshots: Some(snapshots_of(pool, head)),
+            snapshots: Some(Arc::new(SnapshotDirectory {
+                pool: pool.clone(),
+                head,
+                entered: entered.clone(),
+                is_fixed: choices.fixes_snapshot_names,
+            })),
         };
         if let Some(log) = &parts.log
             && pool.features().is_enabled(Feature::Zilsaxattr)
@@ -123,27 +134,18 @@ impl MountedTree {
             head,
             files,
             statistics,
-            entered: Mutex::new(ENTERED, Vec::new()),
+            entered,
         }))
     }
 
     /// Ends what was entered of a snapshot that is to be destroyed. Says whether nobody has a file of it open.
     pub(crate) fn end_snapshot(&self, snapshot: ObjectId) -> bool {
-        let entered = self.of_snapshot(snapshot);
-        entered.iter().for_each(|files| files.set_ending(true));
-        !entered.iter().any(|files| files.is_in_use())
+        self.entered.end(snapshot)
     }
 
     /// It was not destroyed after all.
     pub(crate) fn go_on_with_snapshot(&self, snapshot: ObjectId) {
-        let entered = self.of_snapshot(snapshot);
-        entered.iter().for_each(|files| files.set_ending(false));
-    }
-
-    fn of_snapshot(&self, snapshot: ObjectId) -> Vec<Arc<FileSystem>> {
-        let entered = self.entered.lock();
-        let of = entered.iter().filter(|(id, _)| *id == snapshot);
-        of.filter_map(|(_, files)| files.upgrade()).collect()
+        self.entered.go_on(snapshot);
     }
 
     /// The dataset has another name now.
@@ -167,40 +169,6 @@ impl MountedTree {
         };
         tarn_dataset::contents::objset(&snapshot).map(Some)
     }
-}
-
-/// The dataset's snapshots, for `.zfs`.
-fn snapshots_of(pool: &Arc<Pool>, head: ObjectId) -> SnapshotList {
-    let pool = pool.clone();
-    Arc::new(move || list_snapshots(&pool, head, &internal()).unwrap_or_default())
-}
-
-fn list_snapshots(
-    pool: &Pool,
-    head: ObjectId,
-    operation: &Operation,
-) -> Result<Vec<SnapshotFacts>, DatasetError> {
-    let head = pool
-        .namespace()
-        .view(operation)
-        .dataset_without_name(head)?;
-    let facts = |snapshot: Dataset<'_>| {
-        let stored = snapshot.stored()?;
-        let seconds = i64::try_from(stored.creation_time_s).unwrap_or(i64::MAX);
-        Ok(SnapshotFacts {
-            name: snapshot
-                .snapshot_name()
-                .unwrap_or_default()
-                .as_bytes()
-                .to_vec(),
-            dataset: snapshot.id(),
-            created: Timestamp {
-                seconds,
-                nanoseconds: 0,
-            },
-        })
-    };
-    head.snapshots()?.into_iter().map(facts).collect()
 }
 
 /// How much room the dataset has.
@@ -250,7 +218,7 @@ fn space_facts(
 }
 
 /// An operation of our own.
-fn internal() -> Operation {
+pub(crate) fn internal() -> Operation {
     Operation::internal(tarn_host::monotonic_ns, OperationKind::Assembly)
 }
 
@@ -278,9 +246,7 @@ impl Tree for MountedTree {
             snapshots: None,
         };
         let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
-        let mut entered = self.entered.lock();
-        entered.retain(|(_, files)| files.strong_count() > 0);
-        entered.push((id, Arc::downgrade(&files)));
+        self.entered.add(id, &files);
         Ok(files)
     }
 

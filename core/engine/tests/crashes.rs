@@ -58,6 +58,7 @@ impl Machine {
         std::fs::create_dir(folder.path().join("disks")).unwrap();
         let options = EngineOptions {
             cache_bytes: Some(64 << 20),
+            ..EngineOptions::default()
         };
         let host = Host::real(RealOptions::default());
         let instance = Instance::at(folder.path());

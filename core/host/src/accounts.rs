@@ -28,23 +28,19 @@ impl Host {
     /// The number of the user or group of this name.
     #[doc(alias("getpwnam_r", "getgrnam_r"))]
     pub fn find_account(&self, kind: AccountKind, name: &str) -> Option<u32> {
-        let name = CString::new(name).ok()?;
-        match (self.simulation().is_some(), kind) {
-            (true, _) => None,
-            (false, AccountKind::User) => user(Key::Name(&name)).map(|found| found.id),
-            (false, AccountKind::Group) => group(Key::Name(&name)).map(|found| found.id),
+        match self.simulation().is_some() {
+            true => None,
+            false => find_account(kind, name),
         }
     }
 
     /// The name of the user or group of this number.
     #[doc(alias("getpwuid_r", "getgrgid_r"))]
     pub fn account_name(&self, kind: AccountKind, id: u32) -> Option<String> {
-        let found = match (self.simulation().is_some(), kind) {
-            (true, _) => None,
-            (false, AccountKind::User) => user(Key::Id(id)),
-            (false, AccountKind::Group) => group(Key::Id(id)),
-        };
-        found?.name.into_string().ok()
+        match self.simulation().is_some() {
+            true => None,
+            false => account_name(kind, id),
+        }
     }
 
     /// Whether a user whose own group is `gid` is in a group.
@@ -58,6 +54,25 @@ impl Host {
         };
         groups_of(&found.name, gid).contains(&group)
     }
+}
+
+/// The number that this machine knows a user or group of this name by.
+pub fn find_account(kind: AccountKind, name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let found = match kind {
+        AccountKind::User => user(Key::Name(&name)),
+        AccountKind::Group => group(Key::Name(&name)),
+    };
+    found.map(|found| found.id)
+}
+
+/// The name that this machine knows a user or group by.
+pub fn account_name(kind: AccountKind, id: u32) -> Option<String> {
+    let found = match kind {
+        AccountKind::User => user(Key::Id(id)),
+        AccountKind::Group => group(Key::Id(id)),
+    };
+    found?.name.into_string().ok()
 }
 
 /// By what it is looked for.

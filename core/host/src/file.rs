@@ -111,6 +111,32 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
     }
 }
 
+/// Whether nobody but these users can lead a path elsewhere: each folder on the way, and what it leads to if that is there, is a folder of theirs and no link,
+/// and others cannot write to it. Where they can, but may not remove what others have made, what comes next must be there.
+pub(crate) fn is_guarded(path: &Path, users: &[u32]) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let mut above: Vec<&Path> = path.ancestors().collect();
+    above.reverse();
+    let mut must_be_there = true;
+    for (index, folder) in above.iter().enumerate() {
+        let is_last = index + 1 == above.len();
+        let Ok(found) = std::fs::symlink_metadata(folder) else {
+            return is_last && !must_be_there;
+        };
+        if !found.is_dir() || !users.contains(&found.uid()) {
+            return false;
+        }
+        let others_write = found.mode() & OTHERS_WRITE != 0;
+        if others_write && !is_last && found.mode() & STICKY == 0 {
+            return false;
+        }
+        must_be_there = others_write;
+    }
+    path.is_absolute()
+}
+
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
@@ -120,4 +146,34 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 fn failure(doing: &'static str, path: &Path, error: &io::Error) -> FileError {
     FileError::new(doing, path, Errno::of(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_path_is_guarded_where_nobody_else_can_lead_it_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let users = [0, own];
+        let path = |name: &str| folder.path().join(name);
+        let mode = |name: &str, mode| {
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        assert!(is_guarded(&path("a/b"), &users));
+        assert!(is_guarded(&path("a/new"), &users));
+        assert!(!is_guarded(&path("a/new/newer"), &users));
+        assert!(!is_guarded(&path("a/b"), &[own + 1]));
+        symlink(path("a"), path("link")).unwrap();
+        assert!(!is_guarded(&path("link/b"), &users));
+        assert!(!is_guarded(&path("link"), &users));
+        mode("a", 0o777);
+        assert!(!is_guarded(&path("a/b"), &users));
+        mode("a", 0o1777);
+        assert!(is_guarded(&path("a/b"), &users));
+        assert!(!is_guarded(&path("a/new"), &users));
+    }
 }

@@ -373,6 +373,15 @@ impl Host {
         }
     }
 
+    /// Whether nobody but root and the user on whose rights this process acts can lead a path elsewhere, by links or by other folders. A
+    /// simulated machine says no.
+    pub fn is_guarded(&self, path: &Path) -> bool {
+        match self.simulation() {
+            None => file::is_guarded(path, &[0, crate::effective_uid()]),
+            Some(_) => false,
+        }
+    }
+
     /// The path with all links resolved; as it is if that fails.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         match self.simulation() {

@@ -45,6 +45,7 @@ pub mod dataset_dir;
 pub mod deadlist;
 pub mod declare;
 pub mod dedup;
+pub mod delegation;
 pub mod dnode;
 pub mod embedded;
 pub mod error_log;

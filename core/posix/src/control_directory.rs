@@ -6,12 +6,17 @@
 //! number unused, the directory of snapshots, and below it each snapshot by the number of its dataset.
 //!
 //! What is inside a snapshot is another file system; the front end puts it in place of the snapshot's entry.
+//!
+//! A change of names in `.zfs/snapshot` is a change of snapshots: who makes a directory takes one, who removes a directory destroys one, full as it
+//! is, and a rename renames. Whether he may, and the change itself, are the engine's business ([`SnapshotDoor`]).
 
-use std::sync::Arc;
+use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 
 use tarn_ondisk::units::ObjectId;
 
-use crate::types::{Attributes, DeviceNumber, DirectoryEntry, FileKind, Timestamp};
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, Timestamp};
 
 /// `.zfs`.
 #[doc(alias = "ZFSCTL_INO_ROOT")]
@@ -31,18 +36,51 @@ pub const NAME: &[u8] = b".zfs";
 pub const SNAPSHOT_NAME: &[u8] = b"snapshot";
 
 /// A snapshot as the control directory shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotFacts {
-    /// Its name, without the dataset's.
-    pub name: Vec<u8>,
     /// The number of its dataset in the MOS.
     pub dataset: ObjectId,
     /// When it was taken.
     pub created: Timestamp,
 }
 
-/// Lists the snapshots of the dataset.
-pub type SnapshotList = Arc<dyn Fn() -> Vec<SnapshotFacts> + Send + Sync>;
+/// A snapshot in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedSnapshot {
+    /// Its name, without the dataset's.
+    pub name: Vec<u8>,
+    /// The number of its dataset in the MOS.
+    pub dataset: ObjectId,
+    /// Where a list goes on after it.
+    pub next: u64,
+}
+
+/// Which snapshot is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhichSnapshot<'a> {
+    /// The one of this name.
+    Named(&'a [u8]),
+    /// The one with this dataset.
+    Numbered(ObjectId),
+}
+
+/// The snapshots of the dataset that is mounted. There may be a hundred thousand. What cannot be read is not there.
+pub trait SnapshotDoor: Send + Sync {
+    /// One of them.
+    fn find(&self, which: WhichSnapshot<'_>) -> Option<SnapshotFacts>;
+
+    /// How many there are.
+    fn count(&self) -> u64;
+
+    /// Up to so many of them, from a place in the list on; 0 is its beginning.
+    fn list(&self, from: u64, count_max: usize) -> Vec<ListedSnapshot>;
+
+    /// Changes one, if this user may, and waits until that is stored.
+    ///
+    /// # Errors
+    /// Why not.
+    fn change(&self, credentials: &Credentials, change: SnapshotChange) -> Result<(), PosixError>;
+}
 
 /// What a number stands for in the control directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +122,8 @@ pub(crate) fn attributes(entry: ControlEntry, links: u64, created: Timestamp) ->
         id: entry.id(),
         generation: 0,
         kind: FileKind::Directory,
-        permissions: match entry {
-            ControlEntry::Root | ControlEntry::Snapshots => 0o555,
-            ControlEntry::Snapshot(_) => 0o777,
-        },
+        // Who may change what is decided by other rules.
+        permissions: 0o777,
         links,
         uid: 0,
         gid: 0,
@@ -112,6 +148,37 @@ pub(crate) fn entry(index: u64, id: ObjectId, name: &[u8]) -> DirectoryEntry {
         name: name.to_vec(),
         cookie: index + 1,
     }
+}
+
+impl ListedSnapshot {
+    /// Its entry in the directory of snapshots.
+    pub(crate) fn into_entry(self) -> DirectoryEntry {
+        DirectoryEntry {
+            id: ControlEntry::Snapshot(self.dataset).id(),
+            kind: FileKind::Directory,
+            name: self.name,
+            cookie: self.next,
+        }
+    }
+}
+
+impl FileSystem {
+    /// Changes a snapshot on behalf of whoever changes a name in `.zfs/snapshot`.
+    pub(crate) fn change_snapshot(
+        &self,
+        credentials: &Credentials,
+        change: SnapshotChange,
+    ) -> Result<(), PosixError> {
+        self.check_writable()?;
+        let door = self.snapshots.as_ref().ok_or(PosixError::NotPermitted)?;
+        door.change(credentials, change)
+    }
+}
+
+/// The name of a snapshot as it was given by the name of a directory.
+pub(crate) fn snapshot_name(name: &[u8]) -> Result<String, PosixError> {
+    let name = std::str::from_utf8(name).map_err(|_| PosixError::BadName)?;
+    Ok(name.to_string())
 }
 
 #[cfg(test)]

@@ -44,6 +44,15 @@ pub enum PosixError {
     /// The dataset has `utf8only=on`, and the name is not UTF-8.
     #[error("the name is not UTF-8, and the dataset takes only names that are (utf8only=on)")]
     NotUtf8,
+    /// The name of a snapshot cannot be.
+    #[error("the name cannot be that of a snapshot")]
+    BadName,
+    /// Somebody uses it.
+    #[error("it is in use")]
+    Busy,
+    /// Nobody may do for others what they are trusted with in this pool (`delegation=off`).
+    #[error("the pool delegates nothing")]
+    NotDelegated,
     /// What was asked for makes no sense.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
@@ -136,6 +145,7 @@ impl PosixError {
             PosixError::AttributeTooLarge => 7,
             PosixError::Contended => 11,
             PosixError::PermissionDenied => 13,
+            PosixError::Busy => 16,
             PosixError::Exists => 17,
             PosixError::CrossDevice => 18,
             PosixError::NotDirectory => 20,
@@ -148,9 +158,10 @@ impl PosixError {
             PosixError::NameTooLong => 36,
             PosixError::NotEmpty => 39,
             PosixError::NoAttribute => 61,
-            PosixError::NotUtf8 => 84,
+            PosixError::NotUtf8 | PosixError::BadName => 84,
             PosixError::NotSupported(_) => 95,
             PosixError::QuotaExceeded => 122,
+            PosixError::NotDelegated => 125,
             PosixError::CannotStore {
                 why: CannotEncode::TooLarge,
                 ..

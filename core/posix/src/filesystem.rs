@@ -20,7 +20,7 @@ use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_probe::Operation;
 use tarn_zil::IntentLog;
 
-use crate::control_directory::{ControlEntry, SnapshotList};
+use crate::control_directory::{ControlEntry, SnapshotDoor};
 use crate::directory::{Directory, open_zap};
 use crate::error::{MountError, PosixError, table_error};
 use crate::idle_files::IdleFiles;
@@ -62,7 +62,7 @@ pub struct FileSystemParts {
     /// How much room it has.
     pub space: SpaceDoor,
     /// Its snapshots, for `.zfs`; none where there is no `.zfs`.
-    pub snapshots: Option<SnapshotList>,
+    pub snapshots: Option<Arc<dyn SnapshotDoor>>,
 }
 
 /// A mounted file system.
@@ -72,7 +72,7 @@ pub struct FileSystem {
     pub(crate) log: Option<Arc<IntentLog>>,
     pub(crate) host: Host,
     pub(crate) space: SpaceDoor,
-    pub(crate) snapshots: Option<SnapshotList>,
+    pub(crate) snapshots: Option<Arc<dyn SnapshotDoor>>,
     pub(crate) tables: AttributeTables,
     pub(crate) nodes: Nodes,
     idle: Arc<IdleFiles>,

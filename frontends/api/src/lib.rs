@@ -9,7 +9,8 @@
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
 //! Who calls is read from the socket's peer credentials: what a message says of its sender is never believed.
-//! Root and the user that runs the daemon may do everything; others may read.
+//! Root and the user that runs the daemon may do everything; others may read, and ask for what can be delegated, which the engine then
+//! allows or not.
 
 pub mod client;
 pub mod handover;
@@ -27,8 +28,40 @@ pub fn only_reads(path: &str) -> bool {
             | "pool/history"
             | "pool/iostat"
             | "dataset/describe"
+            | "dataset/list-allowed"
+            | "dataset/list-holds"
             | "dataset/list-mounts"
             | "dataset/list-owners"
+            | "dataset/plan-send"
+            | "dataset/read-token"
+            | "dataset/watch-send"
             | "statistics/kstat"
+    )
+}
+
+/// True for operations for which the engine asks, before it does anything, whether the user has the permissions that they need.
+pub fn is_delegated(path: &str) -> bool {
+    matches!(
+        path,
+        "dataset/abort-receive"
+            | "dataset/allow"
+            | "dataset/bookmark"
+            | "dataset/clone"
+            | "dataset/create"
+            | "dataset/destroy"
+            | "dataset/diff"
+            | "dataset/hold"
+            | "dataset/inherit"
+            | "dataset/mount"
+            | "dataset/promote"
+            | "dataset/receive"
+            | "dataset/release"
+            | "dataset/rename"
+            | "dataset/rollback"
+            | "dataset/send"
+            | "dataset/set"
+            | "dataset/snapshot"
+            | "dataset/unallow"
+            | "dataset/unmount"
     )
 }

@@ -1,7 +1,7 @@
 //! The server's end: routes to the engine.
 
 use crate::handover::Handovers;
-use crate::only_reads;
+use crate::{is_delegated, only_reads};
 use axum::extract::{ConnectInfo, State, connect_info::Connected};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -11,9 +11,10 @@ use axum::{Json, Router};
 use std::future::Future;
 use std::sync::Arc;
 use tarn_engine::administration::{Administration, Call};
+use tarn_engine::groups_of_peer;
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_engine::messages::{
-    Caller, Done, Envelope, Refusal, RefusalKind, dataset, pool, statistics,
+    Caller, Done, Envelope, Refusal, RefusalKind, dataset, delegation, pool, statistics,
 };
 use tokio::net::{UnixListener, UnixStream};
 
@@ -29,10 +30,11 @@ pub struct Control {
 }
 
 /// Peer credentials of a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Peer {
     uid: u32,
     gid: u32,
+    groups: Vec<u32>,
     pid: u32,
     is_known: bool,
 }
@@ -50,6 +52,7 @@ impl Peer {
             Ok(credentials) => Peer {
                 uid: credentials.uid(),
                 gid: credentials.gid(),
+                groups: groups_of_peer(stream),
                 pid: credentials
                     .pid()
                     .and_then(|pid| u32::try_from(pid).ok())
@@ -59,6 +62,7 @@ impl Peer {
             Err(_) => Peer {
                 uid: u32::MAX,
                 gid: u32::MAX,
+                groups: Vec::new(),
                 pid: 0,
                 is_known: false,
             },
@@ -132,12 +136,14 @@ where
     A: serde::Serialize + Send + 'static,
 {
     let is_owner = peer.is_known && (peer.uid == 0 || peer.uid == control.owner_uid);
-    if !is_owner && !only_reads(path) {
+    let is_delegable = peer.is_known && is_delegated(path);
+    if !is_owner && !only_reads(path) && !is_delegable {
         return refuse(Refusal::new(RefusalKind::Denied, "", "permission denied"));
     }
     let caller = Caller {
         uid: peer.uid,
         gid: peer.gid,
+        groups: peer.groups,
         pid: peer.pid,
         user: None,
     };

@@ -88,7 +88,7 @@ impl Call<'_> {
         let made = parent
             .files
             .create(self.credentials, parent.id, name, new, self.operation);
-        self.entry(parent, &made.map_err(refused)?)
+        self.found(parent, name, &made.map_err(refused)?)
     }
 
     pub(crate) fn create(

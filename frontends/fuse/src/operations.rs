@@ -142,9 +142,18 @@ impl Call<'_> {
         let found = file
             .files
             .lookup(self.credentials, file.id, name, self.operation);
-        let found = found.map_err(refused)?;
+        self.found(file, name, &found.map_err(refused)?)
+    }
+
+    /// What a name in a directory leads to.
+    pub(crate) fn found(
+        &self,
+        file: &Place,
+        name: &[u8],
+        found: &Attributes,
+    ) -> Result<Reply, Errno> {
         if !is_snapshot(found.id) {
-            return self.entry(file, &found);
+            return self.entry(file, found);
         }
         // The way into a snapshot: from here on its own file system answers.
         let entered = self.session.enter(name, found.id, self.operation);

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::files::{
-    Attributes, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome, PosixError,
-    Protocol, Tree, Who,
+    Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
+    PosixError, Protocol, Tree, Who, groups_of_process,
 };
 use tarn_engine::mounts::Ended;
 
@@ -245,7 +245,7 @@ impl Handler for Session {
         let kind = operations::kind(head.opcode);
         let range = operations::range(&head, arguments.clone());
         let operation = self.tree.begin(who, kind, place.id, range);
-        let credentials = credentials_of(&head);
+        let credentials = credentials_of(&head, &place);
         let call = operations::Call {
             session: self,
             device,
@@ -275,12 +275,19 @@ impl Handler for Session {
     }
 }
 
-/// The caller. The kernel has checked permissions, with groups that we are not told; so what reaches us is allowed.
-fn credentials_of(head: &RequestHead) -> Credentials {
+/// The caller. The kernel has checked permissions, with groups that we are not told; so what reaches us is allowed. Who changes snapshots is not known to
+/// the kernel: there the groups are looked up, while the caller waits.
+fn credentials_of(head: &RequestHead, place: &Place) -> Credentials {
+    let changes_names = matches!(head.opcode, opcode::MKDIR | opcode::RMDIR)
+        || matches!(head.opcode, opcode::RENAME | opcode::RENAME2);
+    let changes_snapshots = changes_names && ControlEntry::of(place.id).is_some();
     Credentials {
         uid: head.uid,
         gid: head.gid,
-        groups: Vec::new(),
+        groups: match changes_snapshots {
+            true => groups_of_process(head.pid, head.uid),
+            false => Vec::new(),
+        },
         privileged: true,
     }
 }

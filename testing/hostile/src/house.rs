@@ -78,6 +78,7 @@ impl House {
         let shelf = Arc::new(Shelf::default());
         let options = EngineOptions {
             cache_bytes: Some(CACHE_BYTES),
+            ..EngineOptions::default()
         };
         let instance = Instance::at(Path::new("/instance"));
         House {

@@ -7,6 +7,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed, MakeBookmark};
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{Need, need, permission};
 use crate::refusals::{of_task, of_tasks};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{DatasetName, NameKind};
@@ -44,6 +45,14 @@ impl Engine {
         if name.pool() != origin.pool() {
             return Err(invalid("bookmark is in a different pool".to_string()));
         }
+        let needs: Vec<Need<'_>> = bookmarks
+            .iter()
+            .map(|(name, _)| {
+                let head = name.split('#').next().unwrap_or_default();
+                need(head, &[permission::BOOKMARK])
+            })
+            .collect();
+        self.permit(call, &open, &action, &needs, operation)?;
         let task = MakeBookmarks { bookmarks };
         let command = self.command_record(call);
         let made = open.pool.run_command(task, command, operation);
@@ -74,6 +83,8 @@ impl Engine {
             return Err(Refusal::new(RefusalKind::NotFound, "", reason));
         }
         check_writable(open, name)?;
+        let needs = [need(parsed.head(), &[permission::DESTROY])];
+        self.permit(call, open, "cannot destroy bookmark", &needs, operation)?;
         let task = DestroyBookmarks {
             names: vec![name.clone()],
         };

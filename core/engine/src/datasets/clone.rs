@@ -7,6 +7,7 @@ use crate::administration::Call;
 use crate::engine::Engine;
 use crate::messages::dataset::{Created, MakeClone};
 use crate::messages::{Refusal, RefusalKind};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::names::{DatasetName, NameKind};
@@ -58,24 +59,27 @@ impl Engine {
             kinds => checked(&request.properties, kinds).map(|checked| (Vec::new(), checked)),
         }
         .map_err(invalid)?;
+        let needs = [need(&request.origin, &[permission::CLONE])];
+        self.permit(call, &open, &action, &needs, operation)?;
+        self.permit_creation(call, &open, &request.name, &request.properties, operation)?;
         for name in created.names.clone() {
             let task = parent(call, &name, request.parents_no_mount);
-            let made = open.pool.run(task, operation);
+            let made = open.pool.run(self.creating(call, task, &name), operation);
             made.map_err(|error| of_task(cannot_create(&name), &error))?;
-            self.mount_created(&open, &name, &mut created.warnings, operation);
+            self.mount_created(call, &open, &name, &mut created.warnings, operation);
         }
         let task = CloneSnapshot {
             origin: request.origin.clone(),
             name: request.name.clone(),
             settings,
         };
-        let command = self.command_record(call);
-        let made = open.pool.run_command(task, command, operation);
+        let task = self.creating(call, task, &request.name);
+        let made = self.run_on_behalf(call, &open, task, operation);
         made.map_err(|error| of_task(action, &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
         if !request.no_mount && kinds == Kinds::FILESYSTEM {
-            self.mount_created(&open, &request.name, &mut created.warnings, operation);
+            self.mount_created(call, &open, &request.name, &mut created.warnings, operation);
         }
         Ok(created)
     }

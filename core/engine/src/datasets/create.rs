@@ -11,12 +11,14 @@ use crate::create::new_filesystem::Fill;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Create, Created, DatasetKind};
 use crate::messages::{Refusal, RefusalKind};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{BadName, DatasetName};
 use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
 use tarn_dataset::ops::destroy::Destroy;
+use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
@@ -70,26 +72,55 @@ impl Engine {
             created.names.push(request.name.clone());
             return Ok(created);
         }
+        self.permit_creation(call, &open, &request.name, &request.properties, operation)?;
         for parent in created.names.clone() {
             self.create_parent(call, &open, &parent, request, operation)
                 .map_err(|refusal| {
                     let hint = format!("failed to create ancestor '{parent}'");
                     refusal.with_hint(hint)
                 })?;
-            self.mount_created(&open, &parent, &mut created.warnings, operation);
+            self.mount_created(call, &open, &parent, &mut created.warnings, operation);
         }
-        let command = self.command_record(call);
         let made = match new {
-            New::Filesystem(task) => open.pool.run_command(task, command, operation),
-            New::Volume(task) => open.pool.run_command(task, command, operation),
+            New::Filesystem(task) => {
+                let task = self.creating(call, task, &request.name);
+                self.run_on_behalf(call, &open, task, operation)
+            }
+            New::Volume(task) => {
+                let task = self.creating(call, task, &request.name);
+                self.run_on_behalf(call, &open, task, operation)
+            }
         };
         made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
         if !request.no_mount && request.volume_bytes.is_none() {
-            self.mount_created(&open, &request.name, &mut created.warnings, operation);
+            self.mount_created(call, &open, &request.name, &mut created.warnings, operation);
         }
         Ok(created)
+    }
+
+    /// Refuses a caller who may not make a dataset of this name, with these properties.
+    #[doc(alias = "zfs_secpolicy_create_clone")]
+    pub(super) fn permit_creation(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        name: &str,
+        properties: &[(String, String)],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let parent = nearest(open, name, operation);
+        let needs = [need(parent, &[permission::CREATE, permission::MOUNT])];
+        self.permit(call, open, cannot_create(name), &needs, operation)?;
+        self.permit_new(call, open, cannot_create(name), name, properties, operation)
+    }
+
+    /// A task that makes a dataset of this name.
+    pub(super) fn creating<T>(&self, call: &Call, task: T, name: &str) -> OnBehalf<T> {
+        let (parent, _) = name.rsplit_once('/').unwrap_or_default();
+        let growth = vec![Growth::Filesystem(parent.to_string())];
+        self.on_behalf(call, task, growth, vec![name.to_string()])
     }
 
     /// Checks the name, and finds the pool that it is in.
@@ -229,7 +260,7 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let task = parent(call, name, request.parents_no_mount);
-        let made = open.pool.run(task, operation);
+        let made = open.pool.run(self.creating(call, task, name), operation);
         made.map(|_| ())
             .map_err(|error| of_task(cannot_create(name), &error))
     }
@@ -237,6 +268,7 @@ impl Engine {
     /// Mounts what was just made. Another command may be faster, and export the pool.
     pub(super) fn mount_created(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         name: &str,
         warnings: &mut Vec<String>,
@@ -245,14 +277,19 @@ impl Engine {
         let Ok(_turn) = self.turn(open) else {
             return;
         };
-        if let Err(refusal) = self.mount_new(open, name, operation) {
+        if !self.may_mount(call, open, name, operation) {
+            let text = "filesystem successfully created, but it may only be mounted by root";
+            warnings.push(text.to_string());
+            return;
+        }
+        if let Err(refusal) = self.mount_for(call, open, name, operation) {
             warnings.push(refusal.to_string());
             warnings.push("filesystem successfully created, but not mounted".to_string());
         }
     }
 
     /// What the history says of a command.
-    pub(super) fn command_record(&self, call: &Call) -> CommandRecord {
+    pub(crate) fn command_record(&self, call: &Call) -> CommandRecord {
         CommandRecord {
             command: call.command.clone(),
             user: call.caller.uid,
@@ -286,6 +323,14 @@ pub(super) fn parent(call: &Call, name: &str, no_mount: bool) -> CreateFilesyste
         group: call.caller.gid,
         fill: Arc::new(Fill),
     }
+}
+
+/// The nearest ancestor of a name that is there.
+pub(super) fn nearest<'n>(open: &OpenPool, name: &'n str, operation: &Operation) -> &'n str {
+    let view = open.pool.namespace().view(operation);
+    let mut ancestors = name.rmatch_indices('/').map(|(end, _)| &name[..end]);
+    let found = ancestors.find(|ancestor| view.directory(ancestor).is_ok());
+    found.unwrap_or_else(|| name.split('/').next().unwrap_or_default())
 }
 
 /// The ancestors of a name that are not there, the highest first.

@@ -15,6 +15,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
+use crate::policy::{Need, need, permission};
 use crate::refusals::of_task;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
@@ -66,17 +67,35 @@ impl Engine {
         }
         // The root stays: `zpool destroy` is for it.
         names.retain(|name| name.contains('/'));
+        self.permit_destruction(call, &open, cannot_destroy(name), &names, operation)?;
         let heads: Vec<String> = names
             .iter()
             .filter(|name| !name.contains('@'))
             .cloned()
             .collect();
         let going = named(&open, &heads, operation).map_err(|error| cannot_open(name, &error))?;
-        let unmounted = self.take_off(&open, &going, request.force, operation)?;
+        self.permit_interruption(call, &open, &heads)?;
+        let force = request.force && self.trusts(&call.caller);
+        let unmounted = self.take_off(&open, &going, force, operation)?;
         let outcome = self.destroy_all(call, &open, &names, operation);
         // What is not gone comes back, if it can.
         drop(self.put_back(&open, &going, &unmounted, Back::WhatWas, operation));
         outcome.map(|()| destroyed)
+    }
+
+    /// Refuses a caller who may not destroy all of these: heads and snapshots.
+    #[doc(alias = "zfs_secpolicy_destroy_perms")]
+    pub(super) fn permit_destruction(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        action: impl Into<String>,
+        names: &[String],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let needed = [permission::MOUNT, permission::DESTROY];
+        let needs: Vec<Need<'_>> = names.iter().map(|name| need(name, &needed)).collect();
+        self.permit(call, open, action, &needs, operation)
     }
 
     pub(super) fn destroy_all(

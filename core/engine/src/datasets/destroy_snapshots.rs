@@ -75,7 +75,17 @@ impl Engine {
             },
         };
         if !request.dry_run {
-            self.destroy_clones(call, open, &destroyed.clones, request.force, operation)?;
+            let action = "cannot destroy snapshots";
+            let all: Vec<String> = destroyed
+                .clones
+                .iter()
+                .chain(&destroyed.names)
+                .cloned()
+                .collect();
+            self.permit_destruction(call, open, action, &all, operation)?;
+            self.permit_interruption(call, open, &destroyed.clones)?;
+            let force = request.force && self.trusts(&call.caller);
+            self.destroy_clones(call, open, &destroyed.clones, force, operation)?;
             self.destroy_these(call, open, &found.snapshots, request.defer, operation)?;
         }
         Ok(destroyed)

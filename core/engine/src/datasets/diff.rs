@@ -13,6 +13,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Diff, DiffLine, FileChange, FileDifference, FileType};
 use crate::messages::{Done, Refusal, RefusalKind, escape};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -75,6 +76,7 @@ impl Engine {
         let (_streaming, temporary) = {
             let _turn = self.turn(&open)?;
             require_mounted(&open, &sides)?;
+            self.permit_diff(call, &open, &sides, operation)?;
             let streaming = open.streams.begin(pipe);
             let temporary = match &sides.to {
                 Some(_) => None,
@@ -94,6 +96,43 @@ impl Engine {
             drop(open.pool.run(release, operation));
         }
         told.map(|()| Done {})
+    }
+
+    /// Refuses a caller who may not see what changed. What a file system is now may also be seen by who may take snapshots of it.
+    #[doc(alias("zfs_secpolicy_diff", "zfs_secpolicy_tmp_snapshot"))]
+    fn permit_diff(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        sides: &Sides,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        if sides.to.is_none() {
+            let take = need(&sides.head, &[permission::SNAPSHOT]);
+            let look = need(&sides.head, &[permission::DIFF]);
+            let may = |need| self.may(call, open, need, operation);
+            if !may(&look) && !may(&take) {
+                let action = "The diff delegated permission is needed in order\n\
+                              to create a just-in-time snapshot for diffing\n";
+                let reason = "unable to generate diffs";
+                return Err(Refusal::new(RefusalKind::Denied, action, reason));
+            }
+        }
+        let snapshots = [Some(&sides.from), sides.to.as_ref()];
+        // That there is no such snapshot is said later.
+        let may_look = snapshots.into_iter().flatten().all(|name| {
+            let needs = [need(name, &[permission::DIFF])];
+            let permitted = self.permit(call, open, "", &needs, operation);
+            !permitted.is_err_and(|refusal| refusal.kind == RefusalKind::Denied)
+        });
+        match may_look {
+            true => Ok(()),
+            false => {
+                let reason = "\n   The sys_mount privilege or diff delegated permission is needed\n   \
+                              to execute the diff ioctl";
+                Err(Refusal::new(RefusalKind::Denied, CANNOT_OBTAIN, reason))
+            }
+        }
     }
 
     fn take_temporary(

@@ -6,6 +6,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Hold, Holds, ListHolds, SnapshotHolds};
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{Need, need, permission};
 use crate::refusals::{of_task, of_tasks};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::look_through::Look;
@@ -28,6 +29,14 @@ impl Engine {
             let (action, reason) = (cannot_hold(&request.name), "dataset does not exist");
             return Err(Refusal::new(RefusalKind::NotFound, action, reason));
         }
+        self.permit_on_heads(
+            call,
+            &open,
+            "cannot hold",
+            permission::HOLD,
+            &names,
+            operation,
+        )?;
         let task = HoldSnapshots {
             names: names.into_iter().map(|one| one.name).collect(),
             tag: request.tag.clone(),
@@ -53,6 +62,7 @@ impl Engine {
             let reason = "dataset does not exist";
             return Err(Refusal::new(RefusalKind::NotFound, action, reason));
         }
+        self.permit_on_heads(call, &open, &action, permission::RELEASE, &names, operation)?;
         let task = ReleaseHolds {
             names: names.into_iter().map(|one| one.name).collect(),
             tag: request.tag.clone(),
@@ -62,6 +72,22 @@ impl Engine {
         released
             .map(|()| Done {})
             .map_err(|error| of_task(action, &error))
+    }
+
+    #[doc(alias("zfs_secpolicy_hold", "zfs_secpolicy_release"))]
+    fn permit_on_heads(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        action: &str,
+        permission: &str,
+        snapshots: &[SnapshotHolds],
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let head_of = |one: &SnapshotHolds| one.name.split('@').next().map(str::to_string);
+        let heads = snapshots.iter().filter_map(head_of);
+        let needs: Vec<Need<'_>> = heads.map(|head| need(head, &[permission])).collect();
+        self.permit(call, open, action, &needs, operation)
     }
 
     pub(crate) fn list_holds(

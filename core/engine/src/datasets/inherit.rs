@@ -9,6 +9,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Inherit};
 use crate::messages::{Done, Refusal};
+use crate::policy::{Need, need, of_property};
 use crate::refusals::of_task;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
@@ -45,16 +46,22 @@ impl Engine {
             false => Ok(vec![name.clone()]),
         };
         let names = names.map_err(|error| cannot_open(name, &error))?;
+        let needs: Vec<Need<'_>> = names
+            .iter()
+            .map(|name| need(name, &[of_property(property)]))
+            .collect();
+        self.permit(call, &open, action(name), &needs, operation)?;
         let followers = match (moves, request.recursive) {
             (false, _) => Ok(Vec::new()),
             (true, true) => all_below(&open, name, operation),
             (true, false) => followers(&open, name, operation),
         };
         let followers = followers.map_err(|error| cannot_open(name, &error))?;
+        self.permit_moves(call, &open, followers.iter().map(|one| one.name.as_str()))?;
         let unmounted = self.take_off(&open, &followers, false, operation)?;
         let outcome = self.inherit_all(call, &open, request, &names, &action, operation);
         let back = match &outcome {
-            Ok(()) if moves => Back::AllThatMay,
+            Ok(()) if moves && self.trusts(&call.caller) => Back::AllThatMay,
             _ => Back::WhatWas,
         };
         let mounted = self.put_back(&open, &followers, &unmounted, back, operation);

@@ -1,5 +1,6 @@
 //! Commands on datasets, one file each.
 
+mod allow;
 mod bookmarks;
 mod clone;
 mod create;
@@ -25,6 +26,7 @@ mod set;
 mod snapshot;
 mod unmount;
 mod upgrade;
+mod user_mounts;
 
 pub(crate) use send::Watched;
 

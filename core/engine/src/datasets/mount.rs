@@ -2,6 +2,7 @@
 
 use super::cannot_open;
 use super::mountpoint::{self, MountPoint};
+use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::{FileSystem, Tree};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
@@ -9,7 +10,7 @@ use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{
     DISCARD_LOG, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, TemporaryOptions,
 };
-use crate::tree::MountedTree;
+use crate::tree::{MountedTree, TreeChoices};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use tarn_dataset::contents::{self, Contents};
@@ -169,10 +170,17 @@ struct Over {
 impl Engine {
     pub(crate) fn mount(
         &self,
+        call: &Call,
         request: &Mount,
         operation: &Operation,
     ) -> Result<MountedReply, Refusal> {
+        if let Some(name) = &request.name
+            && !self.trusts(&call.caller)
+        {
+            return self.mount_for_user(call, name, operation);
+        }
         let Some(name) = &request.name else {
+            self.permit_all_mounts(call)?;
             let mut all = MountedReply::default();
             for open in self.pools() {
                 let turn = self.turn(&open);
@@ -305,9 +313,20 @@ impl Engine {
         name: &str,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
+        self.mount_with(open, name, &[], operation)
+    }
+
+    /// The same with options.
+    pub(super) fn mount_with(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        options: &[String],
+        operation: &Operation,
+    ) -> Result<Option<PathBuf>, Refusal> {
         let candidate = candidate_of(open, name, operation)?;
         let over = Over { not_empty: false };
-        self.mount_one(open, &candidate, Asked::WithAll, &[], over, operation)
+        self.mount_one(open, &candidate, Asked::WithAll, options, over, operation)
     }
 
     /// Mounts a file system where it belongs after a change.
@@ -344,7 +363,11 @@ impl Engine {
         })?;
         let properties = candidate.values.mount_properties(temporary);
         let discards_log = temporary.discards_log;
-        let opened = MountedTree::open(&open.pool, &head, properties, discards_log, operation);
+        let choices = TreeChoices {
+            discards_log,
+            fixes_snapshot_names: self.fixes_snapshot_names,
+        };
+        let opened = MountedTree::open(&open.pool, &head, properties, choices, operation);
         opened.map_err(|error| {
             let refusal = Refusal::new(RefusalKind::Corrupt, cannot_mount(name), error.why);
             match error.is_log {
@@ -489,7 +512,7 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
     }
 }
 
-fn cannot_mount(name: &str) -> String {
+pub(super) fn cannot_mount(name: &str) -> String {
     format!("cannot mount '{name}'")
 }
 
@@ -505,7 +528,7 @@ fn mount_refusal(name: &str, refusal: &MountRefusal) -> Refusal {
     }
 }
 
-fn entry_of(name: &str, path: &Path) -> MountEntry {
+pub(super) fn entry_of(name: &str, path: &Path) -> MountEntry {
     MountEntry {
         dataset: name.to_string(),
         path: path.display().to_string(),

@@ -10,10 +10,12 @@
 
 use super::cannot_open;
 use super::describe::bad_name;
+use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::{ListOwners, OwnerDefaults, OwnerKind, OwnerUse, Owners};
 use crate::messages::{Caller, Refusal, RefusalKind};
+use crate::policy::{need, require, user_of};
 use crate::turns::stuck;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,6 +66,12 @@ fn find(name: &str) -> Option<(QuotaKind, Asks, &str)> {
         name.strip_prefix(beginning)
             .map(|whom| (*kind, *asks, whom))
     })
+}
+
+/// The permission for properties with this beginning.
+#[doc(alias = "userquota_perms")]
+fn permission_of(beginning: &str) -> &str {
+    beginning.trim_end_matches('@')
 }
 
 /// Whether a property is asked of a user, a group or a project.
@@ -208,11 +216,6 @@ impl Engine {
         })
     }
 
-    /// Whether somebody may do and see everything.
-    pub(super) fn trusts(&self, caller: &Caller) -> bool {
-        caller.uid == 0 || caller.uid == tarn_host::effective_uid()
-    }
-
     pub(crate) fn list_owners(
         &self,
         caller: &Caller,
@@ -244,13 +247,25 @@ impl Engine {
                 Refusal::new(RefusalKind::Corrupt, cannot(), error.to_string())
             }
         })?;
-        if !self.trusts(caller) {
-            return Err(Refusal::new(
-                RefusalKind::Denied,
-                cannot(),
-                "permission denied",
-            ));
-        }
+        let asked = [
+            (request.users, AccountKind::User),
+            (request.groups, AccountKind::Group),
+        ];
+        let is_asked = |kind: QuotaKind| match account_kind(kind) {
+            None => request.projects,
+            Some(of) => asked.contains(&(true, of)),
+        };
+        let rows = PROPERTIES.iter().filter(|(_, kind, _)| is_asked(*kind));
+        let permissions: Vec<&str> = rows
+            .map(|(beginning, ..)| permission_of(beginning))
+            .collect();
+        let call = Call {
+            caller: caller.clone(),
+            ..Call::default()
+        };
+        let operation = self.operation(caller.uid);
+        let needs = [need(&name, &permissions)];
+        self.permit(&call, &open, cannot(), &needs, &operation)?;
         if request.wants_names {
             for row in owners.rows.iter_mut().filter(|row| row.domain.is_none()) {
                 let kind = match row.kind {
@@ -331,17 +346,21 @@ impl Viewer {
 
     /// Whether he may know what somebody uses.
     #[doc(alias = "zfs_secpolicy_userspace_one")]
-    fn may_know(&self, kind: QuotaKind, id: u64) -> bool {
+    fn may_know(&self, dataset: &Dataset<'_>, name: &str, kind: QuotaKind, id: u64) -> bool {
         let (uid, gid) = (self.caller.uid, self.caller.gid);
         let group = u32::try_from(id).ok();
-        self.is_trusted
-            || match account_kind(kind) {
-                Some(AccountKind::User) => id == u64::from(uid),
-                Some(AccountKind::Group) => {
-                    group.is_some_and(|group| self.host.is_member(uid, gid, group))
-                }
-                None => false,
-            }
+        let is_own = match account_kind(kind) {
+            Some(AccountKind::User) => id == u64::from(uid),
+            Some(AccountKind::Group) => group.is_some_and(|group| {
+                self.caller.groups.contains(&group) || self.host.is_member(uid, gid, group)
+            }),
+            None => false,
+        };
+        let is_allowed = || {
+            let beginning = name.split('@').next().unwrap_or_default();
+            require(dataset, &[permission_of(beginning)], &user_of(&self.caller)).is_ok()
+        };
+        self.is_trusted || is_own || is_allowed()
     }
 
     /// The value of a property that is asked of somebody; none where there is no answer, or none for this viewer.
@@ -349,7 +368,7 @@ impl Viewer {
     pub(super) fn answer(&self, open: &OpenPool, dataset: &Dataset<'_>, name: &str) -> Option<u64> {
         let (kind, asks, whom) = find(name)?;
         let id = number_of(&self.host, kind, whom)?;
-        if !self.may_know(kind, id) || (kind.is_of_projects() && id == NO_PROJECT) {
+        if !self.may_know(dataset, name, kind, id) || (kind.is_of_projects() && id == NO_PROJECT) {
             return None;
         }
         let operation = dataset.directory().view().operation();

@@ -6,6 +6,7 @@ use crate::administration::Call;
 use crate::engine::Engine;
 use crate::messages::dataset::Promote;
 use crate::messages::{Done, Refusal};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::promote::Promote as PromoteTask;
@@ -23,13 +24,23 @@ impl Engine {
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
         let view = open.pool.namespace().view(operation);
-        view.dataset(&parsed)
-            .map_err(|error| cannot_open(name, &error))?;
+        let clone = view.dataset(&parsed);
+        let clone = clone.map_err(|error| cannot_open(name, &error))?;
+        let action = format!("cannot promote '{name}'");
+        let mut needs = vec![need(name, &[permission::PROMOTE, permission::MOUNT])];
+        let origin = clone.directory().stored();
+        let origin = origin.and_then(|stored| match stored.origin {
+            none if none.is_zero() => Ok(None),
+            origin => view.dataset_by_id(origin).map(|origin| Some(origin.name())),
+        });
+        let origin = origin.map_err(|error| cannot_open(name, &error))?;
+        needs.extend(origin.map(|origin| need(origin, &[permission::PROMOTE])));
+        self.permit(call, &open, &action, &needs, operation)?;
         let task = PromoteTask { name: name.clone() };
         let command = self.command_record(call);
         let promoted = open.pool.run_command(task, command, operation);
         promoted
             .map(|()| Done {})
-            .map_err(|error| of_task(format!("cannot promote '{name}'"), &error))
+            .map_err(|error| of_task(action, &error))
     }
 }

@@ -5,17 +5,19 @@
 //! ([`rename_snapshots`](super::rename_snapshots)).
 
 use super::cannot_open;
-use super::create::{cannot_create, missing_parents, parent};
+use super::create::{cannot_create, missing_parents, nearest, parent};
 use super::remount::{Back, Follower, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Rename};
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::rename::Rename as RenameTask;
 use tarn_dataset::task::TaskRefusal;
 use tarn_pool::TaskError;
@@ -40,17 +42,24 @@ impl Engine {
             return Ok(Done {});
         }
         check_target(request)?;
+        self.permit_rename(call, &open, request, operation)?;
         if request.parents {
             self.create_ancestors(call, &open, request, operation)?;
         }
         let moved = self.movers(&open, request, kind, operation)?;
+        self.permit_moves(call, &open, moved.iter().map(|one| one.name.as_str()))?;
         let unmounted = self.take_off(&open, &moved, request.force, operation)?;
         let task = RenameTask {
             from: from.clone(),
             to: to.clone(),
         };
-        let command = self.command_record(call);
-        let outcome = open.pool.run_command(task, command, operation);
+        let (parent, _) = to.rsplit_once('/').unwrap_or_default();
+        let growth = vec![Growth::Moved {
+            from: from.clone(),
+            to: parent.to_string(),
+        }];
+        let task = self.on_behalf(call, task, growth, Vec::new());
+        let outcome = self.run_on_behalf(call, &open, task, operation);
         let moved = match outcome {
             Ok(()) => {
                 rename_mounts(&open, from, to);
@@ -64,6 +73,24 @@ impl Engine {
         Ok(Done {})
     }
 
+    /// Refuses a caller who may not rename this, or not to that.
+    #[doc(alias = "zfs_secpolicy_rename_perms")]
+    fn permit_rename(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        request: &Rename,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let (from, to) = (&request.from, &request.to);
+        let parent = nearest(open, to, operation);
+        let needs = [
+            need(from, &[permission::RENAME, permission::MOUNT]),
+            need(parent, &[permission::CREATE, permission::MOUNT]),
+        ];
+        self.permit(call, open, cannot_rename(from), &needs, operation)
+    }
+
     fn create_ancestors(
         &self,
         call: &Call,
@@ -73,12 +100,14 @@ impl Engine {
     ) -> Result<(), Refusal> {
         for name in missing_parents(open, &request.to, operation)? {
             let task = parent(call, &name, request.parents_no_mount);
-            let made = open.pool.run(task, operation);
+            let made = open.pool.run(self.creating(call, task, &name), operation);
             made.map_err(|error| {
                 let hint = format!("failed to create ancestor '{name}'");
                 of_task(cannot_create(&request.to), &error).with_hint(hint)
             })?;
-            self.mount_new(open, &name, operation)?;
+            if self.may_mount(call, open, &name, operation) {
+                self.mount_for(call, open, &name, operation)?;
+            }
         }
         Ok(())
     }

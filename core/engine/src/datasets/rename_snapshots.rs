@@ -7,7 +7,9 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Rename;
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{Need, need, permission};
 use crate::refusals::of_task;
+use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName};
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::task::TaskRefusal;
@@ -30,6 +32,22 @@ impl Engine {
         if from == to {
             return Ok(Done {});
         }
+        let mut heads = vec![from.head().to_string()];
+        if request.recursive {
+            heads = heads_below(open, &from, operation)?;
+        }
+        let short = from.tail().unwrap_or_default();
+        let needs: Vec<Need<'_>> = heads
+            .iter()
+            .flat_map(|head| {
+                let snapshot = format!("{head}@{short}");
+                [
+                    need(snapshot, &[permission::RENAME, permission::MOUNT]),
+                    need(head, &[permission::CREATE, permission::MOUNT]),
+                ]
+            })
+            .collect();
+        self.permit(call, open, cannot_rename(&request.from), &needs, operation)?;
         let task = RenameSnapshots {
             head: from.head().to_string(),
             from: from.tail().unwrap_or_default().to_string(),
@@ -42,6 +60,27 @@ impl Engine {
             .map(|()| Done {})
             .map_err(|error| refusal(request, error))
     }
+}
+
+/// The datasets from this one down that have a snapshot of this name.
+fn heads_below(
+    open: &OpenPool,
+    from: &DatasetName,
+    operation: &Operation,
+) -> Result<Vec<String>, Refusal> {
+    let short = from.tail().unwrap_or_default();
+    let namespace = open.pool.namespace();
+    let found = namespace.look_through(from.head(), None, operation, |directory| {
+        let has_it = match directory.head()? {
+            Some(head) => head.snapshot(short)?.is_some(),
+            None => false,
+        };
+        Ok(Look {
+            found: Vec::from_iter(has_it.then(|| directory.name().to_string())),
+            goes_on: true,
+        })
+    });
+    found.map_err(|error| cannot_open(from.as_str(), &error))
 }
 
 /// The full name that is meant: of the same dataset, which may be left out, and the sign before the short name too.

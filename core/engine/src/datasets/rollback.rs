@@ -12,6 +12,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Rollback;
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{need, permission};
 use crate::refusals::of_tasks;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
@@ -59,18 +60,43 @@ impl Engine {
                 "pool is read-only",
             ));
         }
+        let needs = [need(&head, &[permission::ROLLBACK])];
+        self.permit(call, &open, cannot_roll_back(&head), &needs, operation)?;
         let clones: Vec<String> = newer.clones.iter().map(|one| one.name.clone()).collect();
         let heads = clones.iter().filter(|name| !name.contains('@')).cloned();
         let heads: Vec<String> = heads.chain([head.clone()]).collect();
         let going = named(&open, &heads, operation)
             .and_then(|going| with_those_on_them(&open, going, operation))
             .map_err(|error| cannot_open(&head, &error))?;
-        let unmounted = self.take_off(&open, &going, request.force, operation)?;
+        let newer_ones: Vec<String> = clones.iter().chain(&newer.snapshots).cloned().collect();
+        self.permit_destruction(call, &open, cannot_roll_back(&head), &newer_ones, operation)?;
+        self.permit_bookmarks_going(call, &open, &head, &newer, operation)?;
+        let interrupted: Vec<String> = going.iter().map(|one| one.name.clone()).collect();
+        self.permit_interruption(call, &open, &interrupted)?;
+        let force = request.force && self.trusts(&call.caller);
+        let unmounted = self.take_off(&open, &going, force, operation)?;
         let outcome = self
             .destroy_all(call, &open, &clones, operation)
             .and_then(|()| self.go_back(call, &open, request, &newer, operation));
         let mounted = self.put_back(&open, &going, &unmounted, Back::WhatWas, operation);
         outcome.and(mounted).map(|()| Done {})
+    }
+
+    /// Newer bookmarks go as well.
+    #[doc(alias = "zfs_secpolicy_destroy_bookmarks")]
+    fn permit_bookmarks_going(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        head: &str,
+        newer: &Newer,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        if newer.bookmarks.is_empty() {
+            return Ok(());
+        }
+        let needs = [need(head, &[permission::DESTROY])];
+        self.permit(call, open, cannot_roll_back(head), &needs, operation)
     }
 
     fn go_back(

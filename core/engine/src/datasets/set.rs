@@ -14,6 +14,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Set};
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{need, of_property};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
@@ -110,11 +111,21 @@ impl Engine {
         }
         let turn = settings.concern_mounts().then(|| self.turn(&open));
         let _turn = turn.transpose()?;
+        let needed: Vec<&str> = request
+            .properties
+            .iter()
+            .map(|(property, _)| of_property(property))
+            .collect();
+        let needs = [need(name, &needed)];
+        self.permit(call, &open, cannot_set(name), &needs, operation)?;
+        if settings.version.is_some() {
+            self.permit_moves(call, &open, [name.as_str()].into_iter())?;
+        }
         self.set_own(call, &open, name, &settings, operation)?;
         if settings.stored.is_empty() {
             return Ok(Done {});
         }
-        let moved = self.make_room(&open, request, &settings, operation)?;
+        let moved = self.make_room(call, &open, request, &settings, operation)?;
         let task = SetProperties {
             name: name.clone(),
             settings: settings.stored.clone(),
@@ -127,7 +138,7 @@ impl Engine {
             Err(_) => Back::WhatWas,
         };
         let mounted = match &moved {
-            Some((followers, unmounted)) if !request.no_mount => {
+            Some((followers, unmounted)) if !request.no_mount && self.trusts(&call.caller) => {
                 self.put_back(&open, followers, unmounted, back, operation)
             }
             _ => Ok(()),
@@ -149,6 +160,7 @@ impl Engine {
     /// Unmounts what will be elsewhere, or nowhere. None when nothing moves.
     fn make_room(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         request: &Set,
         settings: &Settings,
@@ -168,6 +180,7 @@ impl Engine {
             (_, Some(CANMOUNT_OFF)) => follows(true)?,
             _ => return Ok(None),
         };
+        self.permit_moves(call, open, followers.iter().map(|one| one.name.as_str()))?;
         let unmounted = self.take_off(open, &followers, false, operation)?;
         Ok(Some((followers, unmounted)))
     }

@@ -6,13 +6,17 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Snapshot;
 use crate::messages::{Done, Refusal, RefusalKind};
-use crate::refusals::of_tasks;
+use crate::policy::{Need, need, permission};
+use crate::refusals::{of_task, of_tasks};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName, NameKind};
+use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::task::TaskRefusal;
 use tarn_ondisk::dataset::DatasetFlags;
+use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
 /// What a refusal says that concerns all of them. The blank is OpenZFS's.
@@ -37,14 +41,34 @@ impl Engine {
         for name in &names {
             self.add_all(&open, name, request.recursive, &mut all, operation)?;
         }
+        let heads: Vec<String> = all
+            .iter()
+            .map(|name| name.split('@').next().unwrap_or_default().to_string())
+            .collect();
+        let needed = |head: &String| {
+            let mut needed = vec![permission::SNAPSHOT];
+            if !settings.is_empty() {
+                needed.push(permission::USER_PROPERTY);
+            }
+            need(head, &needed)
+        };
+        let needs: Vec<Need<'_>> = heads.iter().map(needed).collect();
+        self.permit(call, &open, CANNOT_CREATE, &needs, operation)?;
         let task = TakeSnapshots {
             names: all,
             settings,
         };
-        let command = self.command_record(call);
-        let taken = open.pool.run_command(task, command, operation);
+        let growth = heads.into_iter().map(Growth::Snapshot).collect();
+        let task = self.on_behalf(call, task, growth, Vec::new());
+        let taken = self.run_on_behalf(call, &open, task, operation);
         taken.map(|()| Done {}).map_err(|error| {
-            let refusal = of_tasks(CANNOT_CREATE, cannot_create, &error);
+            let refusal = match &error {
+                TaskError::Refused(TaskRefusal::LimitReached) => {
+                    let name = request.names.first().map_or("", String::as_str);
+                    of_task(cannot_create(name), &error)
+                }
+                error => of_tasks(CANNOT_CREATE, cannot_create, error),
+            };
             match request.recursive || request.names.len() > 1 {
                 true => refusal.with_hint("no snapshots were created"),
                 false => refusal,

@@ -2,6 +2,7 @@
 
 use super::mountpoint::{self, MountPoint};
 use super::{cannot_open, describe::bad_name};
+use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::Unmount;
@@ -17,9 +18,11 @@ use tarn_zil::LogClosing;
 impl Engine {
     pub(crate) fn unmount(
         &self,
+        call: &Call,
         request: &Unmount,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
+        self.permit_unmount(call, request.name.as_deref())?;
         match request.name.as_deref() {
             None => {
                 for open in self.pools() {

@@ -11,6 +11,7 @@
 
 pub mod condition;
 pub mod dataset;
+pub mod delegation;
 mod escape;
 pub mod pool;
 pub mod statistics;
@@ -27,6 +28,9 @@ pub struct Caller {
     pub uid: u32,
     /// Group id of the peer process.
     pub gid: u32,
+    /// Other groups of the peer process.
+    #[serde(default)]
+    pub groups: Vec<u32>,
     /// Process id of the peer.
     pub pid: u32,
     /// The user's name where it is known; for `zpool history -l`.

@@ -102,6 +102,7 @@ impl Bench {
             notebook.clone(),
             EngineOptions {
                 cache_bytes: Some(64 << 20),
+                ..EngineOptions::default()
             },
         );
         let bench = Bench {

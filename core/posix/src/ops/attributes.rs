@@ -3,7 +3,7 @@
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
-use crate::control_directory::{self, ControlEntry};
+use crate::control_directory::{self, ControlEntry, WhichSnapshot};
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
@@ -59,24 +59,16 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<Attributes, PosixError> {
         let created = self.node(self.root(), operation)?.facts().created;
-        let snapshots = || {
-            self.snapshots
-                .as_ref()
-                .map(|list| list())
-                .unwrap_or_default()
-        };
+        let door = self.snapshots.as_ref();
         match entry {
             ControlEntry::Root => Ok(control_directory::attributes(entry, 3, created)),
             ControlEntry::Snapshots => {
-                let links = u64::try_from(snapshots().len())
-                    .unwrap_or(u64::MAX)
-                    .saturating_add(2);
+                let count = door.map_or(0, |door| door.count());
+                let links = count.saturating_add(2);
                 Ok(control_directory::attributes(entry, links, created))
             }
             ControlEntry::Snapshot(dataset) => {
-                let snapshot = snapshots()
-                    .into_iter()
-                    .find(|other| other.dataset == dataset);
+                let snapshot = door.and_then(|door| door.find(WhichSnapshot::Numbered(dataset)));
                 let snapshot = snapshot.ok_or(PosixError::NotFound)?;
                 Ok(control_directory::attributes(entry, 2, snapshot.created))
             }

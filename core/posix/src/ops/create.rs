@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 use tarn_object::{Object, Tx};
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
@@ -20,7 +21,7 @@ use tarn_ondisk::znode::{ZNODE_SIZE, ZnodeFlags};
 use tarn_probe::Operation;
 
 use crate::acl::{ACCESS_NAME, DEFAULT_NAME, PosixAcl};
-use crate::control_directory;
+use crate::control_directory::{self, ControlEntry};
 use crate::create_filesystem::object_of_file;
 use crate::directory::Directory;
 use crate::error::PosixError;
@@ -54,8 +55,8 @@ impl FileSystem {
         new: &NewFile<'_>,
         operation: &Operation,
     ) -> Result<Attributes, PosixError> {
-        if self.control_entry(parent).is_some() {
-            return Err(PosixError::NotPermitted);
+        if let Some(entry) = self.control_entry(parent) {
+            return self.create_in_control(credentials, entry, name, new, operation);
         }
         check_new_file(credentials, new)?;
         let directory = self.node(parent, operation)?;
@@ -72,6 +73,27 @@ impl FileSystem {
         drop(_change);
         self.after_change(txg, operation)?;
         Ok(self.node_attributes(&node))
+    }
+
+    /// Makes a directory in `.zfs/snapshot`, which is a snapshot. Nothing else can be made below `.zfs`.
+    #[doc(alias = "zfsctl_snapdir_mkdir")]
+    fn create_in_control(
+        &self,
+        credentials: &Credentials,
+        parent: ControlEntry,
+        name: &[u8],
+        new: &NewFile<'_>,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        match (parent, new.kind) {
+            (ControlEntry::Snapshots, FileKind::Directory) => {
+                let change = SnapshotChange::Take(control_directory::snapshot_name(name)?);
+                self.change_snapshot(credentials, change)?;
+                self.lookup(credentials, parent.id(), name, operation)
+            }
+            (_, FileKind::Regular) => Err(PosixError::PermissionDenied),
+            _ => Err(PosixError::NotPermitted),
+        }
     }
 
     /// Refuses a name that is taken or cannot be, and a user who may not add it. A taken name is said first, as Linux does.

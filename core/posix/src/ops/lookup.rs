@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
-use crate::control_directory::{self, ControlEntry};
+use crate::control_directory::{self, ControlEntry, WhichSnapshot};
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
@@ -104,8 +104,8 @@ impl FileSystem {
                 Ok(ControlEntry::Snapshots.id())
             }
             (ControlEntry::Snapshots, name) => {
-                let list = self.snapshots.as_ref().ok_or(PosixError::NotFound)?;
-                let snapshot = list().into_iter().find(|snapshot| snapshot.name == name);
+                let door = self.snapshots.as_ref().ok_or(PosixError::NotFound)?;
+                let snapshot = door.find(WhichSnapshot::Named(name));
                 let snapshot = snapshot.ok_or(PosixError::NotFound)?;
                 Ok(ControlEntry::Snapshot(snapshot.dataset).id())
             }

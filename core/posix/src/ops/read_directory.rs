@@ -132,22 +132,34 @@ impl FileSystem {
                 let name = control_directory::SNAPSHOT_NAME.to_vec();
                 entries.push((ControlEntry::Snapshots.id(), name));
             }
-            ControlEntry::Snapshots => {
-                let list = self
-                    .snapshots
-                    .as_ref()
-                    .map(|list| list())
-                    .unwrap_or_default();
-                let named = |snapshot: control_directory::SnapshotFacts| {
-                    (ControlEntry::Snapshot(snapshot.dataset).id(), snapshot.name)
-                };
-                entries.extend(list.into_iter().map(named));
-            }
-            ControlEntry::Snapshot(_) => {}
+            ControlEntry::Snapshots | ControlEntry::Snapshot(_) => {}
         }
         for (index, (id, name)) in (0..).zip(entries) {
             if index >= cookie && !take(control_directory::entry(index, id, &name)) {
                 return;
+            }
+        }
+        if directory == ControlEntry::Snapshots {
+            self.read_snapshots(cookie, take);
+        }
+    }
+
+    /// The snapshots, behind `.` and `..`.
+    fn read_snapshots(&self, cookie: u64, take: &mut dyn FnMut(DirectoryEntry) -> bool) {
+        let Some(door) = &self.snapshots else {
+            return;
+        };
+        let mut next = if cookie <= 2 { 0 } else { cookie };
+        loop {
+            let listed = door.list(next, BATCH);
+            let Some(last) = listed.last() else {
+                return;
+            };
+            next = last.next;
+            for snapshot in listed {
+                if !take(snapshot.into_entry()) {
+                    return;
+                }
             }
         }
     }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 use tarn_object::Tx;
 use tarn_ondisk::fuid::Fuid;
 use tarn_ondisk::intent_log::{LoggedWhiteout, RenameKind};
@@ -17,6 +18,7 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
+use crate::control_directory::{self, ControlEntry};
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::facts::Facts;
@@ -65,6 +67,27 @@ pub(crate) struct Whiteout {
 }
 
 impl FileSystem {
+    /// Renames a snapshot, within `.zfs/snapshot` only.
+    #[doc(alias = "zfsctl_snapdir_rename")]
+    fn rename_snapshot(
+        &self,
+        credentials: &Credentials,
+        from: &[u8],
+        to: &[u8],
+        mode: RenameMode,
+        is_within: bool,
+    ) -> Result<(), PosixError> {
+        if mode != RenameMode::Replace {
+            return Err(PosixError::Invalid("snapshots are renamed without flags"));
+        }
+        let from = control_directory::snapshot_name(from)?;
+        let to = control_directory::snapshot_name(to)?;
+        if !is_within {
+            return Err(PosixError::Invalid("a snapshot stays where snapshots are"));
+        }
+        self.change_snapshot(credentials, SnapshotChange::Rename { from, to })
+    }
+
     /// Renames a file. What has the new name is replaced, refused or swapped, as the mode says.
     ///
     /// # Errors
@@ -86,6 +109,14 @@ impl FileSystem {
         mode: RenameMode,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        let is_below_control = |parent| self.control_entry(parent).is_some();
+        if self.control_entry(from_parent) == Some(ControlEntry::Snapshots) {
+            let is_within = from_parent == to_parent;
+            return self.rename_snapshot(credentials, from, to, mode, is_within);
+        }
+        if is_below_control(to_parent) && !is_below_control(from_parent) {
+            return Err(PosixError::CrossDevice);
+        }
         let from_parent = self.directory_of_entry(from_parent, from, operation)?;
         let to_parent = self.directory_of_entry(to_parent, to, operation)?;
         if [from, to]

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-use crate::control_directory;
+use crate::control_directory::{self, ControlEntry};
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
@@ -78,7 +79,7 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// Removes a directory that is empty.
+    /// Removes a directory that is empty; or destroys a snapshot, where that is one of `.zfs/snapshot`.
     ///
     /// # Errors
     /// `NotEmpty`, `NotFound`, `NotDirectory`, `PermissionDenied`, `NotPermitted`, `ReadOnly`; nothing has
@@ -95,6 +96,10 @@ impl FileSystem {
             b"." => return Err(PosixError::Invalid("a directory cannot be removed as '.'")),
             b".." => return Err(PosixError::NotEmpty),
             _ => {}
+        }
+        if self.control_entry(parent) == Some(ControlEntry::Snapshots) {
+            let change = SnapshotChange::Destroy(control_directory::snapshot_name(name)?);
+            return self.change_snapshot(credentials, change);
         }
         let directory = self.directory_of_entry(parent, name, operation)?;
         let remove = |child: &Arc<Node>, entry: &Entry| -> Result<Txg, PosixError> {

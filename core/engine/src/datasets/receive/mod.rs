@@ -14,12 +14,14 @@ mod destination;
 mod follow;
 mod one;
 mod package;
+mod permitted;
 mod properties;
 
 use crate::administration::Call;
 use crate::engine::Engine;
 use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, Received};
 use crate::messages::{Done, Refusal, RefusalKind};
+use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use package::Package;
 use std::io::{BufReader, Read};
@@ -139,6 +141,9 @@ impl Engine {
             let action = format!("cannot destroy '{}'", head.name());
             return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
         }
+        let action = format!("cannot destroy '{name}'");
+        let needs = [need(head.name(), &[permission::MOUNT, permission::DESTROY])];
+        self.permit(call, &open, action, &needs, operation)?;
         let task = AbandonReceive { head: head.id() };
         let record = self.command_record(call);
         let outcome = open.pool.run_command(task, record, operation);
@@ -163,6 +168,7 @@ impl Run<'_> {
             }
             StreamKind::Compound => {
                 let package = Package::read(&begin, &payload)?;
+                self.permit_following(package.is_tree)?;
                 self.take_package(reader, &package)
             }
             StreamKind::Unknown(kind) => {

@@ -52,7 +52,7 @@ const RECEIVABLE: StreamFeatures = StreamFeatures::SPILL
     .with(StreamFeatures::LARGE_MICROZAPS);
 
 /// What is known of a stream before its second record.
-struct Plan {
+pub(super) struct Plan {
     facts: StreamFacts,
     flags: u32,
     /// The full name of the snapshot at the sender.
@@ -62,19 +62,19 @@ struct Plan {
     /// The snapshot that what it becomes is a clone of.
     origin: Option<String>,
     /// It makes a file system or volume.
-    makes_new: bool,
+    pub(super) makes_new: bool,
     /// It goes on from where another broke off.
     resumes: bool,
     /// What the first record's list says of that.
     description: NvList,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// Whether properties came with the stream.
     has_properties: bool,
     snapshot_properties: NvList,
 }
 
 impl Plan {
-    fn target(&self) -> &str {
+    pub(super) fn target(&self) -> &str {
         self.snapshot.head()
     }
 
@@ -83,7 +83,7 @@ impl Plan {
     }
 
     /// What cannot be done, when it cannot.
-    fn action(&self) -> &'static str {
+    pub(super) fn action(&self) -> &'static str {
         match (self.makes_new, self.resumes) {
             (true, _) => "cannot receive new filesystem stream",
             (_, true) => "cannot receive resume stream",
@@ -126,7 +126,7 @@ impl Run<'_> {
             return Err(Refusal::new(RefusalKind::ReadOnly, CANNOT, reason));
         }
         let sent = of.and_then(|(_, sent)| sent);
-        let plan = self.plan(&open, begin, payload, facts, snapshot, sent)?;
+        let mut plan = self.plan(&open, begin, payload, facts, snapshot, sent)?;
         self.tell(ReceiveEvent::Receiving {
             sent: plan.sent.clone(),
             snapshot: plan.snapshot.to_string(),
@@ -136,6 +136,7 @@ impl Run<'_> {
         if self.request.dry_run {
             return self.pass_over(reader, &plan);
         }
+        self.permit(&open, &mut plan)?;
         if of.is_some() && self.has_already(&open, &plan) {
             self.tell(ReceiveEvent::Exists {
                 snapshot: plan.snapshot.to_string(),
@@ -155,7 +156,9 @@ impl Run<'_> {
             let engine = self.engine;
             let warnings = &mut self.done.warnings;
             if let Ok(_turn) = engine.turn(&open)
-                && let Err(refusal) = engine.mount_new(&open, plan.target(), self.operation)
+                && engine.may_mount(self.call, &open, plan.target(), self.operation)
+                && let Err(refusal) =
+                    engine.mount_for(self.call, &open, plan.target(), self.operation)
             {
                 warnings.push(refusal.to_string());
             }
@@ -395,12 +398,13 @@ impl Run<'_> {
         let missing = missing_parents(open, plan.target(), self.operation)?;
         for name in missing {
             let task = parent_task(self.call, &name, false);
+            let task = self.engine.creating(self.call, task, &name);
             let made = open.pool.run(task, self.operation);
             made.map_err(|error| of_task(format!("cannot create '{name}'"), &error))?;
             if !self.request.no_mount {
                 let warnings = &mut self.done.warnings;
                 self.engine
-                    .mount_created(open, &name, warnings, self.operation);
+                    .mount_created(self.call, open, &name, warnings, self.operation);
             }
         }
         Ok(())
@@ -461,6 +465,7 @@ impl Run<'_> {
             local: plan.settings.local.clone(),
             received: plan.settings.received.clone(),
         };
+        let task = self.on_behalf(plan, task);
         let begun = open.pool.run(task, self.operation);
         let receiver = begun.map_err(|error| self.refused(open, plan, &error))?;
         let claim = open.pool.namespace().claim_receive(receiver.head);
@@ -539,7 +544,11 @@ impl Run<'_> {
         let going = named(open, &[plan.target().to_string()], self.operation)
             .and_then(|going| with_those_on_them(open, going, self.operation));
         let going = going.map_err(|error| cannot_open(plan.target(), &error))?;
+        let interrupted: Vec<String> = going.iter().map(|one| one.name.clone()).collect();
+        self.engine
+            .permit_interruption(self.call, open, &interrupted)?;
         let by_force = self.request.force || self.request.force_unmount;
+        let by_force = by_force && self.engine.trusts(&self.call.caller);
         let unmounted = self
             .engine
             .take_off(open, &going, by_force, self.operation)?;

@@ -12,6 +12,7 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Send, SendPlan, SendProgress, SendStep, Sent, WatchSend};
 use crate::messages::{Refusal, RefusalKind};
+use crate::policy::{Need, need, permission};
 use plan::{From, Plan, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,6 +97,13 @@ impl Engine {
                 Plan::make(&open, request, operation)?,
             )
         };
+        let cannot = format!("warning: {}", cannot_send(&request.name));
+        let needs: Vec<Need<'_>> = plan
+            .steps
+            .iter()
+            .map(|step| need(&step.name, &[permission::SEND]))
+            .collect();
+        self.permit(call, &open, cannot, &needs, operation)?;
         let namespace = open.pool.namespace();
         let _uses: Vec<_> = plan
             .datasets()

@@ -1,0 +1,132 @@
+//! Delegating permissions, and taking them back.
+//!
+//! Who may delegate what is for those to decide who take commands.
+
+use crate::delegation;
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::namespace::View;
+use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use tarn_ondisk::delegation::Key;
+
+/// Delegates permissions for a dataset.
+#[doc(alias = "dsl_deleg_set")]
+#[derive(Debug, Clone)]
+pub struct Delegate {
+    /// The full name of a file system or volume.
+    pub name: String,
+    /// To whom, and what.
+    pub given: Vec<(Key, Vec<String>)>,
+}
+
+/// Takes delegated permissions back. Those that are not there are passed over.
+#[derive(Debug, Clone)]
+pub struct Revoke {
+    /// The full name of a file system or volume.
+    pub name: String,
+    /// From whom, and what; all of it where nothing is said.
+    pub taken: Vec<(Key, Option<Vec<String>>)>,
+    /// Everything below it as well.
+    pub recursive: bool,
+}
+
+impl SyncTask for Delegate {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        find(view, &self.name).map(drop)
+    }
+
+    #[doc(alias = "dsl_deleg_set_sync")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let directory = context.view().directory(&self.name)?;
+        context.namespace.change(|| {
+            for (key, names) in &self.given {
+                delegation::add(context, directory.id(), key, names)?;
+                for name in names {
+                    let text = format!("{} {name}", key.to_name());
+                    record(context, "permission update", &directory, text)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl SyncTask for Revoke {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        find(view, &self.name).map(drop)
+    }
+
+    #[doc(alias = "dsl_deleg_unset_sync")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        let top = context.view().directory(&self.name)?;
+        context.namespace.change(|| {
+            let mut waiting = vec![top];
+            while let Some(directory) = waiting.pop() {
+                self.take_from(context, &directory)?;
+                if self.recursive {
+                    waiting.extend(directory.children()?);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Revoke {
+    fn take_from(
+        &self,
+        context: &TaskContext<'_>,
+        directory: &Directory<'_>,
+    ) -> Result<(), DatasetError> {
+        let table = directory.stored()?.permissions;
+        if table.is_zero() {
+            return Ok(());
+        }
+        for (key, names) in &self.taken {
+            let is_there = context
+                .view()
+                .mos()
+                .number(table, &key.to_name())?
+                .is_some();
+            delegation::remove(context, table, key, names.as_deref())?;
+            match names {
+                None => record(context, "permission who remove", directory, key.to_name())?,
+                Some(names) if is_there => {
+                    for name in names {
+                        let text = format!("{} {name}", key.to_name());
+                        record(context, "permission remove", directory, text)?;
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
+    view.directory(name).map_err(|cause| match cause {
+        DatasetError::NotFound { name } => TaskRefusal::NotFound { name },
+        cause => TaskRefusal::Dataset(cause),
+    })
+}
+
+#[doc(alias = "spa_history_log_internal_dd")]
+fn record(
+    context: &TaskContext<'_>,
+    name: &'static str,
+    directory: &Directory<'_>,
+    text: String,
+) -> Result<(), DatasetError> {
+    let head = directory.stored()?.head_dataset;
+    context.record(InternalEvent {
+        name,
+        dataset: Some((directory.name().to_string(), head)),
+        text,
+    });
+    Ok(())
+}

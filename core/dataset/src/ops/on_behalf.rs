@@ -1,0 +1,177 @@
+//! Changes on behalf of a user: what binds him, and what he gets.
+//!
+//! # Mechanism
+//! Any task can be wrapped. Before it is made, the limits on how many file systems and snapshots there may be are looked at, up to the root. They bind those
+//! who have no privilege: who was given the right to change a limit of a dataset is not kept by that one, but by those above it. After it
+//! was made, whoever made a dataset gets what is set aside for creators.
+
+use crate::delegation::{self, User};
+use crate::directory::Directory;
+use crate::error::DatasetError;
+use crate::filesystem_counts::counts_of;
+use crate::namespace::View;
+use crate::properties::inherit::local_number;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use std::collections::BTreeMap;
+use tarn_ondisk::units::ObjectId;
+
+/// A task, and on whose behalf it is made.
+#[derive(Debug, Clone)]
+pub struct OnBehalf<T> {
+    /// What is made.
+    pub task: T,
+    /// The user.
+    pub user: User,
+    /// Whether limits bind him.
+    pub is_bound: bool,
+    /// What there will be more of.
+    pub growth: Vec<Growth>,
+    /// Full names of the datasets that are made.
+    pub created: Vec<String>,
+}
+
+/// What there will be more of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Growth {
+    /// One file system or volume, below this one.
+    Filesystem(String),
+    /// One snapshot, of this dataset.
+    Snapshot(String),
+    /// One snapshot, of this head.
+    SnapshotOf(ObjectId),
+    /// All that `from` has below it and itself, with their snapshots, come below `to`.
+    Moved {
+        /// The full name of what is moved.
+        from: String,
+        /// The full name of its new parent.
+        to: String,
+    },
+}
+
+/// The limit on how many there may be below a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Filesystems,
+    Snapshots,
+}
+
+impl Limit {
+    fn property(self) -> &'static str {
+        match self {
+            Limit::Filesystems => "filesystem_limit",
+            Limit::Snapshots => "snapshot_limit",
+        }
+    }
+}
+
+impl<T: SyncTask> SyncTask for OnBehalf<T> {
+    type Output = T::Output;
+
+    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        self.task.check(view, features)?;
+        match self.is_bound {
+            true => check_limits(view, &self.user, &self.growth),
+            false => Ok(()),
+        }
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<T::Output, DatasetError> {
+        context.namespace.change(|| {
+            let output = self.task.apply(context)?;
+            for name in &self.created {
+                let directory = context.view().directory(name)?;
+                delegation::give_to_creator(context, &directory, self.user.uid)?;
+            }
+            Ok(output)
+        })
+    }
+}
+
+/// Refuses what a limit does not allow.
+#[doc(alias = "dsl_fs_ss_limit_check")]
+fn check_limits(view: View<'_>, user: &User, growth: &[Growth]) -> Result<(), TaskRefusal> {
+    let mut more = More::default();
+    for growth in growth {
+        match growth {
+            Growth::Filesystem(parent) => {
+                more.add(&view.directory(parent)?, Limit::Filesystems, 1, None)?;
+            }
+            Growth::Snapshot(head) => {
+                more.add(&view.directory(head)?, Limit::Snapshots, 1, None)?;
+            }
+            Growth::SnapshotOf(head) => {
+                let head = view.dataset_without_name(*head)?;
+                more.add(head.directory(), Limit::Snapshots, 1, None)?;
+            }
+            Growth::Moved { from, to } => {
+                let (from, to) = (view.directory(from)?, view.directory(to)?);
+                let counts = counts_of(&from)?.unwrap_or_default();
+                let filesystems = counts.filesystems.saturating_add(1);
+                let above = from.lineage()?;
+                let old: Vec<ObjectId> = above.iter().skip(1).map(Directory::id).collect();
+                more.add(&to, Limit::Filesystems, filesystems, Some(&old))?;
+                more.add(&to, Limit::Snapshots, counts.snapshots, Some(&old))?;
+            }
+        }
+    }
+    for (directory, limit, more) in more.0.into_values() {
+        check_limit(&directory, limit, more, user)?;
+    }
+    Ok(())
+}
+
+/// How many more there will be below each directory.
+#[derive(Default)]
+struct More<'a>(BTreeMap<(ObjectId, &'static str), (Directory<'a>, Limit, u64)>);
+
+impl<'a> More<'a> {
+    /// So many more below this directory and all above it, as far as those do not have them already.
+    fn add(
+        &mut self,
+        directory: &Directory<'a>,
+        limit: Limit,
+        count: u64,
+        had: Option<&[ObjectId]>,
+    ) -> Result<(), DatasetError> {
+        for above in directory.lineage()? {
+            if had.is_some_and(|had| had.contains(&above.id())) {
+                return Ok(());
+            }
+            let place = self.0.entry((above.id(), limit.property()));
+            let (_, _, more) = place.or_insert((above, limit, 0));
+            *more = more.saturating_add(count);
+        }
+        Ok(())
+    }
+}
+
+fn check_limit(
+    directory: &Directory<'_>,
+    limit: Limit,
+    more: u64,
+    user: &User,
+) -> Result<(), TaskRefusal> {
+    // Where nothing was counted there was never a limit.
+    let Some(counts) = counts_of(directory)? else {
+        return Ok(());
+    };
+    let count = match limit {
+        Limit::Filesystems => counts.filesystems,
+        Limit::Snapshots => counts.snapshots,
+    };
+    let allowed = local_number(directory, limit.property())?.unwrap_or(u64::MAX);
+    if more == 0 || count.saturating_add(more) <= allowed || may_change(directory, limit, user)? {
+        return Ok(());
+    }
+    Err(TaskRefusal::LimitReached)
+}
+
+/// Whether a user may set a limit higher, so that it does not keep him.
+#[doc(alias = "dsl_enforce_ds_ss_limits")]
+fn may_change(directory: &Directory<'_>, limit: Limit, user: &User) -> Result<bool, DatasetError> {
+    let Some(head) = directory.head()? else {
+        return Ok(false);
+    };
+    Ok(delegation::is_on(directory.view())?
+        && delegation::is_granted(&head, limit.property(), user)?)
+}

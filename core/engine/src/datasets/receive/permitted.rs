@@ -1,0 +1,125 @@
+//! What a user needs to receive a stream.
+
+use super::Run;
+use super::one::Plan;
+use super::properties::Settings;
+use crate::engine::OpenPool;
+use crate::messages::{Refusal, RefusalKind};
+use crate::policy::{need, of_property, parent_of, permission, user_of};
+use tarn_dataset::delegation::would_be_granted;
+use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
+use tarn_dataset::properties::parse::Checked;
+
+impl Run<'_> {
+    /// Refuses a caller who may not receive this stream. Properties that came with it and that he may not set are left out, and told of.
+    #[doc(alias = "zfs_secpolicy_recv")]
+    pub(super) fn permit(&mut self, open: &OpenPool, plan: &mut Plan) -> Result<(), Refusal> {
+        let (engine, call, operation) = (self.engine, self.call, self.operation);
+        if engine.trusts(&call.caller) {
+            return Ok(());
+        }
+        let target = plan.target().to_string();
+        let into = match plan.makes_new {
+            true => parent_of(&target).unwrap_or(&target),
+            false => &target,
+        };
+        let receive = match self.request.force {
+            true => permission::RECEIVE,
+            // Who may only add changes nothing that is there.
+            false if engine.may(call, open, &need(into, &[permission::RECEIVE]), operation) => {
+                permission::RECEIVE
+            }
+            false => permission::RECEIVE_APPEND,
+        };
+        let needed = [receive, permission::MOUNT, permission::CREATE];
+        let needs = [need(into, &needed)];
+        engine.permit(call, open, plan.action(), &needs, operation)?;
+        let Settings { local, received } = std::mem::take(&mut plan.settings);
+        if let Some(refused) = local.iter().find(|one| !self.may_set(open, plan, one)) {
+            let reason = "permission denied";
+            let refusal = Refusal::new(RefusalKind::Denied, plan.action(), reason);
+            let hint = format!("cannot set property '{}' for '{target}'", refused.name);
+            return Err(refusal.with_hint(hint));
+        }
+        let (kept, left): (Vec<_>, Vec<_>) = received
+            .into_iter()
+            .partition(|one| self.may_set(open, plan, one));
+        for one in left {
+            let name = one.name;
+            let warning = format!("cannot receive {name} property on {target}: permission denied");
+            self.done.warnings.push(warning);
+        }
+        plan.settings = Settings {
+            local,
+            received: kept,
+        };
+        Ok(())
+    }
+
+    fn may_set(&self, open: &OpenPool, plan: &Plan, setting: &Checked) -> bool {
+        let permission = of_property(&setting.name);
+        if !plan.makes_new {
+            let need = need(plan.target(), &[permission]);
+            return self.engine.may(self.call, open, &need, self.operation);
+        }
+        let view = open.pool.namespace().view(self.operation);
+        let parent = parent_of(plan.target()).ok();
+        let parent = parent.and_then(|parent| view.directory(parent).ok());
+        parent.is_some_and(|parent| {
+            let granted = would_be_granted(&parent, permission, &user_of(&self.call.caller));
+            granted.unwrap_or(false)
+        })
+    }
+
+    /// A stream of everything below a dataset, received by force, destroys and renames what is not in it.
+    pub(super) fn permit_following(&self, is_tree: bool) -> Result<(), Refusal> {
+        let (engine, call) = (self.engine, self.call);
+        if engine.trusts(&call.caller) || !is_tree || !self.request.force {
+            return Ok(());
+        }
+        let action = "cannot receive";
+        let target = self.request.target.split('@').next().unwrap_or_default();
+        let open = engine.require_pool_of(target)?;
+        let needed = [
+            permission::DESTROY,
+            permission::RENAME,
+            permission::PROMOTE,
+            permission::MOUNT,
+            permission::CREATE,
+        ];
+        let needs = [need(target, &needed)];
+        engine.permit(call, &open, action, &needs, self.operation)?;
+        let view = open.pool.namespace().view(self.operation);
+        let may_below = view.directory(target).and_then(|directory| {
+            let user = user_of(&call.caller);
+            for permission in needed {
+                if !would_be_granted(&directory, permission, &user)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        match may_below {
+            Ok(true) => Ok(()),
+            _ => Err(Refusal::new(
+                RefusalKind::Denied,
+                action,
+                "permission denied",
+            )),
+        }
+    }
+
+    /// A task that begins to receive, bound by limits.
+    pub(super) fn on_behalf<T>(&self, plan: &Plan, task: T) -> OnBehalf<T> {
+        let target = plan.target();
+        let (growth, created) = match plan.makes_new {
+            true => {
+                let parent = parent_of(target).unwrap_or(target).to_string();
+                let growth = vec![Growth::Filesystem(parent.clone()), Growth::Snapshot(parent)];
+                (growth, vec![target.to_string()])
+            }
+            false => (vec![Growth::Snapshot(target.to_string())], Vec::new()),
+        };
+        self.engine.on_behalf(self.call, task, growth, created)
+    }
+}

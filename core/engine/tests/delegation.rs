@@ -1,0 +1,638 @@
+//! What users without privilege may do: nothing but read, and what is delegated to them.
+
+mod support;
+
+use std::os::unix::net::UnixStream;
+use support::{Bench, call, owned};
+use tarn_engine::Pipe;
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::messages::dataset::{
+    Create, DatasetKind, Describe, Destroy, Diff, Hold, Inherit, MakeBookmark, MakeClone, Mount,
+    Promote, Rename, Rollback, Send, Set, Snapshot, Unmount,
+};
+use tarn_engine::messages::delegation::{Allow, Grant, Holder, ListAllowed, Unallow};
+use tarn_engine::messages::pool;
+use tarn_engine::messages::{Caller, Refusal, RefusalKind};
+
+const ANN: u32 = 4_000_001;
+const STAFF: u32 = 4_000_100;
+
+/// A call of somebody who is not root, in a group.
+fn ann() -> Call {
+    Call {
+        caller: Caller {
+            uid: ANN,
+            gid: ANN,
+            groups: vec![4_000_099, STAFF],
+            ..Caller::default()
+        },
+        ..call("zfs of ann")
+    }
+}
+
+fn grant(holder: Holder, scopes: &str, permissions: &str) -> Grant {
+    let names = permissions.split(',').filter(|name| !name.is_empty());
+    Grant {
+        holder,
+        local: scopes.contains('l'),
+        descendent: scopes.contains('d'),
+        permissions: names.map(str::to_string).collect(),
+    }
+}
+
+fn allow_by(bench: &Bench, by: &Call, name: &str, grant: Grant) -> Result<(), Refusal> {
+    let request = Allow {
+        name: name.to_string(),
+        grants: vec![grant],
+    };
+    bench.engine.dataset_allow(by, request).map(drop)
+}
+
+fn allow(bench: &Bench, name: &str, holder: Holder, scopes: &str, permissions: &str) {
+    allow_by(
+        bench,
+        &call("zfs allow"),
+        name,
+        grant(holder, scopes, permissions),
+    )
+    .unwrap();
+}
+
+fn to_ann(bench: &Bench, name: &str, permissions: &str) {
+    allow(bench, name, Holder::User(ANN), "ld", permissions);
+}
+
+fn unallow_by(bench: &Bench, by: &Call, name: &str, grant: Grant) -> Result<(), Refusal> {
+    let request = Unallow {
+        name: name.to_string(),
+        grants: vec![grant],
+        recursive: false,
+    };
+    bench.engine.dataset_unallow(by, request).map(drop)
+}
+
+fn snapshot(bench: &Bench, by: &Call, name: &str) -> Result<(), Refusal> {
+    let request = Snapshot {
+        names: vec![name.to_string()],
+        ..Snapshot::default()
+    };
+    bench.engine.dataset_snapshot(by, request).map(drop)
+}
+
+fn destroy(bench: &Bench, by: &Call, name: &str) -> Result<(), Refusal> {
+    let request = Destroy {
+        name: name.to_string(),
+        ..Destroy::default()
+    };
+    bench.engine.dataset_destroy(by, request).map(drop)
+}
+
+fn create(
+    bench: &Bench,
+    by: &Call,
+    name: &str,
+    given: &[(&str, &str)],
+) -> Result<Vec<String>, Refusal> {
+    let request = Create {
+        name: name.to_string(),
+        properties: owned(given),
+        ..Create::default()
+    };
+    let created = bench.engine.dataset_create(by, request)?;
+    Ok(created.warnings)
+}
+
+fn set(bench: &Bench, by: &Call, name: &str, property: &str, value: &str) -> Result<(), Refusal> {
+    let request = Set {
+        name: name.to_string(),
+        properties: owned(&[(property, value)]),
+        no_mount: false,
+    };
+    bench.engine.dataset_set(by, request).map(drop)
+}
+
+fn names(bench: &Bench, below: &str) -> Vec<String> {
+    let describe = Describe {
+        names: vec![below.to_string()],
+        kinds: vec![
+            DatasetKind::Filesystem,
+            DatasetKind::Snapshot,
+            DatasetKind::Bookmark,
+        ],
+        properties: vec!["name".to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&ann(), describe).unwrap();
+    described.datasets.into_iter().map(|one| one.name).collect()
+}
+
+/// What is delegated, as lines: `tank/a user 7 ld send,snapshot`.
+fn listed(bench: &Bench, name: &str) -> Vec<String> {
+    let request = ListAllowed {
+        name: name.to_string(),
+    };
+    let allowed = bench.engine.dataset_list_allowed(&ann(), request).unwrap();
+    let mut lines = Vec::new();
+    for place in allowed.places {
+        for grant in place.grants {
+            let scope = match (grant.local, grant.descendent) {
+                (true, false) => "l",
+                (false, true) => "d",
+                _ => "-",
+            };
+            let mut names = grant.permissions;
+            names.sort();
+            lines.push(format!(
+                "{} {:?} {scope} {}",
+                place.dataset,
+                grant.holder,
+                names.join(",")
+            ));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+#[track_caller]
+fn denied<T: std::fmt::Debug>(outcome: Result<T, Refusal>) -> String {
+    let refusal = outcome.unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Denied, "{refusal}");
+    refusal.to_string()
+}
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    for name in ["tank/a", "tank/a/b", "tank/c"] {
+        bench.create(name, &[]).unwrap();
+    }
+    bench
+}
+
+#[test]
+fn nothing_is_allowed_until_it_is_given_and_after_it_is_taken_back() {
+    let bench = bench();
+    let refused = denied(snapshot(&bench, &ann(), "tank/a@x"));
+    assert_eq!(refused, "cannot create snapshots : permission denied");
+    to_ann(&bench, "tank/a", "snapshot");
+    snapshot(&bench, &ann(), "tank/a@x").unwrap();
+    snapshot(&bench, &ann(), "tank/a/b@x").unwrap();
+    denied(snapshot(&bench, &ann(), "tank@x"));
+    denied(snapshot(&bench, &ann(), "tank/c@x"));
+    let back = grant(Holder::User(ANN), "ld", "snapshot");
+    unallow_by(&bench, &call("zfs unallow"), "tank/a", back).unwrap();
+    denied(snapshot(&bench, &ann(), "tank/a@y"));
+    assert!(listed(&bench, "tank/a").is_empty());
+}
+
+#[test]
+fn what_is_local_is_not_for_descendents_and_the_other_way_round() {
+    let bench = bench();
+    let user = Holder::User(ANN);
+    allow(&bench, "tank/a", user.clone(), "l", "snapshot");
+    snapshot(&bench, &ann(), "tank/a@x").unwrap();
+    denied(snapshot(&bench, &ann(), "tank/a/b@x"));
+    allow(&bench, "tank/c", user, "d", "snapshot");
+    denied(snapshot(&bench, &ann(), "tank/c@x"));
+    // All or none.
+    let request = Snapshot {
+        names: vec!["tank/a@z".to_string()],
+        recursive: true,
+        ..Snapshot::default()
+    };
+    denied(bench.engine.dataset_snapshot(&ann(), request));
+}
+
+#[test]
+fn groups_everyone_and_sets_give_permissions() {
+    let bench = bench();
+    allow(&bench, "tank/a", Holder::Group(STAFF), "ld", "snapshot");
+    snapshot(&bench, &ann(), "tank/a@group").unwrap();
+    allow(&bench, "tank/c", Holder::Everyone, "ld", "@outer");
+    denied(snapshot(&bench, &ann(), "tank/c@set"));
+    // Defined above, with a set in it.
+    allow(
+        &bench,
+        "tank",
+        Holder::Set("@outer".to_string()),
+        "",
+        "@inner,hold",
+    );
+    allow(
+        &bench,
+        "tank",
+        Holder::Set("@inner".to_string()),
+        "",
+        "snapshot",
+    );
+    snapshot(&bench, &ann(), "tank/c@set").unwrap();
+    // The nearest definition counts.
+    allow(
+        &bench,
+        "tank/c",
+        Holder::Set("@outer".to_string()),
+        "",
+        "hold",
+    );
+    denied(snapshot(&bench, &ann(), "tank/c@nearer"));
+    let expected = [
+        "tank Set(\"@inner\") - snapshot",
+        "tank Set(\"@outer\") - @inner",
+        "tank Set(\"@outer\") - hold",
+        "tank/c Everyone d @outer",
+        "tank/c Everyone l @outer",
+        "tank/c Set(\"@outer\") - hold",
+    ];
+    assert_eq!(listed(&bench, "tank/c"), expected);
+}
+
+#[test]
+fn who_makes_a_dataset_gets_what_is_set_aside_for_creators() {
+    let bench = bench();
+    to_ann(&bench, "tank/a", "create");
+    let refused = denied(create(&bench, &ann(), "tank/a/new", &[]));
+    assert_eq!(refused, "cannot create 'tank/a/new': permission denied");
+    to_ann(&bench, "tank/a", "mount");
+    let given = [("compression", "lz4")];
+    denied(create(&bench, &ann(), "tank/a/new", &given));
+    allow(
+        &bench,
+        "tank",
+        Holder::Creator,
+        "",
+        "compression,destroy,@kept",
+    );
+    create(&bench, &ann(), "tank/a/new", &given).unwrap();
+    let user = format!("User({ANN})");
+    let own = listed(&bench, "tank/a/new");
+    assert!(
+        own.contains(&format!("tank/a/new {user} l compression,destroy")),
+        "{own:?}"
+    );
+    assert!(
+        own.contains(&format!("tank/a/new {user} l @kept")),
+        "{own:?}"
+    );
+    set(&bench, &ann(), "tank/a/new", "compression", "off").unwrap();
+    denied(set(&bench, &ann(), "tank/a/b", "compression", "off"));
+    bench.set("tank/a/new", &[("canmount", "off")]).unwrap();
+    destroy(&bench, &ann(), "tank/a/new").unwrap();
+    denied(destroy(&bench, &ann(), "tank/a/b"));
+}
+
+#[test]
+fn a_snapshot_is_a_descendent_of_its_dataset() {
+    let bench = bench();
+    let user = || Holder::User(ANN);
+    snapshot(&bench, &call("zfs snapshot"), "tank/a@x").unwrap();
+    let send = || {
+        let (line, callers) = UnixStream::pair().unwrap();
+        let sink = tempfile::tempfile().unwrap();
+        let call = Call {
+            pipe: Some(Pipe::new(sink.into(), line.into()).unwrap()),
+            ..ann()
+        };
+        let request = Send {
+            name: "tank/a@x".to_string(),
+            ..Send::default()
+        };
+        let outcome = bench.engine.dataset_send(&call, request);
+        drop(callers);
+        outcome
+    };
+    allow(
+        &bench,
+        "tank/a",
+        user(),
+        "l",
+        "send,destroy,mount,rename,create",
+    );
+    assert_eq!(
+        denied(send()),
+        "warning: cannot send 'tank/a@x': permission denied"
+    );
+    let refused = denied(destroy(&bench, &ann(), "tank/a@x"));
+    assert_eq!(refused, "cannot destroy snapshots: permission denied");
+    allow(
+        &bench,
+        "tank/a",
+        user(),
+        "d",
+        "send,destroy,mount,rename,create",
+    );
+    send().unwrap();
+    let rename = Rename {
+        from: "tank/a@x".to_string(),
+        to: "tank/a@y".to_string(),
+        ..Rename::default()
+    };
+    bench.engine.dataset_rename(&ann(), rename).unwrap();
+    destroy(&bench, &ann(), "tank/a@y").unwrap();
+}
+
+#[test]
+fn each_command_needs_its_own_permissions() {
+    let bench = bench();
+    let engine = &bench.engine;
+    snapshot(&bench, &call(""), "tank/a@x").unwrap();
+    let hold = || Hold {
+        name: "tank/a@x".to_string(),
+        tag: "mine".to_string(),
+        recursive: false,
+    };
+    denied(engine.dataset_hold(&ann(), hold()));
+    to_ann(&bench, "tank/a", "hold");
+    engine.dataset_hold(&ann(), hold()).unwrap();
+    denied(engine.dataset_release(&ann(), hold()));
+    to_ann(&bench, "tank/a", "release");
+    engine.dataset_release(&ann(), hold()).unwrap();
+
+    let bookmark = || MakeBookmark {
+        origin: "tank/a@x".to_string(),
+        name: "tank/a#m".to_string(),
+        ..MakeBookmark::default()
+    };
+    let refused = denied(engine.dataset_bookmark(&ann(), bookmark()));
+    assert_eq!(
+        refused,
+        "cannot create bookmark 'tank/a#m': permission denied"
+    );
+    to_ann(&bench, "tank/a", "bookmark");
+    engine.dataset_bookmark(&ann(), bookmark()).unwrap();
+    denied(destroy(&bench, &ann(), "tank/a#m"));
+
+    let clone = || MakeClone {
+        origin: "tank/a@x".to_string(),
+        name: "tank/a/clone".to_string(),
+        ..MakeClone::default()
+    };
+    to_ann(&bench, "tank/a", "create,mount");
+    denied(engine.dataset_clone(&ann(), clone()));
+    to_ann(&bench, "tank/a", "clone");
+    engine.dataset_clone(&ann(), clone()).unwrap();
+    let promote = || Promote {
+        name: "tank/a/clone".to_string(),
+    };
+    let refused = denied(engine.dataset_promote(&ann(), promote()));
+    assert_eq!(refused, "cannot promote 'tank/a/clone': permission denied");
+    to_ann(&bench, "tank/a", "promote");
+    engine.dataset_promote(&ann(), promote()).unwrap();
+
+    let rollback = || Rollback {
+        name: "tank/a/clone@x".to_string(),
+        ..Rollback::default()
+    };
+    let refused = denied(engine.dataset_rollback(&ann(), rollback()));
+    assert_eq!(refused, "cannot rollback 'tank/a/clone': permission denied");
+
+    let inherit = |property: &str| Inherit {
+        name: "tank/a".to_string(),
+        property: property.to_string(),
+        recursive: false,
+        received: false,
+    };
+    denied(set(&bench, &ann(), "tank/a", "com.example:x", "y"));
+    denied(engine.dataset_inherit(&ann(), inherit("com.example:x")));
+    to_ann(&bench, "tank/a", "userprop");
+    set(&bench, &ann(), "tank/a", "com.example:x", "y").unwrap();
+    engine
+        .dataset_inherit(&ann(), inherit("com.example:x"))
+        .unwrap();
+    let refused = denied(set(&bench, &ann(), "tank/a", "quota", "1G"));
+    assert_eq!(
+        refused,
+        "cannot set property for 'tank/a': permission denied"
+    );
+    to_ann(&bench, "tank/a", "quota");
+    set(&bench, &ann(), "tank/a", "quota", "1G").unwrap();
+    denied(set(&bench, &ann(), "tank/a", "userquota@4000001", "1G"));
+    to_ann(&bench, "tank/a", "userquota");
+    set(&bench, &ann(), "tank/a", "userquota@4000001", "1G").unwrap();
+}
+
+#[test]
+fn who_may_diff_sees_what_changed() {
+    let bench = bench();
+    snapshot(&bench, &call(""), "tank/a@x").unwrap();
+    let diff = |to: Option<&str>| {
+        let (line, callers) = UnixStream::pair().unwrap();
+        let sink = tempfile::tempfile().unwrap();
+        let call = Call {
+            pipe: Some(Pipe::new(sink.into(), line.into()).unwrap()),
+            ..ann()
+        };
+        let request = Diff {
+            from: "tank/a@x".to_string(),
+            to: to.map(str::to_string),
+        };
+        let outcome = bench.engine.dataset_diff(&call, request);
+        drop(callers);
+        outcome
+    };
+    assert!(denied(diff(None)).starts_with("The diff delegated permission is needed in order\n"));
+    to_ann(&bench, "tank/a", "diff");
+    diff(None).unwrap();
+    let left = names(&bench, "tank/a");
+    assert!(
+        !left.iter().any(|name| name.contains("zfs-diff")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn who_may_give_gives_what_he_has_and_takes_what_is_his() {
+    let bench = bench();
+    let friend = || Holder::User(4_000_002);
+    let by = ann();
+    let refused = denied(allow_by(
+        &bench,
+        &by,
+        "tank/a",
+        grant(friend(), "ld", "send"),
+    ));
+    assert_eq!(
+        refused,
+        "cannot set permissions on 'tank/a': permission denied"
+    );
+    to_ann(&bench, "tank/a", "allow,snapshot");
+    denied(allow_by(
+        &bench,
+        &by,
+        "tank/a",
+        grant(friend(), "ld", "send"),
+    ));
+    denied(allow_by(
+        &bench,
+        &by,
+        "tank/a",
+        grant(friend(), "ld", "allow"),
+    ));
+    denied(allow_by(
+        &bench,
+        &by,
+        "tank/c",
+        grant(friend(), "ld", "snapshot"),
+    ));
+    allow_by(&bench, &by, "tank/a", grant(friend(), "ld", "snapshot")).unwrap();
+    denied(unallow_by(&bench, &by, "tank/a", grant(friend(), "ld", "")));
+    unallow_by(
+        &bench,
+        &by,
+        "tank/a",
+        grant(Holder::User(ANN), "ld", "snapshot"),
+    )
+    .unwrap();
+    denied(allow_by(
+        &bench,
+        &by,
+        "tank/a",
+        grant(friend(), "ld", "snapshot"),
+    ));
+}
+
+#[test]
+fn permissions_that_are_none_are_refused() {
+    let bench = bench();
+    let root = call("zfs allow");
+    for names in ["nothing", "used", "@", "send,nothing", "@a/b", ""] {
+        let outcome = allow_by(
+            &bench,
+            &root,
+            "tank/a",
+            grant(Holder::Everyone, "ld", names),
+        );
+        assert_eq!(
+            outcome.unwrap_err().to_string(),
+            "cannot set permissions on 'tank/a': operation not applicable to datasets of this type",
+            "{names}"
+        );
+    }
+    let outcome = allow_by(
+        &bench,
+        &root,
+        "tank/x",
+        grant(Holder::Everyone, "ld", "send"),
+    );
+    let refused = outcome.unwrap_err().to_string();
+    assert_eq!(refused, "cannot open 'tank/x': dataset does not exist");
+}
+
+#[test]
+fn all_is_taken_back_at_once_and_below() {
+    let bench = bench();
+    for name in ["tank/a", "tank/a/b"] {
+        to_ann(&bench, name, "send,@set,hold");
+        allow(&bench, name, Holder::Everyone, "l", "mount");
+    }
+    let request = Unallow {
+        name: "tank/a".to_string(),
+        grants: vec![grant(Holder::User(ANN), "ld", "")],
+        recursive: true,
+    };
+    bench
+        .engine
+        .dataset_unallow(&call("zfs unallow"), request)
+        .unwrap();
+    let expected = ["tank/a Everyone l mount", "tank/a/b Everyone l mount"];
+    assert_eq!(listed(&bench, "tank/a/b"), expected);
+}
+
+#[test]
+fn a_pool_may_delegate_nothing() {
+    let bench = bench();
+    to_ann(&bench, "tank/a", "snapshot");
+    let turn = |value: &str| {
+        let set = pool::Set {
+            name: "tank".to_string(),
+            property: "delegation".to_string(),
+            value: value.to_string(),
+        };
+        bench.engine.pool_set(&call("zpool set"), set).unwrap();
+    };
+    turn("off");
+    assert_eq!(
+        denied(snapshot(&bench, &ann(), "tank/a@x")),
+        "cannot create snapshots : delegated administration is disabled on pool"
+    );
+    snapshot(&bench, &call(""), "tank/a@x").unwrap();
+    turn("on");
+    snapshot(&bench, &ann(), "tank/a@y").unwrap();
+}
+
+#[test]
+fn limits_bind_those_who_may_not_change_them() {
+    let bench = bench();
+    to_ann(&bench, "tank/a", "snapshot,create,mount");
+    bench
+        .set(
+            "tank/a",
+            &[("snapshot_limit", "2"), ("filesystem_limit", "2")],
+        )
+        .unwrap();
+    snapshot(&bench, &ann(), "tank/a@1").unwrap();
+    snapshot(&bench, &ann(), "tank/a/b@2").unwrap();
+    let refused = snapshot(&bench, &ann(), "tank/a@3").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot create snapshot 'tank/a@3': out of space"
+    );
+    assert_eq!(refused.kind, RefusalKind::NoSpace);
+    snapshot(&bench, &call(""), "tank/a@root").unwrap();
+    create(&bench, &ann(), "tank/a/one", &[]).unwrap();
+    let refused = create(&bench, &ann(), "tank/a/two", &[]).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot create 'tank/a/two': out of space"
+    );
+    // Who may change a limit is not kept by it, but by those above.
+    allow(
+        &bench,
+        "tank/a/b",
+        Holder::User(ANN),
+        "ld",
+        "snapshot_limit",
+    );
+    bench.set("tank/a/b", &[("snapshot_limit", "0")]).unwrap();
+    assert!(snapshot(&bench, &ann(), "tank/a/b@3").is_err());
+    bench.set("tank/a", &[("snapshot_limit", "none")]).unwrap();
+    snapshot(&bench, &ann(), "tank/a/b@3").unwrap();
+}
+
+#[test]
+fn mounts_are_made_for_users_only_where_they_harm_nobody() {
+    let bench = bench();
+    let engine = &bench.engine;
+    let mount = |name: &str| Mount {
+        name: Some(name.to_string()),
+        ..Mount::default()
+    };
+    let unmount = |name: &str| Unmount {
+        name: Some(name.to_string()),
+        ..Unmount::default()
+    };
+    let refused = denied(engine.dataset_unmount(&ann(), unmount("tank/a/b")));
+    assert_eq!(refused, "cannot unmount 'tank/a/b': permission denied");
+    engine
+        .dataset_unmount(&call(""), unmount("tank/a/b"))
+        .unwrap();
+    let refused = denied(engine.dataset_mount(&ann(), mount("tank/a/b")));
+    assert_eq!(refused, "cannot mount 'tank/a/b': Insufficient privileges");
+    to_ann(&bench, "tank/a", "mount,create,mountpoint,rename");
+    engine.dataset_mount(&ann(), mount("tank/a/b")).unwrap();
+    let options = bench.notebook.mounts.lock().unwrap()[&bench.path("/tank/a/b")].options;
+    assert!(!options.setuid && !options.devices);
+    engine.dataset_unmount(&ann(), unmount("tank/a/b")).unwrap();
+    // Elsewhere it would be over what is there.
+    let elsewhere = bench.path("/elsewhere").display().to_string();
+    set(&bench, &ann(), "tank/a/b", "mountpoint", &elsewhere).unwrap();
+    denied(engine.dataset_mount(&ann(), mount("tank/a/b")));
+    let warnings = create(&bench, &ann(), "tank/a/new", &[]).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let rename = Rename {
+        from: "tank/a/new".to_string(),
+        to: "tank/a/newer".to_string(),
+        ..Rename::default()
+    };
+    denied(engine.dataset_rename(&ann(), rename));
+    denied(engine.dataset_mount(&ann(), Mount::default()));
+}
