@@ -64,17 +64,21 @@ fn compare_ranks(left: &[Option<Rank>], right: &[Option<Rank>], keys: &[SortKey]
 
 /// By name; a dataset before its snapshots, and those by age.
 fn compare_names(left: &DatasetDescription, right: &DatasetDescription) -> Ordering {
-    let split = |name: &str| match name.split_once('@') {
-        Some((dataset, snapshot)) => (dataset.to_string(), Some(snapshot.to_string())),
-        None => (name.to_string(), None),
-    };
-    let ((left_dataset, left_snapshot), (right_dataset, right_snapshot)) =
-        (split(&left.name), split(&right.name));
+    let (left_dataset, left_snapshot) = split(&left.name);
+    let (right_dataset, right_snapshot) = split(&right.name);
     left_dataset
-        .cmp(&right_dataset)
+        .cmp(right_dataset)
         .then_with(|| left_snapshot.is_some().cmp(&right_snapshot.is_some()))
         .then_with(|| left.created_txg.cmp(&right.created_txg))
         .then_with(|| left_snapshot.cmp(&right_snapshot))
+}
+
+/// The dataset, and the short name of a snapshot of it.
+fn split(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((dataset, snapshot)) => (dataset, Some(snapshot)),
+        None => (name, None),
+    }
 }
 
 /// What a dataset is sorted by; none where the property does not apply to it.
