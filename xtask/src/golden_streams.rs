@@ -112,6 +112,7 @@ pub fn receive_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
             return Err(format!("{target} did not receive its property: {}", got.stdout).into());
         }
     }
+    keep_encrypted(&instance, &fixture, &folder, &mut tally)?;
     refuse_damage(&instance, &fixture, &folder)?;
     instance.must("zpool", &["export", POOL])?;
     drop(instance);
@@ -120,6 +121,55 @@ pub fn receive_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
     if !keep {
         fs::remove_dir_all(&folder)?;
     }
+    Ok(())
+}
+
+/// A raw stream of something encrypted, which nobody here can open: it is kept, shown, and sent on as it came, byte for byte.
+fn keep_encrypted(
+    instance: &Instance,
+    fixture: &Fixture,
+    folder: &Path,
+    tally: &mut Tally,
+) -> Outcome {
+    // So its name is what it was at the sender, too.
+    let target = format!("{POOL}/e");
+    let stream = stream_file(fixture, "raw");
+    receive(instance, &[&target], &stream)?.expect_success()?;
+    let properties = "encryption,keyformat,keylocation,keystatus,encryptionroot,mounted";
+    let shown = instance.must(
+        "zfs",
+        &["get", "-H", "-o", "property,value", properties, &target],
+    )?;
+    let expected = format!(
+        "encryption\taes-256-gcm\nkeyformat\tpassphrase\nkeylocation\tprompt\n\
+         keystatus\tunavailable\nencryptionroot\t{target}\nmounted\tno\n"
+    );
+    if shown.stdout != expected {
+        return Err(format!("{target} is shown as\n{}", shown.stdout).into());
+    }
+    let mounted = instance.run("zfs", &["mount", &target])?;
+    if mounted.stderr != format!("cannot mount '{target}': encryption key not loaded\n") {
+        return Err(format!("mounting {target}: {mounted:?}").into());
+    }
+    let sent = folder.join("sent-raw");
+    let mut command = instance.command("zfs");
+    command.args(["send", "-w", &format!("{target}@one")]);
+    program::run_writing(&mut command, Stdio::from(File::create(&sent)?), LIMIT)?
+        .expect_success()?;
+    let (truth, seen) = (fs::read(&stream)?, fs::read(&sent)?);
+    let differs = truth
+        .iter()
+        .zip(&seen)
+        .position(|(one, other)| one != other);
+    let mut differences = Vec::new();
+    if truth != seen {
+        differences.push(format!(
+            "{} bytes, not {}; the first that differs is {differs:?}",
+            seen.len(),
+            truth.len()
+        ));
+    }
+    tally.add("raw, sent again", truth.len(), differences);
     Ok(())
 }
 
@@ -236,7 +286,12 @@ fn refuse_damage(instance: &Instance, fixture: &Fixture, folder: &Path) -> Outco
     let listing = || instance.zfs("list -Hp -t all -r -o name,guid fxstreams");
     let before = listing()?.stdout;
     let damaged = folder.join("damaged");
-    for (stream, target) in [("full", "new"), ("incr", "full"), ("replicate", "new")] {
+    for (stream, target) in [
+        ("full", "new"),
+        ("incr", "full"),
+        ("replicate", "new"),
+        ("raw", "new"),
+    ] {
         let bytes = fs::read(stream_file(fixture, stream))?;
         let length = u64::try_from(bytes.len())?;
         for step in 0..DAMAGED {

@@ -11,8 +11,9 @@ use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
 use tarn_ondisk::checksum::Checksum;
 use tarn_ondisk::declare::{ByteOrder, Stored, widen};
 use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::sealing::Sealing;
 use tarn_ondisk::stream::{
-    Begin, CHECKSUM_OFFSET, Framed, RECORD_BYTES, Record, Sealing, StreamKind, order_of,
+    Begin, CHECKSUM_OFFSET, Framed, RECORD_BYTES, Record, StreamKind, order_of,
 };
 use tarn_transform::checksum::ByteOrder as SumOrder;
 use tarn_transform::checksum::fletcher::Fletcher4;

@@ -10,7 +10,8 @@
 //! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`mod@write`]) takes a
 //! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
 //! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
-//! pointer ([`embed`]), blocks of intent logs ([`log_block`]) and those that logs lead to ([`early`]), bad copies written anew ([`repair`]), and what kind of block is written how
+//! pointer ([`embed`]), blocks of intent logs ([`log_block`]) and those that logs lead to ([`early`]), bad copies written anew ([`repair`]), blocks of encrypted datasets, whose keys nobody has here
+//! ([`sealed`]), and what kind of block is written how
 //! ([`policy`]).
 //!
 //! # Invariants
@@ -36,6 +37,7 @@ mod ranks;
 mod read;
 pub mod ref_table;
 mod repair;
+mod sealed;
 mod stored;
 mod write;
 
@@ -49,4 +51,5 @@ pub use log_block::{LogBlockWrite, LogPlace};
 pub use policy::{BlockRole, DatasetPolicy, Embedding, RedundantMetadata, WritePolicy};
 pub use read::Form;
 pub use ref_table::{RefTable, Release};
-pub use write::{PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest};
+pub use sealed::seal_of_pointers;
+pub use write::{GivenForm, PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest};

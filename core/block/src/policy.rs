@@ -16,6 +16,9 @@ use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm};
 #[doc(alias = "zfs_redundant_metadata_most_ditto_level")]
 const MOST_REDUNDANT_LEVEL: u8 = 2;
 
+/// How many copies an encrypted block has at most.
+const SEALED_COPIES_MAX: usize = ondisk::block_pointer::DVA_COUNT - 1;
+
 /// Everything decided about one block before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WritePolicy {
@@ -37,6 +40,23 @@ pub struct WritePolicy {
     pub embedding: Embedding,
     /// How many allocated things are below it.
     pub fill: u64,
+}
+
+impl WritePolicy {
+    /// The same in an encrypted dataset: what is encrypted gives one of its places away for what its owner needs to open it, nothing lives in its pointer, and
+    /// heads and dnodes are as they are.
+    pub fn sealed(self) -> WritePolicy {
+        let (mut policy, is_data) = (self, self.level.is_data());
+        policy.embedding = Embedding::Forbidden;
+        if is_data && self.object_type.is_encrypted() {
+            policy.copies = self.copies.min(SEALED_COPIES_MAX);
+            policy.gang_copies = self.gang_copies.min(SEALED_COPIES_MAX);
+        }
+        if is_data && matches!(self.object_type, ObjectType::Dnode | ObjectType::Objset) {
+            policy.compression = CompressionAlgorithm::Off;
+        }
+        policy
+    }
 }
 
 /// Whether a block may live in its pointer.

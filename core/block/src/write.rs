@@ -41,7 +41,10 @@ use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind, SECTOR_BYTES, StoredBlock};
 use tarn_ondisk::checksum::{Checksum, ChecksumKind};
 use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::embedded::PAYLOAD_BYTES_MAX;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::sealing::{self, Sealing};
 use tarn_ondisk::units::{LogicalSize, PhysicalSize, Txg};
 use tarn_probe::{Operation, Stage};
 use tarn_space::{Allocation, Class, NoSpace};
@@ -65,7 +68,7 @@ const CHUNK_BYTES: usize = 32 << 20;
 /// One block to write.
 #[derive(Debug, Clone)]
 pub struct WriteRequest {
-    /// Its contents, as long as `logical_size`.
+    /// Its contents, as long as `logical_size`; or what is stored of them, if it is given.
     pub data: Block,
     /// How large it is: whole sectors.
     pub logical_size: LogicalSize,
@@ -73,6 +76,19 @@ pub struct WriteRequest {
     pub policy: WritePolicy,
     /// What its slot holds now.
     pub previous: BlockPointer,
+    /// What is stored of its contents, if that is given.
+    pub given: Option<GivenForm>,
+    /// How it is sealed, if its dataset is encrypted.
+    pub sealing: Option<Sealing>,
+}
+
+/// That the data of a block are what is stored of it: whoever sent it has compressed and perhaps encrypted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenForm {
+    /// How it was compressed.
+    pub compression: CompressionAlgorithm,
+    /// In which byte order it was.
+    pub order: ByteOrder,
 }
 
 /// What became of the contents.
@@ -84,6 +100,7 @@ enum Shape {
         bytes: Arc<Buffer>,
         compression: CompressionAlgorithm,
         checksum: checksum::Checksum,
+        order: ByteOrder,
     },
 }
 
@@ -236,6 +253,14 @@ impl BlockIo {
     fn shape(&self, request: &WriteRequest, phase: WritePhase, allocation_min: u64) -> Shape {
         let data = &request.data;
         let policy = &request.policy;
+        if let Some(given) = request.given {
+            let whole = LogicalSize::of(data).round_up(SECTOR_BYTES).to_usize();
+            let mut bytes = data.shared().clone();
+            if bytes.len() != whole {
+                Arc::make_mut(&mut bytes).resize(whole);
+            }
+            return self.summed(request, bytes, given.compression, given.order);
+        }
         assert_eq!(
             LogicalSize::of(data),
             request.logical_size,
@@ -251,7 +276,10 @@ impl BlockIo {
         } else {
             policy.compression
         };
-        if compression != CompressionAlgorithm::Off && compress::is_zero(data) {
+        // Dnodes of encrypted datasets are not compressed, but those of no objects are not stored either.
+        let is_sealed_dnodes = policy.object_type == ObjectType::Dnode && request.sealing.is_some();
+        let may_be_hole = compression != CompressionAlgorithm::Off || is_sealed_dnodes;
+        if may_be_hole && compress::is_zero(data) {
             return Shape::InPointer(self.hole(request, phase.txg));
         }
         let limit = compressed_size_max(compression, data.len(), allocation_min);
@@ -272,12 +300,34 @@ impl BlockIo {
             Some(bytes) => (bytes, compression),
             None => (data.shared().clone(), CompressionAlgorithm::Off),
         };
-        let order = checksum::ByteOrder::Little;
-        let checksum = checksum::checksum(policy.checksum, &bytes, order, self.salt());
+        self.summed(request, bytes, compression, ByteOrder::Little)
+    }
+
+    /// What is stored, with its checksum.
+    fn summed(
+        &self,
+        request: &WriteRequest,
+        bytes: Arc<Buffer>,
+        compression: CompressionAlgorithm,
+        order: ByteOrder,
+    ) -> Shape {
+        let algorithm = request.policy.checksum;
+        let sum_order = match order {
+            ByteOrder::Little => checksum::ByteOrder::Little,
+            ByteOrder::Big => checksum::ByteOrder::Big,
+        };
+        let mut checksum = checksum::checksum(algorithm, &bytes, sum_order, self.salt());
+        let is_truncated =
+            request.sealing.is_some() && request.policy.object_type != ObjectType::Objset;
+        if is_truncated {
+            let [a, b] = sealing::truncated(checksum.0, algorithm.identifies_blocks());
+            checksum.0 = [a, b, 0, 0];
+        }
         Shape::Stored {
             bytes,
             compression,
             checksum,
+            order,
         }
     }
 
@@ -300,7 +350,7 @@ impl BlockIo {
         shapes: &VdevShapes,
         batch: &mut Batch,
     ) -> Result<BlockPointer, NoSpace> {
-        let (bytes, compression, checksum) = match shape {
+        let (bytes, compression, checksum, order) = match shape {
             Shape::InPointer(pointer) => {
                 self.probes.in_pointer.increment();
                 return Ok(pointer);
@@ -309,7 +359,8 @@ impl BlockIo {
                 bytes,
                 compression,
                 checksum,
-            } => (bytes, compression, checksum),
+                order,
+            } => (bytes, compression, checksum, order),
         };
         let policy = &slot.policy;
         let size = PhysicalSize::of(&bytes);
@@ -340,7 +391,7 @@ impl BlockIo {
                 }
             }
         };
-        Ok(BlockPointer::stored(&StoredBlock {
+        let mut pointer = BlockPointer::stored(&StoredBlock {
             dvas: &dvas,
             logical_size: slot.logical_size,
             physical_size: size,
@@ -351,7 +402,14 @@ impl BlockIo {
             level: policy.level,
             birth: phase.txg,
             fill: policy.fill,
-        }))
+        });
+        if order == ByteOrder::Big {
+            pointer.set_big_endian();
+        }
+        if let Some(sealing) = &slot.sealing {
+            sealing.put_into(&mut pointer);
+        }
+        Ok(pointer)
     }
 
     /// Places for all copies of `size` bytes in one piece.
@@ -381,6 +439,7 @@ struct Slot {
     policy: WritePolicy,
     previous: BlockPointer,
     rewritable_size: Option<PhysicalSize>,
+    sealing: Option<Sealing>,
 }
 
 impl WriteRequest {
@@ -408,6 +467,7 @@ impl WriteRequest {
             logical_size: self.logical_size,
             policy: self.policy,
             previous: self.previous,
+            sealing: self.sealing,
         }
     }
 }

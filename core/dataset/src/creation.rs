@@ -8,7 +8,7 @@ use crate::task::TaskContext;
 use crate::writing::in_object;
 use std::sync::Arc;
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
-use tarn_object::{NewObject, NewObjectSet, ObjectSet, Tx};
+use tarn_object::{NewObject, NewObjectSet, NewSealedSet, ObjectSet, Tx};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
@@ -280,6 +280,22 @@ pub(crate) fn create_set(
     let set = ObjectSet::create(env, id, new, policy, owner, context.tx);
     namespace.add_head(&set);
     Ok(set)
+}
+
+/// Makes the object set of a new head for what is encrypted elsewhere. It is stored with the group.
+pub(crate) fn create_sealed_set(
+    context: &TaskContext<'_>,
+    id: ObjectId,
+    objset_type: ObjsetType,
+    new: NewSealedSet,
+) -> Result<(), DatasetError> {
+    let namespace = context.namespace;
+    let dataset = crate::dataset::Dataset::open_unnamed(context.view(), id)?;
+    let policy = crate::heads::policy_of(&dataset, None)?;
+    let env = namespace.mos().env().clone();
+    let set = ObjectSet::create_sealed(env, id, objset_type, new, policy, context.tx);
+    namespace.add_head(&set.map_err(in_object(id))?);
+    Ok(())
 }
 
 /// The origin snapshot of the pool; none in pools too old to have one.

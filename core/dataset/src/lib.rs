@@ -16,6 +16,7 @@
 pub mod contents;
 mod counting_bookmarks;
 mod creation;
+pub mod crypto_key;
 pub mod dataset;
 mod deadlist;
 pub mod delegation;

@@ -175,6 +175,12 @@ pub enum TaskRefusal {
     #[doc(alias = "ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH")]
     #[error("incremental send stream requires -L (--large-block), to match previous receive")]
     SmallBlocks,
+    /// What is encrypted, and what a stream has of it, do not belong together (`EACCES`, `EINVAL`).
+    #[error("{why}")]
+    BadKey {
+        /// In OpenZFS's words.
+        why: String,
+    },
     /// Two names would be the same (`EEXIST`).
     #[error("{why}")]
     Conflict {

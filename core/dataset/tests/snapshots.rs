@@ -476,6 +476,7 @@ impl Walk {
             resumable: self.dice.below(2) == 0,
             local: Vec::new(),
             received: Vec::new(),
+            key: None,
         };
         let receiver = match self.pool.run(begin) {
             Ok(receiver) => receiver,
@@ -512,6 +513,7 @@ impl Walk {
             received: Vec::new(),
             has_properties: false,
             snapshot_settings: Vec::new(),
+            key: None,
         };
         let head = receiver.head;
         let finished = match self.dice.below(4) {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tarn_block::Block;
+use tarn_block::{Block, GivenForm};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::BLOCK_BYTES_MAX;
 use tarn_ondisk::checksum::ChecksumKind;
@@ -28,9 +28,10 @@ use tarn_ondisk::object_type::{Layout, ObjectType};
 use tarn_ondisk::units::{BlockId, Level, LogicalSize};
 use tarn_probe::Operation;
 
-use crate::dirty::{Pending, Shape, SpillContents};
+use crate::dirty::{Given, Pending, Shape, SpillContents};
 use crate::error::ObjectError;
 use crate::object::{Newest, Object, ObjectState};
+use crate::sealed::SealedBlock;
 use crate::tx::Tx;
 
 /// What the throttle counts for a changed dnode: its part of a block of dnodes, and the bookkeeping. A guess.
@@ -138,6 +139,7 @@ impl Object {
         contents: Block,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
+        self.check_plain()?;
         self.look_up_parent(tx, block.get(), operation)?;
         let mut state = self.alive()?;
         assert_eq!(
@@ -147,6 +149,35 @@ impl Object {
         );
         self.check_reach(&state, block.get())?;
         self.put_buffer(&mut state, tx, block.get(), contents.shared().clone());
+        Ok(())
+    }
+
+    /// Gives a block contents that are ready, together with what is to be stored of them: whoever sent them has compressed them. Changed before its group is stored, the block is
+    /// stored as others are.
+    ///
+    /// # Panics
+    /// As [`write_block`](Self::write_block).
+    ///
+    /// # Errors
+    /// As [`write_block`](Self::write_block).
+    pub fn write_block_given(
+        &self,
+        tx: &Tx,
+        block: BlockId,
+        contents: Block,
+        (bytes, form): (Block, GivenForm),
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let buffer = contents.shared().clone();
+        self.write_block(tx, block, contents, operation)?;
+        let given = Given {
+            buffer,
+            bytes,
+            form,
+        };
+        let mut state = self.alive()?;
+        let pending = self.pending_for(&mut state, tx);
+        pending.given.insert(block.get(), given);
         Ok(())
     }
 
@@ -175,6 +206,7 @@ impl Object {
         operation: &Operation,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), ObjectError> {
+        self.check_plain()?;
         let mut base: Option<Arc<Buffer>> = None;
         let is_whole = old == Old::Overwritten;
         if is_whole {
@@ -197,6 +229,7 @@ impl Object {
                     Arc::new(Buffer::for_overwrite(size))
                 }
                 (Newest::Data(older), _) => older.clone(),
+                (Newest::Sealed, _) => return Err(self.is_encrypted_error()),
                 (Newest::Freed, _) => Arc::new(Buffer::zeroed(size)),
                 (Newest::Unknown, Some(base)) => base,
                 (Newest::Unknown, None) if self.top_of(&state, block).is_none() => {
@@ -249,7 +282,7 @@ impl Object {
     }
 
     /// Looks up the pointer to a block that will be written whole.
-    fn look_up_parent(
+    pub(crate) fn look_up_parent(
         &self,
         tx: &Tx,
         block: u64,
@@ -303,7 +336,7 @@ impl Object {
     }
 
     /// The changes of the transaction's group, which begin here if there are none yet.
-    fn pending_for<'a>(&self, state: &'a mut ObjectState, tx: &Tx) -> &'a mut Pending {
+    pub(crate) fn pending_for<'a>(&self, state: &'a mut ObjectState, tx: &Tx) -> &'a mut Pending {
         let newest = state.pending.back().map(|pending| pending.txg);
         if newest != Some(tx.txg()) {
             assert!(newest < Some(tx.txg()), "groups follow each other");
@@ -321,7 +354,11 @@ impl Object {
     }
 
     /// Changes fields of the dnode.
-    fn change_shape(&self, tx: &Tx, change: impl FnOnce(&mut Shape)) -> Result<(), ObjectError> {
+    pub(crate) fn change_shape(
+        &self,
+        tx: &Tx,
+        change: impl FnOnce(&mut Shape),
+    ) -> Result<(), ObjectError> {
         let mut state = self.alive()?;
         change(&mut state.newest);
         let newest = state.newest.clone();
@@ -347,6 +384,7 @@ impl Object {
         bonus_type: ObjectType,
         bonus: &[u8],
     ) -> Result<(), ObjectError> {
+        self.check_plain()?;
         let mut state = self.alive()?;
         let room = state
             .newest
@@ -395,6 +433,7 @@ impl Object {
         };
         let mut state = self.alive()?;
         if contents.is_some() {
+            self.check_plain()?;
             let (room, wanted) = (
                 state.newest.bonus_room(Spill::Present),
                 state.newest.bonus.len(),
@@ -449,6 +488,7 @@ impl Object {
         // Writers of one object's size are kept apart by whoever calls; one that slipped in is newer.
         let newer = match state.newest_of(0) {
             Newest::Data(buffer) => Some(buffer.clone()),
+            Newest::Sealed => return Err(self.is_encrypted_error()),
             Newest::Freed => None,
             Newest::Unknown => contents,
         };
@@ -554,7 +594,8 @@ impl Object {
         is_tail: bool,
     ) -> Result<(), ObjectError> {
         let mut state = self.alive()?;
-        if is_tail {
+        // What is encrypted ends where it was said to.
+        if is_tail && state.newest.form.is_none() {
             state.newest.max_block = BlockId::from(first.saturating_sub(1));
         }
         let max_block = state.newest.max_block;
@@ -564,7 +605,9 @@ impl Object {
         let mut dropped = pending.blocks.split_off(&first);
         pending.blocks.append(&mut dropped.split_off(&end));
         pending.freed.insert(first, end);
-        let bytes = count_bytes(&dropped);
+        let mut dropped_sealed = pending.sealed.split_off(&first);
+        pending.sealed.append(&mut dropped_sealed.split_off(&end));
+        let bytes = count_bytes(&dropped) + count_sealed_bytes(&dropped_sealed);
         pending.dirty_bytes -= bytes;
         self.context.env.txgs.remove_dirty(bytes);
         drop(state);
@@ -576,8 +619,9 @@ impl Object {
         let mut state = self.alive()?;
         let slots = state.newest.slots;
         let pending = self.pending_for(&mut state, tx);
-        let bytes = count_bytes(&pending.blocks);
+        let bytes = count_bytes(&pending.blocks) + count_sealed_bytes(&pending.sealed);
         pending.blocks.clear();
+        pending.sealed.clear();
         pending.freed.insert(0, u64::MAX);
         pending.is_object_freed = true;
         pending.dirty_bytes -= bytes;
@@ -586,7 +630,7 @@ impl Object {
         Ok(slots)
     }
 
-    fn bonus_too_large(&self, room: usize, wanted: usize) -> ObjectError {
+    pub(crate) fn bonus_too_large(&self, room: usize, wanted: usize) -> ObjectError {
         ObjectError::BonusTooLarge {
             set: self.context.id,
             object: self.id,
@@ -594,6 +638,10 @@ impl Object {
             wanted,
         }
     }
+}
+
+fn count_sealed_bytes(blocks: &BTreeMap<u64, SealedBlock>) -> u64 {
+    blocks.values().map(|block| widen(block.bytes.len())).sum()
 }
 
 fn count_bytes(blocks: &BTreeMap<u64, Arc<Buffer>>) -> u64 {

@@ -14,8 +14,10 @@
 //! - Pendings are in order of their groups, and only the newest is changed: groups follow each other strictly.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
+use tarn_block::{Block, GivenForm};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
@@ -24,6 +26,8 @@ use tarn_ondisk::compression::Compression;
 use tarn_ondisk::dnode::{CORE_BYTES, POINTER_SHIFT, SLOT_BYTES, Spill};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, LogicalSize, Txg};
+
+use crate::sealed::SealedBlock;
 
 /// The fields of a dnode that transactions change.
 #[derive(Debug, Clone)]
@@ -39,6 +43,16 @@ pub(crate) struct Shape {
     pub slots: usize,
     pub max_block: BlockId,
     pub spill: SpillContents,
+    /// What else is said of an object that is encrypted.
+    pub form: Option<Form>,
+}
+
+/// What an object keeps to, because the owner of the key will check it.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub levels: u8,
+    /// All the room for the bonus, encrypted.
+    pub bonus_room: Arc<[u8]>,
 }
 
 /// The newest contents of the spill block.
@@ -50,6 +64,8 @@ pub(crate) enum SpillContents {
     Stored,
     /// These bytes.
     Dirty(Arc<Buffer>),
+    /// This, encrypted.
+    Sealed(Arc<SealedBlock>),
 }
 
 impl Shape {
@@ -70,6 +86,7 @@ impl Shape {
                 None => SpillContents::Absent,
                 Some(_) => SpillContents::Stored,
             },
+            form: None,
         }
     }
 
@@ -87,7 +104,8 @@ impl Shape {
             reach <<= fanout;
             levels += 1;
         }
-        levels
+        let told = self.form.as_ref().map_or(1, |form| form.levels);
+        levels.max(told)
     }
 
     /// How many bytes of bonus there is room for, with or without a spill block. None if the pointers leave no room
@@ -105,9 +123,22 @@ impl Shape {
     pub fn spill_kind(&self) -> Spill {
         match self.spill {
             SpillContents::Absent => Spill::Absent,
-            SpillContents::Stored | SpillContents::Dirty(_) => Spill::Present,
+            SpillContents::Stored | SpillContents::Dirty(_) | SpillContents::Sealed(_) => {
+                Spill::Present
+            }
         }
     }
+}
+
+/// What is to be stored of a block, given by who has compressed it.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    /// The contents that it is of. As long as the block has these, it is stored as given.
+    pub buffer: Arc<Buffer>,
+    /// What is stored.
+    pub bytes: Block,
+    /// Its form.
+    pub form: GivenForm,
 }
 
 /// A block that was written before its group is stored.
@@ -125,8 +156,12 @@ pub(crate) struct Pending {
     pub txg: Txg,
     /// The dnode's fields as the group leaves them.
     pub shape: Shape,
+    /// Blocks of encrypted objects written, by index, as they are to be stored. Such objects have no others.
+    pub sealed: BTreeMap<u64, SealedBlock>,
     /// Blocks written, by index.
     pub blocks: BTreeMap<u64, Arc<Buffer>>,
+    /// Those of them whose stored form is given.
+    pub given: BTreeMap<u64, Given>,
     /// Those of them that need not be cached when they are stored.
     pub passing: BTreeSet<u64>,
     /// Those of them that have their places already, and are written.
@@ -148,7 +183,9 @@ impl Pending {
         Pending {
             txg,
             shape,
+            sealed: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            given: BTreeMap::new(),
             passing: BTreeSet::new(),
             early: BTreeMap::new(),
             superseded: Vec::new(),
@@ -157,6 +194,14 @@ impl Pending {
             is_object_freed: false,
             dirty_bytes: 0,
         }
+    }
+
+    /// The blocks of a range that the group writes, in order.
+    pub fn written(&self, range: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        let plain = self.blocks.range(range.clone()).map(|(block, _)| *block);
+        let sealed = self.sealed.range(range).map(|(block, _)| *block);
+        // Whichever there are: an object has one kind.
+        plain.chain(sealed)
     }
 }
 

@@ -111,6 +111,8 @@ impl Object {
             logical_size,
             policy,
             previous: BlockPointer::HOLE,
+            given: None,
+            sealing: None,
         })
     }
 }

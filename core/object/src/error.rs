@@ -87,6 +87,14 @@ pub enum ObjectError {
         /// What is wrong.
         why: crate::zap::ZapError,
     },
+    /// Its contents are encrypted, and nobody here has the key.
+    #[error("object {} of object set {set} is encrypted, and its key is not loaded", Number(*.object))]
+    Encrypted {
+        /// The object set.
+        set: ObjectId,
+        /// The object; 0 for the set as a whole.
+        object: ObjectId,
+    },
     /// The offset is beyond what an object can have.
     #[error("object {} of object set {set} cannot reach offset {offset}", Number(*.object))]
     TooLarge {

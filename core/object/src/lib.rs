@@ -34,6 +34,7 @@ mod owner;
 mod pointer_list;
 mod prefetch;
 mod ranks;
+mod sealed;
 mod sync;
 mod sync_tree;
 mod traverse;
@@ -53,6 +54,7 @@ pub use objset::{
 };
 pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
 pub use pointer_list::{BlockSpace, Entry, PointerList};
+pub use sealed::{HeadSealing, NewSealedSet, ObjectForm, SealedBlock};
 pub use sync::{BlockLedger, SetLedger, discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.
 pub use tarn_block::Block;

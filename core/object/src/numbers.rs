@@ -109,6 +109,9 @@ impl ObjectSet {
         new: NewObject,
         operation: &Operation,
     ) -> Result<Arc<Object>, ObjectError> {
+        if self.is_sealed() {
+            return Err(self.meta.is_encrypted_error());
+        }
         let slots = new.slots.max(1);
         let mut numbers = self.numbers.lock();
         let id = self.find_free(&mut numbers, slots, operation)?;

@@ -135,6 +135,8 @@ impl ObjectInfo {
 pub(crate) enum Located {
     /// In memory, not stored yet.
     Dirty(Arc<Buffer>),
+    /// In memory, and encrypted.
+    Sealed,
     /// Nowhere: they are zeros.
     Zeros,
     /// Below this pointer of the stored tree.
@@ -145,6 +147,8 @@ pub(crate) enum Located {
 pub(crate) enum Newest<'a> {
     /// Written.
     Data(&'a Arc<Buffer>),
+    /// Written, encrypted.
+    Sealed,
     /// Freed.
     Freed,
     /// Untouched.
@@ -157,6 +161,9 @@ impl ObjectState {
         for pending in self.pending.iter().rev() {
             if let Some(buffer) = pending.blocks.get(&block) {
                 return Newest::Data(buffer);
+            }
+            if pending.sealed.contains_key(&block) {
+                return Newest::Sealed;
             }
             if pending.freed.contains(block) {
                 return Newest::Freed;
@@ -306,6 +313,7 @@ impl Object {
             match &state.newest.spill {
                 SpillContents::Absent => return Ok(None),
                 SpillContents::Dirty(buffer) => return Ok(Some(Block::from(buffer.clone()))),
+                SpillContents::Sealed(_) => return Err(self.is_encrypted_error()),
                 SpillContents::Stored => state.stored.spill.unwrap_or(BlockPointer::HOLE),
             }
         };
@@ -395,7 +403,7 @@ impl Object {
     /// Whether a block has contents, and is not a hole.
     pub fn has_block(&self, block: BlockId, operation: &Operation) -> Result<bool, ObjectError> {
         match self.locate(block)? {
-            Located::Dirty(_) => Ok(true),
+            Located::Dirty(_) | Located::Sealed => Ok(true),
             Located::Zeros => Ok(false),
             Located::Stored(top) => Ok(!self
                 .descend(top, Level::ZERO, block.get(), operation)?
@@ -431,6 +439,7 @@ impl Object {
                     operation.mark(Outcome::Dirty);
                     return Ok(Some((Block::from(buffer), ByteOrder::Little)));
                 }
+                Located::Sealed => return Err(self.is_encrypted_error()),
                 Located::Zeros => return Ok(None),
                 Located::Stored(top) => top,
             };
@@ -484,6 +493,7 @@ impl Object {
         let state = self.alive()?;
         match state.newest_of(block.get()) {
             Newest::Data(buffer) => Ok(Located::Dirty(buffer.clone())),
+            Newest::Sealed => Ok(Located::Sealed),
             Newest::Freed => Ok(Located::Zeros),
             Newest::Unknown => match self.top_of(&state, block.get()) {
                 Some(top) => Ok(Located::Stored(top)),

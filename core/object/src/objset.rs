@@ -38,6 +38,7 @@ use crate::numbers::{Numbers, Taken};
 use crate::object::{Object, check_tree};
 use crate::owner::Ownership;
 use crate::ranks;
+use crate::sealed::{NewSealedSet, SetSealing};
 use crate::tx::{SyncTx, Tx};
 use crate::txg::Txgs;
 use crate::walk::metadata_hint;
@@ -165,6 +166,8 @@ pub(crate) struct SetContext {
     pub outer: Weak<ObjectSet>,
     /// Counts storings of dnodes.
     pub dnode_generation: AtomicU64,
+    /// For those of encrypted datasets.
+    pub sealing: SetSealing,
 }
 
 /// What to make when an object is allocated.
@@ -180,6 +183,8 @@ pub struct NewObject {
     pub bonus_type: ObjectType,
     /// The size of its bonus, which begins as zeros.
     pub bonus_size: usize,
+    /// How many pointers its dnode has; zero for as many as there is room for.
+    pub pointer_count: usize,
     /// How many slots its dnode takes; zero is one.
     pub slots: usize,
 }
@@ -193,6 +198,7 @@ impl NewObject {
             indirect_shift: 0,
             bonus_type: ObjectType::None,
             bonus_size: 0,
+            pointer_count: 0,
             slots: 1,
         }
     }
@@ -216,6 +222,7 @@ impl NewObject {
         );
         // System attributes grow, and leave no room for pointers.
         let pointers = match self.bonus_type {
+            _ if self.pointer_count != 0 => self.pointer_count,
             ObjectType::SystemAttributes => 1,
             _ => 1 + ((room - self.bonus_size) >> ondisk::dnode::POINTER_SHIFT),
         };
@@ -347,6 +354,35 @@ impl ObjectSet {
         set
     }
 
+    /// Makes a new, empty object set for what is encrypted elsewhere. Nobody is counted in it.
+    #[doc(alias = "dmu_objset_create_impl_dnstats")]
+    pub fn create_sealed(
+        env: Arc<ObjectEnv>,
+        id: ObjectId,
+        objset_type: ObjsetType,
+        new: NewSealedSet,
+        policy: SetPolicy,
+        tx: &SyncTx,
+    ) -> Result<Arc<ObjectSet>, ObjectError> {
+        let plain = NewObject {
+            indirect_shift: new.indirect_shift,
+            ..NewObject::plain(ObjectType::Dnode, new.block_size.get())
+        };
+        let mut meta = plain.dnode();
+        meta.levels = new.levels;
+        let none = || Box::new(Dnode::free());
+        let accounting = Accounting::Projects {
+            user: none(),
+            group: none(),
+            project: none(),
+        };
+        let objset = Objset::new(objset_type, meta, accounting);
+        let set = ObjectSet::assemble(env, id, BlockPointer::HOLE, objset, policy, None)?;
+        set.begin_sealed();
+        set.change_head(tx, |_| {});
+        Ok(set)
+    }
+
     fn assemble(
         env: Arc<ObjectEnv>,
         id: ObjectId,
@@ -369,6 +405,7 @@ impl ObjectSet {
                 owner,
                 outer: itself.clone(),
                 dnode_generation: AtomicU64::new(0),
+                sealing: SetSealing::of_root(&root),
             });
             let object = |id, dnode: &Dnode| Object::new(context.clone(), id, dnode.clone(), true);
             let mut accounts = [const { None }; 3];

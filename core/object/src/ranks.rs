@@ -26,6 +26,8 @@ pub(crate) const RECENT: Rank = Rank::new(FIRST + 70, "recent objects");
 pub(crate) const DIRTY: Rank = Rank::new(FIRST + 80, "dirty objects");
 /// The head of an object set.
 pub(crate) const HEAD: Rank = Rank::new(FIRST + 90, "object set head");
+/// How blocks of dnodes are to be sealed.
+pub(crate) const SEALING: Rank = Rank::new(FIRST + 95, "sealing of dnodes");
 /// The blocks of zeros of a pool.
 pub(crate) const ZEROS: Rank = Rank::new(FIRST + 100, "zeros");
 /// The transaction groups of a pool.

@@ -25,6 +25,7 @@ use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::{Dnode, DnodeFlags, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::Accounting;
+use tarn_ondisk::sealing::Sealing;
 use tarn_ondisk::units::{Level, LogicalSize, ObjectId};
 use tarn_probe::Operation;
 
@@ -240,10 +241,16 @@ fn commit(job: &TreeJob, dnode: Dnode) {
             .pending
             .pop_front()
             .expect("a job is made from changes");
-        if let (SpillContents::Dirty(newest), SpillContents::Dirty(stored)) =
-            (&state.newest.spill, &job.shape.spill)
-            && Arc::ptr_eq(newest, stored)
-        {
+        let is_newest = match (&state.newest.spill, &job.shape.spill) {
+            (SpillContents::Dirty(newest), SpillContents::Dirty(stored)) => {
+                Arc::ptr_eq(newest, stored)
+            }
+            (SpillContents::Sealed(newest), SpillContents::Sealed(stored)) => {
+                Arc::ptr_eq(newest, stored)
+            }
+            _ => false,
+        };
+        if is_newest {
             state.newest.spill = SpillContents::Stored;
             for later in &mut state.pending {
                 if !later.is_spill_changed {
@@ -274,7 +281,9 @@ fn accounting_flags(set: &ObjectSet) -> DnodeFlags {
 }
 
 fn counts_owners(set: &ObjectSet) -> bool {
-    set.owner().is_some() && !matches!(set.head.lock().objset.accounting, Accounting::None)
+    set.owner().is_some()
+        && !set.is_sealed()
+        && !matches!(set.head.lock().objset.accounting, Accounting::None)
 }
 
 /// Counts what storing an object changes for its owners.
@@ -301,7 +310,7 @@ fn count_owners(
     }
     let spill = match &job.shape.spill {
         SpillContents::Dirty(buffer) => Some(buffer),
-        SpillContents::Absent | SpillContents::Stored => None,
+        SpillContents::Absent | SpillContents::Stored | SpillContents::Sealed(_) => None,
     };
     if !job.is_object_freed
         && let Some(owner) = owner_of(set, new, spill, operation)?
@@ -402,10 +411,17 @@ fn head_request(set: &ObjectSet) -> WriteRequest {
         fill,
     );
     policy.embedding = Embedding::Forbidden;
+    let is_sealed = set.is_sealed();
+    if is_sealed {
+        policy = policy.sealed();
+    }
     WriteRequest {
         data: Block::from_slice(&bytes),
         logical_size,
         policy,
         previous: head.root,
+        given: None,
+        // Its codes are inside.
+        sealing: is_sealed.then(Sealing::default),
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use tarn_block::{
     Block, BlockIo, BlockRole, DatasetPolicy, Embedding, HoleBirth, WritePhase, WriteRequest,
+    seal_of_pointers,
 };
 use tarn_cache::PoolCache;
 use tarn_host::buffer::Buffer;
@@ -36,10 +37,11 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize};
 use tarn_probe::{Operation, Outcome};
 
-use crate::dirty::{BlockRanges, Early, Shape, SpillContents};
+use crate::dirty::{BlockRanges, Early, Given, Shape, SpillContents};
 use crate::error::SyncError;
 use crate::object::Object;
-use crate::objset::{MOS_ID, occupied};
+use crate::objset::{META_DNODE, MOS_ID, occupied};
+use crate::sealed::SealedBlock;
 use crate::sync::SetLedger;
 use crate::walk::{Geometry, low_bits};
 
@@ -69,6 +71,9 @@ pub(crate) struct TreeJob {
     /// Whether that is in the meta dnode already.
     pub was_stored: bool,
     blocks: Vec<(u64, Arc<Buffer>)>,
+    sealed: Vec<(u64, SealedBlock)>,
+    /// Blocks whose stored form is given, unless they changed since.
+    given: BTreeMap<u64, Given>,
     /// Those of them that need not be cached.
     passing: BTreeSet<u64>,
     /// Those of them that were written already, unless they changed since.
@@ -113,6 +118,12 @@ impl TreeJob {
                 .iter()
                 .map(|(id, buffer)| (*id, buffer.clone()))
                 .collect(),
+            sealed: pending
+                .sealed
+                .iter()
+                .map(|(id, contents)| (*id, contents.clone()))
+                .collect(),
+            given: pending.given.clone(),
             passing: pending.passing.clone(),
             early: pending.early.clone(),
             superseded: pending.superseded.clone(),
@@ -294,16 +305,73 @@ impl TreeJob {
             ObjectType::Dnode => widen(occupied(&buffer).count()),
             _ => 1,
         };
+        let given = self.given.remove(&block);
+        let given = given.filter(|given| Arc::ptr_eq(&given.buffer, &buffer));
         let target = Target {
             job,
             slot: Slot::Tree { level: 0, block },
             counted: widen(buffer.len()),
-            is_cached: !self.passing.contains(&block),
+            // What is given is not what readers want.
+            is_cached: given.is_none() && !self.passing.contains(&block),
         };
+        if let Some(Given { bytes, form, .. }) = given {
+            let size = LogicalSize::of(&buffer);
+            let request =
+                self.request_of(bytes, size, Level::ZERO, BlockRole::Tree, fill, previous);
+            let given = Some(form);
+            batches.push(target, WriteRequest { given, ..request });
+            return Ok(());
+        }
         let contents = Block::from(buffer);
-        let request = self.request(contents, Level::ZERO, BlockRole::Tree, fill, previous);
+        let mut request = self.request(contents, Level::ZERO, BlockRole::Tree, fill, previous);
+        let context = &self.object.context;
+        if context.is_sealed() {
+            assert!(
+                self.object.id() == META_DNODE,
+                "what is encrypted is stored as it came"
+            );
+            request.sealing = Some(context.seal_of_dnodes(block, &previous));
+        }
         batches.push(target, request);
         Ok(())
+    }
+
+    /// Adds the write of one block that is encrypted already.
+    fn gather_sealed(
+        &mut self,
+        job: usize,
+        block: u64,
+        contents: &SealedBlock,
+        batches: &mut Batches<'_, '_>,
+    ) -> Result<(), SyncError> {
+        let previous = self
+            .object
+            .stored_pointer(Level::ZERO, block, batches.storing.operation)?;
+        let target = Target {
+            job,
+            slot: Slot::Tree { level: 0, block },
+            counted: widen(contents.bytes.len()),
+            is_cached: false,
+        };
+        let request = self.sealed_request(contents, BlockRole::Tree, previous);
+        batches.push(target, request);
+        Ok(())
+    }
+
+    /// The write of what is encrypted already.
+    fn sealed_request(
+        &self,
+        contents: &SealedBlock,
+        role: BlockRole,
+        previous: BlockPointer,
+    ) -> WriteRequest {
+        let (data, size) = (contents.bytes.clone(), contents.logical_size);
+        let request = self.request_of(data, size, Level::ZERO, role, 1, previous);
+        WriteRequest {
+            given: Some(contents.given),
+            sealing: Some(contents.sealing),
+            ..request
+        }
     }
 
     /// The throttle counts so much less for it.
@@ -326,20 +394,28 @@ impl TreeJob {
 
     /// Adds the write of the spill block, if it has changed.
     fn gather_spill(&self, job: usize, batches: &mut Batches<'_, '_>) {
-        if let Some(SpillContents::Dirty(buffer)) = &self.spill {
-            let previous = self.new_spill.unwrap_or(BlockPointer::HOLE);
-            let contents = Block::from(buffer.clone());
-            let request = self.request(contents, Level::ZERO, BlockRole::Spill, 1, previous);
-            batches.push(
-                Target {
-                    job,
-                    slot: Slot::Spill,
-                    counted: 0,
-                    is_cached: true,
-                },
-                request,
-            );
-        }
+        let previous = self.new_spill.unwrap_or(BlockPointer::HOLE);
+        let (request, is_cached) = match &self.spill {
+            Some(SpillContents::Dirty(buffer)) => {
+                let contents = Block::from(buffer.clone());
+                let request = self.request(contents, Level::ZERO, BlockRole::Spill, 1, previous);
+                (request, true)
+            }
+            Some(SpillContents::Sealed(contents)) => {
+                let request = self.sealed_request(contents, BlockRole::Spill, previous);
+                (request, false)
+            }
+            Some(SpillContents::Absent | SpillContents::Stored) | None => return,
+        };
+        batches.push(
+            Target {
+                job,
+                slot: Slot::Spill,
+                counted: 0,
+                is_cached,
+            },
+            request,
+        );
     }
 
     /// The edits below a level, in order. The first block of a new level is among them whenever the
@@ -372,22 +448,41 @@ impl TreeJob {
         fill: u64,
         previous: BlockPointer,
     ) -> WriteRequest {
+        let logical_size = LogicalSize::of(&data);
+        self.request_of(data, logical_size, level, role, fill, previous)
+    }
+
+    fn request_of(
+        &self,
+        data: Block,
+        logical_size: LogicalSize,
+        level: Level,
+        role: BlockRole,
+        fill: u64,
+        previous: BlockPointer,
+    ) -> WriteRequest {
         let object_type = match role {
             BlockRole::Tree => self.shape.object_type,
             BlockRole::Spill => self.shape.bonus_type,
         };
-        let logical_size = LogicalSize::of(&data);
         let mut policy = self
             .policy
             .for_block(object_type, level, role, logical_size.get(), fill);
         if !level.is_data() || object_type.counts_its_fill() || role == BlockRole::Spill {
             policy.embedding = Embedding::Forbidden;
         }
+        let mut sealing = None;
+        if self.object.context.is_sealed() {
+            policy = policy.sealed();
+            sealing = (!level.is_data()).then(|| seal_of_pointers(&data));
+        }
         WriteRequest {
             data,
             logical_size,
             policy,
             previous,
+            given: None,
+            sealing,
         }
     }
 
@@ -529,6 +624,9 @@ impl TreeJob {
         if self.new_spill.is_some() {
             dnode.set_spill(self.new_spill);
         }
+        if let Some(form) = &self.shape.form {
+            dnode.set_bonus_room(&form.bonus_room);
+        }
         let used = i128::from(dnode.used.get()) + self.used_change;
         // A dnode that was damaged may have claimed less than it had.
         dnode.used = AllocatedSize::from(u64::try_from(used.max(0)).unwrap_or(u64::MAX));
@@ -639,6 +737,10 @@ pub(crate) fn store_trees(
     for index in 0..jobs.len() {
         for (block, buffer) in std::mem::take(&mut jobs[index].blocks) {
             jobs[index].gather_block(index, block, buffer, &mut batches, ledgers)?;
+            batches.flush_if_full(jobs, ledgers)?;
+        }
+        for (block, contents) in std::mem::take(&mut jobs[index].sealed) {
+            jobs[index].gather_sealed(index, block, &contents, &mut batches)?;
             batches.flush_if_full(jobs, ledgers)?;
         }
         jobs[index].free_superseded(storing)?;

@@ -326,7 +326,7 @@ impl Object {
                 return Ok(BlockId::from(at));
             }
             match self.locate(BlockId::from(at))? {
-                Located::Dirty(_) => at += 1,
+                Located::Dirty(_) | Located::Sealed => at += 1,
                 Located::Zeros => return Ok(BlockId::from(at)),
                 Located::Stored(_) => {
                     let hole = self
@@ -432,9 +432,12 @@ impl Object {
         let state = self.alive()?;
         let mut next = None;
         for pending in &state.pending {
-            let mut blocks = pending.blocks.range(from..).map(|(block, _)| *block);
+            let mut blocks = pending.written(from..u64::MAX);
             // An older version counts only if no later group has freed it.
-            let first = blocks.find(|block| matches!(state.newest_of(*block), Newest::Data(_)));
+            let first = blocks.find(|block| {
+                let newest = state.newest_of(*block);
+                matches!(newest, Newest::Data(_) | Newest::Sealed)
+            });
             next = match (next, first) {
                 (Some(one), Some(other)) => Some(u64::min(one, other)),
                 (one, other) => one.or(other),
@@ -447,7 +450,7 @@ impl Object {
     fn freed_until(&self, block: u64) -> Result<Option<u64>, ObjectError> {
         let state = self.alive()?;
         for pending in state.pending.iter().rev() {
-            if pending.blocks.contains_key(&block) {
+            if pending.written(block..block + 1).next().is_some() {
                 return Ok(None);
             }
             if let Some(end) = pending.freed.end_of(block) {
@@ -455,7 +458,7 @@ impl Object {
                 let written = state
                     .pending
                     .iter()
-                    .any(|other| other.blocks.range(block..end).next().is_some());
+                    .any(|other| other.written(block..end).next().is_some());
                 return Ok(Some(if written { block + 1 } else { end }));
             }
         }

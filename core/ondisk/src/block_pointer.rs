@@ -607,6 +607,17 @@ impl BlockPointer {
         self.properties = with_bits(self.properties, 62, 1, u64::from(dedup));
     }
 
+    /// Says that the block belongs to an encrypted dataset.
+    #[doc(alias = "BP_SET_CRYPT")]
+    pub fn set_uses_encryption(&mut self) {
+        self.properties = with_bits(self.properties, 61, 1, 1);
+    }
+
+    /// Says that the block is big-endian, as something that was received so, and cannot be turned around.
+    pub fn set_big_endian(&mut self) {
+        self.properties = with_bits(self.properties, 63, 1, 0);
+    }
+
     /// Says that the block is little-endian, as everything that we store.
     pub fn set_little_endian(&mut self) {
         self.properties = with_bits(self.properties, 63, 1, 1);

@@ -291,6 +291,20 @@ impl Dnode {
         self.bonus_room[..bonus.len()].copy_from_slice(bonus);
     }
 
+    /// Replaces all the room for the bonus, as far as there is room: what is encrypted is more than the bonus. Its length stays.
+    ///
+    /// # Panics
+    /// When that is longer than what is given.
+    pub fn set_bonus_room(&mut self, bytes: &[u8]) {
+        assert!(
+            usize::from(self.bonus_length) <= bytes.len(),
+            "what is encrypted has the bonus in it"
+        );
+        let kept = bytes.len().min(self.bonus_room.len());
+        self.bonus_room.fill(0);
+        self.bonus_room[..kept].copy_from_slice(&bytes[..kept]);
+    }
+
     /// Sets or takes away the spill pointer, which shrinks or grows the room for the bonus.
     ///
     /// # Panics

@@ -158,7 +158,7 @@ features! {
     UserobjAccounting "org.zfsonlinux:userobj_accounting" ReadWrite,
         "User/Group object accounting.",
         [READ_ONLY_COMPATIBLE, PER_DATASET], [ExtensibleDataset];
-    Encryption "com.datto:encryption" None,
+    Encryption "com.datto:encryption" ReadWrite,
         "Support for dataset level encryption",
         [PER_DATASET], [ExtensibleDataset, BookmarkV2];
     ProjectQuota "org.zfsonlinux:project_quota" ReadWrite,
@@ -380,6 +380,10 @@ mod tests {
         assert_eq!(access_of_guid("org.example:new", false), Access::ReadOnly);
         assert_eq!(
             access_of_guid("com.datto:encryption", true),
+            Access::ReadWrite
+        );
+        assert_eq!(
+            access_of_guid("com.delphix:device_removal", true),
             Access::Refused
         );
         assert_eq!(

@@ -61,6 +61,7 @@ pub mod object_type;
 pub mod objset;
 pub mod pool_directory;
 pub mod scan;
+pub mod sealing;
 pub mod space_map;
 pub mod stream;
 pub mod uberblock;

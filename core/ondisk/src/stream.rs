@@ -28,7 +28,6 @@
 //! # Knows nothing about
 //! Checksum functions, and what is done with the records.
 
-use crate::block_pointer::BlockPointer;
 use crate::checksum::Checksum;
 use crate::compression::Compression;
 use crate::declare::{
@@ -36,6 +35,7 @@ use crate::declare::{
 };
 use crate::dedup::DedupKey;
 use crate::on_disk;
+use crate::sealing::Sealing;
 use std::fmt;
 
 /// The size of a record, without its payload.
@@ -344,41 +344,6 @@ on_disk! {
         0  => first_object: u64,
         8  => count: u64,
         16 => to_guid: u64,
-    }
-}
-
-on_disk! {
-    /// What the receiver of an encrypted block must know.
-    #[derive(Copy, Default)]
-    pub struct Sealing [36 bytes] {
-        0  => salt: Reserved<8>,
-        8  => initialization_vector: Reserved<12>,
-        20 => message_authentication_code: Reserved<16>,
-    }
-}
-
-impl Sealing {
-    /// What the pointer of an encrypted block says.
-    #[doc(alias = "zio_crypt_decode_params_bp")]
-    pub fn of_pointer(pointer: &BlockPointer) -> Sealing {
-        let word = |word: u64| match pointer.byte_order() {
-            ByteOrder::Little => word.to_le_bytes(),
-            ByteOrder::Big => word.to_be_bytes(),
-        };
-        let [salt, vector] = pointer.dva_words[2].words();
-        let rest = u32::try_from(bits(pointer.fill_word, 32, 32)).expect("32 bits");
-        let mut sealing = Sealing::default();
-        sealing.salt.0 = word(salt);
-        let vector_bytes = &mut sealing.initialization_vector.0;
-        vector_bytes[..8].copy_from_slice(&word(vector));
-        vector_bytes[8..].copy_from_slice(&match pointer.byte_order() {
-            ByteOrder::Little => rest.to_le_bytes(),
-            ByteOrder::Big => rest.to_be_bytes(),
-        });
-        let code = &mut sealing.message_authentication_code.0;
-        code[..8].copy_from_slice(&word(pointer.checksum_words.0[2]));
-        code[8..].copy_from_slice(&word(pointer.checksum_words.0[3]));
-        sealing
     }
 }
 

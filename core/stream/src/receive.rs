@@ -16,10 +16,13 @@
 //! # Knows nothing about
 //! What becomes of the object set afterwards.
 
+mod sealed;
+
 use crate::reading::{Received, StreamError, StreamReader};
 use std::io::Read;
 use std::sync::Arc;
-use tarn_block::Block;
+use tarn_block::{Block, GivenForm};
+use tarn_dataset::crypto_key::KeyFacts;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::ops::receive::StreamFacts;
 use tarn_dataset::receiving::{ReceiveClaim, ResumePoint};
@@ -35,8 +38,8 @@ use tarn_ondisk::dnode::{DNODE_BYTES_MAX, OBJECT_BITS, SLOT_BYTES, Spill, bonus_
 use tarn_ondisk::embedded::EmbeddedType;
 use tarn_ondisk::object_type::{Layout, ObjectType};
 use tarn_ondisk::stream::{
-    FreeObjects, FreeRecord, ObjectRecord, Record, SpillRecord, StreamFeatures, WriteEmbedded,
-    WriteRecord, record_flags,
+    FreeObjects, FreeRecord, ObjectRange, ObjectRecord, Record, SpillRecord, StreamFeatures,
+    WriteEmbedded, WriteRecord, record_flags,
 };
 use tarn_ondisk::units::{BlockId, LogicalSize, ObjectId};
 use tarn_pool::Pool;
@@ -98,6 +101,8 @@ pub struct Destination<'a> {
     pub is_resumable: bool,
     /// How many bytes came before, in streams that were cut.
     pub bytes_before: u64,
+    /// The key that came with the stream, when it is raw.
+    pub key: Option<&'a KeyFacts>,
 }
 
 /// Takes a stream in, whose first record was read, up to its end.
@@ -121,8 +126,11 @@ pub fn receive<R: Read>(
         last: (0, 0),
         highest: 0,
         current: None,
+        range: None,
+        record_offset: 0,
         operation,
     };
+    taker.check_set()?;
     loop {
         let received = reader.next()?;
         let bytes = reader.offset().saturating_sub(begun_at);
@@ -145,6 +153,10 @@ struct Taker<'a> {
     highest: u64,
     /// The object that records are about.
     current: Option<Arc<Object>>,
+    /// The block of dnodes that objects come from, in raw streams.
+    range: Option<ObjectRange>,
+    /// Where the record under way begins.
+    record_offset: u64,
     operation: &'a Operation,
 }
 
@@ -171,27 +183,43 @@ impl Taker<'_> {
             offset: received.offset,
             object,
         };
+        self.record_offset = received.offset;
         let payload = received.payload;
+        let is_raw = self.destination.key.is_some();
         match &received.record {
             Record::Object(record) => {
-                self.object(at(record.object), record, &payload)?;
+                match is_raw {
+                    true => self.sealed_object(at(record.object), record, payload)?,
+                    false => self.object(at(record.object), record, &payload)?,
+                }
                 self.come_to(record.object, 0, bytes)
             }
             Record::FreeObjects(record) => self.free_objects(record),
             Record::Write(record) => {
-                self.write(at(record.object), record, payload)?;
+                match is_raw {
+                    true => self.sealed_write(at(record.object), record, payload)?,
+                    false => self.write(at(record.object), record, payload)?,
+                }
                 self.come_to(record.object, record.offset, bytes)
+            }
+            Record::WriteEmbedded(record) if is_raw => {
+                Err(at(record.object)
+                    .refuse("embedded contents, in a stream of something encrypted"))
             }
             Record::WriteEmbedded(record) => {
                 self.write_embedded(at(record.object), record, &payload)?;
                 self.come_to(record.object, record.offset, bytes)
             }
             Record::Free(record) => self.free(at(record.object), record),
+            Record::Spill(record) if is_raw => {
+                self.sealed_spill(at(record.object), record, payload)
+            }
             Record::Spill(record) => self.spill(at(record.object), record, &payload),
             Record::WriteByReference(record) => Err(at(record.object).refuse(
                 "a deduplicated stream; 'zstream redup' makes it one that can be received",
             )),
             Record::Redact(record) => Err(at(record.object).refuse("a redacted range")),
+            Record::ObjectRange(record) if is_raw => self.range(record),
             Record::ObjectRange(record) => {
                 Err(at(record.first_object)
                     .refuse("a range of objects, in a stream that is not raw"))
@@ -211,7 +239,7 @@ impl Taker<'_> {
             };
             self.free_objects(&rest)?;
         }
-        Ok(())
+        self.seal()
     }
 
     /// The stream has come here. There is always a transaction to note it with: the record's own is over, and what it changed is in
@@ -291,7 +319,7 @@ impl Taker<'_> {
         };
         let object = match kept {
             Some(object) => object,
-            None => self.make(at, &wanted)?,
+            None => self.make(at, &wanted, 0, 0)?,
         };
         let tx = self.begin_writing(widen(SLOT_BYTES * wanted.slots))?;
         if self.tells_spill && !wanted.has_spill && object.info().has_spill {
@@ -318,11 +346,7 @@ impl Taker<'_> {
         let info = object.info();
         let fits = info.slots == wanted.slots && wanted.fits(object);
         if !fits {
-            self.free_contents(object, 0, TO_END)?;
-            let tx = self.begin(TxEstimate::default())?;
-            let set = &self.destination.set;
-            set.free_object(&tx, wanted.id, self.operation)?;
-            drop(tx);
+            self.free_object(object)?;
             self.wait_stored()?;
             return Ok(false);
         }
@@ -355,24 +379,31 @@ impl Taker<'_> {
     }
 
     /// Makes an object. Its number, or those that its dnode takes beside, may belong to objects that are freed and not stored yet, or that the
-    /// stream no longer has.
-    fn make(&self, at: At, wanted: &Wanted) -> Result<Arc<Object>, ReceiveError> {
+    /// stream no longer has. Raw streams say how its tree is made; others leave that to us, with zeros.
+    fn make(
+        &self,
+        at: At,
+        wanted: &Wanted,
+        indirect_shift: u8,
+        pointer_count: usize,
+    ) -> Result<Arc<Object>, ReceiveError> {
         let set = &self.destination.set;
         let beside = wanted.id.get() + 1..wanted.id.get() + widen(wanted.slots);
         for slot in beside {
             match set.object(ObjectId::from(slot), self.operation) {
-                Ok(object) => {
-                    self.free_contents(&object, 0, TO_END)?;
-                    let tx = self.begin(TxEstimate::default())?;
-                    set.free_object(&tx, object.id(), self.operation)?;
-                }
+                Ok(object) => self.free_object(&object)?,
                 Err(ObjectError::NoSuchObject { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let claim = || -> Result<_, ReceiveError> {
             let tx = self.begin_writing(widen(SLOT_BYTES * wanted.slots))?;
-            let made = set.claim(&tx, wanted.id, wanted.new_object(), self.operation);
+            let new = NewObject {
+                indirect_shift,
+                pointer_count,
+                ..wanted.new_object()
+            };
+            let made = set.claim(&tx, wanted.id, new, self.operation);
             match made {
                 Ok(object) => Ok(Some(object)),
                 Err(ObjectError::Exists { .. }) => Ok(None),
@@ -397,9 +428,7 @@ impl Taker<'_> {
                 return Ok(());
             }
             let object = set.object(id, self.operation)?;
-            self.free_contents(&object, 0, TO_END)?;
-            let tx = self.begin(TxEstimate::default())?;
-            set.free_object(&tx, id, self.operation)?;
+            self.free_object(&object)?;
             after = id;
         }
         Ok(())
@@ -465,15 +494,46 @@ impl Taker<'_> {
         if is_large && !self.facts.features.has(StreamFeatures::LARGE_BLOCKS) {
             return Err(at.refuse("a large block, in a stream that shall have none"));
         }
-        let mut contents = match record.compression {
-            0 => payload,
-            _ => self.expand(at, record.compression(), &payload, record.logical_size)?,
-        };
-        if record.compression == 0 {
-            let object_type = object_type(at, record.object_type)?;
-            turn(at, object_type, &mut contents, self.order)?;
+        if record.compression != 0 {
+            return self.write_compressed(at, &object, record, payload);
         }
+        let (object_type, mut contents) = (object_type(at, record.object_type)?, payload);
+        turn(at, object_type, &mut contents, self.order)?;
         self.put(&object, record.offset, &contents)
+    }
+
+    /// What the sender has compressed is stored as it came, if it is a block here, too, and the stream says that it has such contents: who compressed them on the way (`zstream
+    /// recompress`) does not. That it can be decompressed is seen before.
+    fn write_compressed(
+        &self,
+        at: At,
+        object: &Arc<Object>,
+        record: &WriteRecord,
+        payload: Vec<u8>,
+    ) -> Result<(), ReceiveError> {
+        let compression = record.compression();
+        let contents = self.expand(at, compression, &payload, record.logical_size)?;
+        let block_size = object.block_size().get();
+        let is_block =
+            record.logical_size == block_size && record.offset.is_multiple_of(block_size);
+        let stored = widen(payload.len());
+        let is_stored_form = stored.is_multiple_of(512) && (1..block_size).contains(&stored);
+        let algorithm = CompressionAlgorithm::from_code(compression.code());
+        let is_meant = self.check_compression(at, compression).is_ok();
+        let may_be = is_block && is_stored_form && is_meant;
+        let Some(compression) = algorithm.ok().filter(|_| may_be) else {
+            return self.put(object, record.offset, &contents);
+        };
+        let form = GivenForm {
+            compression,
+            order: ByteOrder::Little,
+        };
+        let tx = self.begin_writing(record.logical_size)?;
+        let index = BlockId::from(record.offset / block_size);
+        let contents = Block::new(Buffer::from_slice(&contents));
+        let given = (Block::new(Buffer::from_slice(&payload)), form);
+        object.write_block_given(&tx, index, contents, given, self.operation)?;
+        Ok(())
     }
 
     #[doc(alias = "receive_write_embedded")]
@@ -506,6 +566,21 @@ impl Taker<'_> {
         }
     }
 
+    /// Refuses contents in a form of which the stream did not say that it has some.
+    fn check_compression(&self, at: At, compression: Compression) -> Result<(), ReceiveError> {
+        let needs = match compression {
+            Compression::Lz4 => Some(StreamFeatures::LZ4),
+            Compression::Zstd => Some(StreamFeatures::ZSTD),
+            _ => None,
+        };
+        match needs.is_some_and(|needed| !self.facts.features.has(needed)) {
+            true => Err(at.refuse(format!(
+                "{compression} contents, in a stream that shall have none"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// What was compressed, plain.
     fn expand(
         &self,
@@ -514,16 +589,6 @@ impl Taker<'_> {
         stored: &[u8],
         size: u64,
     ) -> Result<Vec<u8>, ReceiveError> {
-        let needs = match compression {
-            Compression::Lz4 => Some(StreamFeatures::LZ4),
-            Compression::Zstd => Some(StreamFeatures::ZSTD),
-            _ => None,
-        };
-        if needs.is_some_and(|needed| !self.facts.features.has(needed)) {
-            return Err(at.refuse(format!(
-                "{compression} contents, in a stream that shall have none"
-            )));
-        }
         let unknown = |_| at.refuse(format!("contents compressed with {compression}"));
         let algorithm = CompressionAlgorithm::from_code(compression.code()).map_err(unknown)?;
         let mut contents = vec![0; narrow(size)];
@@ -611,7 +676,8 @@ impl Wanted {
             Spill::Absent
         };
         let bonus_bytes = narrow(u64::from(record.bonus_bytes));
-        if bonus_bytes > bonus_room(slots, 1, spill) || record.raw_bonus_bytes != 0 {
+        let is_plain = record.raw_bonus_bytes == 0 || features.has(StreamFeatures::RAW);
+        if bonus_bytes > bonus_room(slots, 1, spill) || !is_plain {
             return Err(at.refuse(format!("a bonus of {bonus_bytes} bytes")));
         }
         let checksum = ChecksumKind::from_code(record.checksum_type);

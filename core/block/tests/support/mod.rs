@@ -139,6 +139,8 @@ pub fn request(data: &[u8], policy: WritePolicy) -> WriteRequest {
         logical_size: LogicalSize::of(data),
         policy,
         previous: BlockPointer::HOLE,
+        given: None,
+        sealing: None,
     }
 }
 

@@ -346,8 +346,20 @@ impl Made {
     }
 }
 
-/// Says whether there can be something new of this name. Gives its parent.
+/// Says whether there can be something new of this name, that is not encrypted. Gives its parent.
 pub(super) fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
+    let parent = check_place(view, name)?;
+    // What is made below an encrypted file system is encrypted like it.
+    match parent.extension(CRYPTO_KEY)? {
+        Some(_) => Err(TaskRefusal::NotSupported {
+            what: "creating a dataset below an encrypted one".to_string(),
+        }),
+        None => Ok(parent),
+    }
+}
+
+/// Says whether there can be something new of this name, encrypted or not. Gives its parent.
+pub(super) fn check_place<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>, TaskRefusal> {
     let parsed = DatasetName::parse_new_head(name).map_err(|bad| match bad {
         BadName::TooLong | BadName::TooDeep => TaskRefusal::NameTooLong {
             why: bad.to_string(),
@@ -368,12 +380,6 @@ pub(super) fn check_name<'a>(view: View<'a>, name: &str) -> Result<Directory<'a>
     if !matches!(contents::read(&parent)?, Contents::Filesystem(_)) {
         return Err(TaskRefusal::ParentNotFilesystem {
             name: parent_name.to_string(),
-        });
-    }
-    // Blocks of an encrypted file system's children are encrypted.
-    if parent.directory().extension(CRYPTO_KEY)?.is_some() {
-        return Err(TaskRefusal::NotSupported {
-            what: "creating a dataset below an encrypted one".to_string(),
         });
     }
     match parent.directory().child(component)? {

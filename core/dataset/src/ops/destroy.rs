@@ -23,6 +23,7 @@
 use super::bookmark;
 use super::destroy_snapshot::{check_unused, destroy_if_marked};
 use super::set::{find, set_reservation, store_with_limits};
+use crate::crypto_key;
 use crate::dataset::Dataset;
 use crate::deadlist;
 use crate::directory::Directory;
@@ -80,9 +81,6 @@ impl SyncTask for Destroy {
         let busy = |why: &str| TaskRefusal::Busy {
             why: why.to_string(),
         };
-        let not_supported = |what: &str| TaskRefusal::NotSupported {
-            what: what.to_string(),
-        };
         if directory.parent()?.is_none() {
             return Err(busy("operation does not apply to pools"));
         }
@@ -100,12 +98,6 @@ impl SyncTask for Destroy {
             return Err(TaskRefusal::Exists {
                 name: self.name.clone(),
             });
-        }
-        if directory
-            .extension(ondisk::dataset_dir::CRYPTO_KEY)?
-            .is_some()
-        {
-            return Err(not_supported("destroying an encrypted dataset"));
         }
         Ok(())
     }
@@ -411,6 +403,7 @@ fn destroy_directory(
         filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
     }
     set_reservation(context, directory, 0)?;
+    crypto_key::release(context, directory)?;
     let stored = directory.stored()?;
     assert!(
         stored.used.is_zero(),

@@ -8,6 +8,7 @@ pub mod destroy;
 pub mod destroy_snapshot;
 pub mod hold;
 pub mod inherit;
+pub mod inherit_key;
 pub mod on_behalf;
 pub mod promote;
 pub mod receive;

@@ -12,16 +12,18 @@
 
 use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
-use super::create::{Made, apply_settings_to, check_name, check_new};
+use super::create::{Made, apply_settings_to, check_name, check_new, check_place};
 use super::destroy::{destroy, give_away, remove};
 use super::destroy_snapshot::{DestroySnapshots, destroy_if_marked};
 use super::rollback::{origin_txg, paid_for, written_since};
 use super::set::{Source, apply_one, check_settings, find, store_with_limits};
 use super::snapshot::{Identity, check_moment, take};
 use crate::counting_bookmarks;
-use crate::creation::{ORIGIN, create_set, origin_snapshot};
+use crate::creation::{self, ORIGIN, create_set, origin_snapshot};
+use crate::crypto_key::{self, KeyFacts};
 use crate::dataset::Dataset;
 use crate::deadlist;
+use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
 use crate::heads::decides_writing;
@@ -40,11 +42,10 @@ use tarn_object::read_head;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::{
-    DatasetFlags, REMAP_DEADLIST, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED,
+    DatasetFlags, IVSET_GUID, REMAP_DEADLIST, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED,
     RESUME_FROM_GUID, RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW,
     RESUME_REDACTION_SNAPSHOTS, RESUME_TO_GUID, RESUME_TO_NAME,
 };
-use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::objset::ObjsetType;
@@ -118,6 +119,8 @@ pub struct BeginReceive {
     pub local: Vec<Checked>,
     /// What came with the stream.
     pub received: Vec<Checked>,
+    /// The key, in a raw stream of something encrypted.
+    pub key: Option<KeyFacts>,
 }
 
 impl SyncTask for BeginReceive {
@@ -182,6 +185,7 @@ fn check_features(
         (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
         (StreamFeatures::LARGE_DNODES, Feature::LargeDnode),
         (StreamFeatures::LONG_NAMES, Feature::Longname),
+        (StreamFeatures::RAW, Feature::Encryption),
     ];
     for (in_stream, feature) in needed {
         if stream.features.has(in_stream) && !features.is_enabled(feature) {
@@ -219,8 +223,15 @@ impl BeginReceive {
                 name: format!("{}@{}", self.target, self.snapshot),
             });
         }
-        if directory.extension(CRYPTO_KEY)?.is_some() {
-            return Err(not_supported("receiving into an encrypted dataset"));
+        let is_encrypted = crypto_key::key_of(directory)?.is_some();
+        if self.stream.from_guid == 0 {
+            if self.force && (is_encrypted || self.key.is_some()) {
+                return Err(TaskRefusal::BadKey {
+                    why: "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an unencrypted one with an encrypted one".to_string(),
+                });
+            }
+        } else {
+            self.check_key(directory)?;
         }
         let is_divided = deadlist::is_divided(view.mos(), target.stored()?.deadlist)?;
         if target.extension(REMAP_DEADLIST)?.is_some() || !is_divided {
@@ -245,7 +256,47 @@ impl BeginReceive {
         if view.is_syncing() && is_of_this_group(view, &base)? {
             return Err(TaskRefusal::NotInThisGroup);
         }
+        self.check_vectors(&base)?;
         check_large_blocks(&base, &self.stream)
+    }
+
+    /// What is encrypted goes on with the same key, and nothing else does.
+    fn check_key(&self, goes_on_from: &Directory<'_>) -> Result<(), TaskRefusal> {
+        let is_encrypted = crypto_key::key_of(goes_on_from)?.is_some();
+        let bad_key = |why: &str| TaskRefusal::BadKey {
+            why: why.to_string(),
+        };
+        match &self.key {
+            None if is_encrypted => Err(bad_key("inherited key must be loaded")),
+            Some(_) if !is_encrypted => Err(bad_key(
+                "cannot perform raw receive on top of existing unencrypted dataset",
+            )),
+            Some(key) if !key.is_key_of(goes_on_from)? => {
+                Err(bad_key("encryption key does not match existing key"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The snapshot that a raw stream goes on from has the vectors that it had at the sender: none of them is used twice.
+    #[doc(alias = "ZFS_ERR_FROM_IVSET_GUID_MISMATCH")]
+    fn check_vectors(&self, base: &Dataset<'_>) -> Result<(), TaskRefusal> {
+        let Some(key) = &self.key else {
+            return Ok(());
+        };
+        let there = base.extension(IVSET_GUID)?.unwrap_or(0);
+        let why = match (there, key.from_ivset_guid) {
+            (0, _) | (_, 0) => {
+                "IV set guid missing. See errata 4 at https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-ER."
+            }
+            (there, sent) if there != sent => {
+                "IV set guid mismatch. See the 'zfs receive' man page section\n discussing the limitations of raw encrypted send streams."
+            }
+            _ => return Ok(()),
+        };
+        Err(TaskRefusal::BadKey {
+            why: why.to_string(),
+        })
     }
 
     /// The snapshot of the target that the stream goes on from; none for a full stream.
@@ -276,8 +327,15 @@ impl BeginReceive {
         if is_modified(target, &found)? {
             return Err(TaskRefusal::Modified);
         }
-        // Snapshots of no change since may stay.
-        Ok(snapshots.pop())
+        // Snapshots of no change since may stay; but they have vectors of their own.
+        let newest = snapshots.pop();
+        let is_newest = newest
+            .as_ref()
+            .is_some_and(|newest| newest.id() == found.id());
+        if self.key.is_some() && !is_newest {
+            return Err(TaskRefusal::Modified);
+        }
+        Ok(newest)
     }
 
     fn check_new(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
@@ -290,7 +348,10 @@ impl BeginReceive {
                 name: self.target.clone(),
             });
         }
-        let parent = check_name(view, &self.target)?;
+        let parent = match self.key {
+            Some(_) => check_place(view, &self.target)?,
+            None => check_name(view, &self.target)?,
+        };
         check_name_length(&self.target)?;
         check_new(&parent, &self.local, self.stream.kinds(), features)?;
         let Some(origin) = &self.origin else {
@@ -310,12 +371,11 @@ impl BeginReceive {
         if self.stream.from_guid != 0 && is_other {
             return Err(TaskRefusal::NoBase);
         }
-        if origin.directory().extension(CRYPTO_KEY)?.is_some() {
-            return Err(not_supported("cloning an encrypted snapshot"));
-        }
+        self.check_key(origin.directory())?;
         if view.is_syncing() && is_of_this_group(view, &origin)? {
             return Err(TaskRefusal::NotInThisGroup);
         }
+        self.check_vectors(&origin)?;
         check_large_blocks(&origin, &self.stream)
     }
 
@@ -335,6 +395,8 @@ impl BeginReceive {
         };
         let name = receive_name(&self.target);
         let made = Made::from(context, &name, base)?;
+        let directory = context.view().directory(&name)?;
+        crypto_key::share(context, target.directory(), &directory)?;
         let head = Dataset::open_unnamed(context.view(), made.head())?;
         for checked in self.local.iter().filter(|one| decides_writing(&one.name)) {
             let (name, setting) = (&checked.name, &checked.setting);
@@ -359,6 +421,15 @@ impl BeginReceive {
         let made = Made::from(context, &self.target, origin)?;
         let head = context.view().directory(&self.target)?.head()?;
         let head = head.ok_or_else(|| not_found(&self.target))?;
+        match (&self.origin, &self.key) {
+            (Some(_), Some(_)) => {
+                let origin = origin.ok_or_else(|| not_found(&self.target))?;
+                let origin = context.view().dataset_by_id(origin)?;
+                crypto_key::share(context, origin.directory(), head.directory())?;
+            }
+            (None, Some(key)) => key.create(context, &head)?,
+            (_, None) => {}
+        }
         apply_received(context, &head, &self.local, &self.received)?;
         made.record(context, "receive", " ".to_string());
         Ok(Receiver {
@@ -383,6 +454,8 @@ impl BeginReceive {
         for (in_stream, feature) in [
             (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
             (StreamFeatures::LONG_NAMES, Feature::Longname),
+            // Blocks are stored as they came.
+            (StreamFeatures::ZSTD, Feature::ZstdCompress),
         ] {
             if features.has(in_stream) {
                 feature_use::activate(context, id, feature)?;
@@ -391,11 +464,13 @@ impl BeginReceive {
         if self.resumable {
             self.note_resume_facts(context, id)?;
         }
-        if stored.root.is_hole() {
-            create_set(context, id, self.stream.objset_type)?;
-            return Ok(());
+        match (stored.root.is_hole(), &self.key) {
+            (true, Some(key)) => {
+                creation::create_sealed_set(context, id, self.stream.objset_type, key.new_set())
+            }
+            (true, None) => create_set(context, id, self.stream.objset_type).map(drop),
+            (false, _) => forget_log(context, id),
         }
-        forget_log(context, id)
     }
 
     /// Says of the head what a stream that goes on must be.
@@ -643,6 +718,8 @@ pub struct FinishReceive {
     pub has_properties: bool,
     /// What came with the stream for the snapshot.
     pub snapshot_settings: Vec<Checked>,
+    /// The key, in a raw stream of something encrypted.
+    pub key: Option<KeyFacts>,
 }
 
 impl SyncTask for FinishReceive {
@@ -663,6 +740,13 @@ impl SyncTask for FinishReceive {
         let before = target.stored()?;
         if view.is_syncing() {
             check_moment(view, &target, &before)?;
+        }
+        if let Some(key) = &self.key
+            && !key.is_key_of(target.directory())?
+        {
+            return Err(TaskRefusal::BadKey {
+                why: "encryption key does not match existing key".to_string(),
+            });
         }
         if self.force {
             let newer = newer_than(&target, &stored)?;
@@ -727,6 +811,16 @@ impl SyncTask for FinishReceive {
             take(context, &name, &[], identity)?;
             let parsed = DatasetName::parse(&name).map_err(|_| not_found(&name))?;
             let snapshot = context.view().dataset(&parsed)?;
+            if let Some(key) = &self.key {
+                if !self.receiver.is_new {
+                    key.replace(context, target.directory())?;
+                }
+                if key.to_ivset_guid != 0 {
+                    writing.extend(snapshot.id(), context.features)?;
+                    let guid = ZapValue::word(key.to_ivset_guid);
+                    writing.put(snapshot.id(), IVSET_GUID, &guid)?;
+                }
+            }
             for checked in &self.snapshot_settings {
                 let (name, setting) = (&checked.name, &checked.setting);
                 apply_one(context, &snapshot, name, setting, Source::Received)?;

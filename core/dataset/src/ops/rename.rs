@@ -8,6 +8,7 @@
 //! A name below may become too long; all are looked at before.
 
 use crate::contents::{self, Contents};
+use crate::crypto_key;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::filesystem_counts::{self, Counted};
@@ -64,6 +65,7 @@ impl SyncTask for Rename {
             });
         }
         check_names(&from, &self.from, &self.to)?;
+        check_key(&from, &parent)?;
         if from.stored()?.parent != parent.id() {
             check_room(&from, &parent)?;
         }
@@ -108,6 +110,22 @@ impl Rename {
         let renamed = context.view().directory(&self.to)?;
         context.namespace.policies_changed(&renamed);
         Ok(())
+    }
+}
+
+/// What is opened with the key of something above it stays below that.
+#[doc(alias = "dsl_dir_rename_crypt_check")]
+fn check_key(from: &Directory<'_>, parent: &Directory<'_>) -> Result<(), TaskRefusal> {
+    let root = crypto_key::root_of(from)?;
+    let stays = match root {
+        None => true,
+        Some(root) => root == from.id() || crypto_key::root_of(parent)? == Some(root),
+    };
+    match stays {
+        true => Ok(()),
+        false => Err(TaskRefusal::BadKey {
+            why: "cannot move encrypted child outside of its encryption root".to_string(),
+        }),
     }
 }
 

@@ -12,6 +12,7 @@ use super::table::PROPERTIES;
 use super::value::{Change, Default, Form, Kinds, Property};
 use crate::contents::{self, Contents, DEFAULT_QUOTAS};
 use crate::creation::ORIGIN;
+use crate::crypto_key;
 use crate::dataset::{Dataset, NamedBookmark};
 use crate::error::DatasetError;
 use crate::space_used;
@@ -131,6 +132,21 @@ const OF_CONTENTS: [&str; 6] = [
     "volblocksize",
 ];
 
+/// Properties of which the key of an encrypted dataset has the value.
+const OF_KEY: [&str; 8] = [
+    "encryption",
+    "keyformat",
+    "keystatus",
+    "pbkdf2salt",
+    "pbkdf2iters",
+    "keyguid",
+    "encryptionroot",
+    "ivsetguid",
+];
+
+/// The stored number of the word for a key that nobody has given: of the property `keystatus`.
+const KEY_UNAVAILABLE: u64 = 1;
+
 /// What values are computed from.
 struct Facts<'a> {
     dataset: &'a Dataset<'a>,
@@ -144,6 +160,9 @@ impl Facts<'_> {
             return Ok(Some((Shown::Number(number), ShownSource::None)));
         }
         if let Some(answer) = self.identity(property.name)? {
+            return Ok(answer);
+        }
+        if let Some(answer) = self.of_key(property)? {
             return Ok(answer);
         }
         if let Some(answer) = self.of_contents(property) {
@@ -215,14 +234,42 @@ impl Facts<'_> {
                 .directory()
                 .extension(ondisk::dataset_dir::SNAPSHOTS_CHANGED)?
                 .and_then(|time| computed(Shown::Number(time))),
-            // Known to the layer that mounts, or to layers that are not there: keys, streams, redaction.
-            "mounted"
-            | "receive_resume_token"
-            | "encryptionroot"
-            | "keystatus"
-            | "redact_snaps" => None,
+            // Known to the layers that mount and receive, or to one that is not there: redaction.
+            "mounted" | "receive_resume_token" | "redact_snaps" => None,
             _ => return Ok(None),
         }))
+    }
+
+    /// What is known of the key of something encrypted. The outer `None` for other properties, and for those that have a default where nothing is encrypted.
+    #[doc(alias = "dsl_dataset_crypt_stats")]
+    fn of_key(&self, property: &Property) -> Result<Option<Answer>, DatasetError> {
+        if !OF_KEY.contains(&property.name) {
+            return Ok(None);
+        }
+        let computed = |shown| Ok(Some(Some((shown, ShownSource::None))));
+        if property.name == "ivsetguid" {
+            let guid = self.dataset.extension(ondisk::dataset::IVSET_GUID)?;
+            return guid.map_or(Ok(Some(None)), |guid| computed(Shown::Number(guid)));
+        }
+        let Some(key) = crypto_key::properties(self.dataset.directory())? else {
+            let has_no_default = matches!(property.default, Default::None);
+            return Ok(has_no_default.then_some(None));
+        };
+        let word = |number: u64| {
+            let word = property.word_of(number).map(str::to_string);
+            computed(Shown::Text(word.unwrap_or_else(|| number.to_string())))
+        };
+        match property.name {
+            "encryption" => word(key.suite),
+            "keyformat" => word(key.format),
+            "keystatus" => word(KEY_UNAVAILABLE),
+            "pbkdf2salt" => computed(Shown::Number(key.salt)),
+            "pbkdf2iters" => computed(Shown::Number(key.iterations)),
+            "keyguid" => computed(Shown::Number(key.guid)),
+            _ => key
+                .root
+                .map_or(Ok(Some(None)), |root| computed(Shown::Text(root))),
+        }
     }
 
     fn kind_word(&self) -> &'static str {

@@ -20,6 +20,7 @@ use tarn_dataset::look_through::Look;
 use tarn_dataset::properties::native::{self, NativeValue, Shown};
 use tarn_dataset::properties::size;
 use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
 use tarn_posix::{
@@ -35,6 +36,8 @@ struct Candidate {
     point: MountPoint,
     values: Values,
     is_received_half: bool,
+    /// Its key is not here.
+    is_encrypted: bool,
 }
 
 /// The properties that matter to a mount, as words.
@@ -392,6 +395,11 @@ impl Engine {
             return Ok(then(mounted.tree.files()));
         }
         let candidate = candidate_of(open, name, operation)?;
+        if candidate.is_encrypted {
+            let action = format!("cannot open '{name}'");
+            let reason = "encryption key not loaded";
+            return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+        }
         if candidate.is_received_half {
             let action = format!("cannot open '{name}'");
             return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
@@ -501,6 +509,9 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
         ("noauto", Asked::WithAll) => return refuse(RefusalKind::Invalid, "it is not automatic"),
         _ => {}
     }
+    if candidate.is_encrypted {
+        return refuse(RefusalKind::Invalid, "encryption key not loaded");
+    }
     if candidate.is_received_half {
         let reason = "Contains partially-completed state from \"zfs receive -s\", which can be \
                       resumed with \"zfs send -t\"";
@@ -593,5 +604,6 @@ fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, D
         point,
         values: Values::read(head)?,
         is_received_half: head.stored()?.flags.contains(DatasetFlags::INCONSISTENT),
+        is_encrypted: head.directory().extension(CRYPTO_KEY)?.is_some(),
     }))
 }

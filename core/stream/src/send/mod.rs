@@ -165,9 +165,6 @@ pub enum SendError {
     /// It is encrypted, and is to be sent plain.
     #[error("dataset key must be loaded")]
     KeyNotLoaded,
-    /// It is encrypted, and is to be sent as it is stored.
-    #[error("raw streams of encrypted datasets are not supported by this version")]
-    RawNotSupported,
     /// It has micro ZAPs that are larger than the blocks that may be sent.
     #[error("it has large microzaps, which need -L")]
     LargeMicrozap,

@@ -20,8 +20,9 @@ use tarn_ondisk::declare::{ByteOrder, narrow, widen};
 use tarn_ondisk::dedup::DedupKey;
 use tarn_ondisk::dnode::Dnode;
 use tarn_ondisk::object_type::{Layout, ObjectType};
+use tarn_ondisk::sealing::Sealing;
 use tarn_ondisk::stream::{
-    FreeObjects, FreeRecord, ObjectRange, ObjectRecord, RECORD_BYTES, Record, Sealing, SpillRecord,
+    FreeObjects, FreeRecord, ObjectRange, ObjectRecord, RECORD_BYTES, Record, SpillRecord,
     StreamFeatures, TO_OBJECT_END, WriteEmbedded, WriteRecord, record_flags,
 };
 use tarn_ondisk::units::{ObjectId, Txg};

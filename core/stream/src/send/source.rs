@@ -6,11 +6,12 @@
 
 use super::{Choices, Resume, SendError};
 use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::crypto_key::{KEY_DATA, KeyFacts};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::space_used::is_before;
 use tarn_object::read_head;
 use tarn_ondisk::bookmark::Bookmark;
-use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::dataset::{DatasetFlags, IVSET_GUID};
 use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::nvlist::{Encoding, NvList};
@@ -37,6 +38,8 @@ pub struct Base {
     pub txg: Txg,
     /// Whether it is another dataset's: what is sent is of a clone.
     pub is_origin: bool,
+    /// Which set of vectors it has, if it is encrypted; zero where that is not known.
+    pub ivset_guid: u64,
 }
 
 impl Base {
@@ -54,6 +57,7 @@ impl Base {
             guid: stored.guid.get(),
             txg: stored.creation_txg,
             is_origin: base.directory().id() != target.directory().id(),
+            ivset_guid: base.extension(IVSET_GUID)?.unwrap_or(0),
         })
     }
 
@@ -76,6 +80,7 @@ impl Base {
             guid: bookmark.guid.get(),
             txg: bookmark.creation_txg,
             is_origin: of.directory().id() != target.directory().id(),
+            ivset_guid: bookmark.ivset_guid.get(),
         })
     }
 }
@@ -109,19 +114,25 @@ impl Source {
         let head = read_head(pool.cache(), target.id(), &stored.root, operation);
         let head = head.map_err(SendError::Object)?;
         let is_encrypted = target.directory().extension(CRYPTO_KEY)?.is_some();
-        if is_encrypted {
-            return Err(match choices.raw {
-                true => SendError::RawNotSupported,
-                false => SendError::KeyNotLoaded,
-            });
+        if is_encrypted && !choices.raw {
+            return Err(SendError::KeyNotLoaded);
         }
-        let features = features(pool, target, head.objset_type, choices, resume)?;
+        let mut features = features(pool, target, head.objset_type, choices, resume)?;
+        if is_encrypted {
+            // Nothing that is encrypted is embedded.
+            features = features.without(StreamFeatures::EMBEDDED);
+            features = features.with(StreamFeatures::RAW);
+        }
         let mut list = NvList::new();
         let mut place = None;
         if let Some(resume) = resume {
             list.set("resume_object", resume.object);
             list.set("resume_offset", resume.offset);
             place = Some((resume.object, resume_block(target, resume, operation)?));
+        }
+        if is_encrypted {
+            let key = KeyFacts::of(target, &head, base.map_or(0, |base| base.ivset_guid))?;
+            list.set(KEY_DATA, key.to_list());
         }
         Ok(Source {
             begin: begin(target, head.objset_type, base, features)?,
@@ -132,8 +143,8 @@ impl Source {
                 root: stored.root,
                 born_after: base.map_or(Txg::ZERO, |base| base.txg),
                 resume: place,
-                is_raw: false,
-                is_encrypted: false,
+                is_raw: is_encrypted,
+                is_encrypted,
             },
             base_txg: base.map_or(Txg::ZERO, |base| base.txg),
             numbers_end: (head.meta_dnode.max_block.get().saturating_add(1))
@@ -147,14 +158,13 @@ impl Source {
     }
 }
 
-/// A list as it follows the first record: filled up to a multiple of eight bytes.
+/// A list as it follows the first record: in the form of the machine, which is ours.
+#[doc(alias = "fnvlist_pack")]
 fn packed(list: &NvList) -> Vec<u8> {
-    if list.is_empty() {
-        return Vec::new();
+    match list.is_empty() {
+        true => Vec::new(),
+        false => list.encode(Encoding::Native),
     }
-    let mut bytes = list.encode(Encoding::Xdr);
-    bytes.resize(bytes.len().next_multiple_of(8), 0);
-    bytes
 }
 
 fn begin(

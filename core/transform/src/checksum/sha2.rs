@@ -1,11 +1,16 @@
 //! SHA-256 and SHA-512/256, which a library computes, with the processor's own instructions where it
 //! has them.
 
-use sha2::{Digest, Sha256, Sha512_256};
+use sha2::{Digest, Sha256, Sha512, Sha512_256};
 
 /// SHA-256 (FIPS 180-4) of a block that lies in pieces.
 pub fn sha256(pieces: &[&[u8]]) -> [u8; 32] {
     digest::<Sha256>(pieces).into()
+}
+
+/// SHA-512 (FIPS 180-4), whole: what the codes of encrypted datasets are made with.
+pub fn sha512(pieces: &[&[u8]]) -> [u8; 64] {
+    digest::<Sha512>(pieces).into()
 }
 
 /// SHA-512 with the initial values for 256 bits (FIPS 180-4). What ZFS calls `sha512`.

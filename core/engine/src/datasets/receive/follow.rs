@@ -9,15 +9,21 @@ use super::Run;
 use super::destination::destination;
 use super::one::head_of;
 use super::package::Package;
+use super::properties::KEY_LOCATION;
 use crate::administration::Call;
 use crate::engine::OpenPool;
 use crate::messages::Refusal;
 use crate::messages::dataset::Destroy;
 use std::sync::Arc;
+use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::ops::inherit_key::InheritKey;
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
+use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::properties::parse::{Checked, Setting};
+use tarn_dataset::properties::table;
 
 /// What is to be done here, so that it is as at the sender.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -128,6 +134,83 @@ fn find_changes(
             }
             Some(_) => {}
         }
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    /// What came with the key of something above it is opened with that again.
+    #[doc(alias = "recv_fix_encryption_hierarchy")]
+    pub(super) fn follow_keys(&mut self, package: &Package) {
+        let Some(top) = self
+            .top
+            .clone()
+            .filter(|_| package.is_raw && !self.request.dry_run)
+        else {
+            return;
+        };
+        let Some(open) = self.engine.find_pool(top.split('/').next().unwrap_or(&top)) else {
+            return;
+        };
+        let view = open.pool.namespace().view(self.operation);
+        let (mut roots, mut locations) = (Vec::new(), Vec::new());
+        let found = view
+            .directory(&top)
+            .and_then(|directory| find_roots(&directory, package, &mut roots, &mut locations));
+        if let Err(error) = found {
+            let warning = format!("cannot look through '{top}': {error}");
+            self.done.warnings.push(warning);
+        }
+        for name in roots.into_iter().filter(|name| *name != top) {
+            let task = InheritKey { name: name.clone() };
+            if let Err(error) = open.pool.run(task, self.operation) {
+                let warning = format!("cannot have '{name}' inherit its key: {error}");
+                self.done.warnings.push(warning);
+            }
+        }
+        for (name, location) in locations {
+            let task = SetProperties {
+                name: name.clone(),
+                settings: vec![Checked {
+                    name: KEY_LOCATION.to_string(),
+                    property: table::find(KEY_LOCATION),
+                    setting: Setting::Text(location),
+                }],
+                source: Source::Local,
+            };
+            if let Err(error) = open.pool.run(task, self.operation) {
+                let warning = format!("cannot say where the key of '{name}' is: {error}");
+                self.done.warnings.push(warning);
+            }
+        }
+    }
+}
+
+/// Encryption roots here that are none at the sender, those above others first; and those that are, with where their key is.
+fn find_roots(
+    directory: &Directory<'_>,
+    package: &Package,
+    roots: &mut Vec<String>,
+    locations: &mut Vec<(String, String)>,
+) -> Result<(), DatasetError> {
+    if let Some(head) = head_of(directory.view(), directory.name())?
+        && crypto_key::is_root(directory)?
+    {
+        let mut sent = None;
+        for snapshot in head.snapshots()? {
+            sent = sent.or(package.find(snapshot.stored()?.guid.get()));
+        }
+        match sent {
+            Some(sent) if sent.is_key_root => {
+                let location = sent.key_location();
+                locations.extend(location.map(|location| (head.name(), location)));
+            }
+            Some(_) => roots.push(head.name()),
+            None => {}
+        }
+    }
+    for child in directory.children()? {
+        find_roots(&child, package, roots, locations)?;
     }
     Ok(())
 }

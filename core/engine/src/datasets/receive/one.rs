@@ -15,6 +15,7 @@ use crate::refusals::of_task;
 use std::io::Read;
 use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
+use tarn_dataset::crypto_key::{KEY_DATA, KeyFacts};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -49,7 +50,8 @@ const RECEIVABLE: StreamFeatures = StreamFeatures::SPILL
     .with(StreamFeatures::HOLDS)
     .with(StreamFeatures::SWITCH_TO_LARGE_BLOCKS)
     .with(StreamFeatures::LONG_NAMES)
-    .with(StreamFeatures::LARGE_MICROZAPS);
+    .with(StreamFeatures::LARGE_MICROZAPS)
+    .with(StreamFeatures::RAW);
 
 /// What is known of a stream before its second record.
 pub(super) struct Plan {
@@ -71,6 +73,8 @@ pub(super) struct Plan {
     /// Whether properties came with the stream.
     has_properties: bool,
     snapshot_properties: NvList,
+    /// The key, where the stream is of something encrypted.
+    key: Option<KeyFacts>,
 }
 
 impl Plan {
@@ -246,8 +250,10 @@ impl Run<'_> {
             has_properties: sent.is_some(),
             snapshot_properties: sent
                 .map_or_else(NvList::default, |sent| sent.properties_of(facts.to_guid)),
+            key: None,
             facts,
         };
+        plan.key = key_of(&plan)?;
         let wants_new = plan.facts.from_guid == 0 || plan.facts.is_clone || plan.origin.is_some();
         plan.makes_new = wants_new && !resumes;
         let namespace = open.pool.namespace();
@@ -269,7 +275,8 @@ impl Run<'_> {
         let is_top = self.top.get_or_insert_with(|| plan.target().to_string()) == plan.target();
         let (target, kinds) = (plan.target().to_string(), plan.kinds());
         let properties = sent.map(|sent| &sent.properties);
-        plan.settings = self.settings(open, &target, kinds, properties, is_top)?;
+        let is_raw = plan.key.is_some();
+        plan.settings = self.settings(open, &target, kinds, properties, is_top, is_raw)?;
         Ok(plan)
     }
 
@@ -433,6 +440,7 @@ impl Run<'_> {
                     claim: &claim,
                     is_resumable,
                     bytes_before,
+                    key: plan.key.as_ref(),
                 };
                 receive(reader, &plan.facts, plan.flags, destination, self.operation)
                     .map_err(|error| self.failed(plan, &error, is_resumable))
@@ -444,7 +452,9 @@ impl Run<'_> {
         }
         drop(claim);
         match outcome {
-            Ok(()) => Ok(receiver.is_new && plan.kinds() == Kinds::FILESYSTEM),
+            Ok(()) => {
+                Ok(receiver.is_new && plan.key.is_none() && plan.kinds() == Kinds::FILESYSTEM)
+            }
             Err(refusal) => Err(self.give_up(open, plan, receiver, is_resumable, refusal)),
         }
     }
@@ -464,6 +474,7 @@ impl Run<'_> {
             resumable: self.request.resumable,
             local: plan.settings.local.clone(),
             received: plan.settings.received.clone(),
+            key: plan.key.clone(),
         };
         let task = self.on_behalf(plan, task);
         let begun = open.pool.run(task, self.operation);
@@ -533,6 +544,7 @@ impl Run<'_> {
             received: plan.settings.received.clone(),
             has_properties: plan.has_properties,
             snapshot_settings,
+            key: plan.key.clone(),
         };
         let run = |task| {
             let finished = open.pool.run(task, self.operation);
@@ -684,6 +696,36 @@ impl Run<'_> {
                     .is_ok_and(|guid| guid.is_some())
             })
         })
+    }
+}
+
+/// The key that a raw stream brings.
+fn key_of(plan: &Plan) -> Result<Option<KeyFacts>, Refusal> {
+    if !plan.facts.features.has(StreamFeatures::RAW) {
+        return Ok(None);
+    }
+    if plan.facts.features.has(StreamFeatures::EMBEDDED) {
+        let reason = "incompatible embedded data stream feature with encrypted receive.";
+        return Err(plan.refuse(RefusalKind::Invalid, reason));
+    }
+    if plan.flags & begin_flags::SPILL_BLOCK == 0 {
+        let reason = "Spill block flag missing for raw send.\n\
+                      The zfs software on the sending system must be updated.";
+        return Err(plan.refuse(RefusalKind::Invalid, reason));
+    }
+    let list = plan.description.list(KEY_DATA);
+    let list = list.map_err(|why| {
+        let reason = format!("invalid stream (it has no key: {why})");
+        plan.refuse(RefusalKind::Invalid, reason)
+    })?;
+    match KeyFacts::parse(list) {
+        Ok(key) => Ok(Some(key)),
+        Err(refusal @ TaskRefusal::NotSupported { .. }) => {
+            let reason = "stream uses crypto parameters not compatible with this pool";
+            let refused = plan.refuse(RefusalKind::Unsupported, reason);
+            Err(refused.with_hint(refusal.to_string()))
+        }
+        Err(refusal) => Err(plan.refuse(RefusalKind::Invalid, refusal.to_string())),
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Package {
     pub(super) from: Option<String>,
     /// It has all that is below the file system, too.
     pub(super) is_tree: bool,
+    /// What is encrypted is sent as it is.
+    pub(super) is_raw: bool,
     filesystems: Vec<Sent>,
 }
 
@@ -24,6 +26,8 @@ pub(super) struct Package {
 pub(super) struct Sent {
     /// The guid of the snapshot of its parent.
     pub(super) parent_guid: u64,
+    /// It is encrypted, and opened with a key of its own.
+    pub(super) is_key_root: bool,
     /// Properties.
     pub(super) properties: NvList,
     /// Short names and guids of its snapshots.
@@ -48,6 +52,12 @@ impl Sent {
         let tags = list.into_iter().flat_map(|list| list.iter());
         tags.filter_map(|(tag, _)| tag.as_str().map(str::to_string))
             .collect()
+    }
+
+    /// Where the owner of its key has it, if that was said.
+    pub(super) fn key_location(&self) -> Option<String> {
+        let said = self.properties.list(super::properties::KEY_LOCATION).ok()?;
+        said.string("value").ok().map(str::to_string)
     }
 
     /// The properties of the snapshot with this guid.
@@ -85,6 +95,7 @@ impl Package {
                 base: base.clone(),
                 from: list.optional_string("fromsnap")?.map(str::to_string),
                 is_tree: !list.flag("not_recursive"),
+                is_raw: list.flag("raw"),
                 filesystems,
             })
         };
@@ -115,6 +126,7 @@ fn read_sent(list: &NvList) -> Result<Sent, tarn_ondisk::nvlist::NvError> {
     let inner = |name: &str| list.optional_list(name).map(|found| found.cloned());
     Ok(Sent {
         parent_guid: list.optional_u64("parentfromsnap")?.unwrap_or(0),
+        is_key_root: list.flag("is_encroot"),
         properties: inner("props")?.unwrap_or_default(),
         snapshots,
         snapshot_properties: inner("snapprops")?.unwrap_or_default(),
@@ -140,6 +152,7 @@ impl Run<'_> {
         loop {
             let begun = reader.begin().map_err(|error| unreadable(&error))?;
             let Some((begin, payload)) = begun else {
+                self.follow_keys(package);
                 return Ok(());
             };
             let sent = package.find(begin.to_guid);

@@ -11,6 +11,13 @@ use tarn_dataset::properties::value::{Form, Kinds};
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 
+/// Properties that are part of the key, which a raw stream brings.
+#[doc(alias = "zfs_prop_encryption_key_param")]
+const OF_KEY: [&str; 4] = ["encryption", "keyformat", "pbkdf2salt", "pbkdf2iters"];
+
+/// Where the owner's key is. It is nobody's but an encryption root's, and who that is turns out in the end.
+pub(super) const KEY_LOCATION: &str = "keylocation";
+
 /// What somebody sets, and what came.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
@@ -28,7 +35,11 @@ impl Run<'_> {
         kinds: Kinds,
         sent: Option<&NvList>,
         is_top: bool,
+        is_raw: bool,
     ) -> Result<Settings, Refusal> {
+        if is_raw {
+            self.check_of_key()?;
+        }
         let mut settings = Settings {
             received: match sent {
                 Some(list) => self.received(open, name, kinds, list),
@@ -36,6 +47,10 @@ impl Run<'_> {
             },
             ..Settings::default()
         };
+        let comes_with_key = |name: &str| OF_KEY.contains(&name) || name == KEY_LOCATION;
+        settings
+            .received
+            .retain(|one| !is_raw || !comes_with_key(&one.name));
         for (property, value) in &self.request.properties {
             let full = table::find(property).map_or(property.as_str(), |row| row.name);
             if full == "origin" {
@@ -59,6 +74,21 @@ impl Run<'_> {
             settings.received.retain(|one| one.name != full);
         }
         Ok(settings)
+    }
+
+    /// What comes with the key is not for the receiver to say.
+    fn check_of_key(&self) -> Result<(), Refusal> {
+        let set = self.request.properties.iter().map(|(name, _)| name);
+        let mut said = set.chain(&self.request.excluded);
+        match said.find(|name| OF_KEY.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let reason = format!(
+                    "encryption property '{name}' cannot be set or excluded for raw streams."
+                );
+                Err(Refusal::new(RefusalKind::Invalid, super::CANNOT, reason))
+            }
+        }
     }
 
     /// Properties that came with a stream. One that cannot be kept is told of, and left out.

@@ -16,6 +16,7 @@ use super::cannot_send;
 use super::plan::{Facts, facts_of, origin};
 use crate::messages::dataset::{Send, Series};
 use crate::messages::{Refusal, RefusalKind};
+use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -146,6 +147,9 @@ impl Gatherer<'_> {
         }
         if self.request.properties || self.request.backup || self.series.replicate {
             list.set("props", self.properties(&head)?);
+        }
+        if crypto_key::is_root(directory)? {
+            list.set_flag("is_encroot");
         }
         if directory.extension(CRYPTO_KEY)?.is_some() && !self.request.raw {
             let (top, to) = (self.top, self.to);

@@ -374,10 +374,9 @@ fn refusal_of(action: String, error: &SendError, request: &Send) -> Refusal {
             ),
             _ => plain(RefusalKind::Invalid, &said_by_system(cause)),
         },
-        SendError::Redacted
-        | SendError::RawNotSupported
-        | SendError::ByteOrder { .. }
-        | SendError::NameTooLong => plain(RefusalKind::Unsupported, &error.to_string()),
+        SendError::Redacted | SendError::ByteOrder { .. } | SendError::NameTooLong => {
+            plain(RefusalKind::Unsupported, &error.to_string())
+        }
         other => io(other),
     }
 }

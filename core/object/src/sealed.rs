@@ -1,0 +1,269 @@
+//! Object sets of encrypted datasets. Nobody here has their keys: they are kept, and sent on, as they came.
+//!
+//! # Problem
+//! A raw stream has contents as the sender stored them, and what the owner of the key will check one day: codes of every block, of every block of dnodes, and of the
+//! object set. He finds them right only if every tree has the shape it had at the sender, and every dnode says the same.
+//!
+//! # Mechanism
+//! - Contents come with how they are sealed, and are stored as they are ([`Object::write_sealed`]).
+//! - An object is told its levels, its highest block, and all the room for its bonus as it is ([`Object::set_form`]). It keeps to that.
+//! - A block of dnodes is sealed as a whole. It is told how when its first object comes ([`ObjectSet::seal_dnodes`]); whenever it is stored again, it is sealed as it was. Between these, what is stored
+//!   may not agree with its code; nobody opens the object set before the stream has ended.
+//! - Blocks of pointers are sealed by what is in them.
+//! - The head gets its code at the end ([`ObjectSet::seal`]).
+//!
+//! # Invariants
+//! - In an object set that is encrypted, nothing is written but as it came: who wants to change contents is refused.
+//! - What is not in memory of a dnode block's sealing is in the pointer to it.
+
+use crate::dirty::{Form, SpillContents};
+use crate::error::ObjectError;
+use crate::object::Object;
+use crate::objset::{META_DNODE, ObjectSet, SetContext};
+use crate::tx::Tx;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_block::{Block, GivenForm};
+use tarn_host::lock::Mutex;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::checksum::ChecksumKind;
+use tarn_ondisk::compression::Compression;
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::dnode::{SLOT_BYTES, Spill};
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::objset::ObjsetFlags;
+use tarn_ondisk::sealing::Sealing;
+use tarn_ondisk::units::{BlockId, LogicalSize};
+use tarn_probe::Operation;
+
+/// Contents as they are stored.
+#[derive(Debug, Clone)]
+pub struct SealedBlock {
+    /// What is stored.
+    pub bytes: Block,
+    /// How much it is when it is opened and decompressed.
+    pub logical_size: LogicalSize,
+    /// Its form.
+    pub given: GivenForm,
+    /// What its owner needs to open it.
+    pub sealing: Sealing,
+}
+
+/// The form of an object, as its owner will check it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectForm {
+    /// The size of its blocks. It can change while the object has none.
+    pub block_size: LogicalSize,
+    /// The size of its blocks of pointers, as a power of two. The same.
+    pub indirect_shift: u8,
+    /// How many levels its tree has.
+    pub levels: u8,
+    /// Its highest block.
+    pub max_block: BlockId,
+    /// What its bonus is.
+    pub bonus_type: ObjectType,
+    /// How long its bonus is when it is opened.
+    pub bonus_length: usize,
+    /// All the room for the bonus. It is encrypted as a whole.
+    pub bonus_room: Vec<u8>,
+}
+
+/// What is said of an object set at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadSealing {
+    /// The code of what travels.
+    pub portable_code: [u8; 32],
+    /// How dnodes say that they are checksummed.
+    pub checksum: ChecksumKind,
+    /// How dnodes say that they are compressed.
+    pub compression: Compression,
+    /// The highest block of dnodes.
+    pub max_block: BlockId,
+}
+
+/// What a set knows of its sealing.
+pub(crate) struct SetSealing {
+    is_sealed: AtomicBool,
+    /// How blocks of dnodes are to be sealed when they are stored next.
+    dnodes: Mutex<BTreeMap<u64, Sealing>>,
+}
+
+impl SetSealing {
+    /// Of a set that is stored here.
+    pub fn of_root(root: &BlockPointer) -> SetSealing {
+        SetSealing {
+            is_sealed: AtomicBool::new(root.uses_encryption()),
+            dnodes: Mutex::new(crate::ranks::SEALING, BTreeMap::new()),
+        }
+    }
+}
+
+impl SetContext {
+    /// Whether blocks are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.sealing.is_sealed.load(Ordering::Relaxed)
+    }
+
+    /// How a block of dnodes is sealed that takes the place of another: as somebody has said, or as that was.
+    pub fn seal_of_dnodes(&self, block: u64, previous: &BlockPointer) -> Sealing {
+        let told = self.sealing.dnodes.lock().remove(&block);
+        told.unwrap_or_else(|| Sealing::of_pointer(previous))
+    }
+}
+
+impl ObjectSet {
+    /// Whether it is encrypted.
+    pub fn is_sealed(&self) -> bool {
+        self.context.is_sealed()
+    }
+
+    /// From now on it is encrypted. It is new, and empty.
+    pub(crate) fn begin_sealed(&self) {
+        self.context
+            .sealing
+            .is_sealed
+            .store(true, Ordering::Relaxed);
+    }
+
+    /// Says how the block of dnodes is sealed that has this object.
+    #[doc(alias = "dmu_buf_set_crypt_params")]
+    pub fn seal_dnodes(&self, tx: &Tx, first_object: u64, sealing: Sealing) {
+        let block = first_object / self.dnodes_per_block();
+        self.context.sealing.dnodes.lock().insert(block, sealing);
+        self.touch(tx);
+    }
+
+    /// Says what the owner checks of the set as a whole. Nobody has been counted in it.
+    ///
+    /// # Errors
+    /// When it is not encrypted.
+    #[doc(alias = "dsl_crypto_recv_raw_objset_sync")]
+    pub fn seal(&self, tx: &Tx, sealing: HeadSealing) -> Result<(), ObjectError> {
+        if !self.is_sealed() {
+            return Err(self.meta.is_encrypted_error());
+        }
+        {
+            let mut head = self.head.lock();
+            head.objset.portable_mac = sealing.portable_code;
+            head.objset.local_mac = [0; 32];
+            head.objset.flags = ObjsetFlags::default();
+        }
+        self.meta.change_shape(tx, |shape| {
+            shape.checksum = sealing.checksum;
+            shape.compression = sealing.compression;
+            shape.max_block = sealing.max_block;
+        })
+    }
+}
+
+impl Object {
+    /// Gives a block contents as they are stored.
+    ///
+    /// # Panics
+    /// When they are not of the size of the object's blocks.
+    ///
+    /// # Errors
+    /// When the object was freed meanwhile, or has no such block.
+    pub fn write_sealed(
+        &self,
+        tx: &Tx,
+        block: BlockId,
+        contents: SealedBlock,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        self.look_up_parent(tx, block.get(), operation)?;
+        let mut state = self.alive()?;
+        assert_eq!(
+            contents.logical_size, state.newest.block_size,
+            "a block is as large as its object's blocks"
+        );
+        if block > state.newest.max_block {
+            return Err(self.too_large(block.get().saturating_mul(contents.logical_size.get())));
+        }
+        let bytes = widen(contents.bytes.len());
+        let pending = self.pending_for(&mut state, tx);
+        pending.freed.remove(block.get());
+        let before = pending.sealed.insert(block.get(), contents);
+        let freed = before.map_or(0, |before| widen(before.bytes.len()));
+        pending.dirty_bytes = pending.dirty_bytes + bytes - freed;
+        let txgs = &self.context.env.txgs;
+        txgs.add_dirty(bytes);
+        txgs.remove_dirty(freed);
+        Ok(())
+    }
+
+    /// Gives the object the spill block that it is stored with.
+    ///
+    /// # Errors
+    /// When there is no room for the pointer to it.
+    pub fn set_sealed_spill(&self, tx: &Tx, contents: SealedBlock) -> Result<(), ObjectError> {
+        let mut state = self.alive()?;
+        let (room, wanted) = (
+            state.newest.bonus_room(Spill::Present),
+            state.newest.bonus.len(),
+        );
+        if room.is_none_or(|room| wanted > room) {
+            return Err(self.bonus_too_large(room.unwrap_or(0), wanted));
+        }
+        let bytes = widen(contents.bytes.len());
+        state.newest.spill = SpillContents::Sealed(Arc::new(contents));
+        let newest = state.newest.clone();
+        let pending = self.pending_for(&mut state, tx);
+        pending.shape = newest;
+        pending.is_spill_changed = true;
+        pending.dirty_bytes += bytes;
+        self.context.env.txgs.add_dirty(bytes);
+        Ok(())
+    }
+
+    /// Has the dnode be of this form. What is beyond its highest block was freed; all contents were, where blocks have another size.
+    ///
+    /// # Errors
+    /// When the bonus has no room, or the object was freed meanwhile.
+    pub fn set_form(&self, tx: &Tx, form: ObjectForm) -> Result<(), ObjectError> {
+        let mut state = self.alive()?;
+        let room = state.newest.slots * SLOT_BYTES;
+        if form.bonus_length > form.bonus_room.len() || form.bonus_room.len() > room {
+            return Err(self.bonus_too_large(room, form.bonus_room.len()));
+        }
+        state.newest.block_size = form.block_size;
+        state.newest.indirect_shift = form.indirect_shift;
+        state.newest.bonus_type = form.bonus_type;
+        state.newest.bonus = form.bonus_room[..form.bonus_length].into();
+        state.newest.max_block = form.max_block;
+        state.newest.form = Some(Form {
+            levels: form.levels,
+            bonus_room: form.bonus_room.into(),
+        });
+        let newest = state.newest.clone();
+        self.pending_for(&mut state, tx).shape = newest;
+        Ok(())
+    }
+
+    /// Refuses to change contents that only their owner can.
+    pub(crate) fn check_plain(&self) -> Result<(), ObjectError> {
+        match self.context.is_sealed() && self.id != META_DNODE {
+            true => Err(self.is_encrypted_error()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_encrypted_error(&self) -> ObjectError {
+        ObjectError::Encrypted {
+            set: self.context.id,
+            object: self.id,
+        }
+    }
+}
+
+/// A set that is made for a raw stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSealedSet {
+    /// How many levels its tree of dnodes has.
+    pub levels: u8,
+    /// How large its blocks of dnodes are.
+    pub block_size: LogicalSize,
+    /// The size of its blocks of pointers to dnodes, as a power of two.
+    pub indirect_shift: u8,
+}
