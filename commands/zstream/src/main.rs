@@ -1,8 +1,12 @@
-//! The `zstream` command: looks into send streams, without a daemon and without a pool.
+//! The `zstream` command: looks into send streams and changes them, without a daemon and without a pool.
 //!
-//! What OpenZFS 2.3's `zstream` prints is printed to the letter. `decompress`, `recompress` and `redup` are not built, and say so.
+//! What OpenZFS 2.3's `zstream` prints is printed to the letter.
 
+mod decompress;
 mod dump;
+mod recompress;
+mod redup;
+mod rewrite;
 mod token;
 
 use std::process::ExitCode;
@@ -39,10 +43,9 @@ fn main() -> ExitCode {
     ExitCode::from(match word {
         "dump" => dump::run(rest),
         "token" => token::run(rest),
-        "decompress" | "recompress" | "redup" => {
-            eprintln!("zstream {word}: not supported by this version of Tarn");
-            1
-        }
+        "decompress" => decompress::run(rest),
+        "recompress" => recompress::run(rest),
+        "redup" => redup::run(rest),
         _ => misused(),
     })
 }

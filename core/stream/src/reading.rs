@@ -127,8 +127,8 @@ impl<R: Read> StreamReader<R> {
             RECORD_BYTES => {}
             _ => return Err(self.ended()),
         }
-        // What ends a compound has no magic number: it is zeros but for its type.
-        let is_closing = bytes[4..].iter().all(|&byte| byte == 0);
+        // What ends a compound has no magic number: it is zeros but for its type, and perhaps its checksum.
+        let is_closing = bytes[4..CHECKSUM_OFFSET].iter().all(|&byte| byte == 0);
         if !is_closing {
             self.order = order_of(&bytes).map_err(StreamError::NoStream)?;
         }
