@@ -13,6 +13,7 @@ mod logs;
 mod quotas;
 mod sequences;
 mod snapshots;
+mod streams;
 mod volume_logs;
 
 use std::fs;
