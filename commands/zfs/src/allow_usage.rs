@@ -208,9 +208,9 @@ mod tests {
         assert!(allow.contains("\nOptions:\n  -h          show this help message and exit\n"));
         assert!(!allow.contains("  -r  "));
         assert!(allow.contains(
-            "\n\nNAME             TYPE           \tNOTES\nallow            subcommand     \tMust also"
+            "\n\nNAME             TYPE          \tNOTES\nallow            subcommand    \tMust also"
         ));
-        assert!(allow.contains("\naclinherit       property       \t\n"));
+        assert!(allow.contains("\naclinherit       property      \t\n"));
         assert!(!allow.contains("\nused "));
         let unallow = text(Verb::Unallow, Some("wrong number of parameters"));
         assert!(unallow.contains("  -r          remove permissions recursively\n"));
