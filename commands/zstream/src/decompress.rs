@@ -1,7 +1,9 @@
 //! `zstream decompress`: single records whose metadata say that they are compressed when they are not, or not like this, made plain.
 
 use crate::misused;
-use crate::rewrite::{Change, Stopped, refuse_duplicates, refuse_terminal, run as rewrite};
+use crate::rewrite::{
+    Change, Stopped, refuse_duplicates, refuse_terminal, run as rewrite, verbose_and_words,
+};
 use std::collections::BTreeMap;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::stream::{PAYLOAD_BYTES_MAX, Record};
@@ -10,29 +12,18 @@ use tarn_transform::compress::{CompressionAlgorithm, GzipLevel, ZstdLevel, decom
 
 /// Runs the subcommand; gives the exit code.
 pub fn run(arguments: &[String]) -> u8 {
-    let mut verbose = false;
+    let Some((verbose, words)) = verbose_and_words(arguments) else {
+        return misused();
+    };
     let mut records = BTreeMap::new();
-    for argument in arguments {
-        match argument.strip_prefix('-').filter(|rest| !rest.is_empty()) {
-            Some(letters) => {
-                for letter in letters.chars() {
-                    match letter {
-                        'v' => verbose = true,
-                        other => {
-                            eprintln!("invalid option '{other}'");
-                            return misused();
-                        }
-                    }
-                }
+    for word in words {
+        match parse(word) {
+            Ok((at, algorithm)) => drop(records.insert(at, algorithm)),
+            Err(Misuse::Usage) => return misused(),
+            Err(Misuse::Said(why, code)) => {
+                eprintln!("{why}");
+                return code;
             }
-            None => match parse(argument) {
-                Ok((at, algorithm)) => drop(records.insert(at, algorithm)),
-                Err(Misuse::Usage) => return misused(),
-                Err(Misuse::Said(why, code)) => {
-                    eprintln!("{why}");
-                    return code;
-                }
-            },
         }
     }
     refuse_terminal().unwrap_or_else(|| {

@@ -5,7 +5,7 @@
 //! noted by whose they are, in all streams of a package.
 
 use crate::misused;
-use crate::rewrite::{Change, Stopped, run as rewrite};
+use crate::rewrite::{Change, Stopped, run as rewrite, verbose_and_words};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, IsTerminal};
@@ -20,23 +20,9 @@ const ENTRY_BYTES: u64 = 40;
 
 /// Runs the subcommand; gives the exit code.
 pub fn run(arguments: &[String]) -> u8 {
-    let (mut verbose, mut paths) = (false, Vec::new());
-    for argument in arguments {
-        match argument.strip_prefix('-').filter(|rest| !rest.is_empty()) {
-            None => paths.push(argument.as_str()),
-            Some(letters) => {
-                for letter in letters.chars() {
-                    match letter {
-                        'v' => verbose = true,
-                        other => {
-                            eprintln!("invalid option '{other}'");
-                            return misused();
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let Some((verbose, paths)) = verbose_and_words(arguments) else {
+        return misused();
+    };
     let [path] = paths.as_slice() else {
         return misused();
     };

@@ -58,6 +58,24 @@ pub trait Change {
     fn record(&mut self, received: Received) -> Result<(Record, Vec<u8>), Stopped>;
 }
 
+/// Takes the option `-v` off the words of a command; none, and told, when there is another.
+pub fn verbose_and_words(arguments: &[String]) -> Option<(bool, Vec<&str>)> {
+    let (mut verbose, mut words) = (false, Vec::new());
+    for argument in arguments {
+        match argument.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+            None => words.push(argument.as_str()),
+            Some(letters) => match letters.chars().find(|letter| *letter != 'v') {
+                None => verbose = true,
+                Some(other) => {
+                    eprintln!("invalid option '{other}'");
+                    return None;
+                }
+            },
+        }
+    }
+    Some((verbose, words))
+}
+
 /// Refuses a terminal on standard input, in OpenZFS's words; gives the exit code then.
 pub fn refuse_terminal() -> Option<u8> {
     if !std::io::stdin().is_terminal() {
