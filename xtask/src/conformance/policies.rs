@@ -249,8 +249,8 @@ exec sh -c "$*"
         self.folder.join("cut")
     }
 
-    /// A program of the packages, at one of the sides.
-    fn foreign(&self, side: Side, words: &[&str]) -> Command {
+    /// Runs a program of the packages at one of the sides, by the clock of the day.
+    fn foreign(&self, side: Side, words: &[&str]) -> Outcome<Spoken> {
         let usr = self.tools.root().join("usr");
         let script = format!(
             "mount -t overlay -o ro,lowerdir={}:/usr overlay /usr && exec \"$@\"",
@@ -272,14 +272,7 @@ exec sh -c "$*"
         command
             .env("PATH", path)
             .env("LC_ALL", "C")
-            .env("TZ", "UTC");
-        command
-    }
-
-    /// The same by the clock of the day.
-    fn by_the_clock(&self, words: &[&str]) -> Outcome<Spoken> {
-        let mut command = self.foreign(Side::Here, words);
-        command.envs(self.clock_variables());
+            .envs(self.clock_variables());
         Ok(program::run(&mut command, PROGRAM_LIMIT)?)
     }
 
@@ -357,14 +350,14 @@ exec sh -c "$*"
             "--run-dir",
             &run,
         ];
-        expect_quiet(self.by_the_clock(&[&places[..], options].concat())?)
+        expect_quiet(self.foreign(Side::Here, &[&places[..], options].concat())?)
     }
 
     /// As in the package's crontab, which has one line and no script for this.
     fn auto(&self, label: &str, keep: u32) -> Outcome<Spoken> {
         let (label, keep) = (format!("--label={label}"), format!("--keep={keep}"));
         let words = ["zfs-auto-snapshot", "--quiet", &label, &keep, "//"];
-        expect_quiet(self.by_the_clock(&words)?)
+        expect_quiet(self.foreign(Side::Here, &words)?)
     }
 
     /// The package's own script.
@@ -375,7 +368,8 @@ exec sh -c "$*"
             .join(format!("etc/cron.{often}/zfs-auto-snapshot"));
         let script = script.display().to_string();
         // It tells the system's log, which a container does not have.
-        self.by_the_clock(&["sh", &script])?.expect_success()?;
+        self.foreign(Side::Here, &["sh", &script])?
+            .expect_success()?;
         Ok(())
     }
 
@@ -470,10 +464,8 @@ exec sh -c "$*"
     fn syncoid(&self, side: Side, options: &[&str], from: &str, to: &str) -> Outcome<Spoken> {
         self.wait()?;
         let words = [&["syncoid", "--quiet"][..], options, &[from, to]].concat();
-        Ok(program::run(
-            &mut self.foreign(side, &words),
-            PROGRAM_LIMIT,
-        )?)
+        // Its snapshots are named by the second, and two of its calls can be in one of ours.
+        self.foreign(side, &words)
     }
 
     /// Whole, and then what is new; pushed, and pulled.
