@@ -1,7 +1,7 @@
 //! Whose turn it is: commits in batches, one being made ready while another is on its way.
 //!
 //! # Mechanism
-//! Who asks for durability joins the next batch. One of those in it leads: makes it ready (one at a time), writes it, and when all batches
+//! Who asks for durability joins the next batch, or waits for one under way that has all it needs. One of those in it leads: makes it ready (one at a time), writes it, and when all batches
 //! before it are done, so is it. A batch is begun at once when none is under way. While one is on its way the next begins as soon as
 //! as many wait for it as for that one: so those who come between wait for about one write instead of two. Where writes take less than waking a thread,
 //! there is one at a time, and batches are larger. Nobody waits for time to pass.
@@ -29,6 +29,8 @@ struct UnderWay {
     waiting: usize,
     /// The newest group of its records.
     newest: Txg,
+    /// The files whose records it has; `None` for records that all files need. Each once, in order.
+    files: Vec<Option<ObjectId>>,
     /// Its blocks have places allocated in this group; early blocks may have.
     holds: Option<Txg>,
 }
@@ -55,6 +57,18 @@ impl Batches {
     pub(crate) fn join(&mut self, object: Option<ObjectId>) -> u64 {
         self.wanted.push(object);
         self.next()
+    }
+
+    /// The last batch under way with a record that this file needs; `None` is all files.
+    pub(crate) fn last_for(&self, object: Option<ObjectId>) -> Option<u64> {
+        let has = |batch: &&UnderWay| match object {
+            None => true,
+            Some(_) => [None, object]
+                .iter()
+                .any(|file| batch.files.binary_search(file).is_ok()),
+        };
+        let last = self.under_way.iter().rev().find(has);
+        last.map(|batch| batch.number)
     }
 
     /// The number of the batch that will be begun next.
@@ -96,14 +110,23 @@ impl Batches {
         (self.begun, std::mem::take(&mut self.wanted))
     }
 
-    /// The batch that was just begun has records, the newest of this group, and is being made ready.
-    pub(crate) fn set_out(&mut self, waiting: usize, newest: Txg) {
+    /// The batch that was just begun has records, the newest of this group, of these files, and is being made ready.
+    pub(crate) fn set_out(
+        &mut self,
+        waiting: usize,
+        newest: Txg,
+        files: impl Iterator<Item = Option<ObjectId>>,
+    ) {
         assert!(!self.is_preparing, "one batch is made ready at a time");
+        let mut files: Vec<Option<ObjectId>> = files.collect();
+        files.sort_unstable();
+        files.dedup();
         self.is_preparing = true;
         self.under_way.push(UnderWay {
             number: self.begun,
             waiting,
             newest,
+            files,
             holds: None,
         });
     }
@@ -168,7 +191,8 @@ mod tests {
     fn begun(batches: &mut Batches) -> u64 {
         assert!(batches.may_begin());
         let (number, wanted) = batches.begin();
-        batches.set_out(wanted.len(), Txg::from(7));
+        let files = wanted.iter().copied();
+        batches.set_out(wanted.len(), Txg::from(7), files);
         number
     }
 
@@ -231,6 +255,29 @@ mod tests {
         assert!(!batches.may_begin(), "twelve wait for the one under way");
         batches.join(None);
         assert!(batches.may_begin());
+    }
+
+    #[test]
+    fn a_file_waits_for_batches_with_its_records_or_everybodys() {
+        let mut batches = on_slow_devices();
+        let [mine, other] = [5, 6].map(|id| Some(ObjectId::from(id)));
+        batches.join(mine);
+        let first = begun(&mut batches);
+        batches.prepared(100);
+        assert_eq!(batches.last_for(mine), Some(first));
+        assert_eq!(batches.last_for(other), None);
+        assert_eq!(batches.last_for(None), Some(first));
+        batches.join(other);
+        let second = begun(&mut batches);
+        assert_eq!(batches.last_for(mine), Some(first));
+        assert_eq!(batches.last_for(other), Some(second));
+        batches.finish(first);
+        assert_eq!(batches.last_for(mine), None);
+        batches.prepared(100);
+        batches.finish(second);
+        batches.join(None);
+        let third = begun(&mut batches);
+        assert_eq!(batches.last_for(mine), Some(third));
     }
 
     #[test]

@@ -57,7 +57,14 @@ impl IntentLog {
             drop(state);
             return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
         }
-        let mine = state.batches.join(object);
+        // Most who ask twice have nothing left to write, and need not take part in what others do.
+        let mine = match state.pending.newest(object) > stored {
+            true => Some(state.batches.join(object)),
+            false => state.batches.last_for(object),
+        };
+        let Some(mine) = mine else {
+            return Ok(());
+        };
         while !state.batches.is_done(mine) {
             if state.batches.next() == mine && state.batches.may_begin() {
                 state = self.lead(state, operation);
@@ -88,7 +95,8 @@ impl IntentLog {
             if state.must_wait > stored || state.chain.is_ended {
                 state.must_wait = state.must_wait.max(newest);
             } else {
-                state.batches.set_out(wanted.len(), newest);
+                let files = entries.iter().map(|entry| entry.record.object);
+                state.batches.set_out(wanted.len(), newest, files);
                 state = self.write_batch(state, entries, newest, operation);
             }
         }
