@@ -12,7 +12,7 @@ pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
-pub use tarn_posix::{FileSystem, NO_PROJECT, ReadData, WriteAt};
+pub use tarn_posix::{FileSystem, NO_PROJECT, ReadData, Unsynced, WriteAt};
 pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};
 
 /// What is served of one mounted dataset.

@@ -70,6 +70,7 @@ pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
 pub use filesystem::{FileSystem, FileSystemParts, ReadData, WriteAt};
 pub use names::{CaseSensitivity, Naming};
+pub use ops::Unsynced;
 pub use owner::FileOwnership;
 pub use properties::{
     AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,

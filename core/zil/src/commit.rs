@@ -41,14 +41,31 @@ impl IntentLog {
         object: Option<ObjectId>,
         operation: &Operation,
     ) -> Result<(), CommitError> {
-        probes().commits.increment();
+        self.commit_together(&[object], operation)
+    }
+
+    /// As [`IntentLog::commit`], of several files in one batch.
+    ///
+    /// # Errors
+    /// As there: then nobody knows which of them are durable.
+    pub fn commit_together(
+        &self,
+        objects: &[Option<ObjectId>],
+        operation: &Operation,
+    ) -> Result<(), CommitError> {
+        probes()
+            .commits
+            .add(tarn_ondisk::declare::widen(objects.len()));
         let txgs = self.txgs();
         if self.durability == Durability::ByGroup || txgs.is_suspended() {
             return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
         }
         let stored = txgs.stored_txg();
         let mut state = self.state.lock();
-        if let Some(txg) = state.group_to_wait_for(object, stored) {
+        let waits = objects
+            .iter()
+            .filter_map(|object| state.group_to_wait_for(*object, stored));
+        if let Some(txg) = waits.max() {
             drop(state);
             probes().waited.increment();
             return Ok(txgs.wait_stored(txg, operation)?);
@@ -57,12 +74,11 @@ impl IntentLog {
             drop(state);
             return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
         }
-        // Most who ask twice have nothing left to write, and need not take part in what others do.
-        let mine = match state.pending.newest(object) > stored {
-            true => Some(state.batches.join(object)),
-            false => state.batches.last_for(object),
-        };
-        let Some(mine) = mine else {
+        let last = objects
+            .iter()
+            .filter_map(|object| state.join_for(*object, stored))
+            .max();
+        let Some(mine) = last else {
             return Ok(());
         };
         while !state.batches.is_done(mine) {
@@ -79,6 +95,20 @@ impl IntentLog {
             txgs.wait_stored(must_wait, operation)?;
         }
         Ok(())
+    }
+
+    /// Whether a commit of this file would find nothing to write and nothing to wait for.
+    pub fn is_durable(&self, object: ObjectId) -> bool {
+        let txgs = self.txgs();
+        if self.durability == Durability::ByGroup || txgs.is_suspended() {
+            return false;
+        }
+        let stored = txgs.stored_txg();
+        let state = self.state.lock();
+        !state.is_closed
+            && state.must_wait <= stored
+            && state.pending.newest(Some(object)) <= stored
+            && state.batches.last_for(Some(object)).is_none()
     }
 
     /// Writes the next batch for all who wait for it.
@@ -171,6 +201,15 @@ impl IntentLog {
 }
 
 impl State {
+    /// The batch that a commit of this file waits for: the next, which it joins if it has something to write, or one under way. Most who ask
+    /// twice have nothing left to write, and need not take part in what others do.
+    fn join_for(&mut self, object: Option<ObjectId>, stored: Txg) -> Option<u64> {
+        match self.pending.newest(object) > stored {
+            true => Some(self.batches.join(object)),
+            false => self.batches.last_for(object),
+        }
+    }
+
     /// A batch could not be written: the chain ends, and neither this batch nor what is on its way behind it is durable before its group.
     fn break_off(&mut self) {
         let newest = self.batches.newest();

@@ -13,6 +13,38 @@ use tarn_engine::files::{
     Allocate, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt, XattrMode,
 };
 
+/// What comes before the bytes of a write.
+pub(crate) struct WriteHead {
+    offset: u64,
+    size: u32,
+    write_flags: u32,
+    /// Those the file was opened with.
+    flags: u32,
+}
+
+impl WriteHead {
+    /// Whether the file was opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is stored.
+    pub(crate) fn wants_sync(&self) -> bool {
+        i32::from_ne_bytes(self.flags.to_ne_bytes()) & libc::O_DSYNC != 0
+    }
+}
+
+/// Takes it off the arguments of a write.
+pub(crate) fn write_head(arguments: &mut Arguments<'_>) -> Result<WriteHead, Errno> {
+    arguments.u64()?;
+    let (offset, size) = (arguments.u64()?, arguments.u32()?);
+    let write_flags = arguments.u32()?;
+    arguments.skip(8)?;
+    let flags = arguments.u32()?;
+    arguments.skip(4)?;
+    Ok(WriteHead {
+        offset,
+        size,
+        write_flags,
+        flags,
+    })
+}
+
 impl Call<'_> {
     pub(crate) fn set_attributes(
         &self,
@@ -204,30 +236,27 @@ impl Call<'_> {
     }
 
     pub(crate) fn write(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
-        arguments.u64()?;
-        let (offset, size) = (arguments.u64()?, arguments.u32()?);
-        let write_flags = arguments.u32()?;
-        arguments.skip(8)?;
-        let flags = arguments.u32()?;
-        arguments.skip(4)?;
-        let bytes = arguments.bytes(size)?;
-        self.drop_privileges(file, write_flags & WRITE_DROP_SET_IDS != 0)?;
-        let at = WriteAt::Offset(offset);
+        let head = write_head(&mut arguments)?;
+        let bytes = arguments.bytes(head.size)?;
+        self.drop_privileges(file, head.write_flags & WRITE_DROP_SET_IDS != 0)?;
+        let at = WriteAt::Offset(head.offset);
         let written = file.files.write_caching(
             self.credentials,
             file.id,
             at,
             bytes,
-            caching_of(flags),
+            caching_of(head.flags),
             self.operation,
         );
         let written = written.map_err(refused)?;
-        self.sync_if_asked(file, flags)?;
         let mut answer = Answer::new();
         answer
             .u32(u32::try_from(written).map_err(|_| Errno::IO)?)
             .u32(0);
-        Ok(Reply::Parts(answer))
+        match head.wants_sync() {
+            true => self.when_durable(file, answer),
+            false => Ok(Reply::Parts(answer)),
+        }
     }
 
     /// Before contents or owner change: takes capabilities, and set-id bits unless the caller may keep them. The kernel must not go on
@@ -243,18 +272,6 @@ impl Call<'_> {
             self.device.forget_attributes(self.node);
         }
         Ok(())
-    }
-
-    /// A file opened with `O_SYNC` or `O_DSYNC`: the write is answered when it is stored.
-    pub(crate) fn sync_if_asked(&self, file: &Place, flags: u32) -> Result<(), Errno> {
-        let flags = i32::from_ne_bytes(flags.to_ne_bytes());
-        if flags & libc::O_DSYNC == 0 {
-            return Ok(());
-        }
-        let data_only = flags & libc::O_SYNC != libc::O_SYNC;
-        file.files
-            .sync(file.id, data_only, self.operation)
-            .map_err(refused)
     }
 
     pub(crate) fn set_xattr(

@@ -1,8 +1,8 @@
 //! One request, one call: what each opcode asks of the file system.
 
+use crate::changes::write_head;
 use crate::protocol::{
-    Answer, Arguments, FSYNC_DATA_ONLY, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode,
-    setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
 };
 use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tarn_engine::files::{
     Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
     Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
-    Timestamp,
+    Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
@@ -28,6 +28,8 @@ pub(crate) enum Reply {
     Parts(Answer),
     /// Bytes of a file, uncopied.
     Read(ReadData),
+    /// Structures, as soon as the file is durable.
+    WhenDurable(Answer, Unsynced),
 }
 
 /// What statistics call a request.
@@ -81,6 +83,15 @@ pub(crate) fn reads_more_than(request: &[u8], bytes: usize) -> bool {
     })
 }
 
+/// Whether the answer to a request waits for the intent log and for nothing else that takes long.
+pub(crate) fn waits_for_log(request: &[u8]) -> bool {
+    Arguments::of_request(request).is_ok_and(|(head, mut arguments)| match head.opcode {
+        opcode::FSYNC => true,
+        opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+        _ => false,
+    })
+}
+
 /// What an operation needs beside its arguments.
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,
@@ -117,7 +128,7 @@ pub(crate) fn run(
         opcode::READ => call.read(file, arguments),
         opcode::WRITE => call.write(file, arguments),
         opcode::STATFS => call.space(file),
-        opcode::FSYNC | opcode::FSYNCDIR => call.sync(file, arguments),
+        opcode::FSYNC | opcode::FSYNCDIR => call.sync(file),
         opcode::SYNCFS => call.sync_all(file),
         // Nothing is kept back until a close. Told so once, the kernel does not ask again.
         opcode::FLUSH => Err(Errno::NOSYS),
@@ -240,10 +251,18 @@ impl Call<'_> {
         Ok(Reply::Parts(space_answer(&space.map_err(refused)?)))
     }
 
-    fn sync(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
-        arguments.u64()?;
-        let data_only = arguments.u32()? & FSYNC_DATA_ONLY != 0;
-        done(file.files.sync(file.id, data_only, self.operation))
+    /// Attributes are stored together with contents: who asks for contents alone is spared nothing.
+    fn sync(&self, file: &Place) -> Result<Reply, Errno> {
+        self.when_durable(file, Answer::new())
+    }
+
+    /// What is replied when the file is durable.
+    pub(crate) fn when_durable(&self, file: &Place, answer: Answer) -> Result<Reply, Errno> {
+        let unsynced = file.files.sync_later(file.id, self.operation);
+        Ok(match unsynced.map_err(refused)? {
+            Some(unsynced) => Reply::WhenDurable(answer, unsynced),
+            None => Reply::Parts(answer),
+        })
     }
 
     fn sync_all(&self, file: &Place) -> Result<Reply, Errno> {

@@ -104,9 +104,6 @@ pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;
 /// A notice to the kernel: it is to forget what it knows of a node.
 pub const NOTIFY_FORGET_NODE: i32 = 2;
 
-/// A flag of `fsync`: the contents only.
-pub const FSYNC_DATA_ONLY: u32 = 1;
-
 /// The head of every request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead {

@@ -21,9 +21,14 @@
 //!
 //! Threads that find nothing to do for a while end, down to a few.
 //!
+//! A request that has to be durable is carried out, and its answer is promised ([`Promise`]). While more such requests are there the owner goes on
+//! with them, up to [`PROMISES_MAX`], and keeps all promises at once: one write to the log for all of them. If it is about to wait meanwhile, another thread
+//! keeps what it has promised so far.
+//!
 //! # Invariants
 //! - A device is watched, or at least one thread owns it, which will let it go.
 //! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
+//! - A promise is kept before its thread waits for requests or carries out one that makes none.
 //! - A device is closed when its session is removed and the requests being served are done.
 //! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait; beyond that its requests queue in the kernel. So a pool that does not answer
 //!   leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
@@ -31,6 +36,7 @@
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -72,6 +78,12 @@ const PATIENCE: u32 = 8;
 /// So many requests in a row that need not be waited for show that several programs ask.
 const CROWD: u32 = 8;
 
+/// Most requests that are carried out before what they promised is kept. A guess: each makes the others wait for some ten microseconds.
+const PROMISES_MAX: usize = 32;
+
+/// What its handler knows of a request that was carried out, and is answered when what it did is durable.
+pub type Promise = Box<dyn Any + Send>;
+
 /// What serves the requests of one mount.
 pub trait Handler: Send + Sync {
     /// Whether serving this request takes long, though it wait for nothing.
@@ -80,8 +92,14 @@ pub trait Handler: Send + Sync {
     /// Whether somebody waits for the answer to this request before he asks for more.
     fn is_waited_for(&self, request: &[u8]) -> bool;
 
-    /// Serves one request, and replies to it.
-    fn serve(&self, request: &[u8], device: &Device);
+    /// Whether serving this request may leave a promise.
+    fn may_promise(&self, request: &[u8]) -> bool;
+
+    /// Serves one request, and replies to it or promises to.
+    fn serve(&self, request: &[u8], device: &Device) -> Option<Promise>;
+
+    /// Waits for what these promises of its own are about, and replies.
+    fn keep(&self, promises: Vec<Promise>, device: &Device);
 
     /// The kernel has ended the mount.
     fn ended(&self);
@@ -130,8 +148,10 @@ struct Served {
     handler: Arc<dyn Handler>,
     /// Threads that own the device.
     owners: AtomicUsize,
-    /// Requests that are being served.
+    /// Threads that serve requests, or keep promises.
     busy: AtomicUsize,
+    /// Promises of a thread that waits, until another has them.
+    given_up: Mutex<Vec<Promise>>,
     /// Nobody watches the device: too many are being served.
     is_choked: AtomicBool,
     /// Nobody waits any more for those who serve it.
@@ -187,6 +207,15 @@ impl Served {
         is_crowded
     }
 
+    fn given_up_promises(&self) -> std::sync::MutexGuard<'_, Vec<Promise>> {
+        // A thread that panicked while it held them was adding some.
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_given_up(&self) -> Vec<Promise> {
+        std::mem::take(&mut *self.given_up_promises())
+    }
+
     /// Looks for the next request for a while.
     fn linger(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let began = Instant::now();
@@ -212,6 +241,8 @@ impl Served {
 struct Owned {
     server: Arc<Server>,
     served: Arc<Served>,
+    /// What it has promised before.
+    promises: Vec<Promise>,
 }
 
 thread_local! {
@@ -222,6 +253,9 @@ thread_local! {
 fn let_go() {
     let owned = OWNED.with_borrow_mut(Option::take);
     if let Some(owned) = owned {
+        if !owned.promises.is_empty() {
+            owned.server.give_up(&owned.served, owned.promises);
+        }
         owned.server.watch(&owned.served);
         owned.server.start_thread_if_none_is_idle();
     }
@@ -285,6 +319,7 @@ impl Server {
             handler,
             owners: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
+            given_up: Mutex::new(Vec::new()),
             is_choked: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
@@ -359,7 +394,8 @@ impl Server {
     }
 
     /// Serves an owned device until it is quiet, or other threads'.
-    fn serve_owned(self: &Arc<Self>, mut served: Arc<Served>, buffer: &mut [u8]) {
+    fn serve_owned(self: &Arc<Self>, served: Arc<Served>, buffer: &mut [u8]) {
+        let mut promises = Vec::new();
         let mut read = rustix::io::read(&served.device.descriptor, &mut *buffer);
         loop {
             let request = match read {
@@ -374,27 +410,23 @@ impl Server {
                     return;
                 }
             };
-            OWNED.set(Some(Owned {
-                server: self.clone(),
-                served: served.clone(),
-            }));
-            if served.handler.is_long(request) {
-                let_go();
-            }
-            served.busy.fetch_add(1, Ordering::AcqRel);
-            served.handler.serve(request, &served.device);
-            self.served_one(&served);
-            let is_ours = match OWNED.take() {
-                Some(owned) => {
-                    served = owned.served;
-                    true
-                }
-                None => self.take_back(&served),
-            };
-            if !is_ours {
+            let Some(promised) = self.serve(&served, request, promises) else {
                 return;
-            }
+            };
+            promises = promised;
             read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+            if !promises.is_empty() && (read.is_err() || promises.len() >= PROMISES_MAX) {
+                let is_ours = self.keep(&served, std::mem::take(&mut promises));
+                match read {
+                    Ok(_) if is_ours => {}
+                    // It was read, so it is served, whoever owns the device.
+                    Ok(length) => return self.serve_not_owned(&served, &buffer[..length]),
+                    Err(_) if is_ours => {
+                        read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+                    }
+                    Err(_) => return,
+                }
+            }
             if let Ok(length) = read {
                 self.processors.answered();
                 let is_waited_for = served.handler.is_waited_for(&buffer[..length]);
@@ -414,6 +446,97 @@ impl Server {
             if read.is_ok() {
                 self.processors.answered();
             }
+        }
+    }
+
+    /// Serves a request of a device that this thread owns. Gives what has been promised and not kept; `None` when the device is not
+    /// ours any more, and nothing is left to do.
+    fn serve(
+        self: &Arc<Self>,
+        served: &Arc<Served>,
+        request: &[u8],
+        promises: Vec<Promise>,
+    ) -> Option<Vec<Promise>> {
+        let makes_none = !served.handler.may_promise(request) || served.handler.is_long(request);
+        let promises = match promises.is_empty() || !makes_none {
+            true => promises,
+            false if self.keep(served, promises) => Vec::new(),
+            false => {
+                self.serve_not_owned(served, request);
+                return None;
+            }
+        };
+        if promises.is_empty() {
+            served.busy.fetch_add(1, Ordering::AcqRel);
+        }
+        self.set_owned(served, promises);
+        if served.handler.is_long(request) {
+            let_go();
+        }
+        let promise = served.handler.serve(request, &served.device);
+        match OWNED.take() {
+            Some(mut owned) => {
+                owned.promises.extend(promise);
+                if owned.promises.is_empty() {
+                    self.served_one(served);
+                }
+                Some(owned.promises)
+            }
+            None => {
+                let mut promises = served.take_given_up();
+                promises.extend(promise);
+                if !promises.is_empty() {
+                    served.handler.keep(promises, &served.device);
+                }
+                self.served_one(served);
+                self.take_back(served).then(Vec::new)
+            }
+        }
+    }
+
+    /// Serves a request that was read when the device was ours.
+    fn serve_not_owned(&self, served: &Served, request: &[u8]) {
+        served.busy.fetch_add(1, Ordering::AcqRel);
+        let promise = served.handler.serve(request, &served.device);
+        if let Some(promise) = promise {
+            served.handler.keep(vec![promise], &served.device);
+        }
+        self.served_one(served);
+    }
+
+    fn set_owned(self: &Arc<Self>, served: &Arc<Served>, promises: Vec<Promise>) {
+        OWNED.set(Some(Owned {
+            server: self.clone(),
+            served: served.clone(),
+            promises,
+        }));
+    }
+
+    /// Keeps the promises of a thread that owns the device. False when it does not own it any more.
+    fn keep(self: &Arc<Self>, served: &Arc<Served>, promises: Vec<Promise>) -> bool {
+        self.set_owned(served, Vec::new());
+        served.handler.keep(promises, &served.device);
+        self.served_one(served);
+        OWNED.take().is_some() || self.take_back(served)
+    }
+
+    /// This thread is about to wait with promises that are not kept, maybe for long: another keeps them.
+    fn give_up(self: &Arc<Self>, served: &Arc<Served>, promises: Vec<Promise>) {
+        served.given_up_promises().extend(promises);
+        served.busy.fetch_add(1, Ordering::AcqRel);
+        let (server, its) = (self.clone(), served.clone());
+        let started = std::thread::Builder::new()
+            .name("fuse-keeper".to_string())
+            .spawn(move || {
+                let promises = its.take_given_up();
+                if !promises.is_empty() {
+                    its.handler.keep(promises, &its.device);
+                }
+                server.served_one(&its);
+            });
+        if started.is_err() {
+            // This thread keeps them, late, when it has waited.
+            self.served_one(served);
         }
     }
 
@@ -537,11 +660,13 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use tarn_host::lock::{Condvar, Mutex, Rank};
 
-    /// Each request of `w` waits until one of `g` was served; echoes all.
+    /// Each request of `w` and `q` waits until one of `g` was served; echoes all, those of `p` and `q` by a promise.
     struct Gate {
         let_in: Mutex<u32>,
         opened: Condvar,
         long: &'static [u8],
+        /// How many promises were kept at once.
+        kept: std::sync::Mutex<Vec<usize>>,
     }
 
     impl Handler for Gate {
@@ -553,9 +678,13 @@ mod tests {
             true
         }
 
-        fn serve(&self, request: &[u8], device: &Device) {
+        fn may_promise(&self, request: &[u8]) -> bool {
+            matches!(request, b"p" | b"q")
+        }
+
+        fn serve(&self, request: &[u8], device: &Device) -> Option<Promise> {
             match request {
-                b"w" => {
+                b"w" | b"q" => {
                     let mut let_in = self.let_in.lock();
                     self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
                     *let_in -= 1;
@@ -566,13 +695,35 @@ mod tests {
                 }
                 _ => {}
             }
+            if self.may_promise(request) {
+                return Some(Box::new(request.to_vec()));
+            }
             rustix::io::write(&device.descriptor, request).unwrap();
+            None
+        }
+
+        fn keep(&self, promises: Vec<Promise>, device: &Device) {
+            self.kept.lock().unwrap().push(promises.len());
+            for promise in promises {
+                let request = promise.downcast::<Vec<u8>>().unwrap();
+                rustix::io::write(&device.descriptor, &request).unwrap();
+            }
         }
 
         fn ended(&self) {}
     }
 
     fn served(long: &'static [u8], processors: usize) -> (Arc<Server>, OwnedFd) {
+        let (server, socket, _) = serving(long, processors, &[]);
+        (server, socket)
+    }
+
+    /// With requests that are there from the beginning.
+    fn serving(
+        long: &'static [u8],
+        processors: usize,
+        requests: &[&[u8]],
+    ) -> (Arc<Server>, OwnedFd, Arc<Gate>) {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -582,13 +733,15 @@ mod tests {
         .unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
         let server = Server::with_processors(AwakeProcessors::new(true), processors).unwrap();
-        let gate = Gate {
+        let gate = Arc::new(Gate {
             let_in: Mutex::new(Rank::new(1, "gate"), 0),
             opened: Condvar::new(),
             long,
-        };
-        server.add(ours, Arc::new(gate)).unwrap();
-        (server, theirs)
+            kept: std::sync::Mutex::default(),
+        });
+        requests.iter().for_each(|request| ask(&theirs, request));
+        server.add(ours, gate.clone()).unwrap();
+        (server, theirs, gate)
     }
 
     fn ask(socket: &OwnedFd, request: &[u8]) {
@@ -616,13 +769,54 @@ mod tests {
         server.stop();
     }
 
+    fn answers(socket: &OwnedFd, count: usize) -> Vec<Vec<u8>> {
+        (0..count).map(|_| answer(socket)).collect()
+    }
+
+    #[test]
+    fn what_is_promised_while_more_is_asked_is_kept_at_once() {
+        let (server, socket, gate) = serving(b"", 2, &[&b"p"[..]; PROMISES_MAX + 5]);
+        assert_eq!(answers(&socket, PROMISES_MAX + 5).len(), PROMISES_MAX + 5);
+        assert_eq!(*gate.kept.lock().unwrap(), [PROMISES_MAX, 5]);
+        server.stop();
+    }
+
+    #[test]
+    fn promises_are_kept_before_something_else_is_done() {
+        let (server, socket, gate) = serving(b"x", 2, &[b"p", b"p", b"g", b"p", b"x", b"q"]);
+        let expected: [&[u8]; 6] = [b"p", b"p", b"g", b"p", b"x", b"q"];
+        assert_eq!(answers(&socket, 6), expected);
+        assert_eq!(*gate.kept.lock().unwrap(), [2, 1, 1]);
+        server.stop();
+    }
+
+    #[test]
+    fn a_promise_is_kept_while_the_next_request_waits() {
+        for _ in 0..50 {
+            let (server, socket, gate) = serving(b"", 2, &[b"p", b"p", b"q"]);
+            assert_eq!(answers(&socket, 2), [b"p", b"p"]);
+            ask(&socket, b"p");
+            assert_eq!(answer(&socket), b"p");
+            ask(&socket, b"g");
+            let mut last = answers(&socket, 2);
+            last.sort();
+            assert_eq!(last, [b"g", b"q"]);
+            assert_eq!(gate.kept.lock().unwrap()[0], 2);
+            server.stop();
+        }
+    }
+
     #[test]
     fn requests_one_after_the_other_and_many_at_once_are_all_answered() {
         for processors in [1, 2, 8] {
             let (server, socket) = served(b"long", processors);
             for round in 0..2000_u32 {
                 let many = if round % 100 == 0 { 50 } else { 1 };
-                let request: &[u8] = if round % 7 == 0 { b"long" } else { b"x" };
+                let request: &[u8] = match round % 7 {
+                    0 => b"long",
+                    1 | 2 => b"p",
+                    _ => b"x",
+                };
                 (0..many).for_each(|_| ask(&socket, request));
                 (0..many).for_each(|_| assert_eq!(answer(&socket), request));
             }

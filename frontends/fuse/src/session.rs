@@ -6,13 +6,13 @@ use crate::operations::{self, Reply};
 use crate::protocol::{
     Answer, Arguments, MAJOR, MINOR, RequestHead, WRITE_BYTES_MAX, init_flags, opcode,
 };
-use crate::server::{Device, Handler};
+use crate::server::{Device, Handler, Promise};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::files::{
     Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
-    PosixError, Protocol, Tree, Who, groups_of_process,
+    PosixError, Protocol, Tree, Unsynced, Who, groups_of_process,
 };
 use tarn_engine::mounts::Ended;
 
@@ -69,6 +69,15 @@ struct Snapshot {
     files: Arc<FileSystem>,
     /// The number that its root shows: that of its entry below `.zfs`.
     shown_root: ObjectId,
+}
+
+/// A request that is answered when its file is durable.
+struct Promised {
+    unique: u64,
+    answer: Answer,
+    files: Arc<FileSystem>,
+    unsynced: Unsynced,
+    operation: Operation,
 }
 
 /// A file of the dataset or of a snapshot.
@@ -217,25 +226,31 @@ impl Handler for Session {
         Arguments::of_request(request).is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
     }
 
-    fn serve(&self, request: &[u8], device: &Device) {
-        let Ok((head, arguments)) = Arguments::of_request(request) else {
-            return;
-        };
+    fn may_promise(&self, request: &[u8]) -> bool {
+        operations::waits_for_log(request)
+    }
+
+    fn serve(&self, request: &[u8], device: &Device) -> Option<Promise> {
+        let (head, arguments) = Arguments::of_request(request).ok()?;
         match head.opcode {
             opcode::INIT => {
-                return match self.initialise(arguments) {
+                match self.initialise(arguments) {
                     Ok(answer) => device.reply(head.unique, &[answer.as_slice()]),
                     Err(errno) => device.refuse(head.unique, errno),
-                };
+                }
+                return None;
             }
             // Node numbers are computed, not counted: there is nothing to forget. An operation is not stopped
             // half-way, so an interruption changes nothing.
-            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return None,
             _ => {}
         }
         let place = match self.place(head.node) {
             Ok(place) => place,
-            Err(errno) => return device.refuse(head.unique, errno),
+            Err(errno) => {
+                device.refuse(head.unique, errno);
+                return None;
+            }
         };
         let who = Who {
             client: clients::of(head.uid),
@@ -260,6 +275,15 @@ impl Handler for Session {
                 let parts: Vec<&[u8]> = data.parts().collect();
                 device.reply(head.unique, &parts);
             }
+            Ok(Reply::WhenDurable(answer, unsynced)) => {
+                return Some(Box::new(Promised {
+                    unique: head.unique,
+                    answer,
+                    files: place.files,
+                    unsynced,
+                    operation,
+                }));
+            }
             Err(errno) => {
                 if !is_an_answer(errno) {
                     operation.mark(Outcome::Error);
@@ -268,6 +292,32 @@ impl Handler for Session {
             }
         }
         self.tree.finish(operation);
+        None
+    }
+
+    fn keep(&self, promises: Vec<Promise>, device: &Device) {
+        let mine = |promise: Promise| promise.downcast::<Promised>();
+        let promised: Result<Vec<_>, _> = promises.into_iter().map(mine).collect();
+        let mut promised = promised.expect("who keeps a promise has made it");
+        // All of one file system as a rule: what is below `.zfs` never changes.
+        while let Some(files) = promised.first().map(|first| first.files.clone()) {
+            let is_of_it = |other: &Promised| Arc::ptr_eq(&other.files, &files);
+            let (together, others): (Vec<_>, Vec<_>) =
+                promised.into_iter().partition(|other| is_of_it(other));
+            promised = others;
+            let unsynced: Vec<Unsynced> = together.iter().map(|one| one.unsynced).collect();
+            let stored = files.sync_together(&unsynced, &together[0].operation);
+            for one in together {
+                match &stored {
+                    Ok(()) => device.reply(one.unique, &[one.answer.as_slice()]),
+                    Err(error) => {
+                        one.operation.mark(Outcome::Error);
+                        device.refuse(one.unique, errno_of(error));
+                    }
+                }
+                self.tree.finish(one.operation);
+            }
+        }
     }
 
     fn ended(&self) {

@@ -24,4 +24,5 @@ pub(crate) mod write;
 
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;
+pub use sync::Unsynced;
 pub use write::WriteAt;

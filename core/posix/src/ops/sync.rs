@@ -14,6 +14,10 @@ use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::properties::SyncPolicy;
 
+/// A file with changes that only its intent log can make durable now.
+#[derive(Debug, Clone, Copy)]
+pub struct Unsynced(ObjectId);
+
 impl FileSystem {
     /// Waits until all changes of a file are stored. Attributes are stored together with contents, so `data_only`
     /// spares nothing.
@@ -26,14 +30,48 @@ impl FileSystem {
         _data_only: bool,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        match self.sync_later(id, operation)? {
+            Some(unsynced) => self.sync_together(&[unsynced], operation),
+            None => Ok(()),
+        }
+    }
+
+    /// Does of [`FileSystem::sync`] what does not take the intent log. What is left is for [`FileSystem::sync_together`]: `None` when
+    /// all changes are stored.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync_later(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Option<Unsynced>, PosixError> {
         if self.control_entry(id).is_some() || self.properties().sync == SyncPolicy::Disabled {
-            return Ok(());
+            return Ok(None);
         }
         let node = self.node(id, operation)?;
         match self.wanted_log() {
-            Some(log) => Ok(log.commit(Some(id), operation)?),
-            None => self.wait_stored(node.changed_in(), operation),
+            Some(log) if log.is_durable(id) => Ok(None),
+            Some(_) => Ok(Some(Unsynced(id))),
+            None => {
+                self.wait_stored(node.changed_in(), operation)?;
+                Ok(None)
+            }
         }
+    }
+
+    /// Waits until all changes of these files are stored: of all of them together, which takes little longer than of one.
+    ///
+    /// # Errors
+    /// As [`FileSystem::sync`]: then nobody knows which of them will be.
+    pub fn sync_together(
+        &self,
+        unsynced: &[Unsynced],
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let log = self.log.as_ref().expect("a file waits for its log");
+        let files: Vec<Option<ObjectId>> = unsynced.iter().map(|file| Some(file.0)).collect();
+        Ok(log.commit_together(&files, operation)?)
     }
 
     /// Waits until all changes of the file system are stored, access times included.
