@@ -106,6 +106,30 @@ fn blocks_of_every_compression_expand_to_what_they_held() {
 }
 
 #[test]
+fn blocks_are_compressed_by_lz4_to_what_openzfs_stored() {
+    let mut compared = 0;
+    for row in table("blocks.txt") {
+        let [name, _, algorithm, size, _, _] = &row[..] else {
+            panic!("{row:?}")
+        };
+        if algorithm != "lz4" {
+            continue;
+        }
+        let mut block = vec![0; size.parse().unwrap()];
+        let mut stored = golden(&format!("{name}.block"));
+        compress::decompress(CompressionAlgorithm::Lz4, &stored, &mut block).unwrap();
+        let limit = block.len() - block.len() / 8;
+        let ours = compress::compress(CompressionAlgorithm::Lz4, &block, limit).unwrap();
+        assert!(stored.len() - ours.len() < 4096, "{name}");
+        let padding = stored.split_off(ours.len());
+        assert!(ours == stored, "{name}");
+        assert!(padding.iter().all(|byte| *byte == 0), "{name}");
+        compared += 1;
+    }
+    assert!(compared > 1);
+}
+
+#[test]
 fn a_zstd_block_tells_the_level_it_was_written_at() {
     assert_eq!(
         zstd::stored_level(&golden("zstd.block")),

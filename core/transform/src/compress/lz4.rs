@@ -1,21 +1,16 @@
 //! LZ4: a plain LZ4 block behind its length, which is four bytes, big-endian.
 //!
-//! A library in safe Rust does both directions. Its encoder wants room for the worst case before it
-//! begins, so the caller gives it that, and throws away what turns out too large.
+//! The encoder is ours ([`lz4_encoder`](super::lz4_encoder)), so that blocks are as large as OpenZFS's. A library in safe Rust decodes.
 //!
 //! Its decoder repeats what overlaps byte by byte, which is what nearly empty blocks of metadata consist of: blocks of pointers
 //! with a few pointers, of which a pool with many datasets has thousands. Blocks that are much smaller than their contents are
 //! expanded here ([`expand_runs`]), in copies that double.
 
+use super::lz4_encoder;
 use crate::error::DecompressError;
-use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use std::cell::RefCell;
 
 const NAME: &str = "lz4";
 const LENGTH_BYTES: usize = 4;
-
-/// Inputs from this size on need the table with wide entries; the narrow one clears faster.
-const LARGE_INPUT_BYTES: usize = 65_535;
 
 /// From this ratio on, a block consists of long runs.
 const RUNS_RATIO: usize = 32;
@@ -24,26 +19,9 @@ const MATCH_BYTES_MIN: usize = 4;
 /// The largest length in a token; more follows in bytes.
 const TOKEN_LENGTH_MAX: u8 = 15;
 
-thread_local! {
-    static SMALL: RefCell<CompressTable> = RefCell::new(CompressTable::small());
-    static LARGE: RefCell<CompressTable> = RefCell::new(CompressTable::large());
-}
-
-/// The room [`compress`] needs for a block of this size, however small the outcome.
-pub(super) const fn room_bytes(block_bytes: usize) -> usize {
-    LENGTH_BYTES + get_maximum_output_size(block_bytes)
-}
-
 pub(super) fn compress(block: &[u8], room: &mut [u8]) -> Option<usize> {
-    let table = if block.len() < LARGE_INPUT_BYTES {
-        &SMALL
-    } else {
-        &LARGE
-    };
     let (length, body) = room.split_first_chunk_mut::<LENGTH_BYTES>()?;
-    let size = table
-        .with_borrow_mut(|table| compress_into_with_table(block, body, table))
-        .ok()?;
+    let size = lz4_encoder::encode(block, body)?;
     *length = u32::try_from(size).ok()?.to_be_bytes();
     Some(LENGTH_BYTES + size)
 }

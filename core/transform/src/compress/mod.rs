@@ -12,11 +12,12 @@
 //! # Invariants
 //! - [`decompress`] takes any bytes whatever. It fills the whole destination or fails, and allocates no
 //!   more than its decoder's fixed state.
-//! - Encoders are free in what they write, decoders are not: any stream that OpenZFS wrote is read, and
-//!   any that we write is read by OpenZFS.
+//! - Any stream that OpenZFS wrote is read, and any that we write is read by OpenZFS. LZ4, the default, is encoded as OpenZFS does, byte for byte, so
+//!   data takes the same space in both; blocks of the others may differ a little in size.
 
 pub mod gzip;
 pub mod lz4;
+mod lz4_encoder;
 pub mod lzjb;
 pub mod zle;
 pub mod zstd;
@@ -131,12 +132,7 @@ pub fn compress(
             in_scratch(limit_bytes, |room| gzip::compress(block, level, room))
         }
         CompressionAlgorithm::Zle => in_scratch(limit_bytes, |room| zle::compress(block, room)),
-        CompressionAlgorithm::Lz4 => {
-            let room_bytes = lz4::room_bytes(block.len());
-            in_scratch(room_bytes, |room| {
-                lz4::compress(block, room).filter(|size| *size <= limit_bytes)
-            })
-        }
+        CompressionAlgorithm::Lz4 => in_scratch(limit_bytes, |room| lz4::compress(block, room)),
         CompressionAlgorithm::Zstd(level) => {
             if !zstd::is_worth_trying(block, level, limit_bytes) {
                 return None;

@@ -117,15 +117,9 @@ pub(super) fn is_worth_trying(block: &[u8], level: ZstdLevel, limit_bytes: usize
     if !is_slow || block.len() < ASK_FIRST_BYTES {
         return true;
     }
-    let room_bytes = lz4::room_bytes(block.len());
-    let mut room = vec![0; room_bytes];
-    lz4::compress(block, &mut room).is_some_and(|size| size <= limit_bytes)
-        || compress(
-            block,
-            ZstdLevel { code: 1 },
-            &mut room[..limit_bytes.min(room_bytes)],
-        )
-        .is_some()
+    let mut room = vec![0; limit_bytes];
+    lz4::compress(block, &mut room).is_some_and(|size| size < limit_bytes)
+        || compress(block, ZstdLevel { code: 1 }, &mut room).is_some()
 }
 
 pub(super) fn compress(block: &[u8], level: ZstdLevel, room: &mut [u8]) -> Option<usize> {
