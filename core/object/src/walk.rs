@@ -318,6 +318,31 @@ impl Object {
         }
     }
 
+    /// The last part of a range that has contents, of at most so many blocks: behind it none has any, up to the range's end. It is found
+    /// in few steps however far apart contents lie.
+    ///
+    /// # Errors
+    /// Blocks of pointers that cannot be read.
+    pub fn last_data(
+        &self,
+        within: Range<BlockId>,
+        blocks_max: u64,
+        operation: &Operation,
+    ) -> Result<Option<Range<BlockId>>, ObjectError> {
+        let (first, mut end) = (within.start.get(), within.end.get());
+        let mut window = blocks_max;
+        while end > first {
+            let start = end.saturating_sub(window).max(first);
+            let next = self.next_data(BlockId::from(start), operation)?;
+            match next.filter(|block| block.get() < end) {
+                None => (end, window) = (start, window.saturating_mul(2)),
+                Some(_) if end - start > blocks_max => window = ((end - start) / 2).max(blocks_max),
+                Some(_) => return Ok(Some(BlockId::from(start)..BlockId::from(end))),
+            }
+        }
+        Ok(None)
+    }
+
     /// The first block from `from` on that has no contents. Behind the highest block there are none.
     pub fn next_hole(&self, from: BlockId, operation: &Operation) -> Result<BlockId, ObjectError> {
         let mut at = from.get();

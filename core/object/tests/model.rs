@@ -38,6 +38,17 @@ impl Twin {
             data.push(found);
             from = found.next();
         }
+        let blocks = u64::try_from(self.bytes.len() / size).unwrap() + 9;
+        for (first, end, most) in [(0, blocks, 1), (0, blocks, 3), (2, blocks / 2, 2)] {
+            let within = BlockId::from(first)..BlockId::from(end);
+            let last = object.last_data(within.clone(), most, operation).unwrap();
+            let expected = data.iter().rev().find(|block| within.contains(block));
+            let found = last
+                .as_ref()
+                .is_some_and(|last| last.contains(expected.unwrap()));
+            assert_eq!(found, expected.is_some(), "{last:?} of {within:?}");
+            assert!(last.is_none_or(|last| last.end.get() - last.start.get() <= most));
+        }
         for (index, block) in (0..).zip(self.bytes.chunks(size)) {
             let is_data = data.binary_search(&BlockId::from(index)).is_ok();
             assert!(

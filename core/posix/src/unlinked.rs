@@ -186,19 +186,19 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let block_size = node.object.block_size().get();
-        let first = from.div_ceil(block_size);
-        let mut end = node.object.max_block().get().saturating_add(1);
-        while end > first.saturating_add(BLOCKS_PER_TX) {
-            let start = (end - BLOCKS_PER_TX).max(first);
-            let next = node.object.next_data(BlockId::from(start), operation)?;
-            if next.is_some_and(|block| block.get() < end) {
-                let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
-                let tx = self.begin_freeing(bytes, operation)?;
-                let offset = start.saturating_mul(block_size);
-                node.object
-                    .free_range(&tx, offset, tarn_object::TO_END, operation)?;
+        let first = BlockId::from(from.div_ceil(block_size));
+        let end = BlockId::from(node.object.max_block().get().saturating_add(1));
+        let mut within = first..end;
+        while let Some(last) = node.object.last_data(within, BLOCKS_PER_TX, operation)? {
+            if last.end.get() - first.get() <= BLOCKS_PER_TX {
+                break;
             }
-            end = start;
+            let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
+            let tx = self.begin_freeing(bytes, operation)?;
+            let offset = last.start.get().saturating_mul(block_size);
+            node.object
+                .free_range(&tx, offset, tarn_object::TO_END, operation)?;
+            within = first..last.start;
         }
         Ok(())
     }

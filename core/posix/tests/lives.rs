@@ -54,6 +54,55 @@ fn an_open_file_outlives_its_name_until_it_is_closed() {
     assert_eq!(mounted.objects(), before);
 }
 
+/// It takes as many steps as there is data; as many as there are blocks would not end.
+#[test]
+fn what_lies_far_apart_is_freed_soon() {
+    let mounted = Mounted::new();
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    file(&mounted, "first");
+    mounted.sync();
+    let before = (mounted.objects(), mounted.block_count());
+    let far = 1_u64 << 62;
+    let fill = |id| {
+        for offset in [0, 1 << 30, 1 << 40, 1 << 59, far] {
+            write(&mounted, id, offset, b"contents");
+            mounted.sync();
+        }
+    };
+    let data = |id, from| files.seek(id, from, Seek::Data, operation).ok();
+    let id = file(&mounted, "f");
+    fill(id);
+    assert_eq!(data(id, 1), Some(1));
+    let all_but_ends = far - (1 << 20);
+    files
+        .allocate(
+            &root(),
+            id,
+            Allocate::PunchHole,
+            1 << 20,
+            all_but_ends,
+            operation,
+        )
+        .unwrap();
+    mounted.sync();
+    assert_eq!(data(id, 1 << 20), Some(far));
+    fill(id);
+    let size = SetAttributes {
+        size: Some(1 << 35),
+        ..SetAttributes::default()
+    };
+    files.set_attributes(&root(), id, &size, operation).unwrap();
+    mounted.sync();
+    assert_eq!(data(id, 1 << 20), Some(1 << 30));
+    assert_eq!(data(id, 1 << 31), None);
+    fill(id);
+    files
+        .unlink(&root(), mounted.root(), b"f", operation)
+        .unwrap();
+    mounted.sync();
+    assert_eq!((mounted.objects(), mounted.block_count()), before);
+}
+
 #[test]
 fn files_that_nobody_uses_leave_memory_and_come_back() {
     let mounted = Mounted::new();

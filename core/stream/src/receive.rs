@@ -454,18 +454,31 @@ impl Taker<'_> {
         offset: u64,
         length: u64,
     ) -> Result<(), ReceiveError> {
-        let data_end = object.info().end_offset();
-        let mut end = offset.saturating_add(length).min(data_end);
-        let mut is_tail = length == TO_END;
-        while end > offset {
-            let start = offset.max(end.saturating_sub(1) / FREE_STEP_BYTES * FREE_STEP_BYTES);
-            let tx = self.begin(TxEstimate::freeing(end - start))?;
-            let length = if is_tail { TO_END } else { end - start };
+        let info = object.info();
+        let block_size = info.block_size.get();
+        let end = offset.saturating_add(length).min(info.end_offset());
+        let first = BlockId::from(offset / block_size);
+        let mut within = first..BlockId::from(end.div_ceil(block_size));
+        let blocks_max = (FREE_STEP_BYTES / block_size).max(1);
+        while let Some(last) = object.last_data(within, blocks_max, self.operation)? {
+            if last.start == first {
+                break;
+            }
+            let start = last.start.get().saturating_mul(block_size);
+            let tx = self.begin(TxEstimate::freeing(FREE_STEP_BYTES))?;
+            let stop = last.end.get().saturating_mul(block_size).min(end);
+            let length = if length == TO_END {
+                TO_END
+            } else {
+                stop - start
+            };
             object.free_range(&tx, start, length, self.operation)?;
-            is_tail = false;
-            end = start;
+            within = first..last.start;
         }
-        Ok(())
+        let tx = self.begin(TxEstimate::freeing(
+            (end - offset.min(end)).min(FREE_STEP_BYTES),
+        ))?;
+        Ok(object.free_range(&tx, offset, length, self.operation)?)
     }
 
     /// Checks that contents come in order.

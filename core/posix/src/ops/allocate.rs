@@ -5,7 +5,7 @@
 //! we only check. A hole is punched by freeing the blocks that are wholly in it, and zeroing the rest.
 
 use tarn_ondisk::intent_log::{LoggedChange, mask};
-use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_ondisk::units::{BlockId, ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::PosixError;
@@ -86,17 +86,20 @@ impl FileSystem {
         end: u64,
         operation: &Operation,
     ) -> Result<Txg, PosixError> {
-        let piece = node.object.block_size().get().saturating_mul(BLOCKS_PER_TX);
+        let block_size = node.object.block_size().get();
+        let piece = block_size.saturating_mul(BLOCKS_PER_TX);
         let mut at = offset;
         let mut txg = Txg::ZERO;
         while at < end {
-            // Pieces end where blocks do, so that none is zeroed twice.
-            let stop = (at / piece)
-                .saturating_add(1)
-                .saturating_mul(piece)
-                .min(end);
+            // Holes cost nothing. Pieces end where blocks do, so that none is zeroed twice.
+            let first = BlockId::from(at / block_size);
+            let data = node.object.next_data(first, operation)?;
+            let stop = data.map_or(end, |data| {
+                let behind = data.get().saturating_add(BLOCKS_PER_TX);
+                behind.saturating_mul(block_size).min(end)
+            });
             let mut facts = (*node.facts()).clone();
-            let tx = self.begin_freeing(stop - at, operation)?;
+            let tx = self.begin_freeing((stop - at).min(piece), operation)?;
             let _content = node.content.write();
             // What is beyond the size is zeros already, so the last block can be freed whole.
             let is_tail = stop >= facts.size;
