@@ -1,9 +1,9 @@
 //! `cargo xtask oracle --vm`: OpenZFS's kernel module takes over pools that we made, and gives them back.
 //!
 //! # Mechanism
-//! Pools of every layout are made here, listed and exported into one folder. A virtual machine with the real module
-//! gets that folder: it imports each pool, scrubs it, lists every file system and snapshot with the same program that listed it
-//! here, changes and adds files, destroys, promotes and goes back to snapshots, lists again and exports. Here the first listings must equal ours, the scrubs must
+//! Pools of every layout are made here, listed and exported into one folder. Virtual machines with the real module, one for each processor,
+//! get that folder and a part of the pools each: they import each pool, scrub it, list every file system and snapshot with the same program that listed it
+//! here, change and add files, destroy, promote and go back to snapshots, list again and export. Here the first listings must equal ours, the scrubs must
 //! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
 //!
 //! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them. And one is made there, whose
@@ -25,7 +25,7 @@ use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, 
 /// Software emulation is some twenty times slower than the machine.
 const LIMIT: Duration = Duration::from_secs(5400);
 
-/// Runs in the guest, where /share holds the pools and `tarn-tree`. It goes on after a failure, and says so.
+/// Runs in the guest, where /share holds the pools, these among others, and `tarn-tree`. It goes on after a failure, and says so.
 const GUEST: &str = r#"
 set -u
 failed=0
@@ -41,8 +41,8 @@ list() { # list POOL PREFIX
     done
   done
 }
-for folder in /share/*/images; do
-  pool=$(basename "$(dirname "$folder")")
+for pool in POOLS; do
+  folder=/share/$pool/images
   say "== $pool"
   if ! zpool import -f -R "/mnt/$pool" -d "$folder" "$pool"; then echo "FAILED: import $pool"; failed=1; continue; fi
   list "$pool" seen
@@ -104,13 +104,12 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
         steps.run(
             "the kernel module imports, scrubs, lists, writes and exports",
             || {
-                let script = share.join("guest.sh");
-                let commands = GUEST.replace("SNAPSHOTS", snapshots::IN_GUEST);
-                fs::write(&script, commands)?;
-                let spoken = machine.run(&share, &script, LIMIT)?;
-                print!("{}", spoken.stdout);
-                spoken.expect_success()?;
-                Ok(())
+                let pools: Vec<&str> = lent
+                    .iter()
+                    .chain(&left)
+                    .map(|(pool, _)| pool.as_str())
+                    .collect();
+                lend(&machine, &share, &pools)
             },
         );
     }
@@ -144,6 +143,37 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
         fs::remove_dir_all(&share)?;
     }
     steps.finish()
+}
+
+/// Lends pools to the module: to that of as many machines at once as there are processors.
+fn lend(machine: &Machine, share: &Path, pools: &[&str]) -> Outcome {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = processors.min(pools.len());
+    let mut scripts = Vec::new();
+    for number in 0..count {
+        let mine: Vec<&str> = pools.iter().copied().skip(number).step_by(count).collect();
+        let script = share.join(format!("guest{number}.sh"));
+        let commands = GUEST.replace("SNAPSHOTS", snapshots::IN_GUEST);
+        fs::write(&script, commands.replace("POOLS", &mine.join(" ")))?;
+        scripts.push(script);
+    }
+    let spoken: Vec<_> = std::thread::scope(|scope| {
+        let machines: Vec<_> = scripts
+            .iter()
+            .map(|script| scope.spawn(|| machine.run(share, script, LIMIT)))
+            .collect();
+        let ended = machines.into_iter().map(|machine| machine.join());
+        ended
+            .map(|spoken| spoken.expect("who waits for a machine does not panic"))
+            .collect()
+    });
+    let mut failed = None;
+    for spoken in spoken {
+        let spoken = spoken?;
+        print!("{}", spoken.stdout);
+        failed = failed.or(spoken.expect_success().err());
+    }
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn make_and_list(
