@@ -1,7 +1,5 @@
 //! `zfs bookmark`.
 
-use tarn_api::client::CallError;
-use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::dataset::MakeBookmark;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
@@ -21,7 +19,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     session
         .connect()?
         .dataset_bookmark(request)
-        .map_err(failure)?;
+        .map_err(Failure::usage_if_not_there)?;
     Ok(0)
 }
 
@@ -60,19 +58,6 @@ fn parse(arguments: &[String]) -> Result<MakeBookmark, Failure> {
         return Err(Failure::usage(text));
     }
     Ok(request)
-}
-
-/// As OpenZFS, which takes a source that is not there for a wrong command line.
-fn failure(error: CallError) -> Failure {
-    match &error {
-        CallError::Refused(refusal)
-            if refusal.kind == RefusalKind::NotFound
-                && refusal.action.starts_with("cannot open") =>
-        {
-            Failure::usage(refusal.to_string())
-        }
-        _ => error.into(),
-    }
 }
 
 #[cfg(test)]

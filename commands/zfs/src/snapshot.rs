@@ -1,8 +1,6 @@
 //! `zfs snapshot`.
 
 use crate::assignments::Assignments;
-use tarn_api::client::CallError;
-use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::dataset::Snapshot;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
@@ -22,7 +20,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     session
         .connect()?
         .dataset_snapshot(request)
-        .map_err(failure)?;
+        .map_err(Failure::usage_if_not_there)?;
     Ok(0)
 }
 
@@ -47,23 +45,9 @@ fn parse(arguments: &[String]) -> Result<Snapshot, Failure> {
     Ok(request)
 }
 
-/// As OpenZFS, which takes a dataset that is not there for a wrong command line.
-fn failure(error: CallError) -> Failure {
-    match &error {
-        CallError::Refused(refusal)
-            if refusal.kind == RefusalKind::NotFound
-                && refusal.action.starts_with("cannot open") =>
-        {
-            Failure::usage(refusal.to_string())
-        }
-        _ => error.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::Refusal;
 
     fn parsed(line: &str) -> Result<Snapshot, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
@@ -88,18 +72,5 @@ mod tests {
         ] {
             assert_eq!(parsed(line).unwrap_err(), failure, "{line}");
         }
-    }
-
-    #[test]
-    fn a_dataset_that_is_not_there_is_a_wrong_command_line() {
-        let refusal = |kind, action| CallError::Refused(Refusal::new(kind, action, "no"));
-        assert!(matches!(
-            failure(refusal(RefusalKind::NotFound, "cannot open 'x'")),
-            Failure::Usage(_)
-        ));
-        assert!(matches!(
-            failure(refusal(RefusalKind::Exists, "cannot create snapshot 'x@a'")),
-            Failure::Error(_)
-        ));
     }
 }
