@@ -1,6 +1,6 @@
 //! LZ4: a plain LZ4 block behind its length, which is four bytes, big-endian.
 //!
-//! The encoder is ours ([`lz4_encoder`](super::lz4_encoder)), so that blocks are as large as OpenZFS's. A library in safe Rust decodes.
+//! The encoder is ours ([`lz4_encoder`]), so that blocks are as large as OpenZFS's. A library in safe Rust decodes.
 //!
 //! Its decoder repeats what overlaps byte by byte, which is what nearly empty blocks of metadata consist of: blocks of pointers
 //! with a few pointers, of which a pool with many datasets has thousands. Blocks that are much smaller than their contents are
