@@ -4,7 +4,7 @@
 //! The programs are built and driven as a person would drive them, each command shown before it runs, in a `TARN_DIR`
 //! and with a `PATH` of the demo's own, so that nothing else on the machine is touched. Vdevs are sparse files below
 //! `target`. Files of this checkout go in, are read back and compared; the exported pool is handed to OpenZFS's `zdb`
-//! if it is there, and to ours otherwise; imported again, the files are compared once more.
+//! if it is there, and to ours otherwise; imported again, and once more after a restart of the daemon, the files are compared.
 //!
 //! # Invariants
 //! - A demo that runs is ended before another begins, and `--once` and `--stop` leave nothing mounted, running or stored.
@@ -192,6 +192,11 @@ impl Demo {
             "zpool",
             &["import".into(), "-d".into(), disks.into(), POOL.into()],
         )?;
+        self.expect_equal()?;
+
+        self.tell("The daemon ends, and the next one has the pool again:");
+        self.type_in("tarn", &["stop"])?;
+        self.type_in("tarn", &["start"])?;
         self.expect_equal()?;
         println!("\nAll of this took {}.", duration(began.elapsed()));
         Ok(())

@@ -220,11 +220,8 @@ impl Trial {
     }
 
     fn restart(&mut self) -> Outcome {
-        self.step("end tarnd", |trial| {
-            match trial.instance.stop_daemon(LIMIT) {
-                true => Ok(()),
-                false => Err("tarnd does not end".into()),
-            }
+        self.step("tarn stop", |trial| {
+            Ok(trial.instance.stop_daemon(LIMIT)?)
         })?;
         self.step("start tarnd, import, mount", Self::start_daemon)
     }

@@ -2,9 +2,11 @@
 //!
 //! # Map
 //! - `kstat`: the counters of the daemon; `shown`: their text forms; `asked`: which of them
+//! - `daemon`: starting and stopping it by hand
 //! - `version`: the version of Tarn
 
 mod asked;
+mod daemon;
 mod kstat;
 mod shown;
 mod version;
@@ -21,6 +23,17 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "version",
         usage: "\tversion [-j]\n",
         run: Some(version::run),
+    },
+    BLANK,
+    Subcommand {
+        name: "start",
+        usage: "\tstart [-j] [--cache-size size] [--let-processors-sleep] [--no-admin-snapshot]\n",
+        run: Some(daemon::start),
+    },
+    Subcommand {
+        name: "stop",
+        usage: "\tstop [-j]\n",
+        run: Some(daemon::stop),
     },
     BLANK,
     Subcommand {
@@ -42,6 +55,21 @@ const TARN: Program = Program {
 /// What follows the usage of one subcommand.
 fn notes(subcommand: &str) -> String {
     match subcommand {
+        "start" => "\n\
+\t-j                      JSON\n\
+\t--cache-size size       memory for cached blocks; a quarter of all memory unless given\n\
+\t--let-processors-sleep  never keep idle processors awake\n\
+\t--no-admin-snapshot     names in .zfs/snapshot cannot be changed\n\
+\nThe command ends when the daemon answers, with its pools imported and mounted. One that\n\
+runs already is no error, unless options are given.\n\
+\nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"
+            .to_string(),
+        "stop" => "\n\
+\t-j  JSON\n\
+\nFile systems are unmounted, pools stored and closed; the next start imports them again.\n\
+The command ends when the daemon has. None that runs is no error.\n\
+\nExit codes: 0 it does not run, 1 it still does, 2 wrong usage.\n"
+            .to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\
 \t-j        JSON, one array a line\n\
@@ -92,5 +120,9 @@ mod tests {
         assert_eq!(code(&["tarn", "frobnicate"]), 2);
         assert_eq!(code(&["tarn", "kstat", "-x"]), 2);
         assert_eq!(code(&["tarn", "version", "now"]), 2);
+        assert_eq!(code(&["tarn", "help", "start"]), 0);
+        assert_eq!(code(&["tarn", "stop", "--help"]), 0);
+        assert_eq!(code(&["tarn", "start", "now"]), 2);
+        assert_eq!(code(&["tarn", "stop", "-f"]), 2);
     }
 }

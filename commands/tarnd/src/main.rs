@@ -73,3 +73,22 @@ fn failed(why: &str) -> ExitCode {
 fn parse_size(text: &str) -> Result<u64, String> {
     tarn_engine::properties::size::size(text).map_err(|_| format!("'{text}' is not a size"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For servers; see `docs/man/tarnd.8.md`.
+    const UNIT: &str = include_str!("../tarnd.service");
+
+    #[test]
+    fn the_unit_starts_it_with_arguments_it_takes() {
+        let value = |name: &str| UNIT.lines().find_map(|line| line.strip_prefix(name));
+        let command = value("ExecStart=").expect("a command");
+        let arguments = Arguments::try_parse_from(command.split_whitespace()).unwrap();
+        // The unit waits for a first process, which the foreground has not.
+        assert_eq!(value("Type="), Some("forking"));
+        assert!(!arguments.foreground);
+        assert_eq!(value("PIDFile="), Some("/run/tarn/tarnd.lock"));
+    }
+}

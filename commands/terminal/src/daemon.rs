@@ -8,8 +8,12 @@
 //! Whether a daemon lives is told by the lock that it holds on [`Instance::lock`] for its whole life; the file
 //! has its process id. A socket alone proves nothing: a killed daemon leaves one behind.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -107,23 +111,25 @@ pub fn process(instance: &Instance) -> Option<u32> {
     Some(text.trim().parse().unwrap_or(0))
 }
 
-/// Starts the daemon and waits until it answers. Does nothing when it does already.
+/// Starts the daemon and waits until it answers. True when it was started, with `arguments`; false when one runs already.
 ///
 /// # Errors
 /// Why it does not run, with the last lines it wrote.
-pub fn start(instance: &Instance, arguments: &[String]) -> Result<(), DaemonError> {
+pub fn start(instance: &Instance, arguments: &[String]) -> Result<bool, DaemonError> {
     let door = Door::open(instance)?;
     if answers(instance) {
-        return Ok(());
+        return Ok(false);
     }
     let child = match process(instance) {
         Some(_) => None,
         None => Some(door.spawn(arguments)?),
     };
-    await_answer(instance, &door, child)
+    let is_new = child.is_some();
+    await_answer(instance, &door, child)?;
+    Ok(is_new)
 }
 
-/// Tells the daemon to end and waits until it has. Gives its process; `None` when none runs.
+/// Tells the daemon to end and waits until its process is gone. Gives its process; `None` when none runs.
 ///
 /// # Errors
 /// Why it still runs.
@@ -131,26 +137,37 @@ pub fn stop(instance: &Instance) -> Result<Option<u32>, DaemonError> {
     let Some(pid) = process(instance) else {
         return Ok(None);
     };
-    let known = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
+    let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(target) = known else {
         return Err(DaemonError::Stuck(pid));
     };
-    rustix::process::kill_process(target, rustix::process::Signal::TERM).map_err(|cause| {
-        DaemonError::NotOurs {
-            pid,
-            cause: cause.into(),
-        }
-    })?;
-    let begun = Instant::now();
-    while process(instance) == Some(pid) {
-        if begun.elapsed() > STOP_MAX {
-            return Err(DaemonError::Stuck(pid));
-        }
-        std::thread::sleep(POLL);
+    let not_ours = |cause: Errno| DaemonError::NotOurs {
+        pid,
+        cause: cause.into(),
+    };
+    let handle = pidfd_open(target, PidfdFlags::empty()).map_err(not_ours)?;
+    if process(instance) != Some(pid) {
+        // It has ended meanwhile, and its number may be another's.
+        return Ok(None);
     }
-    Ok(Some(pid))
+    match pidfd_send_signal(&handle, Signal::TERM) {
+        Ok(()) => {}
+        Err(Errno::SRCH) => return Ok(Some(pid)),
+        Err(cause) => return Err(not_ours(cause)),
+    }
+    match ends_within(&handle, STOP_MAX) {
+        Ok(true) => Ok(Some(pid)),
+        Ok(false) => Err(DaemonError::Stuck(pid)),
+        Err(cause) => Err(not_ours(cause)),
+    }
+}
+
+/// Waits for the end of a process. False when it still runs after `limit`.
+fn ends_within(process: &OwnedFd, limit: Duration) -> Result<bool, Errno> {
+    let limit = Timespec::try_from(limit).expect("some minutes");
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    let ended = rustix::io::retry_on_intr(|| poll(&mut watched, Some(&limit)))?;
+    Ok(ended == 1)
 }
 
 /// Waits until the daemon answers, or is known not to.
@@ -314,6 +331,20 @@ mod tests {
             words: "no space".into(),
         };
         assert_eq!(error.to_string(), "tarnd did not start:\nno space");
+    }
+
+    #[test]
+    fn who_is_stopped_is_gone_afterwards() {
+        let folder = scratch();
+        let instance = Instance::at(folder.path());
+        let mut daemon = Command::new("sleep").arg("600").spawn().unwrap();
+        std::fs::write(instance.lock(), format!("{}\n", daemon.id())).unwrap();
+        let held = File::open(instance.lock()).unwrap();
+        held.lock().unwrap();
+        assert_eq!(stop(&instance).unwrap(), Some(daemon.id()));
+        // It has ended: this does not wait.
+        let status = daemon.try_wait().unwrap().expect("it has ended");
+        assert!(!status.success(), "by a signal");
     }
 
     #[test]

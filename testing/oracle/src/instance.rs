@@ -233,11 +233,14 @@ impl Instance {
         program::run(&mut command, limit)?.expect_success()
     }
 
-    /// Ends the daemon as the end of a machine's day does: it stores its pools, which come back at the next start.
-    /// False if it still runs after `limit`.
-    #[must_use]
-    pub fn stop_daemon(&self, limit: Duration) -> bool {
-        stop_daemon(&self.state(), limit)
+    /// Ends the daemon as the end of a machine's day does (`tarn stop`): it stores its pools, which come back at the next start.
+    ///
+    /// # Errors
+    /// If the command fails or takes longer than `limit`.
+    pub fn stop_daemon(&self, limit: Duration) -> Result<(), ProgramError> {
+        let stop = &mut self.command("tarn");
+        program::run(stop.arg("stop"), limit)?.expect_success()?;
+        Ok(())
     }
 
     /// The memory its daemon holds now and held at most, in bytes.
@@ -260,12 +263,8 @@ impl Instance {
         Watchdog::start(self.state(), step.to_string(), limit)
     }
 
-    /// Ends the daemon, politely first, and unmounts what is left.
+    /// Ends the daemon, without letting it store what nobody will look at, and unmounts what is left.
     fn clean(&self) {
-        if self.daemon().is_some() {
-            // Its answer does not matter: what remains is ended below.
-            let _ = program::run(self.command("tarn").arg("stop"), Duration::from_secs(60));
-        }
         let _ = self.kill_daemon();
         // A dead mount hides those below it, so the outermost goes first, and takes them along. The table lists them as
         // they were mounted, and this list is turned around.
