@@ -4,6 +4,7 @@ use crate::adaptive::Use;
 use crate::contents::Contents;
 use crate::key::{Key, fingerprint};
 use crate::prefetch::Prefetcher;
+use crate::pressure::MachineMemory;
 use crate::probes::{Probes, Sizes};
 use crate::ranks::LENT;
 use crate::shard::{Answer, Shard};
@@ -183,6 +184,17 @@ impl Cache {
         let target = self.target_bytes();
         let budget = self.budget_bytes();
         self.probes.set_sizes(self.sizes(), target, budget);
+    }
+
+    /// Brings up to date what the statistics say of the machine's memory.
+    pub(crate) fn publish_memory(
+        &self,
+        memory: MachineMemory,
+        reserve: u64,
+        missing: u64,
+        no_grow: bool,
+    ) {
+        self.probes.set_memory(memory, reserve, missing, no_grow);
     }
 
     fn sizes(&self) -> Sizes {

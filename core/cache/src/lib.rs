@@ -24,6 +24,8 @@
 //! the devices as well ([`workers`]); what to read is decided by watching ([`prefetch`]). A reader that catches
 //! up with a block still in the queue reads it himself.
 //!
+//! While the machine is short of memory the cache does with less than its budget ([`pressure`]).
+//!
 //! # Invariants
 //! - What is given out was verified by `block`, or written by us in this run; it is never changed.
 //! - What is kept, with the cost of keeping it, is at most the budget, per shard and so in all.
@@ -42,6 +44,7 @@ mod contents;
 mod fixed_state;
 mod key;
 pub mod prefetch;
+pub mod pressure;
 mod probes;
 mod ranks;
 mod shard;

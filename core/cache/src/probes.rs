@@ -2,6 +2,7 @@
 
 use crate::adaptive::Memory;
 use crate::cache::{Hint, Kind};
+use crate::pressure::MachineMemory;
 use std::sync::Arc;
 use tarn_probe::{Counter, Gauge, Instance, Registry, Value};
 
@@ -49,6 +50,13 @@ pub(crate) struct Probes {
     ghost_recent_size: Arc<Gauge>,
     ghost_frequent_size: Arc<Gauge>,
     recent_target: Arc<Gauge>,
+    /// All memory, what of it others could have before the reserve is touched (below zero: what is missing), and the reserve.
+    memory_all: Arc<Gauge>,
+    memory_available: Arc<Gauge>,
+    memory_reserve: Arc<Gauge>,
+    /// What of the reserve is missing, and whether the cache does without some of its budget.
+    memory_missing: Arc<Gauge>,
+    no_grow: Arc<Gauge>,
     _instance: Arc<Instance>,
 }
 
@@ -108,6 +116,11 @@ impl Probes {
             ghost_recent_size: instance.gauge("mru_ghost_size"),
             ghost_frequent_size: instance.gauge("mfu_ghost_size"),
             recent_target: instance.gauge("mru_target"),
+            memory_all: instance.gauge("memory_all_bytes"),
+            memory_available: instance.gauge("memory_available_bytes"),
+            memory_reserve: instance.gauge("arc_sys_free"),
+            memory_missing: instance.gauge("arc_need_free"),
+            no_grow: instance.gauge("arc_no_grow"),
             _instance: instance,
         }
     }
@@ -147,6 +160,22 @@ impl Probes {
         self.ghost_recent_size.set_unsigned(sizes.ghost_recent);
         self.ghost_frequent_size.set_unsigned(sizes.ghost_frequent);
         self.recent_target.set_unsigned(sizes.recent_target);
+    }
+
+    pub(crate) fn set_memory(
+        &self,
+        memory: MachineMemory,
+        reserve: u64,
+        missing: u64,
+        no_grow: bool,
+    ) {
+        self.memory_all.set_unsigned(memory.total_bytes);
+        let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let left = signed(memory.available_bytes) - signed(reserve);
+        self.memory_available.set(left);
+        self.memory_reserve.set_unsigned(reserve);
+        self.memory_missing.set_unsigned(missing);
+        self.no_grow.set_unsigned(no_grow.into());
     }
 
     fn of(&self, hint: Hint) -> &Asked {

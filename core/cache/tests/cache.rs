@@ -3,8 +3,10 @@
 #[path = "../../block/tests/support/mod.rs"]
 mod support;
 
+use std::time::Duration;
 use support::*;
 use tarn_block::{Block, ReadError};
+use tarn_cache::pressure::{Governor, MachineMemory};
 use tarn_cache::{Cache, CacheOptions, Hint, Kind, ObjectKey, PoolCache};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_probe::{Operation, OperationKind, Outcome, Registry, Value};
@@ -235,4 +237,53 @@ fn readers_in_order_are_noticed() {
     };
     assert_eq!(prefetcher.observe(key, 0..1, 131072), None);
     assert_eq!(prefetcher.observe(key, 1..2, 131072), Some(2..4));
+}
+
+/// A machine with 64 MiB of memory, of which others should have 2 MiB.
+#[test]
+fn the_cache_gives_way_while_memory_is_short_and_grows_again_when_it_is_calm() {
+    let fixture = Fixture::new(4 << 20);
+    let cache = fixture.cache.cache();
+    let requests: Vec<_> = (0..200)
+        .map(|seed| request(&noise(16384, seed), file_policy()))
+        .collect();
+    for pointer in &fixture.pool.write(requests, 1) {
+        fixture.read(pointer).unwrap();
+    }
+    let used = cache.used_bytes();
+    assert!(used > 3 << 20, "{used}");
+    let mut governor = Governor::new(cache);
+    let mut look = |available_bytes, second: u64| {
+        let total_bytes = 64 << 20;
+        let memory = MachineMemory {
+            total_bytes,
+            available_bytes,
+        };
+        governor.look(memory, second * 1_000_000_000)
+    };
+    let soon = look(3 << 20, 1);
+    assert_eq!(cache.target_bytes(), 4 << 20, "there is enough");
+    assert_eq!(look(60 << 30, 2), Duration::from_secs(2));
+    assert_eq!(soon, Duration::from_millis(100), "it could soon be short");
+
+    // One MiB of the reserve is missing.
+    look(1 << 20, 3);
+    assert!(cache.target_bytes() < used - (1 << 20));
+    assert!(cache.used_bytes() < used - (1 << 20), "dropped at once");
+    let after = cache.target_bytes();
+    look(32 << 20, 7);
+    assert_eq!(cache.target_bytes(), after, "not calm yet");
+    // Of one MiB to spare, half.
+    look(3 << 20, 8);
+    assert_eq!(cache.target_bytes(), after + (512 << 10));
+    look(32 << 20, 9);
+    assert_eq!(cache.target_bytes(), 4 << 20);
+
+    look(0, 10);
+    look(0, 11);
+    look(0, 12);
+    look(0, 13);
+    assert_eq!(cache.target_bytes(), 512 << 10, "an eighth stays");
+    drop(governor);
+    assert_eq!(cache.target_bytes(), 4 << 20);
 }

@@ -17,6 +17,7 @@ use crate::streams::Streams;
 use crate::turns::Turns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tarn_cache::pressure::MemoryWatch;
 use tarn_cache::{Cache, CacheOptions};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank, RwLock};
@@ -131,6 +132,8 @@ pub struct Engine {
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
     /// Sendings that somebody watches, by their names.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
+    /// Makes the cache follow the machine's memory.
+    _memory: Option<MemoryWatch>,
 }
 
 impl Engine {
@@ -148,6 +151,7 @@ impl Engine {
             ..defaults
         };
         let cache = Cache::new(&host, cache_options, registry());
+        let memory = MemoryWatch::start(&cache, &host);
         Arc::new(Engine {
             host,
             instance,
@@ -158,6 +162,7 @@ impl Engine {
             remembering: Mutex::new(REMEMBERING, ()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
             watched: Mutex::new(WATCHED, BTreeMap::new()),
+            _memory: memory,
         })
     }
 

@@ -279,6 +279,11 @@ impl Host {
         &self.inner.identity
     }
 
+    /// Whether this host is a simulated one.
+    pub fn is_simulated(&self) -> bool {
+        self.simulation().is_some()
+    }
+
     /// How much memory there is for us.
     pub fn memory_total_bytes(&self) -> u64 {
         self.simulation()
