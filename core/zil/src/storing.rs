@@ -11,6 +11,7 @@
 //! - The head of a stored group leads to a block that this group's space maps have, or is empty.
 //! - A block is freed in the same group in which the head passes it.
 
+use std::collections::VecDeque;
 use tarn_block::{BlockFreeError, WritePhase};
 use tarn_host::canary::{Canary, sings};
 use tarn_object::{AssignError, SyncTx};
@@ -19,7 +20,7 @@ use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::Txg;
 use tarn_probe::Operation;
 
-use crate::log::{Chain, IntentLog, State};
+use crate::log::{Chain, ChainBlock, IntentLog, State};
 
 /// When a log that is closed has nothing on the disk any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,8 @@ impl IntentLog {
     #[doc(alias = "zil_sync")]
     pub fn sync(&self, tx: &SyncTx, operation: &Operation) -> Result<(), BlockFreeError> {
         let txg = tx.txg();
+        // Room is made without the lock: who commits waits for that.
+        let room = VecDeque::with_capacity(self.state.lock().chain.blocks.len());
         let mut state = self.state.lock();
         let is_under_way = |state: &mut State| state.batches.hold_up(txg);
         if !sings(Canary::PassLogBlocks) {
@@ -47,7 +50,7 @@ impl IntentLog {
         let before = self.set.phys().intent_log;
         let mut head = before;
         let had_blocks = !state.chain.blocks.is_empty();
-        let freed = state.chain.pass(txg);
+        let passed = state.chain.pass(txg, room);
         if had_blocks {
             let first = state.chain.blocks.front().map(|block| block.pointer);
             let first = first.filter(|pointer| pointer.birth() <= txg);
@@ -64,8 +67,9 @@ impl IntentLog {
             txg,
             pass: tx.pass(),
         };
-        for pointer in freed {
-            self.set.env().cache.io().free(&pointer, phase, operation)?;
+        for block in passed {
+            let io = self.set.env().cache.io();
+            io.free(&block.pointer, phase, operation)?;
         }
         Ok(())
     }
@@ -124,25 +128,27 @@ impl IntentLog {
 }
 
 impl Chain {
-    /// Takes off the front what is not needed once this group is stored.
-    fn pass(&mut self, txg: Txg) -> Vec<BlockPointer> {
-        let mut passed = Vec::new();
-        let is_stored = |of: Option<Txg>| of.is_some_and(|of| of <= txg);
+    /// Takes off the front what is not needed once this group is stored. `room`, which is empty, is for the blocks of the chain from then on: with as much room
+    /// as there was it need not grow for some time, which would take long where every new page of memory is dear.
+    fn pass(&mut self, txg: Txg, mut room: VecDeque<ChainBlock>) -> VecDeque<ChainBlock> {
+        let is_stored = |block: &ChainBlock| block.newest.is_some_and(|newest| newest <= txg);
         if self.is_ended {
-            let mut all = self.blocks.iter();
-            if all.all(|block| is_stored(block.newest) && block.pointer.birth() <= txg) {
-                passed.extend(self.blocks.drain(..).map(|block| block.pointer));
-                *self = Chain::default();
-            }
-            return passed;
+            let is_over = |block: &ChainBlock| is_stored(block) && block.pointer.birth() <= txg;
+            return match self.blocks.iter().all(is_over) {
+                true => std::mem::take(self).blocks,
+                false => VecDeque::new(),
+            };
         }
-        while let [first, second, ..] = self.blocks.make_contiguous()
-            && is_stored(first.newest)
-            && second.pointer.birth() <= txg
-        {
-            passed.extend(self.blocks.pop_front().map(|block| block.pointer));
+        let nexts = self.blocks.iter().skip(1);
+        let pairs = self.blocks.iter().zip(nexts);
+        let passed =
+            pairs.take_while(|(block, next)| is_stored(block) && next.pointer.birth() <= txg);
+        let count = passed.count();
+        if count < self.blocks.len() / 2 {
+            return self.blocks.drain(..count).collect();
         }
-        passed
+        room.extend(self.blocks.drain(count..));
+        std::mem::replace(&mut self.blocks, room)
     }
 
     /// Nothing is written into the chain any more. It is freed as a whole, not before this group.
