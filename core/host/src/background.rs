@@ -8,13 +8,30 @@
 //! The kernel (Linux 6.12) knows how long a turn each thread wants, and lets one that wants short turns interrupt one that wants long ones; over time each gets
 //! its share all the same. So threads that work in the background ask for long turns, and do not interrupt others when they are woken (`SCHED_BATCH`). Older kernels
 //! do only the latter.
+//!
+//! A thread that was not taken when the processor was last given away waits for the end of the turn, which the kernel looks at with its clock: every 4 ms on many machines. So a background
+//! thread offers its processor ([`offer_turn`]) many times in a turn: between pieces of work, and where it releases its last lock, because what it held when others
+//! went first, others might wait for.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::clock;
 
 /// The turn of a background thread, in nanoseconds; others have 0.7 to 2.8 ms. Not much longer: what a background thread holds when it is interrupted, others
 /// wait for until its turn comes again.
 const TURN_NS: u64 = 4_000_000;
+
+/// How long a background thread works before it offers its processor again. Who offers it when others want it gives up the rest of his turn, so that often would be dear.
+const OFFER_NS: u64 = 100_000;
+
+thread_local! {
+    /// When this thread last offered its processor; none in threads that do not give way.
+    static OFFERED_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    /// How many ranked locks this background thread holds that are not held across waits.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
 
 /// What the kernel takes about the scheduling of a thread (`sched_setattr`), in its first version.
 #[repr(C)]
@@ -32,6 +49,7 @@ struct Scheduling {
 /// The calling thread gives way to others from now on. Where the kernel does not want that, it works as any other.
 pub(crate) fn give_way() {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    OFFERED_NS.set(Some(0));
     if IS_REFUSED.load(Ordering::Relaxed) {
         return;
     }
@@ -59,6 +77,34 @@ pub(crate) fn give_way() {
     }
 }
 
+/// Between two pieces of work, while this thread holds nothing that others wait for: they go first, if this is a background thread that has not let them for a while.
+pub(crate) fn offer_turn() {
+    let Some(offered) = OFFERED_NS.get() else {
+        return;
+    };
+    if clock::real_monotonic_ns().saturating_sub(offered) >= OFFER_NS {
+        std::thread::yield_now();
+        OFFERED_NS.set(Some(clock::real_monotonic_ns()));
+    }
+}
+
+/// This thread has taken a ranked lock that it must not hold while it waits.
+pub(crate) fn lock_taken() {
+    if OFFERED_NS.get().is_some() {
+        HELD.set(HELD.get() + 1);
+    }
+}
+
+/// This thread has released one of those.
+pub(crate) fn lock_released() {
+    if OFFERED_NS.get().is_some() {
+        HELD.set(HELD.get() - 1);
+        if HELD.get() == 0 {
+            offer_turn();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +122,31 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_background_thread_offers_its_processor_when_it_holds_nothing() {
+        let in_background = || {
+            give_way();
+            lock_taken();
+            lock_taken();
+            lock_released();
+            assert_eq!(OFFERED_NS.get(), Some(0), "one is still held");
+            lock_released();
+            let offered = OFFERED_NS.get().unwrap();
+            assert!(offered > 0);
+            OFFERED_NS.set(Some(u64::MAX));
+            offer_turn();
+            assert_eq!(OFFERED_NS.get(), Some(u64::MAX), "not again at once");
+        };
+        std::thread::spawn(in_background).join().unwrap();
+    }
+
+    #[test]
+    fn others_keep_theirs() {
+        lock_taken();
+        lock_released();
+        offer_turn();
+        assert_eq!(OFFERED_NS.get(), None);
     }
 }

@@ -270,6 +270,7 @@ impl<'f, T: Send, R: Send, F: Fn(T) -> R + Sync> MapBatch<'f, T, R, F> {
             if !go_on(()) {
                 return;
             }
+            background::offer_turn();
         }
     }
 

@@ -23,6 +23,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
+use crate::background;
 use crate::sim::baton;
 use crate::waiting::about_to_wait;
 
@@ -83,6 +84,22 @@ fn taken<T>(result: TryLockResult<T>) -> Option<T> {
     }
 }
 
+/// This thread has taken a lock.
+fn now_held(rank: Rank) {
+    held::push(rank);
+    if !rank.is_across_waits {
+        background::lock_taken();
+    }
+}
+
+/// This thread has released a lock.
+fn no_longer_held(rank: Rank) {
+    held::pop(rank);
+    if !rank.is_across_waits {
+        background::lock_released();
+    }
+}
+
 /// One at a time.
 pub struct Mutex<T: ?Sized> {
     rank: Rank,
@@ -135,7 +152,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn guard<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        held::push(self.rank);
+        now_held(self.rank);
         MutexGuard {
             inner: ManuallyDrop::new(inner),
             mutex: self,
@@ -165,7 +182,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: dropped here and nowhere else, once.
         unsafe { ManuallyDrop::drop(&mut self.inner) };
-        held::pop(self.mutex.rank);
+        no_longer_held(self.mutex.rank);
         if let Some(me) = baton::current() {
             me.wake_all(self.mutex.key());
         }
@@ -227,7 +244,7 @@ impl<T: ?Sized> RwLock<T> {
             }),
             Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_read())),
         };
-        held::push(self.rank);
+        now_held(self.rank);
         ReadGuard {
             inner: ManuallyDrop::new(inner),
             lock: self,
@@ -247,7 +264,7 @@ impl<T: ?Sized> RwLock<T> {
             }),
             Some(me) => me.acquire(self.key(), self.rank.name, || taken(self.inner.try_write())),
         };
-        held::push(self.rank);
+        now_held(self.rank);
         WriteGuard {
             inner: ManuallyDrop::new(inner),
             lock: self,
@@ -264,7 +281,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn released(&self) {
-        held::pop(self.rank);
+        no_longer_held(self.rank);
         if let Some(me) = baton::current() {
             me.wake_all(self.key());
         }

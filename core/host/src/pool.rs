@@ -134,6 +134,7 @@ impl Shared {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
                 system::carry_out(job, flow);
+                background::offer_turn();
                 queue = self.queue.lock();
                 continue;
             }

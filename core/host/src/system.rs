@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::background;
 use crate::batch::{Failure, Job, Segment, Times};
 use crate::clock;
 use crate::error::Action;
@@ -106,6 +107,7 @@ fn write_in_turn(flow: &Flow, job: &Job) -> Result<(), Failure> {
         let (mut left, mut offset) = (job.segments.clone(), job.offset);
         while !left.is_empty() {
             turns.wait_turn();
+            background::offer_turn();
             let now = first_of(&left, BUFFERED_WRITE_BYTES_MAX);
             transfer(Action::Write, file, offset, &now)?;
             let count = now.iter().map(|segment| segment.length).sum();

@@ -125,7 +125,7 @@ pub fn bench(arguments: &Arguments) -> Outcome {
         failed.extend(log_device::measure(&memory, Duration::from_secs(time))?);
     }
     if fence {
-        let time = if arguments.quick { 20 } else { 60 };
+        let time = if arguments.quick { 20 } else { 120 };
         failed.extend(fence::measure(&memory, Duration::from_secs(time))?);
     }
     if streams {
