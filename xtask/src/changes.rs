@@ -12,7 +12,7 @@ use std::time::Duration;
 use tarn_golden::{Fixtures, compare};
 use tarn_oracle::instance::Instance;
 use tarn_oracle::judge;
-use tarn_workload::tree::{self, TreeSize};
+use tarn_workload::tree::{self, Sums, TreeSize};
 
 use crate::golden;
 use crate::workspace::{Outcome, openzfs, programs, scratch};
@@ -59,7 +59,8 @@ pub fn listing(instance: &Instance, pool: &str) -> Outcome<Listing> {
             None => mounts.get(name).cloned(),
         };
         if let Some(place) = place {
-            listing.insert(name.to_string(), tree::manifest(&place)?);
+            let lines = tree::manifest_with(&place, Sums::Quick)?;
+            listing.insert(name.to_string(), lines);
         }
     }
     match listing.is_empty() {

@@ -30,14 +30,16 @@ const GUEST: &str = r#"
 set -u
 failed=0
 say() { echo "$*"; }
+began=$SECONDS
+lap() { say "-- $1: $((SECONDS - began)) s"; began=$SECONDS; }
 try() { "$@" || { echo "FAILED: $*"; failed=1; }; }
 list() { # list POOL PREFIX
   for fs in $(zfs list -H -t filesystem -r -o name "$1"); do
     [ "$(zfs get -H -o value mounted "$fs")" = yes ] || continue
     mp=$(zfs get -H -o value mountpoint "$fs")
-    /share/tarn-tree manifest "$mp" > "/share/$1/$2-${fs//\//+}.jsonl" || { echo "FAILED: list $fs"; failed=1; }
+    /share/tarn-tree manifest --quick "$mp" > "/share/$1/$2-${fs//\//+}.jsonl" || { echo "FAILED: list $fs"; failed=1; }
     for snapshot in $(zfs list -H -t snapshot -d 1 -o name "$fs"); do
-      /share/tarn-tree manifest "$mp/.zfs/snapshot/${snapshot#*@}" > "/share/$1/$2-${snapshot//\//+}.jsonl" || { echo "FAILED: list $snapshot"; failed=1; }
+      /share/tarn-tree manifest --quick "$mp/.zfs/snapshot/${snapshot#*@}" > "/share/$1/$2-${snapshot//\//+}.jsonl" || { echo "FAILED: list $snapshot"; failed=1; }
     done
   done
 }
@@ -45,8 +47,11 @@ for pool in POOLS; do
   folder=/share/$pool/images
   say "== $pool"
   if ! zpool import -f -R "/mnt/$pool" -d "$folder" "$pool"; then echo "FAILED: import $pool"; failed=1; continue; fi
+  lap "import"
   list "$pool" seen
+  lap "list"
   try zpool scrub -w "$pool"
+  lap "scrub"
   zpool status -v "$pool" | tee "/share/$pool/status"
   case "$pool" in
   on-*)
@@ -57,8 +62,11 @@ SNAPSHOTS ;;
   esac
   try zfs create "$pool/kernel"
   try /share/tarn-tree fill "$(zfs get -H -o value mountpoint "$pool/kernel")" 78 small
+  lap "change"
   list "$pool" written
+  lap "list"
   try zpool export "$pool"
+  lap "export"
 done
 exit $failed
 "#;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tarn_workload::fsx;
-use tarn_workload::tree::{self, TreeSize};
+use tarn_workload::tree::{self, Sums, TreeSize};
 
 const USAGE: &str = "usage: tarn-tree fill DIR SEED [small|full]
        tarn-tree churn DIR SEED
-       tarn-tree manifest DIR
+       tarn-tree manifest [--quick] DIR
        tarn-tree fsx FILE SEED COUNT";
 
 fn main() -> ExitCode {
@@ -35,12 +35,8 @@ fn run(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
             tree::fill(Path::new(root), seed.parse()?, TreeSize::Small)?;
         }
         ["churn", root, seed] => tree::churn(Path::new(root), seed.parse()?)?,
-        ["manifest", root] => {
-            tree::manifest::write_lines(
-                &tree::manifest(Path::new(root))?,
-                std::io::stdout().lock(),
-            )?;
-        }
+        ["manifest", root] => list(root, Sums::Sha256)?,
+        ["manifest", "--quick", root] => list(root, Sums::Quick)?,
         ["fsx", file, seed, count] => {
             fsx::run(
                 Path::new(file),
@@ -49,5 +45,11 @@ fn run(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
         }
         _ => return Err(USAGE.into()),
     }
+    Ok(())
+}
+
+fn list(root: &str, sums: Sums) -> Result<(), Box<dyn Error>> {
+    let lines = tree::manifest_with(Path::new(root), sums)?;
+    tree::manifest::write_lines(&lines, std::io::stdout().lock())?;
     Ok(())
 }

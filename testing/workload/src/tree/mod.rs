@@ -21,7 +21,7 @@ pub mod manifest;
 
 pub use churn::churn;
 pub use fill::{TreeSize, fill};
-pub use manifest::manifest;
+pub use manifest::{Sums, manifest, manifest_with};
 
 use std::io;
 use std::path::{Path, PathBuf};
