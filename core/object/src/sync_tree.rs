@@ -468,7 +468,7 @@ impl TreeJob {
         let mut policy = self
             .policy
             .for_block(object_type, level, role, logical_size.get(), fill);
-        if !level.is_data() || object_type.counts_its_fill() || role == BlockRole::Spill {
+        if !level.is_data() || object_type.counts_its_fill() {
             policy.embedding = Embedding::Forbidden;
         }
         let mut sealing = None;

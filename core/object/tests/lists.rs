@@ -10,7 +10,7 @@ use tarn_object::{
     BlockTrees, Entry, Freeing, NewObject, NewObjectSet, ObjectError, ObjectSet, PointerList, Step,
     Unreadable, Visit, Visitor, WalkOptions, Walked, walk_objset,
 };
-use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::bpobj::PointerListVersion;
 use tarn_ondisk::object_type::ObjectType;
@@ -334,4 +334,25 @@ fn a_destroyed_tree_is_freed_over_several_groups() {
     }
     let alive: Vec<_> = before.values().copied().collect();
     assert_eq!(places(&freed), places(&alive));
+}
+
+/// As OpenZFS has it: a long target of a symbolic link that repeats itself takes no block.
+#[test]
+fn a_spill_block_that_compresses_well_is_in_its_pointer() {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let tx = pool.tx();
+    let new = NewObject::plain(ObjectType::PlainFile, 512);
+    let new = new.with_bonus(ObjectType::SystemAttributes, 40);
+    let object = set.allocate(&tx, new, &pool.operation).unwrap();
+    object.set_spill(&tx, Some(&[7; 512])).unwrap();
+    drop(tx);
+    pool.sync(&set);
+    let pointer = object.stored_dnode().spill.unwrap();
+    assert_eq!(pointer.kind(), PointerKind::Embedded);
+    assert_eq!(object.stored_dnode().used.get(), 0);
+    let again = pool.reopen(&set, None);
+    let object = again.object(object.id(), &pool.operation).unwrap();
+    let spill = object.spill(&pool.operation).unwrap().unwrap();
+    assert_eq!(&spill[..], [7; 512]);
 }
