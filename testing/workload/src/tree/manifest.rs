@@ -8,7 +8,7 @@
 //! Directories are walked without following symbolic links and without entering another file
 //! system, which is what a child dataset is. Each file is one line with the fields in a fixed order,
 //! spaces as Python's `json.dumps` puts them. Contents and attribute values appear as SHA-256, or, where both manifests are our own and one is made
-//! by a machine that is emulated, as a sum that costs a fraction of it ([`Sums`]).
+//! by a machine that is emulated, as a cheaper sum ([`Sums`]).
 //!
 //! # Invariants
 //! - Same tree, same bytes; a file that cannot be read is a line with `read_error`, not a failure.
@@ -35,7 +35,7 @@ use crate::errno::errno_name;
 pub enum Sums {
     /// SHA-256, as in the truth of fixtures.
     Sha256,
-    /// XXH64: one multiplication for eight bytes, where SHA-256 would take most of the time. It finds what went wrong, and nobody here forges.
+    /// XXH64: a few multiplications for eight bytes, for where SHA-256 is slow. It finds what went wrong, and nobody here forges.
     Quick,
 }
 
