@@ -31,9 +31,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex};
 use tarn_ondisk::units::{Guid, Txg, VdevId, VdevOffset};
 use tarn_probe::{Operation, OperationKind};
+
+/// How long who opens devices waits for another who does. No command waits longer for a device.
+const OTHERS_MAX: Duration = Duration::from_secs(2);
 
 /// So much may be written and not flushed. A group is stored when it has 64 MiB, so only large ones pay for a flush before their end. A guess.
 const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -109,25 +113,39 @@ impl Suspension {
         *self.phase.lock() != Phase::Opening
     }
 
-    /// Whether there is somebody who waits, whom the caller shall help. Nobody else does, until he says that he is done.
+    /// Whether there is somebody who waits, whom the caller shall help. Nobody else does, until he says that he is done. While another helps he is waited for: it may be
+    /// the pool itself, that looks for its devices now and then.
     fn begin_resuming(&self) -> Result<bool, ResumeError> {
         let mut phase = self.phase.lock();
-        match *phase {
-            Phase::Opening | Phase::Running | Phase::GivenUp => Ok(false),
-            Phase::Suspending | Phase::Resuming => Err(ResumeError::Busy),
-            Phase::Suspended => {
-                *phase = Phase::Resuming;
-                Ok(true)
+        loop {
+            match *phase {
+                Phase::Opening | Phase::Running | Phase::GivenUp => return Ok(false),
+                Phase::Suspended => {
+                    *phase = Phase::Resuming;
+                    return Ok(true);
+                }
+                Phase::Suspending | Phase::Resuming => {
+                    if self
+                        .changed
+                        .wait_timeout(&mut phase, OTHERS_MAX)
+                        .timed_out()
+                    {
+                        return Err(ResumeError::Busy);
+                    }
+                }
             }
         }
     }
 
     /// Devices are not back.
     fn stay_suspended(&self) {
-        let mut phase = self.phase.lock();
-        if *phase == Phase::Resuming {
-            *phase = Phase::Suspended;
+        {
+            let mut phase = self.phase.lock();
+            if *phase == Phase::Resuming {
+                *phase = Phase::Suspended;
+            }
         }
+        self.changed.notify_all();
     }
 
     /// Waits until devices are back.
@@ -146,6 +164,7 @@ impl Suspension {
                 phase = self.phase.lock();
                 if *phase == Phase::Suspending {
                     *phase = Phase::Suspended;
+                    self.changed.notify_all();
                 }
             }
         }
@@ -404,5 +423,27 @@ mod tests {
         suspension.give_up();
         assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
         assert!(!suspension.begin_resuming().unwrap());
+    }
+
+    #[test]
+    fn who_opens_devices_waits_for_another_who_does() {
+        for is_back in [false, true] {
+            let suspension = Arc::new(Suspension::new());
+            *suspension.phase.lock() = Phase::Suspended;
+            assert!(suspension.begin_resuming().unwrap());
+            let second = std::thread::spawn({
+                let suspension = suspension.clone();
+                move || suspension.begin_resuming()
+            });
+            match is_back {
+                true => suspension.resume(),
+                false => suspension.stay_suspended(),
+            }
+            assert_eq!(second.join().unwrap().unwrap(), !is_back);
+        }
+        let suspension = Suspension::new();
+        *suspension.phase.lock() = Phase::Resuming;
+        let refused = suspension.begin_resuming();
+        assert!(matches!(refused, Err(ResumeError::Busy)));
     }
 }
