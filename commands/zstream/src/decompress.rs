@@ -80,10 +80,9 @@ impl Change for Decompress {
     fn record(&mut self, received: Received) -> Result<(Record, Vec<u8>), Stopped> {
         refuse_duplicates(&received)?;
         let Received {
-            record,
-            mut payload,
-            ..
+            record, payload, ..
         } = received;
+        let mut payload = payload.to_vec();
         let Record::Write(mut write) = record else {
             return Ok((record, payload));
         };

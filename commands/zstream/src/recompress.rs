@@ -85,10 +85,10 @@ impl Change for Recompress {
         match record {
             // What is encrypted cannot be opened, and so not be compressed.
             Record::Write(write) if write.sealing.salt.0 == [0; 8] => {
-                let (write, payload) = self.recompress(write, payload)?;
+                let (write, payload) = self.recompress(write, payload.to_vec())?;
                 Ok((Record::Write(write), payload))
             }
-            record => Ok((record, payload)),
+            record => Ok((record, payload.to_vec())),
         }
     }
 }

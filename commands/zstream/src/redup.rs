@@ -90,7 +90,7 @@ impl Change for Redup {
                     let key = (write.to_guid, write.object, write.offset);
                     self.places.insert(key, received.offset);
                 }
-                Ok((record, received.payload))
+                Ok((record, received.payload.to_vec()))
             }
         }
     }

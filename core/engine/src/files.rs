@@ -5,6 +5,7 @@
 //! [`Operation`] that it began when the request came in.
 
 use std::sync::Arc;
+pub use tarn_host::buffer::Buffer;
 pub use tarn_host::{call_before_waits, groups_of_process, monotonic_ns};
 pub use tarn_object::Caching;
 pub use tarn_ondisk::units::ObjectId;
@@ -12,7 +13,7 @@ pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
-pub use tarn_posix::{FileSystem, NO_PROJECT, ReadData, Unsynced, WriteAt};
+pub use tarn_posix::{FileSystem, NO_PROJECT, NewContents, ReadData, Unsynced, WriteAt};
 pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};
 
 /// What is served of one mounted dataset.

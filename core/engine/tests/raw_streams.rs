@@ -293,9 +293,9 @@ fn sent(bench: &Bench, name: &str, from: Option<&str>) -> (NvList, Vec<(Record, 
                     flags: 0,
                     ..record
                 }),
-                received.payload,
+                received.payload.to_vec(),
             )),
-            record => records.push((record, received.payload)),
+            record => records.push((record, received.payload.to_vec())),
         }
     }
 }

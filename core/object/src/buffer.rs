@@ -115,6 +115,41 @@ impl Object {
         Ok(())
     }
 
+    /// Writes the first `length` bytes of buffers, of which all but the last are used whole, and says who caches the blocks
+    /// that they fill. A buffer that is exactly a block becomes it, uncopied.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_buffers(
+        &self,
+        tx: &Tx,
+        offset: u64,
+        (buffers, length): (Vec<Buffer>, usize),
+        caching: Caching,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        let block_size = self.block_size().get();
+        let (mut at, mut rest) = (offset, length);
+        for mut buffer in buffers {
+            buffer.truncate(buffer.len().min(rest));
+            rest -= buffer.len();
+            let next = at.checked_add(widen(buffer.len()));
+            let is_full = buffer.len() == buffer.capacity();
+            let is_block = is_full && widen(buffer.len()) == block_size;
+            if is_block && at.is_multiple_of(block_size) {
+                let block = BlockId::from(at / block_size);
+                self.write_block(tx, block, Block::from(buffer), operation)?;
+                if caching == Caching::Callers {
+                    self.let_pass(tx, block.get());
+                }
+            } else {
+                self.write_caching(tx, at, &buffer, caching, operation)?;
+            }
+            at = next.ok_or_else(|| self.too_large(offset))?;
+        }
+        Ok(())
+    }
+
     /// A block of this group need not be cached when it is stored.
     fn let_pass(&self, tx: &Tx, block: u64) {
         let mut state = self.state.lock();

@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use support::Pool;
+use tarn_host::buffer::Buffer;
 use tarn_object::{Caching, NewObject, Object, ObjectSet};
 use tarn_ondisk::object_type::ObjectType;
 
@@ -52,6 +53,58 @@ fn blocks_that_their_writer_caches_are_not_cached_when_they_are_stored() {
 #[test]
 fn blocks_written_in_parts_are_cached_whoever_wrote_them() {
     assert!(growth(Caching::Callers, BLOCK / 2) >= 16);
+}
+
+/// Writes through `write_buffers` in buffers of this size, from this offset on, over what a group before has stored; and over what the
+/// same group has changed.
+fn write_buffers(
+    (pool, set): (&mut Pool, &Arc<ObjectSet>),
+    buffer_bytes: usize,
+    offset: usize,
+    length: usize,
+) {
+    let file = new_file(pool, set);
+    let mut model = vec![0_u8; offset + length + BLOCK];
+    for round in [0_u8, 1, 2] {
+        let tx = pool.tx();
+        let spot = offset + length / 2;
+        file.write(&tx, spot as u64, &[round; 9], &pool.operation)
+            .unwrap();
+        model[spot..spot + 9].fill(round);
+        let contents: Vec<u8> = (0..length)
+            .map(|at| (at % 251) as u8 ^ round.wrapping_mul(91))
+            .collect();
+        let part = |part: &[u8]| {
+            let mut buffer = Buffer::zeroed(buffer_bytes);
+            buffer[..part.len()].copy_from_slice(part);
+            buffer
+        };
+        let buffers = contents.chunks(buffer_bytes).map(part).collect();
+        let (whole, operation) = ((buffers, length), &pool.operation);
+        file.write_buffers(&tx, offset as u64, whole, Caching::Callers, operation)
+            .unwrap();
+        model[offset..offset + length].copy_from_slice(&contents);
+        drop(tx);
+        if round > 0 {
+            pool.sync(set);
+        }
+        let mut read = vec![0; model.len()];
+        file.read(0, &mut read, &pool.operation).unwrap();
+        assert!(read == model, "{buffer_bytes} {offset} {length} {round}");
+    }
+}
+
+#[test]
+fn buffers_become_blocks_or_are_copied_into_them() {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    for offset in [0, BLOCK, BLOCK / 2, 4096, 1] {
+        for length in [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK - 4096] {
+            for buffer_bytes in [BLOCK, BLOCK / 2, 2 * BLOCK] {
+                write_buffers((&mut pool, &set), buffer_bytes, offset, length);
+            }
+        }
+    }
 }
 
 #[test]

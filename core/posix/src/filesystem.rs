@@ -26,7 +26,7 @@ use crate::error::{MountError, PosixError, table_error};
 use crate::idle_files::IdleFiles;
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
-pub use crate::ops::{ReadData, WriteAt};
+pub use crate::ops::{NewContents, ReadData, WriteAt};
 use crate::properties::{MountProperties, SyncPolicy};
 use crate::quotas::Quotas;
 use crate::ranks;

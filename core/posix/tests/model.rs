@@ -6,12 +6,31 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::{Dice, Mounted};
+use tarn_host::buffer::Buffer;
+use tarn_object::Caching;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
 use tarn_posix::properties::{AccessTimes, MountProperties, XattrStore};
 use tarn_posix::types::{
     Allocate, Credentials, DeviceNumber, FileKind, NewFile, RenameMode, SetAttributes, XattrMode,
 };
-use tarn_posix::{NewFileSystem, PosixError, WriteAt};
+use tarn_posix::{NewContents, NewFileSystem, PosixError, WriteAt};
+
+/// The size of buffers that contents are given in: that of the blocks of most of the file systems here.
+const BUFFER_BYTES: u64 = 128 << 10;
+
+/// These bytes, in buffers.
+fn in_buffers(bytes: &[u8]) -> NewContents<'static> {
+    let size = usize::try_from(BUFFER_BYTES).unwrap();
+    let in_buffer = |part: &[u8]| {
+        let mut buffer = Buffer::zeroed(size);
+        buffer[..part.len()].copy_from_slice(part);
+        buffer
+    };
+    NewContents::Buffers {
+        buffers: bytes.chunks(size).map(in_buffer).collect(),
+        length: bytes.len(),
+    }
+}
 
 const EXISTS: i32 = 17;
 const NOT_FOUND: i32 = 2;
@@ -343,7 +362,10 @@ impl Run {
         } else {
             5000
         };
-        let offset = self.dice.throw(size + spread);
+        let mut offset = self.dice.throw(size + spread);
+        if self.dice.throw(2) == 0 {
+            offset -= offset % BUFFER_BYTES;
+        }
         let length = self.dice.throw(spread / 2) + 1;
         let bytes = self.bytes(length);
         let appends = self.dice.throw(4) == 0;
@@ -354,10 +376,12 @@ impl Run {
         };
         let start = usize::try_from(if appends { size } else { offset }).unwrap();
         let operation = &self.mounted.operation;
-        let written =
-            self.mounted
-                .files
-                .write(&self.root, ObjectId::from(id), at, &bytes, operation);
+        let (files, id_of) = (&self.mounted.files, ObjectId::from(id));
+        let new = match self.dice.throw(2) {
+            0 => NewContents::Bytes(&bytes),
+            _ => in_buffers(&bytes),
+        };
+        let written = files.write_contents(&self.root, id_of, at, new, Caching::Ours, operation);
         assert_eq!(written.unwrap(), bytes.len());
         let contents = &mut self.model.files.get_mut(&id).unwrap().bytes;
         if contents.len() < start + bytes.len() {

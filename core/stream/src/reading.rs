@@ -2,6 +2,7 @@
 
 use crate::writing::sum_order;
 use std::io::Read;
+use tarn_host::buffer::Buffer;
 use tarn_ondisk::checksum::Checksum;
 use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored};
 use tarn_ondisk::stream::{
@@ -65,8 +66,8 @@ pub enum StreamError {
 pub struct Received {
     /// The record.
     pub record: Record,
-    /// What followed it.
-    pub payload: Vec<u8>,
+    /// What followed it: so that it can become a block as it is.
+    pub payload: Buffer,
     /// Where the record begins, in bytes from the start of the input.
     pub offset: u64,
 }
@@ -139,7 +140,7 @@ impl<R: Read> StreamReader<R> {
                 let Record::Begin { begin, .. } = received.record else {
                     unreachable!("it was one");
                 };
-                Ok(Some((begin, received.payload)))
+                Ok(Some((begin, received.payload.to_vec())))
             }
             _ => Err(StreamError::OutOfPlace {
                 offset: at,
@@ -243,16 +244,22 @@ impl<R: Read> StreamReader<R> {
     }
 
     /// Reads what follows a record: memory is taken as bytes come, so that a lie about their number costs nothing.
-    fn payload(&mut self, count: usize) -> Result<Vec<u8>, StreamError> {
+    fn payload(&mut self, count: usize) -> Result<Buffer, StreamError> {
         const PIECE_BYTES: usize = 1 << 20;
-        let mut payload = Vec::new();
-        while payload.len() < count {
-            let start = payload.len();
-            payload.resize(start + PIECE_BYTES.min(count - start), 0);
-            let wanted = payload.len() - start;
-            if self.fill(&mut payload[start..])? < wanted {
+        let mut payload = match count {
+            0 => Buffer::default(),
+            count => Buffer::for_overwrite(PIECE_BYTES.min(count)),
+        };
+        let mut done = 0;
+        while done < count {
+            if done == payload.len() {
+                payload.resize(count.min(2 * done));
+            }
+            let wanted = payload.len() - done;
+            if self.fill(&mut payload[done..])? < wanted {
                 return Err(self.ended());
             }
+            done = payload.len();
         }
         Ok(payload)
     }

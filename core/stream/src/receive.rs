@@ -495,12 +495,7 @@ impl Taker<'_> {
     }
 
     #[doc(alias = "receive_write")]
-    fn write(
-        &mut self,
-        at: At,
-        record: &WriteRecord,
-        payload: Vec<u8>,
-    ) -> Result<(), ReceiveError> {
+    fn write(&mut self, at: At, record: &WriteRecord, payload: Buffer) -> Result<(), ReceiveError> {
         self.in_order(at, record.offset, record.logical_size)?;
         let object = self.current(at)?;
         let is_large = record.logical_size > OLD_BLOCK_BYTES_MAX;
@@ -512,7 +507,7 @@ impl Taker<'_> {
         }
         let (object_type, mut contents) = (object_type(at, record.object_type)?, payload);
         turn(at, object_type, &mut contents, self.order)?;
-        self.put(&object, record.offset, &contents)
+        self.put(&object, record.offset, contents)
     }
 
     /// What the sender has compressed is stored as it came, if it is a block here, too, and the stream says that it has such contents: who compressed them on the way (`zstream
@@ -522,7 +517,7 @@ impl Taker<'_> {
         at: At,
         object: &Arc<Object>,
         record: &WriteRecord,
-        payload: Vec<u8>,
+        payload: Buffer,
     ) -> Result<(), ReceiveError> {
         let compression = record.compression();
         let contents = self.expand(at, compression, &payload, record.logical_size)?;
@@ -535,7 +530,7 @@ impl Taker<'_> {
         let is_meant = self.check_compression(at, compression).is_ok();
         let may_be = is_block && is_stored_form && is_meant;
         let Some(compression) = algorithm.ok().filter(|_| may_be) else {
-            return self.put(object, record.offset, &contents);
+            return self.put(object, record.offset, contents);
         };
         let form = GivenForm {
             compression,
@@ -543,9 +538,8 @@ impl Taker<'_> {
         };
         let tx = self.begin_writing(record.logical_size)?;
         let index = BlockId::from(record.offset / block_size);
-        let contents = Block::new(Buffer::from_slice(&contents));
-        let given = (Block::new(Buffer::from_slice(&payload)), form);
-        object.write_block_given(&tx, index, contents, given, self.operation)?;
+        let given = (Block::new(payload), form);
+        object.write_block_given(&tx, index, Block::new(contents), given, self.operation)?;
         Ok(())
     }
 
@@ -572,10 +566,10 @@ impl Taker<'_> {
         let stored = stored.ok_or_else(|| at.refuse("an embedded block larger than its place"))?;
         let compression = Compression::from_code(record.compression);
         let mut contents = self.expand(at, compression, stored, size)?;
-        contents.resize(narrow(record.length), 0);
+        contents.resize(narrow(record.length));
         match is_spill {
             true => self.set_spill(at, &object, &contents),
-            false => self.put(&object, record.offset, &contents),
+            false => self.put(&object, record.offset, contents),
         }
     }
 
@@ -601,27 +595,26 @@ impl Taker<'_> {
         compression: Compression,
         stored: &[u8],
         size: u64,
-    ) -> Result<Vec<u8>, ReceiveError> {
+    ) -> Result<Buffer, ReceiveError> {
         let unknown = |_| at.refuse(format!("contents compressed with {compression}"));
         let algorithm = CompressionAlgorithm::from_code(compression.code()).map_err(unknown)?;
-        let mut contents = vec![0; narrow(size)];
+        let mut contents = Buffer::zeroed(narrow(size));
         decompress(algorithm, stored, &mut contents)
             .map_err(|why| at.refuse(format!("contents that cannot be decompressed: {why}")))?;
         Ok(contents)
     }
 
     /// Puts contents where they belong.
-    fn put(&self, object: &Arc<Object>, offset: u64, contents: &[u8]) -> Result<(), ReceiveError> {
+    fn put(&self, object: &Arc<Object>, offset: u64, contents: Buffer) -> Result<(), ReceiveError> {
         let tx = self.begin_writing(widen(contents.len()))?;
         let block_size = object.block_size().get();
         let is_block = widen(contents.len()) == block_size && offset.is_multiple_of(block_size);
         match is_block {
             true => {
-                let block = Block::new(Buffer::from_slice(contents));
                 let index = BlockId::from(offset / block_size);
-                object.write_block(&tx, index, block, self.operation)?;
+                object.write_block(&tx, index, Block::new(contents), self.operation)?;
             }
-            false => object.write(&tx, offset, contents, self.operation)?,
+            false => object.write(&tx, offset, &contents, self.operation)?,
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewFile, ObjectId, Privileges, RenameMode, WriteAt, XattrMode,
+    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode,
+    WriteAt, XattrMode,
 };
 
 /// What comes before the bytes of a write.
@@ -238,13 +239,32 @@ impl Call<'_> {
     pub(crate) fn write(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let head = write_head(&mut arguments)?;
         let bytes = arguments.bytes(head.size)?;
+        self.write_at(file, &head, NewContents::Bytes(bytes))
+    }
+
+    /// A write whose contents lie elsewhere, exactly as many as it says.
+    pub(crate) fn write_contents(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+        contents: NewContents<'_>,
+    ) -> Result<Reply, Errno> {
+        let head = write_head(&mut arguments)?;
+        self.write_at(file, &head, contents)
+    }
+
+    fn write_at(
+        &self,
+        file: &Place,
+        head: &WriteHead,
+        contents: NewContents<'_>,
+    ) -> Result<Reply, Errno> {
         self.drop_privileges(file, head.write_flags & WRITE_DROP_SET_IDS != 0)?;
-        let at = WriteAt::Offset(head.offset);
-        let written = file.files.write_caching(
+        let written = file.files.write_contents(
             self.credentials,
             file.id,
-            at,
-            bytes,
+            WriteAt::Offset(head.offset),
+            contents,
             caching_of(head.flags),
             self.operation,
         );

@@ -6,7 +6,7 @@
 //!
 //! # Mechanism
 //! One [`server::Server`] waits for all devices. A thread that finds a request reads it, and serves the request from beginning to end; another
-//! takes its place before it waits ([`server`]). [`protocol`] takes requests apart and puts
+//! takes its place before it waits ([`server`]). Contents of large writes are read into the buffers that become blocks ([`inbox`]). [`protocol`] takes requests apart and puts
 //! replies together; `operations` and `changes` map each request to one call of the file system; [`session`] keeps what one mount
 //! needs: which snapshots are open below `.zfs`, and which files are.
 //!
@@ -21,6 +21,7 @@ mod awake;
 mod changes;
 mod clients;
 mod control;
+pub mod inbox;
 pub mod mount;
 pub mod mounter;
 mod nodes;

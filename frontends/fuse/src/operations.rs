@@ -1,6 +1,7 @@
 //! One request, one call: what each opcode asks of the file system.
 
 use crate::changes::write_head;
+use crate::inbox::Request;
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
 };
@@ -76,20 +77,22 @@ pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u
 }
 
 /// Whether a request asks for more bytes of a file than this.
-pub(crate) fn reads_more_than(request: &[u8], bytes: usize) -> bool {
+pub(crate) fn reads_more_than(request: &Request, bytes: usize) -> bool {
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    Arguments::of_request(request).is_ok_and(|(head, arguments)| {
+    request.arguments().is_ok_and(|(head, arguments)| {
         head.opcode == opcode::READ && range(&head, arguments).1 > bytes
     })
 }
 
 /// Whether the answer to a request waits for the intent log and for nothing else that takes long.
-pub(crate) fn waits_for_log(request: &[u8]) -> bool {
-    Arguments::of_request(request).is_ok_and(|(head, mut arguments)| match head.opcode {
-        opcode::FSYNC => true,
-        opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
-        _ => false,
-    })
+pub(crate) fn waits_for_log(request: &Request) -> bool {
+    request
+        .arguments()
+        .is_ok_and(|(head, mut arguments)| match head.opcode {
+            opcode::FSYNC => true,
+            opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+            _ => false,
+        })
 }
 
 /// What an operation needs beside its arguments.

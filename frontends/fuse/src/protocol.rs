@@ -20,6 +20,9 @@ pub const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Room for the largest request: a write with its structures.
 pub const REQUEST_BYTES_MAX: usize = WRITE_BYTES_MAX + 4096;
 
+/// The structures before the contents of a write: its head (`fuse_in_header`) and what it says (`fuse_write_in`).
+pub const WRITE_HEAD_BYTES: usize = 80;
+
 /// What a request asks for.
 pub mod opcode {
     macro_rules! opcodes {
@@ -133,9 +136,20 @@ impl<'a> Arguments<'a> {
     /// # Errors
     /// `EINVAL` when the bytes are no whole request.
     pub fn of_request(bytes: &'a [u8]) -> Result<(RequestHead, Arguments<'a>), Errno> {
+        Arguments::of_parts(bytes, 0)
+    }
+
+    /// As [`of_request`](Self::of_request), of a request that has so many bytes more, which lie elsewhere.
+    ///
+    /// # Errors
+    /// As [`of_request`](Self::of_request).
+    pub fn of_parts(
+        bytes: &'a [u8],
+        elsewhere: usize,
+    ) -> Result<(RequestHead, Arguments<'a>), Errno> {
         let mut arguments = Arguments { bytes };
         let length = arguments.u32()?;
-        if usize::try_from(length) != Ok(bytes.len()) {
+        if usize::try_from(length) != Ok(bytes.len() + elsewhere) {
             return Err(Errno::INVAL);
         }
         let head = RequestHead {

@@ -46,7 +46,8 @@ use std::time::{Duration, Instant};
 use tarn_engine::files::call_before_waits;
 
 use crate::awake::{AwakeProcessors, QUIET};
-use crate::protocol::{Answer, NOTIFY_FORGET_NODE, REQUEST_BYTES_MAX, notice_head, reply_head};
+use crate::inbox::Request;
+use crate::protocol::{Answer, NOTIFY_FORGET_NODE, notice_head, reply_head};
 
 /// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess: some mounts of pools that do not answer
 /// leave enough for the others.
@@ -87,16 +88,16 @@ pub type Promise = Box<dyn Any + Send>;
 /// What serves the requests of one mount.
 pub trait Handler: Send + Sync {
     /// Whether serving this request takes long, though it wait for nothing.
-    fn is_long(&self, request: &[u8]) -> bool;
+    fn is_long(&self, request: &Request) -> bool;
 
     /// Whether somebody waits for the answer to this request before he asks for more.
-    fn is_waited_for(&self, request: &[u8]) -> bool;
+    fn is_waited_for(&self, request: &Request) -> bool;
 
     /// Whether serving this request may leave a promise.
-    fn may_promise(&self, request: &[u8]) -> bool;
+    fn may_promise(&self, request: &Request) -> bool;
 
     /// Serves one request, and replies to it or promises to.
-    fn serve(&self, request: &[u8], device: &Device) -> Option<Promise>;
+    fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise>;
 
     /// Waits for what these promises of its own are about, and replies.
     fn keep(&self, promises: Vec<Promise>, device: &Device);
@@ -217,9 +218,9 @@ impl Served {
     }
 
     /// Looks for the next request for a while.
-    fn linger(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn linger(&self, request: &mut Request) -> Result<(), Errno> {
         let began = Instant::now();
-        let mut read = rustix::io::read(&self.device.descriptor, &mut *buffer);
+        let mut read = request.read(&self.device.descriptor);
         while read == Err(Errno::AGAIN) {
             if began.elapsed() > LINGER_MAX {
                 let in_vain = self.in_vain.load(Ordering::Relaxed);
@@ -230,7 +231,7 @@ impl Served {
             for _ in 0..SPINS {
                 std::hint::spin_loop();
             }
-            read = rustix::io::read(&self.device.descriptor, &mut *buffer);
+            read = request.read(&self.device.descriptor);
         }
         self.in_vain.store(0, Ordering::Relaxed);
         read
@@ -382,24 +383,24 @@ impl Server {
     /// The life of a thread: wait, and serve what comes.
     fn run_thread(self: &Arc<Self>) {
         call_before_waits(let_go);
-        let mut buffer = vec![0; REQUEST_BYTES_MAX];
+        let mut request = Request::room();
         while let Some(key) = self.wait() {
             let served = self.table().get(&key).cloned();
             // Not ours if threads that had replied were faster.
             if let Some(served) = served.filter(|served| served.own(self.owners_max)) {
-                self.serve_owned(served, &mut buffer);
+                self.serve_owned(served, &mut request);
             }
         }
         self.threads.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Serves an owned device until it is quiet, or other threads'.
-    fn serve_owned(self: &Arc<Self>, served: Arc<Served>, buffer: &mut [u8]) {
+    fn serve_owned(self: &Arc<Self>, served: Arc<Served>, request: &mut Request) {
         let mut promises = Vec::new();
-        let mut read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+        let mut read = request.read(&served.device.descriptor);
         loop {
-            let request = match read {
-                Ok(length) => &buffer[..length],
+            match read {
+                Ok(()) => {}
                 // None came, or it was taken back before it was read.
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return self.watch(&served),
                 Err(_) => {
@@ -409,27 +410,27 @@ impl Server {
                     }
                     return;
                 }
-            };
+            }
             let Some(promised) = self.serve(&served, request, promises) else {
                 return;
             };
             promises = promised;
-            read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+            read = request.read(&served.device.descriptor);
             if !promises.is_empty() && (read.is_err() || promises.len() >= PROMISES_MAX) {
                 let is_ours = self.keep(&served, std::mem::take(&mut promises));
                 match read {
-                    Ok(_) if is_ours => {}
+                    Ok(()) if is_ours => {}
                     // It was read, so it is served, whoever owns the device.
-                    Ok(length) => return self.serve_not_owned(&served, &buffer[..length]),
+                    Ok(()) => return self.serve_not_owned(&served, request),
                     Err(_) if is_ours => {
-                        read = rustix::io::read(&served.device.descriptor, &mut *buffer);
+                        read = request.read(&served.device.descriptor);
                     }
                     Err(_) => return,
                 }
             }
-            if let Ok(length) = read {
+            if read.is_ok() {
                 self.processors.answered();
-                let is_waited_for = served.handler.is_waited_for(&buffer[..length]);
+                let is_waited_for = served.handler.is_waited_for(request);
                 if served.is_crowded(is_waited_for) {
                     self.invite(&served);
                 }
@@ -442,7 +443,7 @@ impl Server {
             if !self.can_linger || !served.has_patience() {
                 return self.watch(&served);
             }
-            read = served.linger(buffer);
+            read = served.linger(request);
             if read.is_ok() {
                 self.processors.answered();
             }
@@ -454,7 +455,7 @@ impl Server {
     fn serve(
         self: &Arc<Self>,
         served: &Arc<Served>,
-        request: &[u8],
+        request: &mut Request,
         promises: Vec<Promise>,
     ) -> Option<Vec<Promise>> {
         let makes_none = !served.handler.may_promise(request) || served.handler.is_long(request);
@@ -495,7 +496,7 @@ impl Server {
     }
 
     /// Serves a request that was read when the device was ours.
-    fn serve_not_owned(&self, served: &Served, request: &[u8]) {
+    fn serve_not_owned(&self, served: &Served, request: &mut Request) {
         served.busy.fetch_add(1, Ordering::AcqRel);
         let promise = served.handler.serve(request, &served.device);
         if let Some(promise) = promise {
@@ -670,20 +671,20 @@ mod tests {
     }
 
     impl Handler for Gate {
-        fn is_long(&self, request: &[u8]) -> bool {
-            request == self.long
+        fn is_long(&self, request: &Request) -> bool {
+            request.bytes() == self.long
         }
 
-        fn is_waited_for(&self, _: &[u8]) -> bool {
+        fn is_waited_for(&self, _: &Request) -> bool {
             true
         }
 
-        fn may_promise(&self, request: &[u8]) -> bool {
-            matches!(request, b"p" | b"q")
+        fn may_promise(&self, request: &Request) -> bool {
+            matches!(request.bytes(), b"p" | b"q")
         }
 
-        fn serve(&self, request: &[u8], device: &Device) -> Option<Promise> {
-            match request {
+        fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
+            match request.bytes() {
                 b"w" | b"q" => {
                     let mut let_in = self.let_in.lock();
                     self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
@@ -696,9 +697,9 @@ mod tests {
                 _ => {}
             }
             if self.may_promise(request) {
-                return Some(Box::new(request.to_vec()));
+                return Some(Box::new(request.bytes().to_vec()));
             }
-            rustix::io::write(&device.descriptor, request).unwrap();
+            rustix::io::write(&device.descriptor, request.bytes()).unwrap();
             None
         }
 

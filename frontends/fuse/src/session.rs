@@ -1,6 +1,7 @@
 //! One mount: its file system, and the snapshots that were entered below `.zfs`.
 
 use crate::clients;
+use crate::inbox::Request;
 use crate::nodes::Node;
 use crate::operations::{self, Reply};
 use crate::protocol::{
@@ -212,26 +213,29 @@ impl Session {
 }
 
 impl Handler for Session {
-    fn is_long(&self, request: &[u8]) -> bool {
-        request.len() > LONG_BYTES || operations::reads_more_than(request, LONG_BYTES)
+    fn is_long(&self, request: &Request) -> bool {
+        request.length() > LONG_BYTES || operations::reads_more_than(request, LONG_BYTES)
     }
 
-    fn is_waited_for(&self, request: &[u8]) -> bool {
+    fn is_waited_for(&self, request: &Request) -> bool {
         const NOT: [u32; 4] = [
             opcode::FORGET,
             opcode::BATCH_FORGET,
             opcode::RELEASE,
             opcode::RELEASEDIR,
         ];
-        Arguments::of_request(request).is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
+        request
+            .arguments()
+            .is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
     }
 
-    fn may_promise(&self, request: &[u8]) -> bool {
+    fn may_promise(&self, request: &Request) -> bool {
         operations::waits_for_log(request)
     }
 
-    fn serve(&self, request: &[u8], device: &Device) -> Option<Promise> {
-        let (head, arguments) = Arguments::of_request(request).ok()?;
+    fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
+        let contents = request.take_contents();
+        let (head, arguments) = request.arguments().ok()?;
         match head.opcode {
             opcode::INIT => {
                 match self.initialise(arguments) {
@@ -268,7 +272,11 @@ impl Handler for Session {
             credentials: &credentials,
             operation: &operation,
         };
-        match operations::run(&call, &head, arguments, &place) {
+        let answered = match contents {
+            Some(contents) => call.write_contents(&place, arguments, contents),
+            None => operations::run(&call, &head, arguments, &place),
+        };
+        match answered {
             Ok(Reply::Nothing) => {}
             Ok(Reply::Parts(answer)) => device.reply(head.unique, &[answer.as_slice()]),
             Ok(Reply::Read(data)) => {

@@ -25,4 +25,4 @@ pub(crate) mod write;
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;
 pub use sync::Unsynced;
-pub use write::WriteAt;
+pub use write::{NewContents, WriteAt};

@@ -9,6 +9,8 @@
 //! - A file of more than one block has blocks of a power of two bytes.
 //! - What is beyond the size reads as zeros, should the size grow.
 
+use std::borrow::Cow;
+use tarn_host::buffer::Buffer;
 use tarn_object::{Caching, Tx};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
@@ -38,6 +40,41 @@ pub enum WriteAt {
     End,
 }
 
+/// Where a part of a write goes, and who caches it.
+struct Part {
+    offset: u64,
+    caching: Caching,
+}
+
+/// What is written.
+#[derive(Debug)]
+pub enum NewContents<'a> {
+    /// These bytes, which are copied.
+    Bytes(&'a [u8]),
+    /// The first `length` bytes of these buffers. Those that fill a block of the file become that block.
+    Buffers {
+        /// All but the last are used whole.
+        buffers: Vec<Buffer>,
+        /// How many bytes of them are meant.
+        length: usize,
+    },
+}
+
+impl NewContents<'_> {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        match self {
+            NewContents::Bytes(bytes) => bytes.len(),
+            NewContents::Buffers { length, .. } => *length,
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl FileSystem {
     /// Writes bytes, and gives back how many. Fewer than asked only when space, a quota or the largest size is reached on the
     /// way. Whether the caller may write was decided when he opened the file.
@@ -54,25 +91,26 @@ impl FileSystem {
         bytes: &[u8],
         operation: &Operation,
     ) -> Result<usize, PosixError> {
-        self.write_caching(credentials, id, at, bytes, Caching::Ours, operation)
+        let contents = NewContents::Bytes(bytes);
+        self.write_contents(credentials, id, at, contents, Caching::Ours, operation)
     }
 
-    /// As [`write`](Self::write), and says who caches what was written.
+    /// As [`write`](Self::write), maybe without a copy, and says who caches what was written.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_caching(
+    pub fn write_contents(
         &self,
         credentials: &Credentials,
         id: ObjectId,
         at: WriteAt,
-        bytes: &[u8],
+        contents: NewContents<'_>,
         caching: Caching,
         operation: &Operation,
     ) -> Result<usize, PosixError> {
         self.check_writable()?;
         let node = self.regular_file(id, operation)?;
-        if bytes.is_empty() {
+        if contents.is_empty() {
             return Ok(0);
         }
         let change = lock_existing(&[&node])?;
@@ -83,14 +121,29 @@ impl FileSystem {
         };
         FileSystem::check_contents_flags(&node.facts(), at == WriteAt::End || offset >= size)?;
         let room = SIZE_MAX.saturating_sub(offset);
-        let wanted = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let (length, room) = (contents.len(), usize::try_from(room).unwrap_or(usize::MAX));
+        let wanted = length.min(room);
         if wanted == 0 {
             return Err(PosixError::FileTooLarge);
         }
+        let parts = match contents {
+            NewContents::Bytes(bytes) => Cow::Borrowed(bytes),
+            whole if length <= room.min(PART_BYTES) => {
+                let write = Part { offset, caching };
+                let txg = self.write_part(credentials, &node, write, whole, operation)?;
+                drop(change);
+                self.after_change(txg, operation)?;
+                return Ok(length);
+            }
+            NewContents::Buffers { buffers, .. } => {
+                Cow::Owned(buffers.iter().flat_map(|one| one.iter().copied()).collect())
+            }
+        };
         let (mut written, mut txg) = (0, Txg::ZERO);
-        for part in bytes[..wanted].chunks(PART_BYTES) {
-            let at = offset + widen(written);
-            match self.write_part(credentials, &node, at, part, caching, operation) {
+        for part in parts[..wanted].chunks(PART_BYTES) {
+            let offset = offset + widen(written);
+            let (write, bytes) = (Part { offset, caching }, NewContents::Bytes(part));
+            match self.write_part(credentials, &node, write, bytes, operation) {
                 Ok(group) => txg = group,
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
@@ -124,19 +177,27 @@ impl FileSystem {
         &self,
         credentials: &Credentials,
         node: &Node,
-        offset: u64,
-        bytes: &[u8],
-        caching: Caching,
+        Part { offset, caching }: Part,
+        contents: NewContents<'_>,
         operation: &Operation,
     ) -> Result<Txg, PosixError> {
+        let length = widen(contents.len());
         let mut facts = (*node.facts()).clone();
         self.check_space_quota(&facts, operation)?;
-        let tx = self.begin(widen(bytes.len()) + OVERHEAD_BYTES, operation)?;
+        let tx = self.begin(length + OVERHEAD_BYTES, operation)?;
         let _content = node.content.write();
-        let end = offset + widen(bytes.len());
+        let end = offset + length;
         self.grow_block(node, &facts, end, &tx, operation)?;
-        node.object
-            .write_caching(&tx, offset, bytes, caching, operation)?;
+        let object = &node.object;
+        match contents {
+            NewContents::Bytes(bytes) => {
+                object.write_caching(&tx, offset, bytes, caching, operation)?;
+            }
+            NewContents::Buffers { buffers, length } => {
+                let whole = (buffers, length);
+                object.write_buffers(&tx, offset, whole, caching, operation)?;
+            }
+        }
         facts.size = facts.size.max(end);
         facts.contents_changed(self.now());
         if !credentials.privileged {
@@ -147,7 +208,7 @@ impl FileSystem {
         if let Some(privileges) = privileges {
             self.log_own(&tx, node, || privileges);
         }
-        self.log_write(&tx, node, offset, widen(bytes.len()));
+        self.log_write(&tx, node, offset, length);
         Ok(tx.txg())
     }
 

@@ -110,7 +110,7 @@ impl Taker<'_> {
         &mut self,
         at: At,
         record: &ObjectRecord,
-        payload: Vec<u8>,
+        payload: Buffer,
     ) -> Result<(), ReceiveError> {
         let range = self.range.filter(|range| {
             let end = range.first_object.saturating_add(range.slots);
@@ -156,7 +156,7 @@ impl Taker<'_> {
                 max_block: BlockId::from(told.max_block),
                 bonus_type: wanted.bonus_type,
                 bonus_length: wanted.bonus_bytes,
-                bonus_room: payload,
+                bonus_room: payload.to_vec(),
             },
         )?;
         self.current = Some(object);
@@ -207,7 +207,7 @@ impl Taker<'_> {
         &mut self,
         at: At,
         record: &WriteRecord,
-        payload: Vec<u8>,
+        payload: Buffer,
     ) -> Result<(), ReceiveError> {
         self.in_order(at, record.offset, record.logical_size)?;
         let object = self.current(at)?;
@@ -242,7 +242,7 @@ impl Taker<'_> {
         &mut self,
         at: At,
         record: &SpillRecord,
-        payload: Vec<u8>,
+        payload: Buffer,
     ) -> Result<(), ReceiveError> {
         if record.flags & record_flags::UNCHANGED_SPILL != 0 {
             return Ok(());
@@ -273,7 +273,7 @@ impl Taker<'_> {
     fn sealed_block(
         &self,
         at: At,
-        payload: Vec<u8>,
+        payload: Buffer,
         logical_size: u64,
         compression: Compression,
         flags: u8,
@@ -303,7 +303,7 @@ impl Taker<'_> {
             false => Sealing::of_code(sealing.message_authentication_code.0),
         };
         Ok(SealedBlock {
-            bytes: Block::new(Buffer::from_slice(&payload)),
+            bytes: Block::new(payload),
             logical_size: LogicalSize::from(logical_size),
             given: GivenForm {
                 compression: algorithm,
