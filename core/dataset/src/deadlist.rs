@@ -84,6 +84,19 @@ pub(crate) fn space_in(
     Ok(space)
 }
 
+/// What all of its blocks add up to.
+pub(crate) fn totals(
+    reading: Reading<'_>,
+    deadlist: ObjectId,
+) -> Result<SpaceChange, DatasetError> {
+    let totals: DeadlistHead = reading.bonus_of(deadlist)?;
+    Ok(SpaceChange {
+        used: i128::from(totals.used.get()),
+        compressed: i128::from(totals.compressed.get()),
+        uncompressed: i128::from(totals.uncompressed.get()),
+    })
+}
+
 /// What all blocks of a list add up to.
 fn space_of(reading: Reading<'_>, list: ObjectId) -> Result<SpaceChange, DatasetError> {
     let head = open(reading, list)?.head().map_err(in_object(list))?;
@@ -130,12 +143,7 @@ pub(crate) fn absorb(
     for (key, list) in lists(context.writing().reading(), other)? {
         pour(context, deadlist, key, list)?;
     }
-    let totals: DeadlistHead = writing.reading().bonus_of(other)?;
-    let space = SpaceChange {
-        used: i128::from(totals.used.get()),
-        compressed: i128::from(totals.compressed.get()),
-        uncompressed: i128::from(totals.uncompressed.get()),
-    };
+    let space = totals(writing.reading(), other)?;
     change_totals(context, deadlist, space)?;
     // Its lists are somebody else's now.
     writing.free(other)
@@ -187,7 +195,7 @@ fn pour(
         .map_err(in_object(*into))
 }
 
-fn change_totals(
+pub(crate) fn change_totals(
     context: &TaskContext<'_>,
     deadlist: ObjectId,
     change: SpaceChange,
@@ -223,7 +231,7 @@ fn before_first_list(deadlist: ObjectId) -> DatasetError {
 }
 
 /// The lists of a deadlist, by the txg after which their blocks were born.
-fn lists(
+pub(crate) fn lists(
     reading: Reading<'_>,
     deadlist: ObjectId,
 ) -> Result<BTreeMap<Txg, ObjectId>, DatasetError> {
@@ -276,30 +284,26 @@ fn shared_empty_list(reading: Reading<'_>) -> Result<Option<ObjectId>, DatasetEr
 }
 
 fn new_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
-    let version = PointerListVersion::Nested;
+    // Which lists are parts of livelists is not known here; nor is it to OpenZFS.
+    let version = match context.features.is_active(Feature::Livelist) {
+        true => PointerListVersion::Freed,
+        false => PointerListVersion::Nested,
+    };
     let made = PointerList::create(context.mos(), context.tx, version, context.operation);
     Ok(made.map_err(in_object(ObjectId::ZERO))?.id())
 }
 
-fn open(reading: Reading<'_>, list: ObjectId) -> Result<PointerList, DatasetError> {
+pub(crate) fn open(reading: Reading<'_>, list: ObjectId) -> Result<PointerList, DatasetError> {
     PointerList::open(reading.set, list, reading.operation).map_err(in_object(list))
 }
 
 fn append(
     context: &TaskContext<'_>,
     list: ObjectId,
-    pointers: &[BlockPointer],
+    entries: &[Entry],
 ) -> Result<(), DatasetError> {
-    let opened = open(context.writing().reading(), list)?;
-    let entries: Vec<Entry> = pointers
-        .iter()
-        .map(|pointer| Entry {
-            pointer: *pointer,
-            is_freed: false,
-        })
-        .collect();
-    opened
-        .append_all(context.tx, &entries, context.operation)
+    open(context.writing().reading(), list)?
+        .append_all(context.tx, entries, context.operation)
         .map_err(in_object(list))
 }
 
@@ -310,22 +314,36 @@ pub(crate) fn insert(
     deadlist: ObjectId,
     dead: &[BlockPointer],
 ) -> Result<(), DatasetError> {
-    let writing = context.writing();
-    let object = writing.reading().object(deadlist)?;
-    if DeadlistForm::of(object.object_type()) == Some(DeadlistForm::List) {
-        return append(context, deadlist, dead);
+    let entry = |pointer: &BlockPointer| Entry {
+        pointer: *pointer,
+        is_freed: false,
+    };
+    let entries: Vec<Entry> = dead.iter().map(entry).collect();
+    let reading = context.writing().reading();
+    let form = DeadlistForm::of(reading.object(deadlist)?.object_type());
+    match form {
+        Some(DeadlistForm::List) => append(context, deadlist, &entries),
+        _ => insert_entries(context, deadlist, &entries),
     }
-    let lists = lists(context.writing().reading(), deadlist)?;
-    let mut by_key: BTreeMap<Txg, Vec<BlockPointer>> = BTreeMap::new();
-    for pointer in dead {
-        let key = lists.range(..pointer.birth()).next_back();
-        let Some((key, _)) = key else {
+}
+
+/// Adds entries to the lists that are for their births, in this order. What is marked as freed counts negative.
+pub(crate) fn insert_entries(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    entries: &[Entry],
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    let lists = lists(writing.reading(), deadlist)?;
+    let mut by_key: BTreeMap<Txg, Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        let Some((key, _)) = lists.range(..entry.pointer.birth()).next_back() else {
             return Err(before_first_list(deadlist));
         };
-        by_key.entry(*key).or_default().push(*pointer);
+        by_key.entry(*key).or_default().push(*entry);
     }
-    let shared = shared_empty_list(context.writing().reading())?;
-    for (key, pointers) in by_key {
+    let shared = shared_empty_list(writing.reading())?;
+    for (key, entries) in by_key {
         let mut list = lists[&key];
         if Some(list) == shared {
             list = new_list(context)?;
@@ -333,13 +351,31 @@ pub(crate) fn insert(
             let value = ZapValue::word(list.get());
             writing.put(deadlist, &entry_name(key), &value)?;
         }
-        append(context, list, &pointers)?;
+        append(context, list, &entries)?;
     }
     let mut space = SpaceChange::default();
-    for pointer in dead {
-        space.add(SpaceChange::of_block(context.io, pointer));
+    for entry in entries {
+        let block = SpaceChange::of_block(context.io, &entry.pointer);
+        space.add(match entry.is_freed {
+            true => block.negated(),
+            false => block,
+        });
     }
     change_totals(context, deadlist, space)
+}
+
+/// Removes the list for births after `txg`, with all that is in it.
+#[doc(alias = "dsl_deadlist_remove_entry")]
+pub(crate) fn remove_list(
+    context: &TaskContext<'_>,
+    deadlist: ObjectId,
+    txg: Txg,
+    list: ObjectId,
+) -> Result<(), DatasetError> {
+    let space = space_of(context.writing().reading(), list)?;
+    context.writing().remove(deadlist, &entry_name(txg))?;
+    free_list(context, list)?;
+    change_totals(context, deadlist, space.negated())
 }
 
 /// Frees a deadlist, but not the blocks in it.

@@ -1,8 +1,8 @@
 //! Freeing what was destroyed, a bite per group.
 //!
 //! # Mechanism
-//! Two objects of the MOS say what is left: a list of block pointers (of destroyed snapshots) and a list of trees (of destroyed
-//! file systems and volumes). In the first pass of each group some are freed, until the budget is used up. What
+//! Three objects of the MOS say what is left: a list of block pointers (of destroyed snapshots), a list of trees (of destroyed
+//! file systems and volumes) and a set of [livelists](crate::livelist) (of destroyed clones). In the first pass of each group some are freed, until the budget is used up. What
 //! is freed is taken off the directory `$FREE`, to which all of it was charged when it was destroyed. When the last tree is
 //! gone, so are its list and the use of the feature.
 //!
@@ -15,6 +15,7 @@
 
 use crate::directory::Directory;
 use crate::error::DatasetError;
+use crate::livelist::{self, Progress};
 use crate::namespace::{Namespace, View};
 use crate::ops::destroy::FREE_DIRECTORY;
 use crate::space_charge::{Part, SpaceChange, charge};
@@ -82,7 +83,7 @@ impl Namespace {
         let lists_done = bite.free_list()?;
         let mut trees_left = true;
         if lists_done {
-            trees_left = bite.free_trees(context.features)?;
+            trees_left = bite.free_trees(context.features)? || bite.free_livelists()?;
         }
         bite.take_off()?;
         let blocks = bite.blocks;
@@ -111,11 +112,10 @@ impl Namespace {
     /// Whether anything waits to be freed: then groups should follow each other though nobody writes.
     pub fn has_more_to_free(&self, operation: &Operation) -> Result<bool, DatasetError> {
         let mos = self.view(operation).mos();
-        if mos
-            .number(POOL_DIRECTORY, pool_directory::BLOCK_TREE)?
-            .is_some()
-        {
-            return Ok(true);
+        for trees in [pool_directory::BLOCK_TREE, pool_directory::DELETED_CLONES] {
+            if mos.number(POOL_DIRECTORY, trees)?.is_some() {
+                return Ok(true);
+            }
         }
         match mos.number(POOL_DIRECTORY, pool_directory::FREE_POINTER_LIST)? {
             Some(id) => {
@@ -227,6 +227,23 @@ impl<'a, 'b> Bite<'a, 'b> {
         Ok(false)
     }
 
+    /// Frees blocks on livelists of destroyed clones. Says whether some are left that can be freed. A list that contradicts itself stays: nobody
+    /// can tell which of its blocks are somebody else's by now.
+    fn free_livelists(&mut self) -> Result<bool, DatasetError> {
+        let context = self.context;
+        for list in livelist::deleted(context.writing().reading())? {
+            let progress =
+                livelist::free_deleted(context, list, |pointer| self.free(pointer, true))?;
+            self.failure.take().map_or(Ok(()), Err)?;
+            match progress {
+                Progress::Stopped => return Ok(true),
+                Progress::Done => livelist::forget_deleted(context, list)?,
+                Progress::Contradictory => {}
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes what was freed off `$FREE`.
     fn take_off(&mut self) -> Result<(), DatasetError> {
         let space = std::mem::take(&mut self.space);
@@ -251,12 +268,9 @@ fn move_leaked(context: &TaskContext<'_>) -> Result<(), DatasetError> {
         return Ok(());
     };
     let left = SpaceChange::all_of(&free.stored()?);
-    // Blocks of clones that OpenZFS destroyed by their livelists are still charged there, and only it frees them.
-    let lists = context
-        .writing()
-        .reading()
-        .number(POOL_DIRECTORY, pool_directory::DELETED_CLONES)?;
-    if left == SpaceChange::default() || lists.is_some() {
+    // What is on livelists that cannot be freed by is still charged there.
+    let lists = livelist::deleted(context.writing().reading())?;
+    if left == SpaceChange::default() || !lists.is_empty() {
         return Ok(());
     }
     let leak = leak_directory(context)?;

@@ -48,6 +48,7 @@ pub(crate) struct HeadLedger<'a> {
     /// What is in no snapshot, more than before.
     unique: SpaceChange,
     burials: Burials,
+    livelist: livelist::Recorder,
     /// Bookmarks that count what was freed since they were made.
     bookmarks: Vec<CountingBookmark>,
     /// Features that blocks use.
@@ -70,6 +71,7 @@ impl<'a> HeadLedger<'a> {
             referenced: SpaceChange::default(),
             unique: SpaceChange::default(),
             burials: Burials::default(),
+            livelist: livelist::Recorder::open(context, before.directory)?,
             bookmarks: counting_bookmarks(context, id, before.previous_snapshot_txg)?,
             features: BTreeSet::new(),
             failure: None,
@@ -115,7 +117,7 @@ impl<'a> HeadLedger<'a> {
         for feature in std::mem::take(&mut self.features) {
             feature_use::activate(context, self.id, feature)?;
         }
-        livelist::remove(context, before.directory)
+        self.livelist.close(context, after.referenced)
     }
 
     /// The head as it is now.
@@ -147,6 +149,14 @@ impl<'a> HeadLedger<'a> {
         })
     }
 
+    /// A block of the head's own goes to its livelist, if it has one.
+    fn note(&mut self, pointer: &BlockPointer, is_freed: bool) {
+        let noted = self.livelist.note(self.context, pointer, is_freed);
+        if let Err(cause) = noted {
+            self.failure.get_or_insert(cause);
+        }
+    }
+
     /// What has died so far goes to the deadlist.
     fn bury(&mut self) {
         let buried = self.burials.bury(self.context, self.id, &self.before);
@@ -169,6 +179,7 @@ impl BlockLedger for HeadLedger<'_> {
         let compression = u64::from(pointer.compression().code());
         self.features
             .extend(feature_use::of_compression(compression));
+        self.note(pointer, false);
     }
 
     fn killed(&mut self, pointer: &BlockPointer) {
@@ -186,6 +197,7 @@ impl BlockLedger for HeadLedger<'_> {
             return;
         }
         self.unique.add(space.negated());
+        self.note(pointer, true);
         if let Err(cause) = context.io.free(pointer, self.phase, context.operation) {
             self.failure.get_or_insert(DatasetError::Free { cause });
         }

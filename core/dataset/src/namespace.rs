@@ -20,6 +20,7 @@ use crate::error::DatasetError;
 use crate::heads::Heads;
 use crate::in_use::InUse;
 use crate::limits::InFlight;
+use crate::livelist;
 use crate::names::{DatasetName, NameKind};
 use crate::open_logs::OpenLogs;
 use crate::receiving::Receiving;
@@ -58,6 +59,8 @@ pub struct Namespace {
     receiving: Arc<Receiving>,
     /// Datasets that are not to be destroyed now.
     in_use: InUse,
+    /// How many blocks a part of a livelist may have.
+    livelist_blocks_max: AtomicU64,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
     kept_bytes: AtomicU64,
 }
@@ -77,6 +80,7 @@ impl Namespace {
             logs: OpenLogs::new(),
             receiving: Arc::new(Receiving::new()),
             in_use: InUse::new(),
+            livelist_blocks_max: AtomicU64::new(livelist::BLOCKS_MAX),
             kept_bytes: AtomicU64::new(0),
         }
     }
@@ -159,6 +163,16 @@ impl Namespace {
         self.adjusted_bytes
             .load(Ordering::Relaxed)
             .saturating_sub(kept)
+    }
+
+    /// How many blocks a part of a livelist may have before the next is begun.
+    pub(crate) fn livelist_blocks_max(&self) -> u64 {
+        self.livelist_blocks_max.load(Ordering::Relaxed)
+    }
+
+    /// Has livelists have parts of another size than [`livelist::BLOCKS_MAX`].
+    pub fn set_livelist_blocks_max(&self, blocks: u64) {
+        self.livelist_blocks_max.store(blocks, Ordering::Relaxed);
     }
 
     /// The object set of a dataset as it is stored under this root, to read.

@@ -13,15 +13,16 @@
 //!   through a list, and so it compresses.
 //! - Only the sync thread changes lists.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva};
 use tarn_ondisk::bpobj::{PointerListHead, PointerListVersion};
 use tarn_ondisk::checksum::Checksum;
 use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
 use tarn_ondisk::dnode::POINTER_SHIFT;
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize};
+use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
 
 use crate::buffer::TO_END;
@@ -332,6 +333,42 @@ impl PointerList {
         Ok(())
     }
 
+    /// What a part of a livelist still has: the blocks that were added and are not marked as freed after that, the oldest first. `None`
+    /// when it contradicts itself: a block is freed that was not added, or added twice.
+    #[doc(alias = "dsl_process_sub_livelist")]
+    pub fn still_allocated(
+        &self,
+        operation: &Operation,
+    ) -> Result<Option<Vec<BlockPointer>>, ObjectError> {
+        let mut freed: BTreeMap<BlockKey, u64> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut left = Vec::new();
+        let mut is_right = true;
+        self.for_each(operation, |entry| {
+            let key = key_of(&entry.pointer);
+            // With the dedup table one block is freed as often as it was written.
+            if entry.is_freed {
+                let count = freed.entry(key).or_default();
+                *count += 1;
+                is_right &= *count == 1 || entry.pointer.is_dedup();
+            } else if let Some(count) = freed.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    freed.remove(&key);
+                }
+            } else {
+                is_right &= seen.insert(key) || entry.pointer.is_dedup();
+                left.push(entry.pointer);
+            }
+            match is_right {
+                true => Step::Continue,
+                false => Step::Stop,
+            }
+        })?;
+        left.reverse();
+        Ok((is_right && freed.is_empty()).then_some(left))
+    }
+
     /// Takes pointers off the list until it is empty, or `take` says to stop; the one it stops at stays.
     #[doc(alias = "bpobj_iterate")]
     pub fn take_each(
@@ -469,6 +506,13 @@ impl std::fmt::Debug for PointerList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PointerList({:?})", self.object)
     }
+}
+
+/// What tells a block from all others: where its first copy is, and since when.
+type BlockKey = (Option<Dva>, Txg);
+
+fn key_of(pointer: &BlockPointer) -> BlockKey {
+    (pointer.dvas().next(), pointer.birth())
 }
 
 /// A pointer as lists keep it.

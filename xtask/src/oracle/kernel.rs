@@ -226,8 +226,12 @@ fn take_back(instance: &Instance, share: &Path, pool: &str) -> Outcome {
         &written,
         &changes::listing(instance, pool)?,
     )?;
+    let is_changed = snapshots::destroy_theirs(instance, pool)?;
     instance.zpool(&format!("export {pool}"))?;
-    Ok(())
+    match is_changed {
+        true => changes::expect_clean(instance, &images, pool, &[]),
+        false => Ok(()),
+    }
 }
 
 /// The listings the guest left, `PREFIX-DATASET.jsonl` with `/` as `+`.

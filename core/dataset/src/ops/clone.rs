@@ -12,6 +12,7 @@ use crate::contents::{self, Contents};
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::feature_use;
+use crate::livelist;
 use crate::names::DatasetName;
 use crate::namespace::View;
 use crate::properties::parse::Checked;
@@ -82,6 +83,7 @@ impl SyncTask for CloneSnapshot {
                 }
             }
             feature_use::take_over(context, origin.id(), made.head())?;
+            livelist::begin(context, context.view().directory(&self.name)?.id())?;
             let text = format!("origin={} ({})", self.origin, origin.id());
             made.record(context, "clone", text);
             apply_settings(context, &self.name, &self.settings)?;

@@ -212,20 +212,32 @@ fn release_blocks(
     stored: &ondisk::dataset::Dataset,
 ) -> Result<(), DatasetError> {
     let born_after = stored.previous_snapshot_txg;
-    let way = match free_directory(context)? {
-        Some(_) => "bptree",
-        None => "synchronous",
+    let free = free_directory(context)?;
+    let on_livelist = match &free {
+        Some(_) => livelist::hand_over(context, head.directory())?,
+        None => None,
+    };
+    let way = match (&free, on_livelist) {
+        (Some(_), Some(_)) => "livelist",
+        (Some(_), None) => "bptree",
+        (None, _) => "synchronous",
     };
     context.record(InternalEvent {
         name: "destroy",
         dataset: Some((head.name(), head.id())),
         text: format!("({way}, mintxg={born_after})"),
     });
-    give_away(
-        context,
-        head,
-        SpaceChange::all_of(&head.directory().stored()?),
-    )
+    let space = SpaceChange::all_of(&head.directory().stored()?);
+    match (free, on_livelist) {
+        (Some(free), Some(listed)) => {
+            intent_log::free(context, head.id(), &stored.root)?;
+            let writing = context.writing();
+            charge(writing, free.id(), Part::Head, listed)?;
+            let directory = head.directory().id();
+            charge(writing, directory, Part::Head, space.negated())
+        }
+        _ => give_away(context, head, space),
+    }
 }
 
 /// The directory of what is freed in the background; none in pools that free at once.

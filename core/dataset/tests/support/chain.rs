@@ -9,8 +9,10 @@ use tarn_object::zap::ObjectZap;
 use tarn_object::{ObjectError, PointerList, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::dataset_dir::LIVELIST;
 use tarn_ondisk::deadlist::{DeadlistHead, entry_txg};
 use tarn_ondisk::declare::{ByteOrder, Stored};
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{ObjectId, Txg};
 
 /// Where a block is.
@@ -104,6 +106,19 @@ impl Chain {
         sum(gone.map(|(_, block)| block))
     }
 
+    /// What each part of its livelist still has, if it has one.
+    pub fn livelist(&self, pool: &Pool) -> Option<Vec<Blocks>> {
+        let directory = self.links[0].stored.directory;
+        let object = pool.namespace.mos().object(directory, &pool.operation);
+        let object = object.unwrap();
+        if object.object_type() != ObjectType::ZapMetadata {
+            return None;
+        }
+        let zap = ObjectZap::of(&object, &pool.operation);
+        let list = zap.lookup_word(LIVELIST).unwrap()?;
+        Some(parts_of_livelist(pool, ObjectId::new(list)))
+    }
+
     /// Blocks that are not of the origin.
     pub fn own_blocks(&self) -> Blocks {
         let all = self.links.iter().flat_map(|link| &link.blocks);
@@ -135,6 +150,11 @@ impl Chain {
             judge_deadlist(pool, link, before, &what);
         }
         let own = self.own_blocks();
+        if let Some(lists) = self.livelist(pool) {
+            assert_eq!(self.links.len(), 1, "{name} has snapshots and a livelist");
+            let listed: Blocks = lists.into_iter().flatten().collect();
+            assert_eq!(listed, own, "livelist of {name}");
+        }
         let head = &self.links[0].blocks;
         let (of_head, of_snapshots): (Vec<_>, Vec<_>) =
             own.iter().partition(|(place, _)| head.contains_key(place));
@@ -201,6 +221,38 @@ fn judge_deadlist(pool: &Pool, link: &Link, before: Option<&Link>, what: &str) {
     assert_eq!(lists, expected, "deadlist: {what}");
     let head: DeadlistHead = bonus(pool, id);
     assert_eq!(head.used.get(), total, "size of the deadlist: {what}");
+}
+
+/// What each part of a livelist still has; all of it was born when the part says.
+pub fn parts_of_livelist(pool: &Pool, id: ObjectId) -> Vec<Blocks> {
+    let zap = pool.namespace.mos().object(id, &pool.operation).unwrap();
+    let entries = ObjectZap::of(&zap, &pool.operation).entries().unwrap();
+    let mut parts: Vec<(Txg, Blocks)> = Vec::new();
+    for entry in entries {
+        let tarn_object::zap::OwnedName::Text(name) = &entry.name else {
+            panic!("names of a livelist are text");
+        };
+        let txg = entry_txg(std::str::from_utf8(name).unwrap()).unwrap();
+        let list = ObjectId::new(entry.value.as_word().unwrap());
+        let list = PointerList::open(pool.namespace.mos(), list, &pool.operation).unwrap();
+        let left = list.still_allocated(&pool.operation).unwrap();
+        let mut blocks = Blocks::new();
+        for pointer in &left.expect("it does not contradict itself") {
+            add(&pool.io, &mut blocks, pointer);
+        }
+        parts.push((txg, blocks));
+    }
+    parts.sort_by_key(|(txg, _)| *txg);
+    for (index, (after, blocks)) in parts.iter().enumerate() {
+        let next = parts.get(index + 1).map(|(next, _)| *next);
+        for block in blocks.values() {
+            assert!(block.birth > *after && next.is_none_or(|next| block.birth <= next));
+        }
+    }
+    let total = sum(parts.iter().flat_map(|(_, blocks)| blocks.values()));
+    let head: DeadlistHead = bonus(pool, id);
+    assert_eq!(head.used.get(), total, "size of the livelist");
+    parts.into_iter().map(|(_, blocks)| blocks).collect()
 }
 
 fn blocks_of_list(pool: &Pool, id: ObjectId) -> Blocks {

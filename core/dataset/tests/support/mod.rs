@@ -4,7 +4,7 @@
 
 pub mod chain;
 
-use chain::Chain;
+use chain::{Chain, parts_of_livelist};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -434,6 +434,17 @@ impl Pool {
                 Step::Continue
             };
             list.for_each(&self.operation, visit).unwrap();
+        }
+        if let Some(id) = id(pool_directory::DELETED_CLONES) {
+            let deleted = mos.object(id, &self.operation).unwrap();
+            for entry in ObjectZap::of(&deleted, &self.operation).entries().unwrap() {
+                let list = ObjectId::new(entry.value.as_word().unwrap());
+                for (place, block) in parts_of_livelist(self, list).into_iter().flatten() {
+                    assert!(judge.seen.insert(place), "{place:?} is reached once");
+                    judge.allocated += block.allocated;
+                    judge.deflated += block.deflated;
+                }
+            }
         }
         let free = format!("{}/$FREE", self.namespace.pool_name());
         assert_eq!(
