@@ -28,16 +28,38 @@ const FLAGS: [&str; 6] = [
     "-Ccodegen-units=16",
 ];
 
-/// The target that is no decoder.
-const IMAGE: &str = "image";
-/// What the small budget has for each decoder, and for whole images: with the build below 90 seconds.
+/// A target that is no decoder: rounds of `testing/hostile`.
+struct Rounds {
+    name: &'static str,
+    /// What its subjects have in their names.
+    only: &'static str,
+    /// What the small budget has for it.
+    small_seconds: u64,
+    what: &'static str,
+}
+
+const ROUNDS: [Rounds; 2] = [
+    Rounds {
+        name: "image",
+        only: " lies",
+        small_seconds: 30,
+        what: "whole pools: lies with right checksums, then imported, read and changed",
+    },
+    Rounds {
+        name: "receive",
+        only: " streams",
+        small_seconds: 15,
+        what: "streams: lies with right checksums, received into a pool that must be whole afterwards",
+    },
+];
+
+/// What the small budget has for each decoder: with the build and the rounds below two minutes.
 const SMALL_SECONDS: u64 = 1;
-const SMALL_IMAGE_SECONDS: u64 = 30;
 
 /// What to search, and how long
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only this target: a decoder (see --list), or `image`. May be given more than once
+    /// Only this target: a decoder (see --list), `image` or `receive`. May be given more than once
     #[arg(long)]
     target: Vec<String>,
     /// How long each target is searched
@@ -66,8 +88,9 @@ pub fn fuzz(arguments: &Arguments) -> Outcome {
         }
     }
     let is_search = arguments.input.is_none() && !arguments.list;
-    let (images, decoders): (Vec<&String>, Vec<&String>) =
-        arguments.target.iter().partition(|name| *name == IMAGE);
+    let is_rounds = |name: &&String| ROUNDS.iter().any(|rounds| rounds.name == name.as_str());
+    let (rounds, decoders): (Vec<&String>, Vec<&String>) =
+        arguments.target.iter().partition(is_rounds);
     let is_everything = arguments.target.is_empty();
     if is_everything || !decoders.is_empty() {
         if is_search && !folder.join("pieces").is_dir() {
@@ -89,13 +112,14 @@ pub fn fuzz(arguments: &Arguments) -> Outcome {
             .arg(&folder);
         run(&mut engine)?;
     }
-    if arguments.list {
-        println!(
-            "{IMAGE:14} whole pools: lies with right checksums, then imported, read and changed"
-        );
-    }
-    if is_search && (is_everything || !images.is_empty()) {
-        image(arguments.seconds, arguments.seed)?;
+    for target in ROUNDS {
+        if arguments.list {
+            println!("{:14} {}", target.name, target.what);
+        }
+        let is_wanted = is_everything || rounds.iter().any(|name| *name == target.name);
+        if is_search && is_wanted {
+            search(&target, arguments.seconds, arguments.seed)?;
+        }
     }
     Ok(())
 }
@@ -112,12 +136,12 @@ pub fn small() -> Outcome {
     })
 }
 
-/// Rounds of lies on all pools that can be told lies about, until the time is over.
-fn image(seconds: u64, seed: u64) -> Outcome {
-    let seconds = seconds.max(SMALL_IMAGE_SECONDS).to_string();
+/// Rounds on all subjects of a target, until the time is over.
+fn search(target: &Rounds, seconds: u64, seed: u64) -> Outcome {
+    let seconds = seconds.max(target.small_seconds).to_string();
     hostile(&[
         "--only",
-        "lies",
+        target.only,
         "--seconds",
         &seconds,
         "--seed",

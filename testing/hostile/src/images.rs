@@ -128,6 +128,19 @@ impl Base {
     /// # Panics
     /// When a good machine cannot make it: that is no matter of bad input.
     pub fn make(name: &str, kind: VdevKind, disk_count: usize) -> Base {
+        Base::make_with(name, kind, disk_count, fill)
+    }
+
+    /// The same, filled otherwise.
+    ///
+    /// # Panics
+    /// As [`make`](Self::make).
+    pub fn make_with(
+        name: &str,
+        kind: VdevKind,
+        disk_count: usize,
+        fill: impl FnOnce(&House) + Send,
+    ) -> Base {
         let machine = SimHost::new(SimOptions::seed(1));
         let names: Vec<String> = (0..disk_count)
             .map(|number| format!("disk{number}"))

@@ -15,6 +15,7 @@ use tarn_engine::messages::pool::VdevKind;
 use tarn_golden::Fixtures;
 use tarn_hostile::cut;
 use tarn_hostile::images::Base;
+use tarn_hostile::receiving;
 use tarn_hostile::rounds::{Damage, Subject};
 
 /// No round takes longer, on a machine that is busy with other things.
@@ -124,6 +125,7 @@ fn subjects(arguments: &Arguments) -> Vec<String> {
         "own raw",
         "own-mirror raw",
         "own-raidz1 raw",
+        "own-sent streams",
     ]
     .map(str::to_string)
     .to_vec();
@@ -148,6 +150,7 @@ fn base_of(arguments: &Arguments, name: &str) -> Outcome<Base> {
     Ok(match name {
         "own" => Base::make(name, VdevKind::Leaf, 1),
         "own-mirror" => Base::make(name, VdevKind::Mirror, 2),
+        "own-sent" => receiving::base(name),
         "own-raidz1" => Base::make(name, VdevKind::Raidz1, 3),
         name => {
             let fixture = fixtures(&arguments.checkout)?.unpack(name)?;
@@ -184,6 +187,7 @@ fn child(arguments: &Arguments, name: &str) -> Outcome<()> {
     let base = base_of(arguments, base)?;
     let damage = match damage {
         "lies" => Damage::Lies,
+        "streams" => Damage::Streams,
         _ => Damage::Raw,
     };
     let subject = Subject::new(&base, damage);

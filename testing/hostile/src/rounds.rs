@@ -4,8 +4,9 @@
 
 use crate::house::House;
 use crate::images::Base;
-use crate::lie::Liar;
+use crate::lie::{Found, Liar};
 use crate::look::{self, Seen};
+use crate::receiving::{self, Sent};
 use crate::{lies, raw};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub enum Damage {
     Raw,
     /// Lies with right checksums.
     Lies,
+    /// None; but it receives streams that lie.
+    Streams,
 }
 
 /// A pool, and what is to be done to it.
@@ -36,14 +39,17 @@ pub struct Subject<'a> {
 }
 
 /// What the disks of a pool hold, found once.
-struct Prepared {
-    blocks: Vec<crate::lie::Found>,
+enum Prepared {
+    /// Where the blocks are.
+    Blocks(Vec<Found>),
+    /// What was sent of it.
+    Streams(Vec<Sent>),
 }
 
 /// How a round ended.
 #[derive(Debug)]
 pub struct Round {
-    /// Whether it could be imported, read-only and to be written.
+    /// Whether it could be imported, read-only and to be written; or whether it was imported and a stream was taken.
     pub imported: [bool; 2],
     /// What was seen.
     pub seen: Seen,
@@ -54,7 +60,11 @@ pub struct Round {
 impl<'a> Subject<'a> {
     /// This pool, damaged like this.
     pub fn new(base: &'a Base, damage: Damage) -> Subject<'a> {
-        let prepared = (damage == Damage::Lies).then(|| prepare(base)).flatten();
+        let prepared = match damage {
+            Damage::Raw => None,
+            Damage::Lies => find_blocks(base).map(Prepared::Blocks),
+            Damage::Streams => Some(Prepared::Streams(receiving::send_all(base))),
+        };
         Subject {
             base,
             damage,
@@ -72,16 +82,27 @@ impl<'a> Subject<'a> {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(number));
         let random = &mut random.fork();
         let machine = self.base.machine(seed);
-        let told = match self.damage {
-            Damage::Raw => raw::damage(&machine, self.base, random),
-            Damage::Lies => self.tell_lies(&machine, random),
-        };
-        tell(&told);
         let mut round = Round {
             imported: [false; 2],
             seen: Seen::default(),
             panic: None,
         };
+        let told = match &self.prepared {
+            Some(Prepared::Streams(sent)) => {
+                let plan = receiving::plan(sent, random);
+                tell(&plan.told);
+                let Round { imported, seen, .. } = &mut round;
+                let run = AssertUnwindSafe(|| {
+                    receiving::carry_out(&machine, &plan, imported, seen);
+                });
+                round.panic = catch_unwind(run).err().map(|panic| text_of(&*panic));
+                return round;
+            }
+            Some(Prepared::Blocks(blocks)) => self.tell_lies(blocks, &machine, random),
+            None if self.damage == Damage::Raw => raw::damage(&machine, self.base, random),
+            None => "nothing: no block was found".to_string(),
+        };
+        tell(&told);
         for (index, mode) in [Some(("readonly", "on")), None].into_iter().enumerate() {
             let Round { imported, seen, .. } = &mut round;
             let run = AssertUnwindSafe(|| visit(&machine, mode, &mut imported[index], seen));
@@ -93,12 +114,9 @@ impl<'a> Subject<'a> {
         round
     }
 
-    fn tell_lies(&self, machine: &SimHost, random: &mut Random) -> String {
-        let Some(prepared) = &self.prepared else {
-            return "nothing: no block was found".to_string();
-        };
+    fn tell_lies(&self, blocks: &[Found], machine: &SimHost, random: &mut Random) -> String {
         let devices = self.base.devices(machine);
-        let liar = Liar::new(&devices, Some(prepared.blocks.clone()));
+        let liar = Liar::new(&devices, Some(blocks.to_vec()));
         let Some(mut liar) = liar else {
             return "nothing: no uberblock was found".to_string();
         };
@@ -110,12 +128,9 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn prepare(base: &Base) -> Option<Prepared> {
+fn find_blocks(base: &Base) -> Option<Vec<Found>> {
     let devices = base.devices(&base.machine(1));
-    let liar = Liar::new(&devices, None)?;
-    Some(Prepared {
-        blocks: liar.blocks,
-    })
+    Some(Liar::new(&devices, None)?.blocks)
 }
 
 /// Imports what can be imported, looks at everything, changes a little where that is allowed, exports.

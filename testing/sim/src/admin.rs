@@ -17,9 +17,9 @@ use tarn_engine::{Engine, Host};
 use tarn_host::sim::Random;
 use tarn_hostile::house::{Files, House, call, noise};
 
-use crate::streams::{self, Fate, Part, Sending};
 use crate::work::Book;
 use crate::world::POOL;
+use tarn_hostile::streams::{self, Fate, Part, Sending};
 
 /// Below this he has his file systems.
 pub const FOLDER: &str = "tank/x";

@@ -6,7 +6,7 @@
 //! # Mechanism
 //! The core runs unchanged on the simulated host ([`tarn_host::sim`]): one seed decides in which order threads go on, how long disks take, when power
 //! is cut, and which of the writes that were not flushed survive it, whole or torn. Actors change files and are promised things
-//! ([`work`]), all of which is written down ([`history`]). After each cut the pool is walked as it lies there ([`leaks`]), imported, and what is in it is
+//! ([`work`]), all of which is written down ([`history`]). After each cut the pool is walked as it lies there ([`tarn_hostile::leaks`]), imported, and what is in it is
 //! held against the history ([`judge`]). A world ([`world`]) is a pool that goes through many cuts.
 //!
 //! # Knows nothing about
@@ -18,9 +18,7 @@ pub mod history;
 pub mod images;
 pub mod judge;
 pub mod layout;
-pub mod leaks;
 pub mod script;
-pub mod streams;
 pub mod tree;
 pub mod work;
 pub mod world;

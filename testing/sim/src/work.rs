@@ -535,14 +535,19 @@ impl Worker {
         if inside(&from, &to) || inside(&to, &from) {
             return Ok(());
         }
+        // Two names of one file: nothing moves, and so nothing is ordered by it.
+        let moved = |files: &[Inode]| match inode == other {
+            true => Vec::new(),
+            false => files.to_vec(),
+        };
         if exchange {
-            return self.rename(&from, &to, RenameMode::Exchange, vec![inode, other]);
+            return self.rename(&from, &to, RenameMode::Exchange, moved(&[inode, other]));
         }
         let are_folders = [inode, other].map(|inode| self.kind(inode) == FileKind::Directory);
         if are_folders[0] != are_folders[1] || (are_folders[1] && self.has_below(&to)) {
             return Ok(());
         }
-        self.rename(&from, &to, RenameMode::Replace, vec![inode])
+        self.rename(&from, &to, RenameMode::Replace, moved(&[inode]))
     }
 
     /// Renames.

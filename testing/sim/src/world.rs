@@ -26,10 +26,10 @@ use crate::history::Actor;
 use crate::images::Judges;
 use crate::judge;
 use crate::layout::Layout;
-use crate::leaks;
 use crate::script::Script;
 use crate::tree::{FILLING, Tree};
 use crate::work::{Book, Promise, SHARED, Taste, Worker};
+use tarn_hostile::leaks;
 
 /// The pool.
 pub const POOL: &str = "tank";

@@ -568,7 +568,12 @@ impl Run<'_> {
         let back = self
             .engine
             .put_back(open, &going, &unmounted, Back::WhatWas, self.operation);
-        outcome.and(back)
+        outcome?;
+        // It was received, whether it can be mounted or not.
+        if let Err(refusal) = back {
+            self.done.warnings.push(refusal.to_string());
+        }
+        Ok(())
     }
 
     /// Gives up what was received, unless it may go on.

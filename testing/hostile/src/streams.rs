@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::net::UnixStream;
 
+use crate::house::call;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
     AbortReceive, DatasetDescription, DatasetKind, Describe, ReadToken, Receive, Received, Send,
 };
 use tarn_engine::messages::{RefusalKind, Value};
 use tarn_engine::{Engine, Pipe};
-use tarn_hostile::house::call;
 
 /// The property that has the token.
 const TOKEN: &str = "receive_resume_token";

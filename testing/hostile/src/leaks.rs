@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::house::DISKS;
 use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
 use tarn_engine::inspect::{InspectError, Inspection, Source};
 use tarn_host::Host;
-use tarn_hostile::house::DISKS;
 use tarn_object::ObjectError;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bookmark::TraversalMark;
