@@ -9,7 +9,7 @@
 //! - Only bytes that verified are written, only where the pointer says they belong, and only in pools
 //!   opened for writing.
 
-use crate::error::{CopyFailure, CopyFailureReason};
+use crate::error::CopyFailure;
 use crate::io::{BlockIo, Repair};
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
@@ -32,10 +32,9 @@ impl BlockIo {
         let shapes = self.shapes();
         let bytes = good.get(..size.to_usize()).unwrap_or(good);
         for failure in failures {
-            if matches!(failure.why, CopyFailureReason::NoSuchPlace) {
-                continue;
-            }
-            let Some(place) = shapes.place(failure.place, size) else {
+            // A pointer may lie: where no block can be, none was.
+            let place = shapes.place(failure.place, size);
+            let Some(place) = place.filter(|place| self.vdevs.is_place_possible(*place)) else {
                 continue;
             };
             let mut data = Buffer::from_slice(bytes);

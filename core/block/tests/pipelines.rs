@@ -156,6 +156,37 @@ fn a_damaged_copy_is_passed_over_and_written_anew() {
     assert_eq!(&*pool.read(&pointer), &data[..]);
 }
 
+/// Of a pointer that lies, the good copy is read; nothing is written to where it says that another would be.
+#[test]
+fn a_copy_that_cannot_be_where_the_pointer_says_is_not_written_there() {
+    let pool = Pool::new(2, 12, options());
+    let dataset = DatasetPolicy {
+        copies: 2,
+        ..DATASET
+    };
+    let data = noise(4096, 9);
+    let mut lying = pool.write_one(&data, policy(&dataset));
+    let neighbours = [1, 2].map(|seed| noise(4096, seed));
+    let pointers = neighbours
+        .each_ref()
+        .map(|data| pool.write_one(data, policy(&dataset)));
+    for copy in pointers[0].dvas() {
+        let [place, offset] = lying.dva_words[0].words();
+        let between = (copy.offset().get() >> 9) + 1;
+        let place = place & !(0xff_ffff << 32) | (copy.vdev().get() << 32);
+        lying.dva_words[0] = Dva::from_words([place, offset & (1 << 63) | between]);
+        assert_eq!(&*pool.read(&lying), &data[..]);
+    }
+    // Each by itself: no copy of them was written over.
+    for (pointer, data) in pointers.iter().zip(&neighbours) {
+        for copy in 0..2 {
+            let mut alone = *pointer;
+            alone.dva_words[1 - copy] = alone.dva_words[copy];
+            assert_eq!(&*pool.read(&alone), &data[..]);
+        }
+    }
+}
+
 #[test]
 fn in_a_read_only_pool_nothing_is_written_anew() {
     let pool = Pool::new(2, 9, BlockIoOptions::default());

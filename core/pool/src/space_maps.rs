@@ -544,9 +544,11 @@ impl<'a> Appender<'a> {
             }
             self.encoder.run(action, None, range.start, range.size);
             let bytes = range.size.get().cast_signed();
-            self.head.allocated += match action {
-                Action::Allocate => bytes,
-                Action::Free => -bytes,
+            // The head is from the disk: its sum may be wrong, and stays it then.
+            let allocated = self.head.allocated;
+            self.head.allocated = match action {
+                Action::Allocate => allocated.saturating_add(bytes),
+                Action::Free => allocated.saturating_sub(bytes),
             };
         }
     }

@@ -64,6 +64,13 @@ fn leaf_block<B: ZapBlocks>(
     Ok(leaf)
 }
 
+/// The leaf that a hash leads to. One of other hashes is refused: who goes on after it would go round, or split what is not there.
+fn open_leaf(bytes: &[u8], block: u64, hash: ZapHash) -> Result<Leaf<'_>, ZapError> {
+    let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
+    leaf.require(hash).map_err(corrupt(block))?;
+    Ok(leaf)
+}
+
 /// True when names are words here.
 fn has_words(header: &FatHeader) -> bool {
     header.flags().has(ZapFlags::WORD_NAMES)
@@ -109,7 +116,7 @@ pub(super) fn find<B: ZapBlocks>(
 ) -> Result<Option<ZapEntry>, ZapError> {
     let block = leaf_block(blocks, &fat.header, wanted.hash)?;
     look(blocks, block, |bytes| {
-        let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
+        let leaf = open_leaf(bytes, block, wanted.hash)?;
         let found = entry_in(&leaf, block, wanted)?;
         found
             .map(|entry| given(&leaf, block, &entry, &fat.header))
@@ -129,7 +136,7 @@ pub(super) fn entries_from<B: ZapBlocks>(
     while entries.len() < count_max {
         let block = leaf_block(blocks, &fat.header, at.hash)?;
         let next = look(blocks, block, |bytes| {
-            let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
+            let leaf = open_leaf(bytes, block, at.hash)?;
             let room = count_max - entries.len();
             for entry in leaf
                 .entries_from(at)
@@ -169,7 +176,7 @@ pub(super) fn put<B: ZapBlocks>(
 ) -> Result<(), ZapError> {
     let block = leaf_block(blocks, &fat.header, wanted.hash)?;
     let found = look(blocks, block, |bytes| {
-        entry_in(&Leaf::open(bytes).map_err(corrupt(block))?, block, wanted)
+        entry_in(&open_leaf(bytes, block, wanted.hash)?, block, wanted)
     })?;
     let Some(entry) = found else {
         return add(blocks, tx, fat, wanted, value, None);
@@ -242,7 +249,7 @@ pub(super) fn remove<B: ZapBlocks>(
 ) -> Result<(), ZapError> {
     let block = leaf_block(blocks, &fat.header, wanted.hash)?;
     let found = look(blocks, block, |bytes| {
-        entry_in(&Leaf::open(bytes).map_err(corrupt(block))?, block, wanted)
+        entry_in(&open_leaf(bytes, block, wanted.hash)?, block, wanted)
     })?;
     let entry = found.ok_or(ZapError::NotFound)?;
     remove_entry(blocks, tx, fat, block, &entry)?;
@@ -299,7 +306,7 @@ fn split<B: ZapBlocks>(
 ) -> Result<(), ZapError> {
     let block = leaf_block(blocks, &fat.header, hash)?;
     let length = look(blocks, block, |bytes| {
-        Ok(Leaf::open(bytes).map_err(corrupt(block))?.prefix_length())
+        Ok(open_leaf(bytes, block, hash)?.prefix_length())
     })?;
     while length >= fat.header.shift() {
         grow_table(blocks, tx, fat)?;

@@ -4,7 +4,7 @@ use super::state::{Kind, MicroIndex, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
 use std::collections::BTreeMap;
 use tarn_ondisk::zap::micro::{self, Micro};
-use tarn_ondisk::zap::{Cursor, Name, OwnedName, ZapFlags, ZapHash, ZapValue};
+use tarn_ondisk::zap::{Cursor, DIFFERENTIATOR_END, Name, OwnedName, ZapFlags, ZapHash, ZapValue};
 
 /// Makes an empty micro ZAP of an object's only block.
 pub(super) fn create<B: ZapBlocks>(
@@ -43,6 +43,9 @@ pub(super) fn load(
     };
     let mut slots = BTreeMap::new();
     for entry in micro.entries() {
+        if entry.differentiator >= DIFFERENTIATOR_END {
+            return Err(corrupt(0)(micro::bad_differentiator(entry.slot)));
+        }
         let cursor = Cursor {
             hash: hash(entry.name, rules)?,
             differentiator: entry.differentiator,

@@ -182,6 +182,60 @@ fn a_hundred_thousand_names_are_all_found() {
     assert_eq!(walk(&zap, 1000).len(), 100_000);
 }
 
+/// A leaf that says it begins elsewhere, or is for fewer hashes than lead to it, would be listed again and again.
+#[test]
+fn a_leaf_that_lies_about_its_prefix_is_refused() {
+    for length in [16u16, 60, 63] {
+        let memory = Memory::new(512);
+        let zap = Zap::create(&memory, &(), MICRO).unwrap();
+        for number in 0..5000u64 {
+            let name = format!("{number:08}");
+            zap.insert(&(), name.as_str(), &ZapValue::word(number))
+                .unwrap();
+        }
+        assert!(is_fat(&memory));
+        zap.blocks().state().forget();
+        for (_, block) in memory.blocks.borrow_mut().range_mut(1..) {
+            let is_leaf = block[..8] == (1u64 << 63).to_le_bytes();
+            if is_leaf {
+                block[16..24].fill(0);
+                block[32..34].copy_from_slice(&length.to_le_bytes());
+            }
+        }
+        let listed = zap.entries();
+        assert!(matches!(listed, Err(ZapError::Corrupt { .. })), "{length}");
+        let added = zap.insert(&(), "one more", &ZapValue::word(1));
+        assert!(matches!(added, Err(ZapError::Corrupt { .. })), "{length}");
+    }
+}
+
+/// The place behind an entry with the largest of all differentiators is the entry itself: it would be listed for ever.
+#[test]
+fn a_differentiator_that_cannot_be_is_refused() {
+    const DIFFERENTIATOR: [usize; 2] = [64 + 8, 12];
+    for is_large in [false, true] {
+        for lie in [u32::MAX, 1 << 16] {
+            let memory = Memory::new(512);
+            let zap = Zap::create(&memory, &(), MICRO).unwrap();
+            let name = if is_large { "n".repeat(80) } else { "n".into() };
+            zap.insert(&(), name.as_str(), &ZapValue::word(1)).unwrap();
+            assert_eq!(is_fat(&memory), is_large);
+            zap.blocks().state().forget();
+            for (number, block) in memory.blocks.borrow_mut().iter_mut() {
+                let is_leaf = *number > 0;
+                // A leaf's first chunk is behind its header and the heads of chains, two bytes for each 32.
+                let entry = if is_leaf { 48 + block.len() / 16 } else { 0 };
+                if is_leaf == is_large {
+                    block[entry + DIFFERENTIATOR[usize::from(is_leaf)]..][..4]
+                        .copy_from_slice(&lie.to_le_bytes());
+                }
+            }
+            let listed = zap.entries();
+            assert!(matches!(listed, Err(ZapError::Corrupt { .. })), "{lie:#x}");
+        }
+    }
+}
+
 /// In a ZAP that normalises, a name finds the entry that is equal to it, and is found there in the form in
 /// which it was given.
 #[test]

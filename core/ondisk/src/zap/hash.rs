@@ -103,6 +103,10 @@ fn add_byte(remainder: u64, byte: u8) -> u64 {
     (remainder >> 8) ^ CRC64_TABLE[usize::from(low ^ byte)]
 }
 
+/// Differentiators are below this: as many as a cookie has room for beside the longest hash. A leaf has no room for as many entries.
+#[doc(alias = "zap_maxcd")]
+pub const DIFFERENTIATOR_END: u32 = (1 << 16) - 1;
+
 /// A place between the entries of a ZAP, in the order of hashes and differentiators. It stays good
 /// while entries come and go, leaves split, and a micro ZAP becomes fat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -120,11 +124,11 @@ impl Cursor {
         differentiator: 0,
     };
 
-    /// The place right behind an entry.
+    /// The place right behind an entry, whose differentiator is below [`DIFFERENTIATOR_END`].
     pub const fn after(hash: ZapHash, differentiator: u32) -> Cursor {
         Cursor {
             hash,
-            differentiator: differentiator.saturating_add(1),
+            differentiator: differentiator + 1,
         }
     }
 

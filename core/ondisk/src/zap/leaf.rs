@@ -32,8 +32,8 @@
 //!   first match is the oldest name.
 
 use super::{
-    BlockKind, Cursor, Name, OwnedName, ZapHash, ZapValue, block_shift, inconsistent, put, u16_at,
-    u32_at, u64_at, words_from_big_endian,
+    BlockKind, Cursor, DIFFERENTIATOR_END, Name, OwnedName, ZapHash, ZapValue, block_shift,
+    inconsistent, put, u16_at, u32_at, u64_at, words_from_big_endian,
 };
 use crate::declare::{Corrupt, Reserved, Stored};
 use crate::on_disk;
@@ -224,6 +224,18 @@ impl<'a> Leaf<'a> {
     /// True when names with this hash belong here.
     pub fn covers(&self, hash: ZapHash) -> bool {
         hash.prefix(self.prefix_length()) == self.prefix()
+    }
+
+    /// Refuses a leaf to which names with this hash do not belong, though the table leads there.
+    pub fn require(&self, hash: ZapHash) -> Result<(), Corrupt> {
+        if self.covers(hash) {
+            return Ok(());
+        }
+        Err(inconsistent(
+            WHAT,
+            PREFIX_PLACE,
+            "the table leads other hashes to this leaf than its prefix says",
+        ))
     }
 
     /// How many entries there are.
@@ -431,6 +443,10 @@ impl<'a> Leaf<'a> {
     /// The entry in a chunk.
     fn entry(&self, chunk: u16) -> Result<LeafEntry, Corrupt> {
         let place = self.chunk_of(chunk, ENTRY)?;
+        let differentiator = u32_at(self.block, place + 12);
+        if differentiator >= DIFFERENTIATOR_END {
+            return Err(self.bad_chunk(chunk, "a differentiator is larger than one can be"));
+        }
         Ok(LeafEntry {
             chunk,
             integer_size: self.block[place + 1],
@@ -439,7 +455,7 @@ impl<'a> Leaf<'a> {
             name_count: u16_at(self.block, place + 6),
             value_chunk: u16_at(self.block, place + 8),
             integer_count: u16_at(self.block, place + 10),
-            differentiator: u32_at(self.block, place + 12),
+            differentiator,
             hash: ZapHash::from_word(u64_at(self.block, place + 16)),
         })
     }

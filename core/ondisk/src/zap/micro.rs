@@ -317,10 +317,20 @@ pub fn size_for(count: usize) -> usize {
 
 /// An error for an entry that contradicts the others, for layers that index entries.
 pub fn duplicate(slot: usize) -> Corrupt {
+    bad_slot(slot, "a name occurs twice")
+}
+
+/// An error for an entry whose differentiator is [`DIFFERENTIATOR_END`](super::DIFFERENTIATOR_END) or more, for layers that
+/// index entries.
+pub fn bad_differentiator(slot: usize) -> Corrupt {
+    bad_slot(slot, "a differentiator is larger than one can be")
+}
+
+fn bad_slot(slot: usize, why: &'static str) -> Corrupt {
     Corrupt::Inconsistent {
         what: WHAT,
         offset: widen((slot + 1) * SLOT_SIZE),
-        why: "a name occurs twice",
+        why,
     }
 }
 

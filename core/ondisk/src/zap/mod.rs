@@ -35,7 +35,7 @@ pub mod hash;
 pub mod leaf;
 pub mod micro;
 
-pub use hash::{Cursor, ZapHash};
+pub use hash::{Cursor, DIFFERENTIATOR_END, ZapHash};
 
 use crate::declare::{ByteOrder, Corrupt, Reader, widen};
 
