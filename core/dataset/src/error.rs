@@ -48,6 +48,13 @@ pub enum DatasetError {
         /// The rule that is broken.
         why: &'static str,
     },
+    /// Children and clones of a dataset lead back to it. Renames can do that in a sound pool, where a clone's parent descends from the
+    /// clone; else the disk lies.
+    #[error("recursive dependency at '{name}'")]
+    Recursive {
+        /// The dataset that was met again.
+        name: String,
+    },
     /// A block could not be given back.
     #[error("cannot free a block: {cause}")]
     Free {

@@ -211,6 +211,36 @@ fn a_file_system_with_snapshots_goes_when_all_of_it_is_asked_for() {
     assert_eq!(bench.names(), ["tank"]);
 }
 
+/// A clone's parent descends from the clone: nobody can say what goes first.
+#[test]
+fn who_depends_on_itself_is_not_destroyed() {
+    let bench = Bench::new();
+    let clone = |origin: &str, name: &str| {
+        let request = MakeClone {
+            origin: origin.to_string(),
+            name: name.to_string(),
+            ..MakeClone::default()
+        };
+        let made = bench.engine.dataset_clone(&call("zfs clone"), request);
+        made.unwrap();
+    };
+    bench.create("tank/y", &[]).unwrap();
+    snapshot(&bench, &["tank/y@one"], false).unwrap();
+    clone("tank/y@one", "tank/a");
+    bench.create("tank/a/kid", &[]).unwrap();
+    snapshot(&bench, &["tank/a/kid@one"], false).unwrap();
+    clone("tank/a/kid@one", "tank/x");
+    bench.rename("tank/y", "tank/x/y").unwrap();
+    for (name, options) in [("tank/a", ""), ("tank/a", "R"), ("tank/x", "r")] {
+        let refused = destroy(&bench, name, options).unwrap_err();
+        assert_eq!(refused.action, "cannot determine dependent datasets");
+        assert_eq!(refused.reason, format!("recursive dependency at '{name}'"));
+    }
+    let refused = destroy(&bench, "tank/x/y@one", "").unwrap_err();
+    assert_eq!(refused.action, "cannot determine dependent datasets");
+    assert_eq!(bench.names().len(), 5);
+}
+
 #[test]
 fn clones_are_mounted_and_keep_their_origin() {
     let bench = Bench::new();

@@ -4,8 +4,8 @@
 //! A list is a row of entries; each allows or denies something to someone. Two forms are stored:
 //!
 //! - version 0 (ZPL before 3): entries of 12 bytes, for uids and gids;
-//! - version 1: entries of 8 bytes for owner, group and everyone, of 16 for a
-//!   [`Fuid`](crate::fuid::Fuid), of 48 for object types of Windows.
+//! - version 1: entries of 8 bytes that allow or deny something to owner, group or everyone, of 48 with object
+//!   types of Windows, of 16 else: those have a [`Fuid`](crate::fuid::Fuid).
 //!
 //! Up to ZPL version 4 a file has an [`AclPhys`] with room for six short entries, and an object of
 //! its own for longer lists. From version 5 on the entries are an attribute, always version 1.
@@ -180,6 +180,13 @@ pub mod kind {
     #[doc(alias = "ACE_SYSTEM_ALARM_ACE_TYPE")]
     pub const ALARM: u16 = 3;
 
+    /// True for kinds whose entries, in version 1, have no id where they are about owner, group or everyone. Those of all others have
+    /// one, which then says nothing.
+    #[doc(alias = "zfs_ace_fuid_size")]
+    pub(super) const fn goes_without_id(kind: u16) -> bool {
+        matches!(kind, ALLOW | DENY)
+    }
+
     /// True for kinds that have object types.
     pub const fn has_object_types(kind: u16) -> bool {
         matches!(kind, 5..=8)
@@ -326,7 +333,10 @@ fn decode_fuid(reader: &mut Reader<'_>) -> Result<AclEntry, Corrupt> {
     let flags = reader.u16()?;
     let mask = reader.u32()?;
     let who = AclWho::from_flags(flags, || reader.u64())?;
-    let object_types = if who.fuid().is_some() && kind::has_object_types(kind) {
+    if who.fuid().is_none() && !kind::goes_without_id(kind) {
+        reader.u64()?;
+    }
+    let object_types = if kind::has_object_types(kind) {
         Some(AclObjectTypes {
             object: reader.array()?,
             inherited: reader.array()?,
@@ -353,15 +363,16 @@ pub fn encode_entries(entries: &[AclEntry]) -> Vec<u8> {
         bytes.extend(entry.kind.to_le_bytes());
         bytes.extend((entry.flags | entry.who.flags()).to_le_bytes());
         bytes.extend(entry.mask.to_le_bytes());
-        if let Some(fuid) = entry.who.fuid() {
-            bytes.extend(fuid.to_le_bytes());
-            let has_types = entry.object_types.is_some();
-            assert_eq!(
-                has_types,
-                kind::has_object_types(entry.kind),
-                "kind and types agree"
-            );
+        match entry.who.fuid() {
+            Some(fuid) => bytes.extend(fuid.to_le_bytes()),
+            None if kind::goes_without_id(entry.kind) => {}
+            None => bytes.extend(u64::MAX.to_le_bytes()),
         }
+        assert_eq!(
+            entry.object_types.is_some(),
+            kind::has_object_types(entry.kind),
+            "kind and types agree"
+        );
         if let Some(types) = entry.object_types {
             bytes.extend(types.object);
             bytes.extend(types.inherited);
@@ -402,9 +413,9 @@ pub(crate) fn turn_entries(bytes: &mut [u8]) {
         let flags = u16::from_le_bytes([rest[2], rest[3]]);
         let has_fuid = AclWho::from_flags(flags, || Ok(0)).is_ok_and(|who| who.fuid().is_some());
         let size = match has_fuid {
-            false => 8,
-            true if kind::has_object_types(kind) => 48,
-            true => 16,
+            _ if kind::has_object_types(kind) => 48,
+            false if kind::goes_without_id(kind) => 8,
+            _ => 16,
         };
         if let (true, Some(fuid)) = (has_fuid, rest.get_mut(8..16)) {
             fuid.reverse();
@@ -470,6 +481,32 @@ mod tests {
             Ok(vec![entry])
         );
         assert_eq!(encode_initial_entries(&[entry]), None);
+    }
+
+    /// Only what allows or denies does without an id.
+    #[test]
+    fn an_entry_about_the_owner_has_an_id_where_its_kind_wants_one() {
+        let types = AclObjectTypes {
+            object: [1; 16],
+            inherited: [2; 16],
+        };
+        for (kind, object_types, size) in [
+            (kind::DENY, None, 8),
+            (kind::AUDIT, None, 16),
+            (kind::ALARM, None, 16),
+            (4, None, 16),
+            (7, Some(types), 48),
+        ] {
+            let entry = AclEntry {
+                kind,
+                object_types,
+                ..entries()[0]
+            };
+            let bytes = encode_entries(&[entry]);
+            assert_eq!(bytes.len(), size, "kind {kind}");
+            let decoded = decode_entries(&bytes, ByteOrder::Little, AclVersion::Fuid);
+            assert_eq!(decoded, Ok(vec![entry]));
+        }
     }
 
     #[test]

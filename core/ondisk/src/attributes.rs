@@ -370,11 +370,7 @@ impl Registry {
         if let Some(id) = self.id(attribute) {
             return id;
         }
-        let next = self
-            .registrations
-            .last_key_value()
-            .map_or(0, |(id, _)| id.0 + 1);
-        let id = attribute.fixed_id().unwrap_or(AttributeId(next));
+        let id = attribute.fixed_id().unwrap_or_else(|| self.next_id());
         let registration = Registration {
             id,
             size: attribute.size(),
@@ -384,6 +380,16 @@ impl Registry {
             .insert(id, (attribute.name().to_owned(), registration));
         self.index();
         id
+    }
+
+    /// The number behind the largest; where the disk gave that to one already, the smallest that is not in use.
+    fn next_id(&self) -> AttributeId {
+        let largest = self.registrations.last_key_value();
+        let next = largest.map_or(Some(0), |(id, _)| id.0.checked_add(1));
+        let is_free = |id: &AttributeId| !self.registrations.contains_key(id);
+        next.map(AttributeId)
+            .or_else(|| (0..=u16::MAX).map(AttributeId).find(is_free))
+            .unwrap_or(AttributeId(u16::MAX))
     }
 
     /// What is registered under a number.
@@ -726,8 +732,7 @@ impl Attributes {
     /// bytes, and a spill block where that is too small. Layouts that are needed are made.
     ///
     /// # Panics
-    /// When an attribute is not registered, or has another size than its registered one; or when
-    /// `bonus_size` is not a multiple of 8.
+    /// When an attribute is not registered, or `bonus_size` is not a multiple of 8.
     #[doc(alias = "sa_build_layouts")]
     pub fn encode(
         &self,
@@ -736,7 +741,7 @@ impl Attributes {
         layouts: &mut Layouts,
     ) -> Result<Encoded, CannotEncode> {
         assert!(bonus_size.is_multiple_of(8), "a bonus has whole words");
-        let plan = plan_bonus(&self.sizes(registry), bonus_size);
+        let plan = plan_bonus(&self.sizes(registry)?, bonus_size);
         if plan.total > SIZE_MAX {
             return Err(CannotEncode::TooLarge);
         }
@@ -764,7 +769,7 @@ impl Attributes {
             (bonus_size - POINTER_SIZE).min(plan.total + plan.header_size),
             0,
         );
-        let sizes: Vec<(bool, usize)> = self.sizes(registry).split_off(first.len());
+        let sizes: Vec<(bool, usize)> = self.sizes(registry)?.split_off(first.len());
         let spill = buffer(rest, spill_header_size(&sizes))?;
         if spill.len() > SIZE_MAX {
             return Err(CannotEncode::TooLarge);
@@ -776,15 +781,21 @@ impl Attributes {
         })
     }
 
-    /// Whether each attribute has a size of its own, and its size.
-    fn sizes(&self, registry: &Registry) -> Vec<(bool, usize)> {
+    /// Whether each attribute has a size of its own, and its size. A registry may lie about the sizes of attributes that are known.
+    fn sizes(&self, registry: &Registry) -> Result<Vec<(bool, usize)>, CannotEncode> {
         let size = |place: &Place| {
             let registration = registry
                 .registration(place.id)
                 .expect("the attribute is registered");
             let fits = registration.is_variable() || usize::from(registration.size) == place.length;
-            assert!(fits, "a value has its attribute's size");
-            (registration.is_variable(), place.length)
+            match fits {
+                true => Ok((registration.is_variable(), place.length)),
+                false => Err(CannotEncode::OtherSize {
+                    attribute: place.id.0,
+                    size: place.length,
+                    registered: registration.size,
+                }),
+            }
         };
         self.places.iter().map(size).collect()
     }
@@ -850,6 +861,16 @@ pub enum CannotEncode {
     /// The file system has all the layouts it may have.
     #[error("the file system has 1024 attribute layouts, and can have no more")]
     NoLayout,
+    /// The file system has registered an attribute with another size than its value has.
+    #[error("attribute {attribute} has {size} bytes, and is registered with {registered}")]
+    OtherSize {
+        /// Its number.
+        attribute: u16,
+        /// How many bytes the value has.
+        size: usize,
+        /// How many it should have.
+        registered: u16,
+    },
 }
 
 /// The start of a buffer of attributes.
@@ -1063,6 +1084,40 @@ mod tests {
         assert_eq!(large.new_layouts, [LayoutId(3), LayoutId(4)]);
         let too_large = sample(&registry, 65_000);
         assert!(too_large.encode(320, &registry, &mut layouts).is_ok());
+    }
+
+    /// What the disk says of an attribute's size is not what its values have.
+    #[test]
+    fn a_registry_that_lies_is_an_error_for_who_stores() {
+        let mode = FileAttribute::Mode;
+        let lying = Registration {
+            size: 24,
+            ..Registry::of_new_files()
+                .registration(AttributeId(5))
+                .expect("mode has a number in every file system")
+        };
+        let word = [(mode.name().as_bytes(), lying.to_word())];
+        let refused = Registry::from_entries(word);
+        assert!(refused.is_err(), "its number is known");
+        let project = Registration {
+            id: AttributeId(u16::MAX),
+            size: 24,
+            form: AttributeForm::Words,
+        };
+        let name = FileAttribute::Project.name().as_bytes();
+        let entries = [(name, project.to_word())];
+        let mut registry = Registry::from_entries(entries).expect("the number is free");
+        let mut attributes = Attributes::new();
+        attributes.set_word(id(&registry, FileAttribute::Project), 7);
+        let encoded = attributes.encode(320, &registry, &mut Layouts::new());
+        let expected = CannotEncode::OtherSize {
+            attribute: u16::MAX,
+            size: 8,
+            registered: 24,
+        };
+        assert_eq!(encoded.map(|_| ()), Err(expected));
+        let next = registry.register(FileAttribute::Xattrs);
+        assert!(next < AttributeId(u16::MAX), "there is none behind it");
     }
 
     #[test]

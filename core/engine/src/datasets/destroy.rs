@@ -170,32 +170,41 @@ fn found(
             name: name.to_string(),
         })?;
         let mut dependents = Vec::new();
-        add_below(&directory, name, &mut dependents)?;
+        add_below(&directory, name, &mut Vec::new(), &mut dependents)?;
         Ok((kind_of(&head)?, dependents))
     });
     found.map_err(|error| cannot_open(name, &error))
 }
 
-/// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones.
+/// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones. `above` is what led here: who
+/// is there already goes round.
 #[doc(alias = "zfs_iter_dependents")]
 fn add_below(
     directory: &Directory<'_>,
     target: &str,
+    above: &mut Vec<String>,
     dependents: &mut Vec<Dependent>,
 ) -> Result<(), DatasetError> {
+    let name = directory.name();
+    if above.iter().any(|one| one == name) {
+        return Err(DatasetError::Recursive {
+            name: name.to_string(),
+        });
+    }
+    above.push(name.to_string());
     for child in directory.children()? {
-        add_below(&child, target, dependents)?;
+        add_below(&child, target, above, dependents)?;
         if let Some(head) = child.head()? {
             add(&head, target, dependents)?;
         }
     }
-    let Some(head) = directory.head()? else {
-        return Ok(());
-    };
-    for snapshot in head.snapshots()? {
-        add_clones(&snapshot, target, dependents)?;
-        add(&snapshot, target, dependents)?;
+    if let Some(head) = directory.head()? {
+        for snapshot in head.snapshots()? {
+            add_clones_below(&snapshot, target, above, dependents)?;
+            add(&snapshot, target, dependents)?;
+        }
     }
+    above.pop();
     Ok(())
 }
 
@@ -203,6 +212,15 @@ fn add_below(
 pub(super) fn add_clones(
     snapshot: &Dataset<'_>,
     target: &str,
+    dependents: &mut Vec<Dependent>,
+) -> Result<(), DatasetError> {
+    add_clones_below(snapshot, target, &mut Vec::new(), dependents)
+}
+
+fn add_clones_below(
+    snapshot: &Dataset<'_>,
+    target: &str,
+    above: &mut Vec<String>,
     dependents: &mut Vec<Dependent>,
 ) -> Result<(), DatasetError> {
     for id in snapshot.clone_ids()? {
@@ -214,7 +232,7 @@ pub(super) fn add_clones(
         if dependents.iter().any(is_known) || is_below(target, clone.name()) {
             continue;
         }
-        add_below(clone, target, dependents)?;
+        add_below(clone, target, above, dependents)?;
         if let Some(head) = clone.head()? {
             add(&head, target, dependents)?;
         }

@@ -40,6 +40,11 @@ pub(crate) fn cannot_open(name: &str, error: &DatasetError) -> Refusal {
         DatasetError::NotFound { .. } => {
             Refusal::new(RefusalKind::NotFound, action, "dataset does not exist")
         }
+        DatasetError::Recursive { .. } => Refusal::new(
+            RefusalKind::Busy,
+            "cannot determine dependent datasets".to_string(),
+            error.to_string(),
+        ),
         other => Refusal::new(RefusalKind::Corrupt, action, other.to_string()),
     }
 }
