@@ -200,7 +200,7 @@ fn part_of(used_by: &mut UsedBy, part: Part) -> &mut AllocatedSize {
 }
 
 /// A sum of space. A pool may come with wrong sums, of another program or a damaged disk: they stay wrong, and nothing
-/// stops for them. Ours are judged by the tests, after each step.
+/// stops for them. Ours are added up by the tests, after each step and after each cut of power.
 fn sum(size: u64, change: i128) -> u64 {
     let sum = i128::from(size) + change;
     u64::try_from(sum.max(0)).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Idle processors that stay awake while programs ask one thing after the other.
+//! Idle processors that stay awake while programs ask one thing after the other, or write and read much.
 //!
 //! # Problem
 //! A program that waits for an answer leaves its processor idle. The kernel lets it sleep at once, and waking it takes longer than most
@@ -7,16 +7,17 @@
 //! # Mechanism
 //! The kernel has a door for those who cannot wait so long: as long as somebody has `/dev/cpu_dma_latency` open, idle processors
 //! only use states that they leave within the written number of microseconds (Linux, `Documentation/power/pm_qos_interface.rst`). It concerns the whole machine and
-//! costs power, so the request stands only while short requests follow each other without pause: [`AwakeProcessors::answered`] counts them, and the thread that
-//! waits for more takes the request back after [`QUIET`].
+//! costs power, so the request stands only while short requests follow each other without pause, or long ones after less than [`SPACING`]:
+//! [`AwakeProcessors::answered`] and [`AwakeProcessors::moves_much`] count them, and the thread that waits for more takes the request back after [`QUIET`].
 //!
 //! Only root may ask. For others, and where the kernel has no such door, nothing happens.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::time::Timespec;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The door.
 const DOOR: &str = "/dev/cpu_dma_latency";
@@ -36,6 +37,9 @@ const LATENCY_OF_MACHINES: i32 = 2;
 /// So many requests that came while a thread lingered, one after the other, are a burst.
 const BURST: u32 = 64;
 
+/// How long after the one before a long request belongs to the same burst: waking its server and its caller takes a tenth of that.
+const SPACING: Duration = Duration::from_millis(2);
+
 /// How long after the last request of a burst processors stay awake.
 pub const QUIET: Timespec = Timespec {
     tv_sec: 0,
@@ -51,6 +55,9 @@ pub struct AwakeProcessors {
     is_asked: AtomicBool,
     /// Answered without a pause since one was last seen.
     in_a_row: AtomicU32,
+    /// When the last long request came: microseconds since `began`.
+    last_long_us: AtomicU64,
+    began: Instant,
     /// Some thread looks whether the burst is over.
     is_watched: AtomicBool,
     request: Mutex<Option<OwnedFd>>,
@@ -68,6 +75,8 @@ impl AwakeProcessors {
             is_off: AtomicBool::new(!is_wanted),
             is_asked: AtomicBool::new(false),
             in_a_row: AtomicU32::new(0),
+            last_long_us: AtomicU64::new(0),
+            began: Instant::now(),
             is_watched: AtomicBool::new(false),
             request: Mutex::new(None),
         }
@@ -83,6 +92,22 @@ impl AwakeProcessors {
             && !self.is_off.load(Ordering::Relaxed)
         {
             self.ask();
+        }
+    }
+
+    /// A request came that moves many bytes: no thread lingers for these, as whoever sends them copies a while before the next.
+    pub fn moves_much(&self) {
+        self.moves_much_at(self.began.elapsed());
+    }
+
+    fn moves_much_at(&self, since_began: Duration) {
+        let now = u64::try_from(since_began.as_micros()).unwrap_or(u64::MAX);
+        let last = self.last_long_us.swap(now, Ordering::Relaxed);
+        // Another thread may have been here later.
+        let between = Duration::from_micros(now.saturating_sub(last));
+        match between < SPACING {
+            true => self.answered(),
+            false => self.in_a_row.store(1, Ordering::Relaxed),
         }
     }
 
@@ -160,6 +185,29 @@ mod tests {
         assert!(processors.request().is_none());
         processors.end_watch();
         assert!(!processors.begin_watch(), "nothing is asked");
+    }
+
+    #[test]
+    fn long_requests_that_follow_closely_are_a_burst_and_others_are_none() {
+        let processors = AwakeProcessors::new(true);
+        let counted = || processors.in_a_row.load(Ordering::Relaxed);
+        let mut at = SPACING;
+        for _ in 1..BURST {
+            processors.moves_much_at(at);
+            at += SPACING / 2;
+        }
+        assert_eq!(counted(), BURST - 1);
+        at += SPACING;
+        processors.moves_much_at(at);
+        assert_eq!(counted(), 1, "a pause ends a burst");
+        assert!(!is_asked(&processors));
+        for _ in 1..BURST {
+            at += SPACING / 2;
+            processors.moves_much_at(at);
+        }
+        assert_eq!(counted(), BURST);
+        let is_off = processors.is_off.load(Ordering::Relaxed);
+        assert_eq!(is_asked(&processors), !is_off);
     }
 
     #[test]

@@ -472,6 +472,7 @@ impl Server {
         }
         self.set_owned(served, promises);
         if served.handler.is_long(request) {
+            self.processors.moves_much();
             let_go();
         }
         let promise = served.handler.serve(request, &served.device);

@@ -1,4 +1,5 @@
-//! Walking everything a pool has: every block is read and verified, and takes its places out of what space maps call allocated.
+//! Walking everything a pool has: every block is read and verified, and takes its places out of what space maps call allocated; then what directories
+//! say they use is added up.
 //!
 //! # Mechanism
 //! The devices are looked at as they are after the power was cut, before anybody repairs or replays anything: there, too, each block that a
@@ -8,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::house::DISKS;
+use crate::sums::wrong_sums;
 use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
 use tarn_engine::inspect::{InspectError, Inspection, Source};
 use tarn_host::Host;
@@ -38,7 +40,7 @@ pub struct Walked {
 /// Walks the pool of this name on the simulated disks, reading only.
 ///
 /// # Errors
-/// What cannot be opened, cannot be read, is not allocated, is used twice, or leaks.
+/// What cannot be opened, cannot be read, is not allocated, is used twice, leaks, or does not add up.
 pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     let source = Source::Places(vec![DISKS.into()]);
     let inspection = Inspection::open(host, &source, pool)
@@ -59,6 +61,8 @@ pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     inspection.visit_used(&mut walk).map_err(failed)?;
     walk.verify();
     walk.leaks();
+    walk.findings
+        .extend(wrong_sums(&inspection).map_err(failed)?);
     match walk.findings.is_empty() {
         true => Ok(walk.walked),
         false => {

@@ -25,3 +25,4 @@ pub mod receiving;
 pub mod rounds;
 mod stream_lies;
 pub mod streams;
+pub mod sums;
