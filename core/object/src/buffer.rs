@@ -46,8 +46,8 @@ pub const TO_END: u64 = u64::MAX;
 pub enum Caching {
     /// Our cache.
     Ours,
-    /// Whoever reads or writes it keeps a copy himself, as the kernel does above FUSE. A second one in our cache would take the
-    /// place of something else, and hardly be asked for.
+    /// Whoever reads or writes it keeps a copy himself, as the kernel does above FUSE, or wants none, as who receives a stream. One in our cache
+    /// would take the place of something else, and hardly be asked for.
     Callers,
 }
 

@@ -28,7 +28,7 @@ use tarn_dataset::ops::receive::StreamFacts;
 use tarn_dataset::receiving::{ReceiveClaim, ResumePoint};
 use tarn_host::buffer::Buffer;
 use tarn_object::{
-    AssignError, NewObject, Object, ObjectError, ObjectSet, OpenTx, TO_END, TxEstimate,
+    AssignError, Caching, NewObject, Object, ObjectError, ObjectSet, OpenTx, TO_END, TxEstimate,
 };
 use tarn_ondisk::attributes;
 use tarn_ondisk::checksum::ChecksumKind;
@@ -604,18 +604,16 @@ impl Taker<'_> {
         Ok(contents)
     }
 
-    /// Puts contents where they belong.
+    /// Puts contents where they belong. Those of files and volumes are let pass: more come than a cache has room for, and hardly anybody reads them soon.
     fn put(&self, object: &Arc<Object>, offset: u64, contents: Buffer) -> Result<(), ReceiveError> {
-        let tx = self.begin_writing(widen(contents.len()))?;
-        let block_size = object.block_size().get();
-        let is_block = widen(contents.len()) == block_size && offset.is_multiple_of(block_size);
-        match is_block {
-            true => {
-                let index = BlockId::from(offset / block_size);
-                object.write_block(&tx, index, Block::new(contents), self.operation)?;
-            }
-            false => object.write(&tx, offset, &contents, self.operation)?,
-        }
+        let length = contents.len();
+        let tx = self.begin_writing(widen(length))?;
+        let caching = match object.object_type() {
+            ObjectType::PlainFile | ObjectType::Zvol => Caching::Callers,
+            _ => Caching::Ours,
+        };
+        let contents = (vec![contents], length);
+        object.write_buffers(&tx, offset, contents, caching, self.operation)?;
         Ok(())
     }
 
