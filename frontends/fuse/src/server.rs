@@ -786,8 +786,12 @@ mod tests {
     #[test]
     fn promises_are_kept_before_something_else_is_done() {
         let (server, socket, gate) = serving(b"x", 2, &[b"p", b"p", b"g", b"p", b"x", b"q"]);
-        let expected: [&[u8]; 6] = [b"p", b"p", b"g", b"p", b"x", b"q"];
-        assert_eq!(answers(&socket, 6), expected);
+        let before: [&[u8]; 4] = [b"p", b"p", b"g", b"p"];
+        assert_eq!(answers(&socket, 4), before);
+        // The device is let go for what takes long, so another thread may be faster with what follows.
+        let mut last = answers(&socket, 2);
+        last.sort();
+        assert_eq!(last, [b"q", b"x"]);
         assert_eq!(*gate.kept.lock().unwrap(), [2, 1, 1]);
         server.stop();
     }

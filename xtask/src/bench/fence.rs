@@ -291,13 +291,27 @@ mod tests {
     fn what_is_slow_only_while_a_group_is_stored_is_found() {
         let calls: Vec<Call> = (0..20_000).map(|n| (n * 1000, n * 1000 + 100)).collect();
         let groups = [(5_000_000, 6_000_000)];
-        assert!(Split::of(&calls, &groups).passes());
+        let judged = |calls: &[Call], groups: &[Call]| judge("x", &Split::of(calls, groups));
+        assert_eq!(judged(&calls, &groups), None);
         let slow = calls.iter().map(|call| match call.0 {
             5_500_000..5_510_000 => (call.0, call.0 + 300),
             _ => *call,
         });
         let slow: Vec<Call> = slow.collect();
-        assert!(!Split::of(&slow, &groups).passes());
-        assert!(!Split::of(&slow, &[]).passes(), "nothing was compared");
+        assert!(judged(&slow, &groups).is_some());
+        assert!(judged(&slow, &[]).is_some(), "nothing was compared");
+    }
+
+    #[test]
+    fn what_is_watched_longer_counts_all_calls_and_each_group_once() {
+        let watched = |groups: &[Call]| Watched {
+            reads: vec![(1, 2)],
+            writes: vec![(3, 4), (5, 6)],
+            groups: groups.to_vec(),
+        };
+        let mut all = watched(&[(10, 20)]);
+        all.extend(watched(&[(10, 20), (30, 40)]));
+        assert_eq!((all.reads.len(), all.writes.len()), (2, 4));
+        assert_eq!(all.groups, [(10, 20), (30, 40)]);
     }
 }
