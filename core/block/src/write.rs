@@ -241,12 +241,15 @@ impl BlockIo {
     fn begin_write(&self, writes: Vec<PhysicalWrite>, operation: &Operation) -> Underway {
         let vdevs = self.vdevs.clone();
         let (clock, kind) = (operation.clock(), operation.what().kind);
-        Underway(Some(self.host.spawn("tarn-block-write", move || {
-            let operation = Operation::internal(clock, kind);
-            let outcome = vdevs.write(writes, &operation);
-            let times = DEVICE_STAGES.map(|stage| operation.stage_ns(stage));
-            (outcome, times)
-        })))
+        Underway(Some(self.host.spawn_background(
+            "tarn-block-write",
+            move || {
+                let operation = Operation::internal(clock, kind);
+                let outcome = vdevs.write(writes, &operation);
+                let times = DEVICE_STAGES.map(|stage| operation.stage_ns(stage));
+                (outcome, times)
+            },
+        )))
     }
 
     /// Decides what of a block is stored, and prepares that.

@@ -12,10 +12,15 @@
 //! A thread that was not taken when the processor was last given away waits for the end of the turn, which the kernel looks at with its clock: every 4 ms on many machines. So a background
 //! thread offers its processor ([`offer_turn`]) many times in a turn: between pieces of work, and where it releases its last lock, because what it held when others
 //! went first, others might wait for.
+//!
+//! Work that nobody waits for need not take all processors at all. Who knows that says so with a [`Pace`]; the thread that [keeps](keep_pace) it then rests longer than it works
+//! where it would offer its processor, and works alone. The background threads that it starts, and those that carry out its requests to devices, keep the same pace.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::clock;
 
@@ -26,9 +31,43 @@ const TURN_NS: u64 = 4_000_000;
 /// How long a background thread works before it offers its processor again. Who offers it when others want it gives up the rest of his turn, so that often would be dear.
 const OFFER_NS: u64 = 100_000;
 
+/// How many times as long as it worked a background thread rests, where its work has time. So two of them keep less than one processor busy.
+const REST_FACTOR: u64 = 3;
+
+/// The longest rest: whoever begins to wait for the work waits no longer for that.
+const REST_NS_MAX: u64 = 1_000_000;
+
+/// How much time some background work has. Those who do it share it with those who may wait for it.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// Until then it has time; zero when it has none.
+    easy_until_ns: AtomicU64,
+}
+
+impl Pace {
+    /// The work has time until then, on the clock of [`monotonic_ns`](crate::monotonic_ns).
+    pub fn ease_until(&self, until_ns: u64) {
+        self.easy_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// Somebody waits.
+    pub fn hurry(&self) {
+        if self.easy_until_ns.load(Ordering::Relaxed) != 0 {
+            self.easy_until_ns.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the work has time.
+    pub fn is_easy(&self, now_ns: u64) -> bool {
+        now_ns < self.easy_until_ns.load(Ordering::Relaxed)
+    }
+}
+
 thread_local! {
     /// When this thread last offered its processor; none in threads that do not give way.
     static OFFERED_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    /// How much time its work has.
+    static PACE: RefCell<Option<Arc<Pace>>> = const { RefCell::new(None) };
     /// How many ranked locks this background thread holds that are not held across waits.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
@@ -77,15 +116,43 @@ pub(crate) fn give_way() {
     }
 }
 
+/// The calling thread keeps this pace from now on, if it is a background thread.
+pub fn keep_pace(pace: Option<Arc<Pace>>) {
+    PACE.set(pace);
+}
+
+/// The pace that the calling thread keeps.
+pub(crate) fn pace() -> Option<Arc<Pace>> {
+    PACE.with_borrow(Clone::clone)
+}
+
+/// Whether the calling thread works in the background, and its work has time.
+pub(crate) fn has_time() -> bool {
+    OFFERED_NS.get().is_some() && is_easy(clock::real_monotonic_ns())
+}
+
+fn is_easy(now_ns: u64) -> bool {
+    PACE.with_borrow(|pace| pace.as_ref().is_some_and(|pace| pace.is_easy(now_ns)))
+}
+
 /// Between two pieces of work, while this thread holds nothing that others wait for: they go first, if this is a background thread that has not let them for a while.
 pub(crate) fn offer_turn() {
     let Some(offered) = OFFERED_NS.get() else {
         return;
     };
-    if clock::real_monotonic_ns().saturating_sub(offered) >= OFFER_NS {
-        std::thread::yield_now();
-        OFFERED_NS.set(Some(clock::real_monotonic_ns()));
+    let now_ns = clock::real_monotonic_ns();
+    let worked_ns = now_ns.saturating_sub(offered);
+    if worked_ns < OFFER_NS {
+        return;
     }
+    match is_easy(now_ns) {
+        true => {
+            let rest_ns = worked_ns.saturating_mul(REST_FACTOR).min(REST_NS_MAX);
+            std::thread::sleep(Duration::from_nanos(rest_ns));
+        }
+        false => std::thread::yield_now(),
+    }
+    OFFERED_NS.set(Some(clock::real_monotonic_ns()));
 }
 
 /// This thread has taken a ranked lock that it must not hold while it waits.
@@ -142,8 +209,37 @@ mod tests {
         std::thread::spawn(in_background).join().unwrap();
     }
 
+    /// A rest is as long as the work before it times so many, up to its bound; work that is hurried goes on at once.
+    #[test]
+    fn work_that_has_time_rests_until_somebody_waits() {
+        let in_background = || {
+            give_way();
+            let pace = Arc::new(Pace::default());
+            keep_pace(Some(pace.clone()));
+            assert!(!has_time());
+            pace.ease_until(u64::MAX);
+            assert!(has_time());
+            let before_ns = clock::real_monotonic_ns();
+            OFFERED_NS.set(Some(before_ns - OFFER_NS));
+            offer_turn();
+            assert!(OFFERED_NS.get().unwrap() - before_ns >= REST_FACTOR * OFFER_NS);
+            pace.hurry();
+            assert!(!has_time());
+            pace.ease_until(clock::real_monotonic_ns());
+            assert!(!has_time(), "the time is over");
+            pace.ease_until(u64::MAX);
+            keep_pace(None);
+            assert!(!has_time());
+        };
+        std::thread::spawn(in_background).join().unwrap();
+    }
+
     #[test]
     fn others_keep_theirs() {
+        let pace = Arc::new(Pace::default());
+        pace.ease_until(u64::MAX);
+        keep_pace(Some(pace));
+        assert!(!has_time(), "this is no background thread");
         lock_taken();
         lock_released();
         offer_turn();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::background::{self, Pace};
 use crate::buffer::Buffer;
 use crate::device::{Request, WriteData};
 use crate::error::{Action, DeviceError, Errno};
@@ -71,6 +72,8 @@ pub(crate) struct BatchState {
     path: Arc<Path>,
     submitted_ns: u64,
     given_up: Arc<AtomicBool>,
+    /// The pace of who asked.
+    pace: Option<Arc<Pace>>,
     work: Mutex<Work>,
     done: Condvar,
 }
@@ -118,6 +121,7 @@ impl BatchState {
             path,
             submitted_ns: now_ns,
             given_up: given_up.clone(),
+            pace: background::pace(),
             work,
             done: Condvar::new(),
         })
@@ -365,6 +369,11 @@ impl Job {
 
     pub(crate) fn submitted_ns(&self) -> u64 {
         self.batch.submitted_ns()
+    }
+
+    /// The pace of who asked for it.
+    pub(crate) fn pace(&self) -> Option<&Arc<Pace>> {
+        self.batch.pace.as_ref()
     }
 
     /// One of several requests has failed; the others are still to be tried.

@@ -7,7 +7,8 @@
 //! # Mechanism
 //! Workers, one fewer than processors, wait for work. [`Compute::map`] begins in the calling thread, and measures: only
 //! when [`INLINE_NS`] have passed and items are left does it call for help. Small batches never leave their thread, and nobody
-//! has to guess what an item costs. Helpers and caller then take items from one counter until there are none.
+//! has to guess what an item costs. Helpers and caller then take items from one counter until there are none. A background thread whose work has time
+//! ([`Pace`](crate::background::Pace)) does it alone.
 //!
 //! # Invariants
 //! - `map` returns only after the last helper has left the batch, so items and results may borrow from the caller.
@@ -98,7 +99,7 @@ impl Compute {
     /// If `function` panics for an item, with its panic, after the items already begun are done.
     pub fn map<T: Send, R: Send>(&self, items: Vec<T>, function: impl Fn(T) -> R + Sync) -> Vec<R> {
         let batch = MapBatch::new(items, &function);
-        if self.helpers == 0 || baton::current().is_some() {
+        if self.helpers == 0 || baton::current().is_some() || background::has_time() {
             batch.work(|_| true);
         } else {
             self.work_with_help(&batch);

@@ -226,7 +226,7 @@ impl Host {
         JoinHandle::new(name, kind)
     }
 
-    /// Starts a thread whose work can wait for some milliseconds: others who are woken go first.
+    /// Starts a thread whose work can wait for some milliseconds: others who are woken go first. It keeps the [pace](crate::background::Pace) of the caller.
     ///
     /// # Panics
     /// As [`Host::spawn`].
@@ -236,9 +236,11 @@ impl Host {
         body: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let is_real = self.simulation().is_none();
+        let pace = background::pace();
         self.spawn(name, move || {
             if is_real {
                 background::give_way();
+                background::keep_pace(pace);
             }
             body()
         })

@@ -20,7 +20,7 @@
 //! pools, blocks, or what the bytes on a device mean.
 
 mod accounts;
-mod background;
+pub mod background;
 mod batch;
 pub mod buffer;
 pub mod canary;

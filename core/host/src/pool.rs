@@ -1,5 +1,7 @@
 //! A device's own threads, for systems and files without io_uring.
 //!
+//! Jobs that nobody waits for are carried out at leisure ([`Pace`]), until one comes that somebody waits for: it is behind them.
+//!
 //! Threads are started when there is more to do than threads to do it, up to a bound, and end when they had nothing to
 //! do for a while. Each device has its own, so that a slow disk holds up nobody else.
 
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::background;
+use crate::background::{self, Pace};
 use crate::batch::Job;
 use crate::file_device::Flow;
 use crate::system;
@@ -44,6 +46,16 @@ struct Queue {
     alive: usize,
     idle: usize,
     is_closed: bool,
+    /// The pace of the last job that was begun.
+    pace: Option<Arc<Pace>>,
+}
+
+impl Queue {
+    /// Somebody waits for what comes behind the jobs that are here.
+    fn hurry(&self) {
+        let paces = self.jobs.iter().filter_map(Job::pace);
+        paces.chain(&self.pace).for_each(|pace| pace.hurry());
+    }
 }
 
 impl Pool {
@@ -77,6 +89,9 @@ impl Pool {
             return;
         }
         let mut queue = self.shared.queue.lock();
+        if self.gives_way && jobs.iter().any(|job| job.pace().is_none()) {
+            queue.hurry();
+        }
         let to_wake = jobs.len().min(queue.idle);
         queue.jobs.extend(jobs);
         let wanted = (queue.jobs.len() - to_wake).min(self.threads_max - queue.threads);
@@ -132,7 +147,9 @@ impl Shared {
         let mut queue = self.queue.lock();
         loop {
             if let Some(job) = queue.jobs.pop_front() {
+                queue.pace = job.pace().cloned();
                 drop(queue);
+                background::keep_pace(job.pace().cloned());
                 system::carry_out(job, flow);
                 background::offer_turn();
                 queue = self.queue.lock();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tarn_host::background::{Pace, keep_pace};
 use tarn_host::{
     Backend, Buffer, Device, DeviceError, Host, OpenError, OpenMode, RealOptions, Request,
     WriteData,
@@ -203,6 +204,36 @@ fn what_is_given_up_or_zeroed_reads_as_zeroes() {
         assert_eq!(bytes[24576..], pattern[24576..]);
         assert_eq!(device.size_bytes_now(), Ok(64 * MIB + 512));
     });
+}
+
+/// Who waits for a large write to a buffered file waits for what is written there at leisure, too.
+#[test]
+fn a_write_that_somebody_waits_for_hurries_those_before_it() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("device");
+    let host = Host::real(RealOptions::default());
+    host.create_sparse_file(&path, 64 * MIB).unwrap();
+    let device = open(&host, &path);
+    let pace = Arc::new(Pace::default());
+    pace.ease_until(u64::MAX);
+    let write = |offset, length| Request::Write {
+        offset,
+        data: pattern(offset, length).into(),
+    };
+
+    keep_pace(Some(pace.clone()));
+    let at_leisure = device.submit(vec![write(0, 32 << 20)]);
+    assert!(pace.is_easy(0));
+    let small = device.submit(vec![write(60 * MIB, 4096)]);
+    keep_pace(None);
+    let beside = device.submit(vec![write(61 * MIB, 4096)]);
+    assert!(pace.is_easy(0), "small writes do not wait in the queue");
+    let waited_for = device.submit(vec![write(40 * MIB, 1 << 20)]);
+    assert!(!pace.is_easy(0));
+    for batch in [at_leisure, small, beside, waited_for] {
+        assert!(batch.wait().into_iter().all(|done| done.result.is_ok()));
+    }
+    assert!(device.read_at(0, 32 << 20).unwrap() == pattern(0, 32 << 20));
 }
 
 #[test]

@@ -16,6 +16,8 @@
 //! in turn, not at once. At the limit they wait until something has been stored. What is dirty beyond [`DIRTY_BYTES_FREE`] is memory that the cache
 //! does without.
 //!
+//! A group that took its time to be filled may take some to be stored, if nobody waits for it ([`Pace`]): who asks for something else meanwhile hardly notices.
+//!
 //! # Invariants
 //! - Holders never wait for the sync thread, so quiescing ends.
 //! - `stored < syncing < open`; waiting for a group wakes the sync thread, so it ends.
@@ -26,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tarn_cache::{Cache, Lent};
+use tarn_host::background::Pace;
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Counter, Operation, OperationKind, Outcome, Stage};
@@ -37,6 +40,12 @@ use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
 
 /// So much may be dirty before the cache has to do with less. A guess: what a pool with fast devices has dirty under steady load.
 const DIRTY_BYTES_FREE: u64 = 128 << 20;
+
+/// A group that was filled in less time comes from somebody who writes as fast as he can, and is stored as fast as it can be.
+const EASY_FILL_NS: u64 = 500_000_000;
+
+/// The part of the time a group took to be filled that it has to be stored: little enough for the next one not to wait.
+const EASY_PART: u64 = 8;
 
 /// The cache is told of what is dirty in steps of this size.
 const DIRTY_STEP: u64 = 32 << 20;
@@ -127,6 +136,8 @@ pub struct Txgs {
     counts: Counters,
     /// What the cache does without, for as much as is dirty.
     lent: OnceLock<Lent>,
+    /// How much time the group that is being stored has.
+    pace: Arc<Pace>,
     state: Mutex<State>,
     /// Something in the state has changed that others may wait for.
     changed: Condvar,
@@ -173,6 +184,8 @@ struct State {
     is_stopped: bool,
     /// When the writer delayed last may go on.
     last_wakeup_ns: u64,
+    /// When the last group began to be stored.
+    begun_ns: u64,
     /// Object sets with changes, by group.
     dirty_sets: BTreeMap<Txg, BTreeMap<ObjectId, Arc<ObjectSet>>>,
 }
@@ -186,6 +199,7 @@ impl Txgs {
             group_bytes: AtomicU64::new(0),
             counts: Counters::default(),
             lent: OnceLock::new(),
+            pace: Arc::default(),
             state: Mutex::new(
                 ranks::TXG,
                 State {
@@ -198,6 +212,7 @@ impl Txgs {
                     suspended: None,
                     is_stopped: false,
                     last_wakeup_ns: 0,
+                    begun_ns: 0,
                     dirty_sets: BTreeMap::new(),
                 },
             ),
@@ -259,6 +274,7 @@ impl Txgs {
                 return Ok(OpenTx::new(state.open, self.clone()));
             }
             timer.get_or_insert_with(|| operation.stage(Stage::TxWait));
+            self.pace.hurry();
             if must_wait {
                 if is_full {
                     self.counts.full.increment();
@@ -428,16 +444,30 @@ impl Txgs {
         state.open = closed.next();
         state.is_quiescing = false;
         self.group_bytes.store(0, Ordering::Relaxed);
+        // The one before shall not keep it waiting.
+        self.pace.hurry();
         self.changed.notify_all();
         closed
     }
 
     /// For the sync thread: begins to store a quiesced group.
     pub fn begin_sync(&self, txg: Txg) -> SyncTx {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         assert!(txg < state.open, "a group is quiesced before it is stored");
         assert!(txg > state.stored, "a group is stored once");
+        let now_ns = tarn_host::monotonic_ns();
+        let filled_ns = now_ns.saturating_sub(std::mem::replace(&mut state.begun_ns, now_ns));
+        if state.wanted < txg && filled_ns >= EASY_FILL_NS && !state.is_stopped {
+            let timeout_ns = u64::try_from(self.limits.timeout.as_nanos()).unwrap_or(u64::MAX);
+            let time_ns = filled_ns.min(timeout_ns) / EASY_PART;
+            self.pace.ease_until(now_ns.saturating_add(time_ns));
+        }
         SyncTx::new(txg)
+    }
+
+    /// How much time the group that is being stored has. The thread that stores it keeps this pace.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.pace
     }
 
     /// For the sync thread: the group is stored, durably.
@@ -450,6 +480,7 @@ impl Txgs {
             "a stored group leaves nothing dirty"
         );
         state.stored = tx.txg();
+        self.pace.hurry();
         self.changed.notify_all();
     }
 
@@ -481,6 +512,7 @@ impl Txgs {
                 Some(_) => return Err(AssignError::Suspended),
                 None => {}
             }
+            self.pace.hurry();
             if state.wanted < txg {
                 state.wanted = txg;
                 self.work.notify_all();
@@ -505,6 +537,7 @@ impl Txgs {
                 return Err(AssignError::Stopped);
             }
             state.wanted_open = state.wanted_open.max(txg);
+            self.pace.hurry();
             self.work.notify_all();
             self.changed.wait(&mut state);
         }
@@ -515,6 +548,7 @@ impl Txgs {
     pub fn kick(&self) {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(state.open);
+        self.pace.hurry();
         self.work.notify_all();
     }
 
@@ -538,6 +572,7 @@ impl Txgs {
     /// There will be no more transactions: who waits gets an error. A group that is being stored goes on being stored.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
+        self.pace.hurry();
         self.changed.notify_all();
         self.work.notify_all();
     }
@@ -624,6 +659,68 @@ mod tests {
         txgs.finish_sync(sync);
         assert_eq!(txgs.stored_txg(), closed);
         txgs.wait_stored(closed, &Operation::unmeasured()).unwrap();
+    }
+
+    /// Closes a group and begins to store it; whether it has time then.
+    fn begins_easily(txgs: &Txgs) -> (SyncTx, bool) {
+        let closed = txgs.quiesce();
+        let sync = txgs.begin_sync(closed);
+        let has_time = has_time(txgs);
+        (sync, has_time)
+    }
+
+    fn has_time(txgs: &Txgs) -> bool {
+        txgs.pace().is_easy(tarn_host::monotonic_ns())
+    }
+
+    #[test]
+    fn a_group_has_time_unless_it_was_filled_fast_or_somebody_waits() {
+        let txgs = txgs();
+        // Nobody knows how long the first was filled: since the machine was started.
+        let (sync, is_easy) = begins_easily(&txgs);
+        assert!(is_easy);
+        txgs.finish_sync(sync);
+        assert!(!has_time(&txgs), "it is stored");
+        let (sync, is_easy) = begins_easily(&txgs);
+        assert!(!is_easy, "the next followed at once");
+        txgs.finish_sync(sync);
+
+        let as_if_filled_slowly = || txgs.state.lock().begun_ns = 0;
+        let interruptions: [(&str, &dyn Fn()); 3] = [
+            ("the next is closed", &|| {
+                txgs.quiesce();
+            }),
+            ("somebody wants the open one stored", &|| txgs.kick()),
+            ("the pool is closed", &|| txgs.stop()),
+        ];
+        for (why, interrupt) in interruptions {
+            txgs.state.lock().wanted = Txg::ZERO;
+            as_if_filled_slowly();
+            let (sync, is_easy) = begins_easily(&txgs);
+            assert!(is_easy);
+            interrupt();
+            assert!(!has_time(&txgs), "{why}");
+            txgs.finish_sync(sync);
+        }
+    }
+
+    #[test]
+    fn a_group_that_somebody_waits_for_has_no_time() {
+        let txgs = txgs();
+        txgs.kick();
+        let (sync, is_easy) = begins_easily(&txgs);
+        assert!(!is_easy);
+        let wanted = sync.txg();
+        txgs.pace().ease_until(u64::MAX);
+        let waiting = {
+            let txgs = txgs.clone();
+            std::thread::spawn(move || txgs.wait_stored(wanted, &Operation::unmeasured()))
+        };
+        while has_time(&txgs) {
+            std::thread::yield_now();
+        }
+        txgs.finish_sync(sync);
+        waiting.join().unwrap().unwrap();
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use tarn_dataset::free_in_background::FreeBudget;
 use tarn_dataset::ledger::MosLedger;
 use tarn_dataset::task::{InternalEvent, TaskContext};
+use tarn_host::background;
 use tarn_host::canary::{Canary, sings};
 use tarn_host::channel;
 use tarn_object::{AssignError, SetLedger, SyncTx, Unreadable, Wake, sync_objsets};
@@ -78,6 +79,7 @@ impl Pool {
 
     /// Stores group after group, until the pool is closed or cannot be written.
     fn store_groups(&self, to_store: &channel::Receiver<Txg>) {
+        background::keep_pace(Some(self.txgs().pace().clone()));
         while let Some(txg) = to_store.recv() {
             if self.txgs().is_stopped() {
                 break;
