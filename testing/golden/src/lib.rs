@@ -17,5 +17,6 @@ pub mod allowed;
 pub mod compare;
 mod fixtures;
 pub mod truth;
+pub mod volume;
 
 pub use fixtures::{Fixture, FixtureError, Fixtures};
