@@ -195,9 +195,25 @@ pub fn unpack_debian(
         dpkg.arg("-x").arg(package).arg(&root);
         program::run(&mut dpkg, Duration::from_secs(120))?.expect_success()?;
     }
+    merge_usr(&root)?;
     fs::rename(&root, folder).map_err(refused("move", &root))?;
     fs::remove_dir_all(&aside).map_err(refused("remove", &aside))?;
     Ok(unpacked)
+}
+
+/// On an installed machine `/bin`, `/lib` and `/sbin` are links into `/usr`, and some packages still bring files by these names. They are found under both.
+fn merge_usr(root: &Path) -> Result<(), ToolsError> {
+    for folder in ["bin", "lib", "sbin"] {
+        let (from, to) = (root.join(folder), root.join("usr").join(folder));
+        if !from.is_dir() {
+            continue;
+        }
+        fs::create_dir_all(&to).map_err(refused("make", &to))?;
+        let mut copy = Command::new("cp");
+        copy.arg("--archive").arg(from.join(".")).arg(&to);
+        program::run(&mut copy, Duration::from_secs(120))?.expect_success()?;
+    }
+    Ok(())
 }
 
 /// `apt-get` with lists and sources of its own.
@@ -263,4 +279,32 @@ pub fn is_in_path(program: &str) -> bool {
     std::env::split_paths(&path)
         .chain(system)
         .any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_package_has_outside_of_usr_is_in_it_too() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |name: &str| root.path().join(name);
+        fs::create_dir_all(file("lib/here")).unwrap();
+        fs::create_dir_all(file("usr/lib/here")).unwrap();
+        fs::write(file("lib/here/a.so.1"), "a").unwrap();
+        std::os::unix::fs::symlink("a.so.1", file("lib/here/a.so")).unwrap();
+        fs::write(file("usr/lib/here/b.so"), "b").unwrap();
+        merge_usr(root.path()).unwrap();
+        assert_eq!(
+            fs::read_link(file("usr/lib/here/a.so")).unwrap(),
+            Path::new("a.so.1")
+        );
+        for (name, content) in [
+            ("lib/here/a.so", "a"),
+            ("usr/lib/here/a.so", "a"),
+            ("usr/lib/here/b.so", "b"),
+        ] {
+            assert_eq!(fs::read_to_string(file(name)).unwrap(), content);
+        }
+    }
 }

@@ -107,6 +107,7 @@ fn stream(peer: &mut dyn Peer, memory: &Path, extent: Extent) -> Outcome<[f64; 4
         format!("{}/copy", peers::POOL),
     );
     output(peer.zfs()?.args(["create", &name]))?;
+    super::get_memory();
     let written = Load::SequentialWrite.run(&folder.join("data"), &size)?;
     let snapshot = format!("{name}@sent");
     output(peer.zfs()?.args(["snapshot", &snapshot]))?;
