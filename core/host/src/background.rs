@@ -123,7 +123,7 @@ pub fn keep_pace(pace: Option<Arc<Pace>>) {
 
 /// The pace that the calling thread keeps.
 pub(crate) fn pace() -> Option<Arc<Pace>> {
-    PACE.with_borrow(Clone::clone)
+    PACE.try_with(|pace| pace.borrow().clone()).ok().flatten()
 }
 
 /// Whether the calling thread works in the background, and its work has time.
@@ -132,7 +132,13 @@ pub(crate) fn has_time() -> bool {
 }
 
 fn is_easy(now_ns: u64) -> bool {
-    PACE.with_borrow(|pace| pace.as_ref().is_some_and(|pace| pace.is_easy(now_ns)))
+    // While a thread is torn down it has no pace.
+    PACE.try_with(|pace| {
+        pace.borrow()
+            .as_ref()
+            .is_some_and(|pace| pace.is_easy(now_ns))
+    })
+    .unwrap_or(false)
 }
 
 /// Between two pieces of work, while this thread holds nothing that others wait for: they go first, if this is a background thread that has not let them for a while.
