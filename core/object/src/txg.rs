@@ -44,6 +44,9 @@ const DIRTY_BYTES_FREE: u64 = 128 << 20;
 /// A group that was filled in less time comes from somebody who writes as fast as he can, and is stored as fast as it can be.
 const EASY_FILL_NS: u64 = 500_000_000;
 
+/// Writing begins in earnest when this part of what closes a group is dirty: the little before it may have been there for long.
+const FILLING_PART: u64 = 8;
+
 /// The part of the time a group took to be filled that it has to be stored: little enough for the next one not to wait.
 const EASY_PART: u64 = 8;
 
@@ -136,6 +139,8 @@ pub struct Txgs {
     counts: Counters,
     /// What the cache does without, for as much as is dirty.
     lent: OnceLock<Lent>,
+    /// When writing to the open group began in earnest; zero if it has not.
+    filling_since_ns: AtomicU64,
     /// How much time the group that is being stored has.
     pace: Arc<Pace>,
     state: Mutex<State>,
@@ -184,8 +189,10 @@ struct State {
     is_stopped: bool,
     /// When the writer delayed last may go on.
     last_wakeup_ns: u64,
-    /// When the last group began to be stored.
-    begun_ns: u64,
+    /// When the open group was opened.
+    opened_ns: u64,
+    /// The newest closed group, and how long it was filled.
+    filled: (Txg, u64),
     /// Object sets with changes, by group.
     dirty_sets: BTreeMap<Txg, BTreeMap<ObjectId, Arc<ObjectSet>>>,
 }
@@ -199,6 +206,7 @@ impl Txgs {
             group_bytes: AtomicU64::new(0),
             counts: Counters::default(),
             lent: OnceLock::new(),
+            filling_since_ns: AtomicU64::new(0),
             pace: Arc::default(),
             state: Mutex::new(
                 ranks::TXG,
@@ -212,7 +220,8 @@ impl Txgs {
                     suspended: None,
                     is_stopped: false,
                     last_wakeup_ns: 0,
-                    begun_ns: 0,
+                    opened_ns: 0,
+                    filled: (Txg::ZERO, 0),
                     dirty_sets: BTreeMap::new(),
                 },
             ),
@@ -367,6 +376,11 @@ impl Txgs {
         self.note_step(before, before + bytes);
         let before = self.group_bytes.fetch_add(bytes, Ordering::Relaxed);
         let threshold = self.sync_bytes();
+        let is_earnest = threshold / FILLING_PART;
+        if before < is_earnest && before + bytes >= is_earnest {
+            let now_ns = tarn_host::monotonic_ns();
+            self.filling_since_ns.store(now_ns, Ordering::Relaxed);
+        }
         if before < threshold && before + bytes >= threshold {
             let _state = self.state.lock();
             self.work.notify_all();
@@ -444,6 +458,13 @@ impl Txgs {
         state.open = closed.next();
         state.is_quiescing = false;
         self.group_bytes.store(0, Ordering::Relaxed);
+        let now_ns = tarn_host::monotonic_ns();
+        let opened_ns = std::mem::replace(&mut state.opened_ns, now_ns);
+        let since_ns = match self.filling_since_ns.swap(0, Ordering::Relaxed) {
+            0 => opened_ns,
+            filling_since_ns => filling_since_ns,
+        };
+        state.filled = (closed, now_ns.saturating_sub(since_ns));
         // The one before shall not keep it waiting.
         self.pace.hurry();
         self.changed.notify_all();
@@ -452,14 +473,15 @@ impl Txgs {
 
     /// For the sync thread: begins to store a quiesced group.
     pub fn begin_sync(&self, txg: Txg) -> SyncTx {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         assert!(txg < state.open, "a group is quiesced before it is stored");
         assert!(txg > state.stored, "a group is stored once");
-        let now_ns = tarn_host::monotonic_ns();
-        let filled_ns = now_ns.saturating_sub(std::mem::replace(&mut state.begun_ns, now_ns));
-        if state.wanted < txg && filled_ns >= EASY_FILL_NS && !state.is_stopped {
+        let (newest, filled_ns) = state.filled;
+        let is_waited_for = state.wanted >= txg || state.is_stopped || newest != txg;
+        if !is_waited_for && filled_ns >= EASY_FILL_NS {
             let timeout_ns = u64::try_from(self.limits.timeout.as_nanos()).unwrap_or(u64::MAX);
             let time_ns = filled_ns.min(timeout_ns) / EASY_PART;
+            let now_ns = tarn_host::monotonic_ns();
             self.pace.ease_until(now_ns.saturating_add(time_ns));
         }
         SyncTx::new(txg)
@@ -685,7 +707,15 @@ mod tests {
         assert!(!is_easy, "the next followed at once");
         txgs.finish_sync(sync);
 
-        let as_if_filled_slowly = || txgs.state.lock().begun_ns = 0;
+        let as_if_filled_slowly = || txgs.state.lock().opened_ns = 0;
+        // Much came at its end.
+        as_if_filled_slowly();
+        txgs.add_dirty(txgs.sync_bytes());
+        let (sync, is_easy) = begins_easily(&txgs);
+        assert!(!is_easy);
+        txgs.remove_dirty(txgs.sync_bytes());
+        txgs.finish_sync(sync);
+
         let interruptions: [(&str, &dyn Fn()); 3] = [
             ("the next is closed", &|| {
                 txgs.quiesce();
