@@ -37,7 +37,7 @@ use tarn_stream::reading::{StreamError, StreamReader};
 const CANNOT: &str = "cannot receive";
 
 /// How much is read from the caller's descriptor at once, where less is wanted. Contents are read to where they stay, except for what came with the record before them: so this
-/// is little beside a block, and many beside a record.
+/// is little beside a block, and much beside a record.
 const INPUT_BYTES: usize = 8 << 10;
 
 /// A receive under way.
