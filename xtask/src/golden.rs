@@ -30,7 +30,7 @@ use crate::golden_streams;
 use crate::workspace::{Outcome, Steps, fixtures, openzfs, programs, scratch};
 
 /// The fixtures that must be read whole.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "basic",
     "mirror",
     "raidz1",
@@ -41,11 +41,12 @@ const NAMES: [&str; 10] = [
     "degraded",
     "checkpoint",
     "v28",
+    "reflink",
 ];
 
 /// The fixtures that a writer can change: pools with every device and of the current version.
-const WRITABLE: [&str; 7] = [
-    "basic", "mirror", "raidz1", "raidz2", "raidz3", "mixed", "gang",
+const WRITABLE: [&str; 8] = [
+    "basic", "mirror", "raidz1", "raidz2", "raidz3", "mixed", "gang", "reflink",
 ];
 
 /// The fixture with an intent log that was never replayed.

@@ -7,6 +7,7 @@
 //! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). What users, groups and projects use is counted again ([`quotas`]).
 //! Rows of everything that can be done with snapshots and streams are drawn at random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
+mod clone_logs;
 mod kernel;
 mod log_devices;
 mod logs;

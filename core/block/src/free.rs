@@ -20,8 +20,8 @@ impl BlockIo {
     /// Frees a block in this phase, or keeps it to be freed in the next txg.
     ///
     /// # Errors
-    /// The pointer leads to what was never allocated, or to a block with twins (dedup): the pool must not go on
-    /// storing.
+    /// The pointer leads to what was never allocated, or to a block in the dedup table, or the references to it cannot be
+    /// read: the pool must not go on storing.
     pub fn free(
         &self,
         pointer: &BlockPointer,
@@ -58,17 +58,17 @@ impl BlockIo {
         if pointer.kind() != PointerKind::Stored {
             return Ok(());
         }
-        match &self.ref_table {
-            Some(table) => {
-                let released = table.release(pointer, txg);
-                let released =
-                    released.map_err(|cause| BlockFreeError::RefTable { block, cause })?;
-                if released == Release::Shared {
-                    return Ok(());
-                }
+        if pointer.is_dedup() {
+            return Err(BlockFreeError::Deduplicated { block });
+        }
+        // Only contents of files and volumes are ever shared.
+        let is_data = pointer.level().is_data() && !pointer.object_type().is_metadata();
+        if let Some(table) = self.ref_table.as_ref().filter(|_| is_data) {
+            let released = table.release(pointer, self.deflated_size(pointer), operation);
+            let released = released.map_err(|cause| BlockFreeError::RefTable { block, cause })?;
+            if released == Release::Shared {
+                return Ok(());
             }
-            None if pointer.is_dedup() => return Err(BlockFreeError::Deduplicated { block }),
-            None => {}
         }
         if sings(Canary::ForgetFree) && pointer.birth().get().is_multiple_of(16) {
             return Ok(());

@@ -89,6 +89,8 @@ pub(crate) struct VdevShapes {
     sector_bytes: BTreeMap<VdevId, u64>,
     /// What a sector allocated there counts, in bytes.
     deflate_ratios: BTreeMap<VdevId, u64>,
+    /// How much room each has.
+    room_bytes: BTreeMap<VdevId, u64>,
     /// The smallest sector of those that hold ordinary blocks. What is stored is a multiple of it.
     pub(crate) allocation_min: u64,
 }
@@ -110,6 +112,10 @@ impl VdevShapes {
                 .min()
                 .unwrap_or(tarn_ondisk::block_pointer::SECTOR_BYTES),
             sector_bytes,
+            room_bytes: top_levels
+                .iter()
+                .map(|vdev| (vdev.id, vdev.asize.get()))
+                .collect(),
             deflate_ratios: top_levels
                 .iter()
                 .map(|vdev| (vdev.id, vdev.deflate_ratio))
@@ -184,6 +190,34 @@ impl BlockIo {
     #[doc(alias = "metaslab_class_get_deferred")]
     pub fn deferred_size(&self) -> AllocatedSize {
         self.space.class_totals(tarn_space::Class::Normal).deferred
+    }
+
+    /// Whether blocks can be given further references.
+    pub fn shares_blocks(&self) -> bool {
+        let table = self.ref_table.as_ref();
+        table.is_some_and(|table| table.is_enabled())
+    }
+
+    /// Gives a block one more reference, as part of a group that is not being stored yet: as often it has to be
+    /// [freed](BlockIo::free). It waits for nothing.
+    ///
+    /// # Panics
+    /// When blocks cannot be [shared](BlockIo::shares_blocks).
+    #[doc(alias = "brt_pending_add")]
+    pub fn share(&self, pointer: &BlockPointer, txg: Txg) {
+        let table = self.ref_table.as_ref();
+        let table = table.expect("blocks are shared where references are counted");
+        table.add(pointer, self.deflated_size(pointer), txg);
+    }
+
+    /// Whether all places of a block are on vdevs of the pool.
+    pub fn has_places(&self, pointer: &BlockPointer) -> bool {
+        let shapes = self.shapes();
+        pointer.dvas().all(|dva| {
+            let room = shapes.room_bytes.get(&dva.vdev());
+            let end = dva.offset().get().checked_add(dva.allocated_size().get());
+            room.is_some_and(|room| end.is_some_and(|end| end <= *room))
+        })
     }
 
     /// The vdevs below.

@@ -1,7 +1,8 @@
 //! A door upward: has this block twins?
 
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::units::Txg;
+use tarn_ondisk::units::{AllocatedSize, Txg};
+use tarn_probe::Operation;
 
 /// What became of a reference that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,13 +13,24 @@ pub enum Release {
     Shared,
 }
 
-/// Counts the references to blocks that have several: deduplicated ones and clones. Declared here,
+/// Counts the references to blocks that have several: clones, and one day deduplicated ones. Declared here,
 /// implemented by `pool`, which has the tables.
 pub trait RefTable: Send + Sync {
-    /// Gives up one reference to a block, in a txg. Says whether it was the last.
+    /// Whether blocks can get further references.
+    fn is_enabled(&self) -> bool;
+
+    /// Gives a block one more reference, as part of a group that is not being stored yet. It counts before anything is
+    /// released in that group. `size` is what the block counts for who has it. Called with locks of objects held: it waits for nothing.
+    fn add(&self, pointer: &BlockPointer, size: AllocatedSize, txg: Txg);
+
+    /// Gives up one reference to a block, in the group that is being stored, whose thread alone asks. Says whether it was the last.
+    ///
+    /// # Errors
+    /// When the table cannot be read: nobody knows, and the pool must not go on storing.
     fn release(
         &self,
         pointer: &BlockPointer,
-        txg: Txg,
+        size: AllocatedSize,
+        operation: &Operation,
     ) -> Result<Release, Box<dyn std::error::Error + Send + Sync>>;
 }

@@ -23,17 +23,23 @@ pub enum Canary {
     ReplayTwice = 5,
     /// A group is stored while blocks of an intent log that it knows are still on their way.
     PassLogBlocks = 6,
+    /// Some reference to a block that is cloned is not counted.
+    ForgetReference = 7,
+    /// Blocks that records of clones in an intent log lead to get no references when the log is claimed.
+    LeaveLoggedClones = 8,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 6] = [
+    pub const ALL: [Canary; 8] = [
         Canary::SkipFlush,
         Canary::EarlyUberblock,
         Canary::SkipLogFlush,
         Canary::ForgetFree,
         Canary::ReplayTwice,
         Canary::PassLogBlocks,
+        Canary::ForgetReference,
+        Canary::LeaveLoggedClones,
     ];
 
     /// What it is called on a command line.
@@ -45,6 +51,8 @@ impl Canary {
             Canary::ForgetFree => "forget-free",
             Canary::ReplayTwice => "replay-twice",
             Canary::PassLogBlocks => "pass-log-blocks",
+            Canary::ForgetReference => "forget-reference",
+            Canary::LeaveLoggedClones => "leave-logged-clones",
         }
     }
 }

@@ -260,17 +260,17 @@ impl Object {
             }
             let size = state.newest.block_size.to_usize();
             let mut buffer = match (state.newest_of(block), base.take()) {
-                (Newest::Data(_), _) | (Newest::Unknown, None) if is_whole => {
+                (Newest::Data(_), _) | (Newest::Unknown | Newest::Cloned(_), None) if is_whole => {
                     Arc::new(Buffer::for_overwrite(size))
                 }
                 (Newest::Data(older), _) => older.clone(),
                 (Newest::Sealed, _) => return Err(self.is_encrypted_error()),
                 (Newest::Freed, _) => Arc::new(Buffer::zeroed(size)),
-                (Newest::Unknown, Some(base)) => base,
+                (Newest::Unknown | Newest::Cloned(_), Some(base)) => base,
                 (Newest::Unknown, None) if self.top_of(&state, block).is_none() => {
                     Arc::new(Buffer::zeroed(size))
                 }
-                (Newest::Unknown, None) => {
+                (Newest::Unknown | Newest::Cloned(_), None) => {
                     drop(state);
                     base = Some(self.read_to_change(BlockId::from(block), operation)?);
                     continue;
@@ -338,7 +338,7 @@ impl Object {
     }
 
     /// Refuses a block beyond what an object can have.
-    fn check_reach(&self, state: &ObjectState, block: u64) -> Result<(), ObjectError> {
+    pub(crate) fn check_reach(&self, state: &ObjectState, block: u64) -> Result<(), ObjectError> {
         let end = block
             .checked_add(1)
             .and_then(|b| b.checked_mul(state.newest.block_size.get()));
@@ -364,6 +364,7 @@ impl Object {
         pending.shape.max_block = newest_max;
         pending.freed.remove(block);
         pending.passing.remove(&block);
+        self.drop_clones(pending, block..block + 1);
         if pending.blocks.insert(block, buffer).is_none() {
             pending.dirty_bytes += bytes;
             self.context.env.txgs.add_dirty(bytes);
@@ -525,7 +526,7 @@ impl Object {
             Newest::Data(buffer) => Some(buffer.clone()),
             Newest::Sealed => return Err(self.is_encrypted_error()),
             Newest::Freed => None,
-            Newest::Unknown => contents,
+            Newest::Unknown | Newest::Cloned(_) => contents,
         };
         state.newest.block_size = size;
         let newest = state.newest.clone();
@@ -640,6 +641,7 @@ impl Object {
         let mut dropped = pending.blocks.split_off(&first);
         pending.blocks.append(&mut dropped.split_off(&end));
         pending.freed.insert(first, end);
+        self.drop_clones(pending, first..end);
         let mut dropped_sealed = pending.sealed.split_off(&first);
         pending.sealed.append(&mut dropped_sealed.split_off(&end));
         let bytes = count_bytes(&dropped) + count_sealed_bytes(&dropped_sealed);
@@ -657,6 +659,7 @@ impl Object {
         let bytes = count_bytes(&pending.blocks) + count_sealed_bytes(&pending.sealed);
         pending.blocks.clear();
         pending.sealed.clear();
+        self.drop_clones(pending, 0..u64::MAX);
         pending.freed.insert(0, u64::MAX);
         pending.is_object_freed = true;
         pending.dirty_bytes -= bytes;

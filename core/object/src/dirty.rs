@@ -166,7 +166,9 @@ pub(crate) struct Pending {
     pub passing: BTreeSet<u64>,
     /// Those of them that have their places already, and are written.
     pub early: BTreeMap<u64, Early>,
-    /// Places that were taken early, and have nothing that is still wanted.
+    /// Blocks that are clones of others, by index, as they are to be pointed at. None of them is also written.
+    pub cloned: BTreeMap<u64, BlockPointer>,
+    /// Places that were taken early, and have nothing that is still wanted; and blocks that were cloned and are not wanted any more.
     pub superseded: Vec<BlockPointer>,
     /// Blocks freed.
     pub freed: BlockRanges,
@@ -188,6 +190,7 @@ impl Pending {
             given: BTreeMap::new(),
             passing: BTreeSet::new(),
             early: BTreeMap::new(),
+            cloned: BTreeMap::new(),
             superseded: Vec::new(),
             freed: BlockRanges::default(),
             is_spill_changed: false,
@@ -196,12 +199,24 @@ impl Pending {
         }
     }
 
-    /// The blocks of a range that the group writes, in order.
+    /// The blocks of a range that the group gives contents, in order.
     pub fn written(&self, range: Range<u64>) -> impl Iterator<Item = u64> + '_ {
-        let plain = self.blocks.range(range.clone()).map(|(block, _)| *block);
-        let sealed = self.sealed.range(range).map(|(block, _)| *block);
-        // Whichever there are: an object has one kind.
-        plain.chain(sealed)
+        let sealed = self.sealed.range(range.clone()).map(|(block, _)| *block);
+        let mut plain = self.blocks.range(range.clone()).map(|(block, _)| *block);
+        let mut cloned = self.cloned.range(range).map(|(block, _)| *block);
+        let (mut next_plain, mut next_cloned) = (plain.next(), cloned.next());
+        let mixed = std::iter::from_fn(move || match (next_plain, next_cloned) {
+            (Some(block), other) if other.is_none_or(|other| block < other) => {
+                next_plain = plain.next();
+                Some(block)
+            }
+            (_, found) => {
+                next_cloned = cloned.next();
+                found
+            }
+        });
+        // An object that has sealed blocks has no others.
+        sealed.chain(mixed)
     }
 }
 

@@ -24,6 +24,7 @@
 
 mod block_tree;
 mod buffer;
+mod cloned;
 mod dirty;
 mod early;
 mod error;

@@ -137,6 +137,8 @@ pub(crate) enum Located {
     Dirty(Arc<Buffer>),
     /// In memory, and encrypted.
     Sealed,
+    /// In a block that this one is a clone of, which is not stored yet.
+    Cloned(BlockPointer),
     /// Nowhere: they are zeros.
     Zeros,
     /// Below this pointer of the stored tree.
@@ -149,6 +151,8 @@ pub(crate) enum Newest<'a> {
     Data(&'a Arc<Buffer>),
     /// Written, encrypted.
     Sealed,
+    /// Made a clone.
+    Cloned(&'a BlockPointer),
     /// Freed.
     Freed,
     /// Untouched.
@@ -164,6 +168,9 @@ impl ObjectState {
             }
             if pending.sealed.contains_key(&block) {
                 return Newest::Sealed;
+            }
+            if let Some(pointer) = pending.cloned.get(&block) {
+                return Newest::Cloned(pointer);
             }
             if pending.freed.contains(block) {
                 return Newest::Freed;
@@ -403,7 +410,7 @@ impl Object {
     /// Whether a block has contents, and is not a hole.
     pub fn has_block(&self, block: BlockId, operation: &Operation) -> Result<bool, ObjectError> {
         match self.locate(block)? {
-            Located::Dirty(_) | Located::Sealed => Ok(true),
+            Located::Dirty(_) | Located::Sealed | Located::Cloned(_) => Ok(true),
             Located::Zeros => Ok(false),
             Located::Stored(top) => Ok(!self
                 .descend(top, Level::ZERO, block.get(), operation)?
@@ -440,6 +447,9 @@ impl Object {
                     return Ok(Some((Block::from(buffer), ByteOrder::Little)));
                 }
                 Located::Sealed => return Err(self.is_encrypted_error()),
+                Located::Cloned(pointer) => {
+                    return self.fetch_at(&pointer, block, hint, operation).map(Some);
+                }
                 Located::Zeros => return Ok(None),
                 Located::Stored(top) => top,
             };
@@ -467,9 +477,20 @@ impl Object {
         if pointer.is_hole() {
             return Ok(None);
         }
-        let contents = self.context.env.cache.read(&pointer, hint, operation);
+        self.fetch_at(&pointer, block, hint, operation).map(Some)
+    }
+
+    /// Reads a block where it is.
+    fn fetch_at(
+        &self,
+        pointer: &BlockPointer,
+        block: BlockId,
+        hint: Hint,
+        operation: &Operation,
+    ) -> Result<(Block, ByteOrder), ObjectError> {
+        let contents = self.context.env.cache.read(pointer, hint, operation);
         let contents = contents.map_err(|why| self.read_error(Level::ZERO, block, why))?;
-        Ok(Some((contents, pointer.byte_order())))
+        Ok((contents, pointer.byte_order()))
     }
 
     /// After a failed read: whether the tree was replaced since, or is being replaced just now. In the latter case waits
@@ -494,6 +515,7 @@ impl Object {
         match state.newest_of(block.get()) {
             Newest::Data(buffer) => Ok(Located::Dirty(buffer.clone())),
             Newest::Sealed => Ok(Located::Sealed),
+            Newest::Cloned(pointer) => Ok(Located::Cloned(*pointer)),
             Newest::Freed => Ok(Located::Zeros),
             Newest::Unknown => match self.top_of(&state, block.get()) {
                 Some(top) => Ok(Located::Stored(top)),

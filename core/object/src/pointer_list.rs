@@ -346,18 +346,19 @@ impl PointerList {
         let mut is_right = true;
         self.for_each(operation, |entry| {
             let key = key_of(&entry.pointer);
-            // With the dedup table one block is freed as often as it was written.
+            // A block in the dedup table is freed as often as it was written, and one that was cloned as often as that was done.
+            let may_repeat = entry.pointer.is_dedup() || is_clone(&entry.pointer);
             if entry.is_freed {
                 let count = freed.entry(key).or_default();
                 *count += 1;
-                is_right &= *count == 1 || entry.pointer.is_dedup();
+                is_right &= *count == 1 || may_repeat;
             } else if let Some(count) = freed.get_mut(&key) {
                 *count -= 1;
                 if *count == 0 {
                     freed.remove(&key);
                 }
             } else {
-                is_right &= seen.insert(key) || entry.pointer.is_dedup();
+                is_right &= seen.insert(key) || may_repeat;
                 left.push(entry.pointer);
             }
             match is_right {
@@ -513,6 +514,11 @@ type BlockKey = (Option<Dva>, Txg);
 
 fn key_of(pointer: &BlockPointer) -> BlockKey {
     (pointer.dvas().next(), pointer.birth())
+}
+
+/// Whether the pointer is younger than the block: another had it first.
+fn is_clone(pointer: &BlockPointer) -> bool {
+    pointer.birth() != pointer.physical_birth()
 }
 
 /// A pointer as lists keep it.

@@ -109,7 +109,7 @@ pub fn sync_objsets(
 /// Drops what the group has changed in an object set: nothing leads to it any more, and it is not to be stored.
 ///
 /// # Errors
-/// When a place that was taken early cannot be freed: the group must not be stored.
+/// When a place that was taken early, or a block that was cloned, cannot be freed: the group must not be stored.
 pub fn discard_changes(
     set: &Arc<ObjectSet>,
     tx: &SyncTx,
@@ -134,7 +134,8 @@ pub fn discard_changes(
         if let Some(dropped) = dropped {
             set.env().txgs.remove_dirty(dropped.dirty_bytes);
             let early = dropped.early.into_values().map(|early| early.pointer);
-            for pointer in dropped.superseded.into_iter().chain(early) {
+            let shared = dropped.cloned.into_values();
+            for pointer in dropped.superseded.into_iter().chain(early).chain(shared) {
                 io.free(&pointer, phase, operation)?;
             }
         }

@@ -8,7 +8,7 @@
 //! Each object is a [`TreeJob`]: what the group changed in it, and the stored tree, which stays as it is until the end. Storing makes
 //! *edits*: this block of this level has that pointer now. First the frees: they walk the stored tree below the freed
 //! ranges, give up what is there, and leave edits where a subtree ends. Then all blocks of level 0 are written, in batches over all objects;
-//! each gives an edit, as do those that the log has had written [early](crate::early). Then, for each level above, the edits below are grouped by their parent, the parents are read, changed and
+//! each gives an edit, as do those that the log has had written [early](crate::early), and [clones](crate::cloned). Then, for each level above, the edits below are grouped by their parent, the parents are read, changed and
 //! written, again in batches, which gives the edits of that level. The edits of the highest level are the dnode's pointers. So
 //! between levels only edits are in memory, a pointer each.
 //!
@@ -37,6 +37,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize};
 use tarn_probe::{Operation, Outcome};
 
+use crate::cloned::CLONE_DIRTY_BYTES;
 use crate::dirty::{BlockRanges, Early, Given, Shape, SpillContents};
 use crate::error::SyncError;
 use crate::object::Object;
@@ -78,7 +79,9 @@ pub(crate) struct TreeJob {
     passing: BTreeSet<u64>,
     /// Those of them that were written already, unless they changed since.
     early: BTreeMap<u64, Early>,
-    /// Places that were taken early for nothing.
+    /// Blocks that are clones of others.
+    cloned: BTreeMap<u64, BlockPointer>,
+    /// Places that were taken early for nothing, and clones that are not wanted.
     superseded: Vec<BlockPointer>,
     freed: BlockRanges,
     /// What becomes of the spill block: none if nothing does.
@@ -126,6 +129,7 @@ impl TreeJob {
             given: pending.given.clone(),
             passing: pending.passing.clone(),
             early: pending.early.clone(),
+            cloned: pending.cloned.clone(),
             superseded: pending.superseded.clone(),
             freed: pending.freed.clone(),
             spill: if pending.is_object_freed {
@@ -336,6 +340,23 @@ impl TreeJob {
         Ok(())
     }
 
+    /// Puts the pointers to what blocks are clones of. Nothing is written: the references are counted already.
+    fn put_clones(
+        &mut self,
+        ledger: &mut SetLedger<'_>,
+        storing: &Storing<'_>,
+    ) -> Result<(), SyncError> {
+        for (block, pointer) in std::mem::take(&mut self.cloned) {
+            let previous = self
+                .object
+                .stored_pointer(Level::ZERO, block, storing.operation)?;
+            let slot = Slot::Tree { level: 0, block };
+            self.written(slot, &previous, pointer, None, ledger, storing);
+            self.uncount(CLONE_DIRTY_BYTES);
+        }
+        Ok(())
+    }
+
     /// Adds the write of one block that is encrypted already.
     fn gather_sealed(
         &mut self,
@@ -380,7 +401,7 @@ impl TreeJob {
         self.dirty_bytes -= bytes;
     }
 
-    /// Frees places that were taken early and do not become part of the tree. The ledger never heard of them.
+    /// Frees places that were taken early and do not become part of the tree, and gives up clones that do not. The ledger never heard of them.
     fn free_superseded(&mut self, storing: &Storing<'_>) -> Result<(), SyncError> {
         let cut_off = std::mem::take(&mut self.early).into_values();
         self.superseded.extend(cut_off.map(|early| early.pointer));
@@ -743,6 +764,8 @@ pub(crate) fn store_trees(
             jobs[index].gather_sealed(index, block, &contents, &mut batches)?;
             batches.flush_if_full(jobs, ledgers)?;
         }
+        let ledger = jobs[index].set;
+        jobs[index].put_clones(&mut ledgers[ledger], storing)?;
         jobs[index].free_superseded(storing)?;
         jobs[index].gather_spill(index, &mut batches);
     }

@@ -351,7 +351,7 @@ impl Object {
                 return Ok(BlockId::from(at));
             }
             match self.locate(BlockId::from(at))? {
-                Located::Dirty(_) | Located::Sealed => at += 1,
+                Located::Dirty(_) | Located::Sealed | Located::Cloned(_) => at += 1,
                 Located::Zeros => return Ok(BlockId::from(at)),
                 Located::Stored(_) => {
                     let hole = self
@@ -461,7 +461,7 @@ impl Object {
             // An older version counts only if no later group has freed it.
             let first = blocks.find(|block| {
                 let newest = state.newest_of(*block);
-                matches!(newest, Newest::Data(_) | Newest::Sealed)
+                matches!(newest, Newest::Data(_) | Newest::Sealed | Newest::Cloned(_))
             });
             next = match (next, first) {
                 (Some(one), Some(other)) => Some(u64::min(one, other)),

@@ -30,6 +30,24 @@ on_disk! {
     }
 }
 
+/// A counter counts the cloned blocks of so many bytes of a vdev. Even of the smallest blocks there are fewer than a counter can count.
+#[doc(alias = "BRT_RANGESIZE")]
+pub const RANGE_BYTES: u64 = 16 << 20;
+
+/// The block size of the object with the counters.
+#[doc(alias = "BRT_BLOCKSIZE")]
+pub const COUNTERS_BLOCK_BYTES: u64 = 32 << 10;
+
+/// The size of blocks of the ZAP, and of its blocks of pointers, as a power of two.
+#[doc(alias("brt_zap_default_bs", "brt_zap_default_ibs"))]
+pub const ENTRIES_BLOCK_SHIFT: u8 = 12;
+
+impl ClonedBlocks {
+    /// The byte order of counters on machines that store the lowest byte first.
+    #[doc(alias = "BRT_LITTLE_ENDIAN")]
+    pub const LITTLE_ENDIAN: u64 = 0;
+}
+
 /// The name of a vdev's table in the pool directory.
 #[doc(alias = "BRT_OBJECT_VDEV_PREFIX")]
 pub fn object_name(vdev: VdevId) -> String {

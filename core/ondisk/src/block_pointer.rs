@@ -369,6 +369,13 @@ impl BlockPointer {
         !self.is_embedded() && bit(self.properties2, 63)
     }
 
+    /// Says that its births are as they were written: nobody has moved the block since.
+    pub fn clear_rewritten(&mut self) {
+        if !self.is_embedded() {
+            self.properties2 = with_bits(self.properties2, 63, 1, 0);
+        }
+    }
+
     /// The places of the block. An encrypted block has at most two; the third word pair is its
     /// salt.
     pub fn dvas(&self) -> impl Iterator<Item = Dva> + '_ {

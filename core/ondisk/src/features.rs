@@ -218,7 +218,7 @@ features! {
     Blake3 "org.openzfs:blake3" ReadWrite,
         "BLAKE3 hash algorithm.",
         [PER_DATASET], [ExtensibleDataset];
-    BlockCloning "com.fudosecurity:block_cloning" ReadOnly,
+    BlockCloning "com.fudosecurity:block_cloning" ReadWrite,
         "Support for block cloning via Block Reference Table.",
         [READ_ONLY_COMPATIBLE], [];
     VdevZapsV2 "com.klarasystems:vdev_zaps_v2" ReadWrite,

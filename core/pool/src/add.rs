@@ -72,7 +72,7 @@ impl Pool {
             }
         }
         self.io().vdevs_changed();
-        self.publish_size();
+        self.publish_facts();
         Ok(())
     }
 }

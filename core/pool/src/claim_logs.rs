@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! All logs of all datasets are looked at; if one of them cannot be claimed, the pool is not opened for writing, and nothing has changed. Then their
-//! blocks are taken out of what is free, before anybody can allocate, and the heads are changed by the first job
-//! of the first group: so one group stores both.
+//! blocks are taken out of what is free, before anybody can allocate, blocks of files that they lead to get a reference, and the heads are changed by the first job
+//! of the first group: so one group stores all.
 //!
 //! Groups of the crashed run that were never stored have left their numbers in the log. Groups go on behind the newest of them, so that no
 //! block is of the future.
@@ -16,6 +16,7 @@ use crate::import::ImportRequest;
 use crate::jobs::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::intent_log::StoreClaims;
+use tarn_host::canary::{Canary, sings};
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
@@ -66,6 +67,10 @@ impl Pool {
                         .claim(place.vdev, place.offset, place.size, group)
                         .map_err(|why| unclaimable(why.to_string()))?;
                 }
+            }
+            let leaves_clones = sings(Canary::LeaveLoggedClones);
+            for pointer in claim.shared.iter().filter(|_| !leaves_clones) {
+                self.io().share(pointer, group);
             }
             heads.push((id, claim.head));
         }

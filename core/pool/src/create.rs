@@ -8,6 +8,7 @@
 //! # Knows nothing about
 //! Whether devices may be used: whoever asks has looked ([`tarn_vdev::in_use`]). Which properties make sense.
 
+use crate::cloned_blocks::ClonedBlockTables;
 use crate::config::{self, Written};
 use crate::deferred;
 use crate::error::{ImportError, PoolError};
@@ -293,11 +294,12 @@ fn assemble(
         repair: Repair::Rewrite,
         ..BlockIoOptions::default()
     };
+    let clones = ClonedBlockTables::new(vdevs.clone());
     let io = Arc::new(BlockIo::new(
         host.clone(),
         vdevs.clone(),
         space.clone(),
-        None,
+        Some(clones.clone()),
         options,
     ));
     let mut salt = [0; 32];
@@ -352,6 +354,7 @@ fn assemble(
         owner: request.owner.clone(),
         arrays,
         unflushed: BTreeMap::new(),
+        clones,
     });
     *pool.configuration.lock() = Written::NEVER;
     store_first_group(&pool, &mut tx)?;

@@ -6,7 +6,7 @@ use tarn_object::zap::ZapError;
 use tarn_object::{ObjectError, SyncError};
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::features::Feature;
-use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_ondisk::units::{ObjectId, Txg, VdevId};
 use tarn_vdev::{ConfigError, LabelError, OpenError, VdevWriteError};
 use thiserror::Error;
 
@@ -76,6 +76,16 @@ pub enum PoolError {
     /// A block that the pool gave up could not be freed.
     #[error(transparent)]
     Free(#[from] BlockFreeError),
+    /// How often cloned blocks are referenced is not known for certain. Who frees blocks all the same may free what is in use.
+    #[error("the table of cloned blocks of vdev {vdev} (object {object} of the MOS): {why}")]
+    ClonedBlocks {
+        /// Whose blocks they are.
+        vdev: VdevId,
+        /// The table.
+        object: ObjectId,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Devices could not be written.
     #[error(transparent)]
     Write(#[from] VdevWriteError),

@@ -14,6 +14,7 @@
 //! # Knows nothing about
 //! Which host used the pool last, and whether that matters: who imports decides before.
 
+use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;
 use crate::config;
 use crate::directory::Directory;
@@ -74,6 +75,7 @@ struct Opened {
     env: Arc<ObjectEnv>,
     mos: Arc<ObjectSet>,
     uberblock: Uberblock,
+    clones: Arc<ClonedBlockTables>,
 }
 
 impl Pool {
@@ -158,7 +160,14 @@ fn open(
         repair,
         ..BlockIoOptions::default()
     };
-    let io = BlockIo::new(host.clone(), vdevs.clone(), space.clone(), None, options);
+    let clones = ClonedBlockTables::new(vdevs.clone());
+    let io = BlockIo::new(
+        host.clone(),
+        vdevs.clone(),
+        space.clone(),
+        Some(clones.clone()),
+        options,
+    );
     let io = Arc::new(io);
     let cache = PoolCache::new(cache.clone(), io.clone());
     let limits = TxgLimits::for_memory(host.memory_total_bytes(), cache.cache().budget_bytes());
@@ -185,6 +194,7 @@ fn open(
         env,
         mos,
         uberblock,
+        clones,
     })
 }
 
@@ -251,12 +261,17 @@ fn finish(
         env,
         mos,
         uberblock,
+        clones,
     } = opened;
     let arrays = Arrays::of(&vdevs.top_levels());
     let mut unflushed = BTreeMap::new();
     config::read_biases(directory_of(&mos, operation), &vdevs)?;
     let facts = match request.mode {
-        Mode::ReadOnly => facts,
+        Mode::ReadOnly => {
+            // Nothing is freed, so what cannot be understood is not needed.
+            let _ = clones.load(directory_of(&mos, operation));
+            facts
+        }
         Mode::ReadWrite => {
             let directory = directory_of(&mos, operation);
             let (root, tops) = (vdevs.config(), vdevs.top_levels());
@@ -266,6 +281,7 @@ fn finish(
                 space_maps::add_stored_vdev(&space, vdev, &arrays, &table, directory)?;
             }
             io.vdevs_changed();
+            clones.load(directory)?;
             PoolFacts {
                 name: name.as_str().into(),
                 state: PoolState::Active,
@@ -295,6 +311,7 @@ fn finish(
         owner: request.owner.clone(),
         arrays,
         unflushed,
+        clones,
     });
     Ok(pool)
 }

@@ -13,6 +13,7 @@ pub mod attach;
 pub mod checkpoint;
 mod claim_logs;
 mod clean_up;
+mod cloned_blocks;
 pub mod close;
 mod config;
 pub mod create;
@@ -42,6 +43,7 @@ mod sync;
 mod txg_history;
 mod vdev_objects;
 
+pub use cloned_blocks::CloneSums;
 pub use close::Leaving;
 pub use create::{CreateRequest, NewVdev};
 pub use error::{ImportError, PoolError, VdevChangeError};

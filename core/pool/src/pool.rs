@@ -1,5 +1,6 @@
 //! An open pool: what all its users share.
 
+use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
 use crate::config::Written;
 use crate::directory::Directory;
 use crate::features::PoolFeatures;
@@ -18,6 +19,7 @@ use tarn_dataset::namespace::Namespace;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_host::{Host, JoinHandle};
 use tarn_object::{FailMode, ObjectEnv, ObjectSet, Txgs};
+use tarn_ondisk::features::Feature;
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_probe::Operation;
 use tarn_space::Space;
@@ -78,6 +80,7 @@ pub struct Pool {
     pub(crate) owner: PoolOwner,
     pub(crate) arrays: Arc<Arrays>,
     pub(crate) unflushed: Arc<Unflushed>,
+    pub(crate) clones: Arc<ClonedBlockTables>,
     pub(crate) log_holds: Arc<LogHolds>,
     pub(crate) given_up_logs: Mutex<Vec<String>>,
     pub(crate) jobs: Jobs,
@@ -105,6 +108,7 @@ pub(crate) struct Parts {
     pub(crate) owner: PoolOwner,
     pub(crate) arrays: Arrays,
     pub(crate) unflushed: BTreeMap<MetaslabId, Changes>,
+    pub(crate) clones: Arc<ClonedBlockTables>,
 }
 
 impl Pool {
@@ -126,6 +130,7 @@ impl Pool {
             owner: parts.owner,
             arrays: Arc::new(parts.arrays),
             unflushed: Arc::new(space_maps::unflushed(parts.unflushed)),
+            clones: parts.clones,
             log_holds,
             given_up_logs: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
@@ -141,8 +146,9 @@ impl Pool {
             arrays: pool.arrays.clone(),
             unflushed: pool.unflushed.clone(),
         }));
+        pool.clones.set_mos(&pool.mos);
         pool.log_holds.admit();
-        pool.publish_size();
+        pool.publish_facts();
         Arc::new(pool)
     }
 
@@ -258,14 +264,25 @@ impl Pool {
         &self.owner
     }
 
-    /// Tells the tree of datasets what there is for all of them.
-    pub(crate) fn publish_size(&self) {
+    /// What cloned blocks take, and what cloning has saved.
+    pub fn clone_sums(&self) -> CloneSums {
+        self.clones.sums()
+    }
+
+    /// Tells those below and above what is true of the pool as it is stored now: which features there are for blocks, and how much room for all datasets. What cloning
+    /// saves is room as well, for each dataset is charged for what it refers to.
+    pub(crate) fn publish_facts(&self) {
+        let feature = Feature::BlockCloning.guid();
+        let is_cloning = self.stored.lock().features.count(feature).is_some();
+        self.clones.set_enabled(is_cloning);
         let embedded = self
             .space
             .class_totals(tarn_space::Class::EmbeddedLog)
             .size
             .get();
         let adjusted = size::adjusted_size(&self.vdevs.top_levels(), embedded);
-        self.namespace.set_adjusted_bytes(adjusted);
+        let saved = self.clones.sums().saved.get();
+        self.namespace
+            .set_adjusted_bytes(adjusted.saturating_add(saved));
     }
 }

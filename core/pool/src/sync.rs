@@ -114,6 +114,7 @@ impl Pool {
         let stored = self.stored.lock().clone();
         let is_idle = jobs.is_empty()
             && self.txgs().dirty_sets(tx.txg()).is_empty()
+            && !self.clones.has_added(tx.txg())
             && !self.has_housekeeping(tx, operation)?;
         if is_idle {
             self.space().txg_stored(tx.txg());
@@ -136,7 +137,7 @@ impl Pool {
             features,
             facts,
         };
-        self.publish_size();
+        self.publish_facts();
         Ok(())
     }
 
@@ -190,6 +191,7 @@ impl Pool {
                 context: &context,
             };
             if tx.pass() == 1 {
+                self.clones.enter(tx.txg(), operation)?;
                 deferred::free_all(writer, self.io())?;
                 self.clear_log_space_maps(&scope)?;
             }
@@ -232,12 +234,13 @@ impl Pool {
         }
     }
 
-    /// What this pass did to space goes into the MOS: late frees, the MOS's own use, space maps.
+    /// What this pass did to space goes into the MOS: references to clones, late frees, the MOS's own use, space maps.
     fn store_space(
         &self,
         scope: &SyncScope<'_>,
         ledger: &mut MosLedger<'_>,
     ) -> Result<(), PoolError> {
+        self.clones.store(scope)?;
         self.namespace().charge_mos(scope.context, ledger)?;
         let late = self.io().take_deferred_frees();
         if !late.is_empty() {

@@ -9,6 +9,10 @@
 //! something to replay. The pool marks the blocks, and stores heads and space maps in one group, its first. From then on the log keeps until
 //! somebody replays it, also over further crashes.
 //!
+//! Records of clones lead to blocks of other files, which somebody may free before the log is replayed, for it is replayed when its dataset is
+//! mounted. So each of these blocks gets a reference when the log is claimed, and gives it up when the log is destroyed. All records
+//! count, also of groups that were stored: who destroys the log, we or OpenZFS, does not look at that.
+//!
 //! # Invariants
 //! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool is not opened for writing.
 //!
@@ -45,6 +49,8 @@ pub struct Survey {
 pub struct Claim {
     /// Blocks that no space map knows: of the log, and those its records name.
     pub blocks: Vec<BlockPointer>,
+    /// Blocks of files that records of clones lead to, each as often as it is led to: they get so many references.
+    pub shared: Vec<BlockPointer>,
     /// The head as it has to be stored.
     pub head: IntentLogHead,
 }
@@ -54,6 +60,7 @@ impl Claim {
     #[doc(alias = "SPA_LOG_CLEAR")]
     pub const NOTHING: Claim = Claim {
         blocks: Vec::new(),
+        shared: Vec::new(),
         head: IntentLogHead::EMPTY,
     };
 }
@@ -73,13 +80,15 @@ pub enum ClaimError {
     /// The dataset is encrypted, which this version cannot open. OpenZFS can, and can replay the log.
     #[error("the intent log is encrypted, which is not supported")]
     Encrypted,
-    /// A file was cloned, which this version cannot do again. OpenZFS can.
+    /// Blocks are shared that cannot be: no reference to them can be counted.
     #[error(
-        "record {sequence} (TX_CLONE_RANGE) of the intent log shares blocks between files, which is not supported"
+        "record {sequence} (TX_CLONE_RANGE) of the intent log shares a block that cannot be shared: {what}"
     )]
     Clones {
         /// The record.
         sequence: u64,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A block says that it is much younger than the pool.
     #[error("block {block} of the intent log is of the future: born in txg {birth}")]
@@ -113,6 +122,7 @@ pub fn survey(
         first,
         operation,
         blocks: Vec::new(),
+        shared: Vec::new(),
         places: BTreeSet::new(),
         block_count: 0,
         last_block: 0,
@@ -162,6 +172,7 @@ pub fn survey(
         newest: survey.newest,
         claim: Some(Claim {
             blocks: survey.blocks,
+            shared: survey.shared,
             head: claimed,
         }),
     })
@@ -172,6 +183,7 @@ struct Look<'a> {
     first: Txg,
     operation: &'a Operation,
     blocks: Vec<BlockPointer>,
+    shared: Vec<BlockPointer>,
     places: BTreeSet<Option<Dva>>,
     block_count: u64,
     last_block: u64,
@@ -212,16 +224,40 @@ impl Look<'_> {
                 }
             }
             LoggedChange::CloneRange { pointers, .. } => {
-                let is_shared =
-                    |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
-                if pointers.iter().any(is_shared) {
-                    let sequence = record.sequence;
-                    return self.refuse(ClaimError::Clones { sequence });
-                }
+                self.look_at_clones(record.sequence, pointers)?;
             }
             _ => {}
         }
         self.last_record = record.sequence;
+        ControlFlow::Continue(())
+    }
+
+    /// The blocks of a record of clones.
+    #[doc(alias = "zil_claim_clone_range")]
+    fn look_at_clones(&mut self, sequence: u64, pointers: &[BlockPointer]) -> ControlFlow<()> {
+        let mut stored = Vec::new();
+        for pointer in pointers {
+            if matches!(pointer.kind(), PointerKind::Hole | PointerKind::Embedded) {
+                continue;
+            }
+            // Only stored blocks are cloned, so nobody was promised this one.
+            if pointer.physical_birth() >= self.first {
+                return ControlFlow::Break(());
+            }
+            let wrong = match () {
+                () if pointer.kind() != PointerKind::Stored => Some("it was left out of a stream"),
+                () if pointer.is_dedup() => Some("it is in the dedup table"),
+                () if pointer.uses_encryption() => Some("it is encrypted"),
+                () if !self.io.shares_blocks() => Some("feature block_cloning is not enabled"),
+                () if !self.io.has_places(pointer) => Some("it is on no device of the pool"),
+                () => None,
+            };
+            if let Some(what) = wrong {
+                return self.refuse(ClaimError::Clones { sequence, what });
+            }
+            stored.push(*pointer);
+        }
+        self.shared.extend(stored);
         ControlFlow::Continue(())
     }
 

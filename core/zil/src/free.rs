@@ -2,7 +2,8 @@
 //!
 //! # Mechanism
 //! The first block of a log is allocated from the moment the head names it. Of those after it we know that only for a log
-//! that was claimed after a crash: up to the last block claimed, and with the blocks that its records of writes name. A pool
+//! that was claimed after a crash: up to the last block claimed, with the blocks that its records of writes name, and the references to those that
+//! its records of clones name. A pool
 //! with a log that could not be claimed is not opened for writing, so a log that was not claimed has nothing
 //! more than the first block.
 
@@ -17,7 +18,7 @@ use tarn_probe::Operation;
 
 use crate::chain::{Found, walk};
 
-/// Frees the blocks of a log of an earlier run. The caller empties the head in the same group.
+/// Frees the blocks of a log of an earlier run, and gives up the references that records of clones have got. The caller empties the head in the same group.
 ///
 /// What lies behind a block that cannot be read is not freed: that leaks it, and harms nobody.
 ///
@@ -33,18 +34,21 @@ pub fn free(
     let is_claimed = !head.claim_txg.is_zero();
     let mut places: BTreeSet<Option<Dva>> = BTreeSet::new();
     let mut outcome = Ok(());
-    let mut free_one = |pointer: &BlockPointer| -> ControlFlow<()> {
-        if pointer.kind() == PointerKind::Stored && places.insert(pointer.dvas().next()) {
-            outcome = io.free(pointer, phase, operation);
-        }
+    let mut free = |pointer: &BlockPointer| -> ControlFlow<()> {
+        outcome = io.free(pointer, phase, operation);
         match outcome {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     };
+    let mut is_first = |pointer: &BlockPointer| {
+        pointer.kind() == PointerKind::Stored && places.insert(pointer.dvas().next())
+    };
     walk(io, head, operation, &mut |found| match found {
         Found::Block(pointer) => {
-            free_one(pointer)?;
+            if is_first(pointer) {
+                free(pointer)?;
+            }
             match is_claimed {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
@@ -52,8 +56,12 @@ pub fn free(
         }
         Found::Record(record) => match &record.change {
             LoggedChange::Write(write) if write.pointer.logical_birth >= head.claim_txg => {
-                free_one(&write.pointer)
+                match is_first(&write.pointer) {
+                    true => free(&write.pointer),
+                    false => ControlFlow::Continue(()),
+                }
             }
+            LoggedChange::CloneRange { pointers, .. } => pointers.iter().try_for_each(&mut free),
             _ => ControlFlow::Continue(()),
         },
     });

@@ -8,6 +8,7 @@
 //! - Records are in their order, and their sequence numbers grow by one.
 
 use tarn_ondisk::declare::{Stored, widen};
+use tarn_ondisk::dnode::POINTER_SHIFT;
 use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogChain, LogRecord, LoggedChange, LoggedWrite};
 use tarn_ondisk::units::Txg;
 
@@ -74,6 +75,7 @@ fn room_of(entry: &Entry) -> usize {
             WRITE_HEADER_BYTES + write.data.as_ref().map_or(0, Vec::len).next_multiple_of(8)
         }
         LoggedChange::SetXattr { value, .. } => 512 + value.len(),
+        LoggedChange::CloneRange { pointers, .. } => 512 + (pointers.len() << POINTER_SHIFT),
         _ => 512,
     }
 }

@@ -25,6 +25,8 @@ use crate::record::{Contents, IntentRecord};
 
 /// What a record takes in a block beside its contents, at most for most: a guess for those with names.
 const RECORD_BYTES: u64 = 512;
+/// What a pointer takes.
+const POINTER_BYTES: u64 = 128;
 /// Writes are joined up to this size. A guess: what is larger is not written to the log anyway.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
@@ -208,6 +210,9 @@ fn stored_bytes(change: &LoggedChange) -> u64 {
         LoggedChange::Write(write) => write.length,
         LoggedChange::SetXattr { value, .. } => tarn_ondisk::declare::widen(value.len()),
         LoggedChange::SetAcl { acl, .. } => tarn_ondisk::declare::widen(acl.entries.len()),
+        LoggedChange::CloneRange { pointers, .. } => {
+            tarn_ondisk::declare::widen(pointers.len()) * POINTER_BYTES
+        }
         _ => 0,
     };
     RECORD_BYTES + contents

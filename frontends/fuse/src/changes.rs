@@ -350,4 +350,39 @@ impl Call<'_> {
                 .allocate(self.credentials, file.id, kind, offset, length, operation),
         )
     }
+
+    /// Copies from this file to another, or to another place of it. Between a file system and a snapshot the kernel copies, when it hears that we cannot.
+    pub(crate) fn copy_range(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        arguments.u64()?;
+        let (from, node) = (arguments.u64()?, arguments.u64()?);
+        arguments.u64()?;
+        let (to, length) = (arguments.u64()?, arguments.u64()?);
+        if arguments.u64()? != 0 {
+            return Err(Errno::INVAL);
+        }
+        let id = self.same_files(file, node)?;
+        let target = Place {
+            files: file.files.clone(),
+            which: file.which,
+            id,
+        };
+        // As in a write, the kernel cannot say whether the caller may keep the set-id bits; root may.
+        self.drop_privileges(&target, self.credentials.uid != 0)?;
+        let copied = file.files.copy_range(
+            self.credentials,
+            (file.id, from),
+            (id, to),
+            // The answer has 32 bits.
+            length.min(u64::from(u32::MAX)),
+            self.operation,
+        );
+        let copied = u32::try_from(copied.map_err(refused)?).map_err(|_| Errno::IO)?;
+        let mut answer = Answer::new();
+        answer.u32(copied).u32(0);
+        Ok(Reply::Parts(answer))
+    }
 }

@@ -60,6 +60,7 @@ pub(crate) fn kind(code: u32) -> OperationKind {
         opcode::FALLOCATE => OperationKind::Allocate,
         opcode::READDIR | opcode::READDIRPLUS => OperationKind::ReadDirectory,
         opcode::LSEEK => OperationKind::Seek,
+        opcode::COPY_FILE_RANGE => OperationKind::Copy,
         _ => OTHER,
     }
 }
@@ -141,11 +142,12 @@ pub(crate) fn run(
         opcode::REMOVEXATTR => call.remove_xattr(file, arguments),
         opcode::FALLOCATE => call.allocate(file, arguments),
         opcode::LSEEK => call.seek(file, arguments),
+        opcode::COPY_FILE_RANGE => call.copy_range(file, arguments),
         opcode::IOCTL => call.control(file, head.uid, arguments),
         opcode::READDIR => call.read_directory(file, arguments),
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
-        // The kernel then does what can be done without us: locks are local, copies go through it.
+        // The kernel then does what can be done without us: locks are local.
         _ => Err(Errno::NOSYS),
     }
 }

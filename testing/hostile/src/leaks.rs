@@ -3,11 +3,12 @@
 //!
 //! # Mechanism
 //! The devices are looked at as they are after the power was cut, before anybody repairs or replays anything: there, too, each block that a
-//! pointer leads to must be allocated, exactly once, and nothing else may be. This reads space maps anew, for a check that shares code with what
+//! pointer leads to must be allocated, exactly once but for [clones](crate::clones), and nothing else may be. This reads space maps anew, for a check that shares code with what
 //! it checks agrees with its mistakes.
 
 use std::collections::BTreeMap;
 
+use crate::clones::Clones;
 use crate::house::DISKS;
 use crate::sums::wrong_sums;
 use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
@@ -33,6 +34,8 @@ pub struct Walked {
     pub txg: u64,
     /// How many blocks there are.
     pub blocks: u64,
+    /// How many of them have been cloned, and were found before.
+    pub clones: u64,
     /// What they take.
     pub bytes: u64,
 }
@@ -50,6 +53,7 @@ pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
         allocated: BTreeMap::new(),
         findings: Vec::new(),
         unread: Vec::new(),
+        clones: Clones::default(),
         walked: Walked {
             txg: inspection.pool().uberblock().txg.get(),
             ..Walked::default()
@@ -57,10 +61,13 @@ pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     };
     let failed = |error: InspectError| format!("looking into it: {error}");
     walk.load().map_err(failed)?;
+    walk.clones = Clones::load(&inspection, &mut walk.findings).map_err(failed)?;
     inspection.visit_deferred(&mut walk).map_err(failed)?;
     inspection.visit_used(&mut walk).map_err(failed)?;
+    inspection.visit_logged_clones(&mut walk).map_err(failed)?;
     walk.verify();
     walk.leaks();
+    walk.findings.extend(walk.clones.findings());
     walk.findings
         .extend(wrong_sums(&inspection).map_err(failed)?);
     match walk.findings.is_empty() {
@@ -83,6 +90,7 @@ struct Walk<'a> {
     allocated: BTreeMap<VdevId, RangeTree>,
     findings: Vec<String>,
     unread: Vec<(TraversalMark, BlockPointer)>,
+    clones: Clones,
     walked: Walked,
 }
 
@@ -170,6 +178,11 @@ impl Walk<'_> {
     }
 
     fn claim(&mut self, mark: &TraversalMark, pointer: &BlockPointer) {
+        let size = self.inspection.pool().io().deflated_size(pointer);
+        if self.clones.is_further(pointer, size.get()) {
+            self.walked.clones += 1;
+            return;
+        }
         let places = self
             .inspection
             .pool()

@@ -12,6 +12,7 @@
 //! # Knows nothing about
 //! what is on the disk of a good pool: that is what `testing/golden` compares.
 
+mod clones;
 pub mod cut;
 pub mod devices;
 pub mod house;

@@ -11,11 +11,13 @@ const CUTS: &str = "3000";
 /// Where a fault shows soonest.
 fn options_of(canary: Canary) -> &'static [&'static str] {
     match canary {
-        Canary::ForgetFree => &["--workload", "mixed"],
+        Canary::ForgetFree | Canary::ForgetReference => &["--workload", "mixed"],
         Canary::SkipFlush | Canary::EarlyUberblock => {
             &["--workload", "names", "--layout", "single"]
         }
-        Canary::SkipLogFlush | Canary::ReplayTwice => &["--workload", "database"],
+        Canary::SkipLogFlush | Canary::ReplayTwice | Canary::LeaveLoggedClones => {
+            &["--workload", "database"]
+        }
         Canary::PassLogBlocks => &["--workload", "race", "--layout", "single-log"],
     }
 }

@@ -26,6 +26,17 @@ pub enum Change {
         /// What.
         bytes: Vec<u8>,
     },
+    /// Bytes of another file, or of another place of this one, from an offset on.
+    Copy {
+        /// Whose bytes.
+        source: String,
+        /// From here.
+        from: usize,
+        /// To here.
+        at: usize,
+        /// What they are.
+        bytes: Vec<u8>,
+    },
     /// The size.
     Resize(usize),
     /// Zeros in a range, within the size.
@@ -47,7 +58,7 @@ impl Change {
     /// Does it.
     pub fn apply(&self, file: &mut File) {
         match self {
-            Change::Write { at, bytes } => {
+            Change::Write { at, bytes } | Change::Copy { at, bytes, .. } => {
                 let end = at + bytes.len();
                 if file.bytes.len() < end {
                     file.bytes.resize(end, 0);

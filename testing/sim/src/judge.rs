@@ -575,6 +575,15 @@ pub fn tell(what: &What) -> String {
             Change::Write { at, bytes } => {
                 format!("write {} bytes at {at} of #{inode}", bytes.len())
             }
+            Change::Copy {
+                source,
+                from,
+                at,
+                bytes,
+            } => format!(
+                "copy {} bytes at {from} of {source} to {at} of #{inode}",
+                bytes.len()
+            ),
             Change::Xattr(name, value) => format!(
                 "xattr {} of #{inode}: {:?} bytes",
                 String::from_utf8_lossy(name),

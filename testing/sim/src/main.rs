@@ -155,8 +155,14 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
             Ok(told) => {
                 writeln!(
                     out,
-                    "end {} {} {} {} {} {:x}",
-                    told.cuts, told.early, told.calls, told.promised, told.blocks, told.trace
+                    "end {} {} {} {} {} {} {:x}",
+                    told.cuts,
+                    told.early,
+                    told.calls,
+                    told.promised,
+                    told.blocks,
+                    told.clones,
+                    told.trace
                 )?;
                 if arguments.twice {
                     let again = World::new(&wanted, number).run(arguments.each, None);
@@ -227,7 +233,7 @@ fn judges(arguments: &Arguments, share: u64) -> Outcome<Option<Judges>> {
 #[derive(Default)]
 struct Sums {
     worlds: u64,
-    numbers: [u64; 5],
+    numbers: [u64; 6],
     failed: u64,
 }
 
@@ -280,9 +286,9 @@ fn parent(arguments: &Arguments) -> Outcome<bool> {
         }
     });
     let seconds = began.elapsed().as_secs_f64();
-    let [cuts, early, calls, promised, blocks] = sums.numbers;
+    let [cuts, early, calls, promised, blocks, clones] = sums.numbers;
     println!(
-        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks verified: {} lost; \
+        "{cuts} cuts ({early} of them at import) in {} worlds, {calls} calls of which {promised} were promised, {blocks} blocks and {clones} clones of them verified: {} lost; \
          {seconds:.1} s, {:.0} cuts a minute",
         sums.worlds,
         sums.failed,

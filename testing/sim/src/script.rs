@@ -54,6 +54,8 @@ pub enum Deed {
     WriteOther,
     /// The second file goes.
     RemoveOther,
+    /// The first block of the first file becomes that of the second.
+    CopyToOther,
     /// The folder gets a new name.
     RenameFolder,
     /// The folder goes.
@@ -62,7 +64,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 23] = [
+    pub const ALL: [Deed; 24] = [
         Deed::Create,
         Deed::MakeFolder,
         Deed::Symlink,
@@ -84,6 +86,7 @@ impl Deed {
         Deed::Remove,
         Deed::WriteOther,
         Deed::RemoveOther,
+        Deed::CopyToOther,
         Deed::RenameFolder,
         Deed::RemoveFolder,
     ];
@@ -237,12 +240,36 @@ impl Worker {
                     None => Ok(()),
                 };
             }
+            Deed::CopyToOther => {
+                return match (first, second) {
+                    (Some(first), Some(second)) => self.copy_block(stage, first, &second),
+                    _ => Ok(()),
+                };
+            }
             _ => return self.do_naming(stage, deed, &path, (first, second, folder)),
         };
         match first {
             Some(first) => self.change_one(&first, stage.first, change),
             None => Ok(()),
         }
+    }
+
+    /// Copies a block, which is one change.
+    fn copy_block(&self, stage: &Stage, first: String, second: &str) -> Result<(), Stopped> {
+        let block = self.block_size(&first)?;
+        let bytes = {
+            let pages = self.book.pages();
+            let file = &pages.history.actors[self.number].files[stage.first];
+            let bytes = &file.now.bytes;
+            bytes[..bytes.len().min(block)].to_vec()
+        };
+        let change = Change::Copy {
+            source: first,
+            from: 0,
+            at: 0,
+            bytes,
+        };
+        self.change_one(second, stage.second, change)
     }
 
     fn do_naming(

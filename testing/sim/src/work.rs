@@ -590,6 +590,9 @@ impl Worker {
             .bytes
             .len();
         let is_folder = self.kind(inode) == FileKind::Directory;
+        if !is_folder && self.random.chance(1, 6) {
+            return self.copy_one(&path, inode);
+        }
         let chance = match is_folder {
             true => 75 + self.random.below(25),
             false => self.random.below(100),
@@ -656,6 +659,78 @@ impl Worker {
         }
     }
 
+    /// Copies a part of one of his files to a place of this one. The part is such that it is one change, which is there as a whole or not at
+    /// all: a block, bytes that are parts of blocks in any case, or blocks of which all are stored.
+    fn copy_one(&mut self, path: &str, inode: Inode) -> Step {
+        let Some((source, from_inode)) = self.regular() else {
+            return Ok(());
+        };
+        let block = self.block_size(&source)?;
+        let (has, size) = {
+            let pages = self.book.pages();
+            let files = &pages.history.actors[self.number].files;
+            let size_of = |inode: Inode| files[inode].now.bytes.len();
+            (size_of(from_inode), size_of(inode))
+        };
+        let (blocks, places) = (has.div_ceil(block), SIZE_MAX.min(size).div_ceil(block) + 1);
+        let mut from = self.random.index(blocks.max(1)) * block;
+        let at = self.random.index(places) * block;
+        let length = match self.random.below(6) {
+            0 => {
+                from += 1 + self.random.index(block - 1);
+                1 + self.random.index(100_000)
+            }
+            1 | 2 => {
+                self.sync_all()?;
+                let rest = has.saturating_sub(from);
+                let count = 1 + self.random.index(rest.div_ceil(block).max(1));
+                match at + rest >= size {
+                    true => rest.min(count * block),
+                    false => count.min(rest / block) * block,
+                }
+            }
+            _ => block,
+        };
+        let length = length.min(has.saturating_sub(from));
+        let overlaps = inode == from_inode && from < at + length && at < from + length;
+        if length == 0 || overlaps {
+            return Ok(());
+        }
+        let bytes = {
+            let pages = self.book.pages();
+            let file = &pages.history.actors[self.number].files[from_inode];
+            file.now.bytes[from..from + length].to_vec()
+        };
+        let change = Change::Copy {
+            source,
+            from,
+            at,
+            bytes,
+        };
+        self.change_one(path, inode, change)?;
+        match self.random.chance(1, 3) {
+            true => self.sync_file(path, inode),
+            false => Ok(()),
+        }
+    }
+
+    /// The size of a file's blocks now.
+    ///
+    /// # Errors
+    /// A finding.
+    pub fn block_size(&self, path: &str) -> Result<usize, Stopped> {
+        let attributes = self
+            .find(path)
+            .and_then(|id| self.files.attributes(id, &operation()));
+        match attributes {
+            Ok(attributes) => Ok(usize::try_from(attributes.block_size).unwrap_or(1)),
+            Err(error) => {
+                self.refused(error)?;
+                Err(Stopped)
+            }
+        }
+    }
+
     /// Changes a file.
     ///
     /// # Errors
@@ -688,6 +763,21 @@ impl Worker {
                 match written == bytes.len() {
                     true => Ok(()),
                     false => Err(PosixError::Invalid("a short write")),
+                }
+            }
+            Change::Copy {
+                source,
+                from,
+                at,
+                bytes,
+            } => {
+                let source = self.find(source)?;
+                let (from, to, length) = (wide(*from), wide(*at), wide(bytes.len()));
+                let (from, to) = ((source, from), (id, to));
+                let copied = files.copy_range(&root, from, to, length, &operation())?;
+                match copied == length {
+                    true => Ok(()),
+                    false => Err(PosixError::Invalid("a short copy")),
                 }
             }
             Change::Resize(size) => set(SetAttributes {

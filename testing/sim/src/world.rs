@@ -70,6 +70,8 @@ pub struct Told {
     pub promised: usize,
     /// Blocks that were verified.
     pub blocks: u64,
+    /// How many pointers beside the first ones led to them.
+    pub clones: u64,
     /// A number that tells whether two runs were the same.
     pub trace: u64,
 }
@@ -542,7 +544,8 @@ impl World {
     /// Walks the pool as it lies there.
     fn look(&mut self, host: &Host) -> Result<(), String> {
         let walked = leaks::walk(host, POOL)?;
-        self.told.blocks += walked.blocks;
+        self.told.blocks += walked.blocks - walked.clones;
+        self.told.clones += walked.clones;
         self.book.note(format!(
             "found at group {}: {} blocks, {} bytes",
             walked.txg, walked.blocks, walked.bytes

@@ -44,10 +44,11 @@ fn refused<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E
 }
 
 /// Folders, one for each kind of change.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "made",
     "names",
     "written",
+    "copied",
     "resized",
     "described",
     "attributes",
@@ -94,6 +95,7 @@ pub fn change(root: &Path, seed: u64) -> Result<Vec<&'static str>, Refused> {
     make(&root.join("made"), &mut chance, &mut absent)?;
     rename(&root.join("names"), &mut absent)?;
     overwrite(&root.join("written"), &mut chance)?;
+    copy(&root.join("copied"), &mut chance, &mut absent)?;
     resize(&root.join("resized"), &mut chance)?;
     describe(&root.join("described"), &mut absent)?;
     attribute(&root.join("attributes"), &mut chance, &mut absent)?;
@@ -184,6 +186,53 @@ fn overwrite(place: &Path, chance: &mut Twister) -> Result<(), Refused> {
     write(&path, 100, &chance.bytes(10))?;
     sync(&path)?;
     write(&path, 105, &chance.bytes(10))
+}
+
+/// Blocks of one file become blocks of another, where they are whole; what is then written into them is the other's alone.
+fn copy(place: &Path, chance: &mut Twister, absent: &mut Vec<&'static str>) -> Result<(), Refused> {
+    let all = BEFORE_BYTES;
+    let copies = [
+        (("a", 0), ("twin", 0), all),
+        (("b", 0), ("c", 131_072), 131_072),
+        (("d", 0), ("e", 0), all),
+        (("f", 0), ("f", 8192), 4096),
+        (("twin", 0), ("third", 0), all),
+        (("a", 100), ("sparse", 1_000_000), 70_000),
+    ];
+    for ((source, from), (target, to), length) in copies {
+        let (source, target) = (place.join(source), place.join(target));
+        match copy_bytes((&source, from), (&target, to), length) {
+            Err(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                absent.push("copies by references");
+                return Ok(());
+            }
+            copied => copied.map_err(refused("copy", &source))?,
+        }
+    }
+    write(&place.join("e"), 5000, &chance.bytes(20_000))?;
+    write(&place.join("a"), 0, &chance.bytes(100))?;
+    remove(&place.join("b"))?;
+    let twin = place.join("twin");
+    open(&twin)?.set_len(9000).map_err(refused("resize", &twin))
+}
+
+fn copy_bytes(from: (&Path, u64), to: (&Path, u64), length: usize) -> Result<(), Errno> {
+    let file = |path: &Path, for_writing: bool| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(for_writing).create(for_writing);
+        let opened = options.open(path);
+        opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    let (source, target) = (file(from.0, false)?, file(to.0, true)?);
+    let (mut at, mut into, mut left) = (from.1, to.1, length);
+    while left > 0 {
+        let (source_at, target_at) = (Some(&mut at), Some(&mut into));
+        match rustix::fs::copy_file_range(&source, source_at, &target, target_at, left)? {
+            0 => return Err(Errno::IO),
+            done => left -= done,
+        }
+    }
+    Ok(())
 }
 
 fn resize(place: &Path, chance: &mut Twister) -> Result<(), Refused> {

@@ -7,7 +7,7 @@
 //! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
 //!
 //! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them. And one is made there, whose
-//! volumes' logs are ours to replay ([`volume_logs`]). Streams go there and back ([`streams`]).
+//! volumes' logs are ours to replay ([`volume_logs`]), and one in whose logs files are cloned ([`clone_logs`]). Streams go there and back ([`streams`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
-use super::{Arguments, Case, cases, logs, make_pool, snapshots, streams, volume_logs};
+use super::{Arguments, Case, cases, clone_logs, logs, make_pool, snapshots, streams, volume_logs};
 use crate::changes::{self, Listing};
 use crate::ci;
 use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, target};
@@ -139,6 +139,11 @@ pub fn kernel(arguments: &Arguments) -> Outcome {
     if wanted(volume_logs::NAME) {
         steps.run("the kernel module's logs of volumes, replayed", || {
             volume_logs::replay(&machine, &instance, &share)
+        });
+    }
+    if wanted(clone_logs::NAME) {
+        steps.run("the kernel module's logs of clones, replayed", || {
+            clone_logs::replay(&machine, &instance, &share)
         });
     }
     if wanted(streams::NAME) {

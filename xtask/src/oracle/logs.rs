@@ -39,7 +39,7 @@ const DATASETS: [(&str, &str); 6] = [
     ("large", "-o recordsize=1m -o xattr=sa -o dnodesize=auto"),
 ];
 /// What `zdb` must find in each log but the first.
-const RECORDS: [&str; 10] = [
+const RECORDS: [&str; 11] = [
     "TX_CREATE",
     "TX_MKDIR",
     "TX_SYMLINK",
@@ -50,6 +50,7 @@ const RECORDS: [&str; 10] = [
     "TX_WRITE",
     "TX_TRUNCATE",
     "TX_SETATTR",
+    "TX_CLONE_RANGE",
 ];
 /// And in that of the file system in which attributes are in folders, or beside their file.
 const RECORDS_OF_FOLDERS: &str = "TX_MKXATTR";

@@ -190,6 +190,54 @@ impl Inspection {
         walk(self.pool().io(), log, self.operation(), &mut look);
     }
 
+    /// Visits the blocks of files that records of claimed intent logs have references to. `zdb` does not count them.
+    pub fn visit_logged_clones(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
+        for (set, head) in self.heads()? {
+            let Ok(head) = read_head(self.pool().cache(), set, &head.root, self.operation()) else {
+                continue;
+            };
+            let log = &head.intent_log;
+            if log.claim_txg.is_zero() {
+                continue;
+            }
+            let mut look = |found: Found<'_>| -> ControlFlow<()> {
+                if let Found::Record(record) = &found
+                    && let LoggedChange::CloneRange { pointers, .. } = &record.change
+                {
+                    for pointer in pointers.iter().filter(|pointer| !pointer.is_hole()) {
+                        visitor.block(&FoundBlock {
+                            reference: Reference::IntentLog,
+                            mark: mark_of_block(set, 0),
+                            pointer,
+                            dnode: None,
+                        });
+                    }
+                }
+                ControlFlow::Continue(())
+            };
+            walk(self.pool().io(), log, self.operation(), &mut look);
+        }
+        Ok(())
+    }
+
+    /// The heads of all datasets that were ever stored.
+    fn heads(&self) -> Result<Vec<(ObjectId, Dataset)>, InspectError> {
+        let (mos, operation) = (self.pool().mos(), self.operation());
+        let in_mos = |object| move |cause| InspectError::Object { object, cause };
+        let (mut heads, mut last) = (Vec::new(), ObjectId::ZERO);
+        while let Some(id) = mos.next_object(last, operation).map_err(in_mos(last))? {
+            last = id;
+            let object = mos.object(id, operation).map_err(in_mos(id))?;
+            if object.info().bonus_type == ObjectType::DslDataset {
+                let dataset: Dataset = self.directory().bonus(id)?;
+                if !dataset.is_snapshot() && !dataset.root.is_hole() {
+                    heads.push((id, dataset));
+                }
+            }
+        }
+        Ok(heads)
+    }
+
     /// Visits all blocks that wait to be freed.
     pub fn visit_deferred(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
         let directory = self.directory();
@@ -238,8 +286,9 @@ impl Inspection {
                 let (_, count) = kept.entry(key).or_insert((*pointer, 0));
                 *count += if is_freed { -1 } else { 1 };
             })?;
-            for (pointer, _) in kept.values().filter(|(_, count)| *count > 0) {
-                deferred(visitor, pointer);
+            // What was cloned is there as often as that was done.
+            for (pointer, count) in kept.values() {
+                (0..*count).for_each(|_| deferred(visitor, pointer));
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::ObjectId;
 use tarn_pool::directory::Directory;
-use tarn_pool::{Mode, Pool, PoolError};
+use tarn_pool::{CloneSums, Mode, Pool, PoolError};
 use tarn_probe::Operation;
 use tarn_space::Class;
 
@@ -47,6 +47,16 @@ pub(crate) fn space_of(pool: &Pool) -> PoolSpace {
         size_bytes,
         allocated_bytes,
         fragmentation_percent: tarn_space::fragmentation_of(&normal),
+    }
+}
+
+/// How often cloned blocks are referenced on average, in hundredths.
+#[doc(alias = "brt_get_ratio")]
+fn clone_ratio_hundredths(sums: CloneSums) -> u64 {
+    let (used, saved) = (u128::from(sums.used.get()), u128::from(sums.saved.get()));
+    match used {
+        0 => 100,
+        used => u64::try_from((used + saved) * 100 / used).unwrap_or(u64::MAX),
     }
 }
 
@@ -146,8 +156,10 @@ fn computed(
         "leaked" => number(internal_used(pool, "$LEAK", operation)?),
         "dedupratio" => number(dedup::ratio_hundredths(&dedup::tables(pool, operation)?)),
         "dedup_table_size" => number(dedup::tables(pool, operation)?.disk_bytes),
-        "bcloneratio" => number(100),
-        "bcloneused" | "bclonesaved" | "dedupcached" => number(0),
+        "bcloneratio" => number(clone_ratio_hundredths(pool.clone_sums())),
+        "bcloneused" => number(pool.clone_sums().used.get()),
+        "bclonesaved" => number(pool.clone_sums().saved.get()),
+        "dedupcached" => number(0),
         "last_scrubbed_txg" => {
             let stored = pool.directory(operation).value(name::LAST_SCRUBBED_TXG)?;
             number(stored.and_then(|value| value.as_word()).unwrap_or(0))

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod allocate;
 mod attributes;
+mod copy_range;
 pub(crate) mod create;
 mod drop_privileges;
 mod get_xattr;

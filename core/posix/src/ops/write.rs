@@ -41,9 +41,9 @@ pub enum WriteAt {
 }
 
 /// Where a part of a write goes, and who caches it.
-struct Part {
-    offset: u64,
-    caching: Caching,
+pub(crate) struct Part {
+    pub offset: u64,
+    pub caching: Caching,
 }
 
 /// What is written.
@@ -173,7 +173,7 @@ impl FileSystem {
     }
 
     /// Writes one part, in a transaction of its own. The caller holds `change`.
-    fn write_part(
+    pub(crate) fn write_part(
         &self,
         credentials: &Credentials,
         node: &Node,

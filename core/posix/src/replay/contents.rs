@@ -1,9 +1,9 @@
 //! Records of contents: written, cut, cloned.
 
-use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
-use tarn_ondisk::declare::widen;
+use tarn_ondisk::block_pointer::{BlockPointer, SECTOR_BYTES};
+use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::intent_log::LoggedWrite;
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{BlockId, LogicalSize, ObjectId};
 use tarn_probe::Operation;
 use tarn_zil::WrittenData;
 
@@ -16,6 +16,15 @@ use crate::types::FileKind;
 
 /// About what is written beside the contents.
 const OVERHEAD_BYTES: u64 = 16 << 10;
+/// About what a pointer takes where it is stored.
+const POINTER_BYTES: u64 = 128;
+
+/// A part of what a record says. Before the last is stored, the record is not applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Earlier,
+    Last,
+}
 
 impl FileSystem {
     #[doc(alias("zfs_replay_write", "zfs_replay_write2"))]
@@ -38,13 +47,26 @@ impl FileSystem {
         .map_err(failed(write.object))
     }
 
-    /// Puts bytes into a file, which then reaches at least to `end`, and not for the bytes' sake further.
+    /// Puts bytes into a file, which then reaches at least to `end`, and not for the bytes' sake further. The record is applied with it.
     fn write_again(
         &self,
         node: &std::sync::Arc<Node>,
         offset: u64,
         bytes: &[u8],
         end: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.write_part_again(node, offset, bytes, end, Part::Last, operation)
+    }
+
+    /// The same for a part of what a record says.
+    fn write_part_again(
+        &self,
+        node: &std::sync::Arc<Node>,
+        offset: u64,
+        bytes: &[u8],
+        end: u64,
+        part: Part,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let _change = lock_all(&[node]);
@@ -63,7 +85,9 @@ impl FileSystem {
         facts.size = facts.size.max(end);
         facts.contents_changed(self.now());
         self.store(node, facts, &tx, operation)?;
-        self.note_replayed(&tx);
+        if part == Part::Last {
+            self.note_replayed(&tx);
+        }
         Ok(())
     }
 
@@ -112,8 +136,8 @@ impl FileSystem {
         cut.map_err(failed(object))
     }
 
-    /// Blocks of another file become blocks of this one. Only what is in the record itself, or zeros, can be done again.
-    #[doc(alias = "zfs_replay_clone_range")]
+    /// Blocks of another file become blocks of this one. They are referenced as long as the log is there.
+    #[doc(alias("zfs_replay_clone_range", "zfs_clone_range_replay"))]
     pub(super) fn replay_clone(
         &self,
         object: ObjectId,
@@ -123,34 +147,76 @@ impl FileSystem {
     ) -> Result<(), RecordError> {
         let end = check_range(offset, length)?;
         let node = self.file_of_record(object, operation)?;
-        let is_own = |pointer: &BlockPointer| {
-            matches!(pointer.kind(), PointerKind::Hole | PointerKind::Embedded)
-        };
-        if !pointers.iter().all(is_own) {
-            return Err(RecordError::NotSupported("blocks shared between files"));
-        }
-        let count = widen(pointers.len());
-        if block_size == 0
-            || count
-                .checked_mul(block_size)
-                .is_none_or(|whole| whole < length)
+        if !(1..=LENGTH_MAX).contains(&block_size)
+            || widen(pointers.len()) != length.div_ceil(block_size)
         {
-            return Err(RecordError::Nonsense("it has too few blocks"));
+            return Err(RecordError::Nonsense(
+                "its blocks are not what its range has",
+            ));
         }
+        let is_done = self.clone_again(&node, (offset, end, block_size), pointers, operation);
+        match is_done.map_err(failed(object))? {
+            true => Ok(()),
+            false => self.copy_again(&node, (offset, end, block_size), pointers, operation),
+        }
+    }
+
+    /// Has blocks of a file be clones. False, with nothing changed, where they cannot be.
+    fn clone_again(
+        &self,
+        node: &std::sync::Arc<Node>,
+        (offset, end, block_size): (u64, u64, u64),
+        pointers: &[BlockPointer],
+        operation: &Operation,
+    ) -> Result<bool, PosixError> {
+        let _change = lock_all(&[node]);
+        let room = widen(pointers.len()) * POINTER_BYTES + OVERHEAD_BYTES;
+        let tx = self.begin_replay(room, operation)?;
+        let _content = node.content.write();
+        let object = &node.object;
+        let has = object.block_size().get();
+        let may_grow = object.max_block().is_zero() && node.facts().size <= has;
+        let has_whole_blocks =
+            offset.is_multiple_of(block_size) && block_size.is_multiple_of(SECTOR_BYTES);
+        if !has_whole_blocks || has > block_size || has != block_size && !may_grow {
+            return Ok(false);
+        }
+        object.set_block_size(&tx, LogicalSize::from(block_size), operation)?;
+        if !pointers.iter().all(|pointer| object.accepts_clone(pointer)) {
+            return Ok(false);
+        }
+        let first = BlockId::from(offset / block_size);
+        object.clone_blocks(&tx, first, pointers, operation)?;
+        let mut facts = (*node.facts()).clone();
+        facts.size = facts.size.max(end);
+        facts.contents_changed(self.now());
+        self.store(node, facts, &tx, operation)?;
+        self.note_replayed(&tx);
+        Ok(true)
+    }
+
+    /// Puts what is in blocks of others into a file.
+    fn copy_again(
+        &self,
+        node: &std::sync::Arc<Node>,
+        (offset, end, block_size): (u64, u64, u64),
+        pointers: &[BlockPointer],
+        operation: &Operation,
+    ) -> Result<(), RecordError> {
         let mut at = offset;
-        for pointer in pointers {
-            let part = block_size.min(end - at);
+        for (index, pointer) in (1..).zip(pointers) {
+            let size = narrow(block_size.min(end - at));
             let block = self.set.env().cache.io().read(pointer, operation);
-            let block = block.map_err(|_| RecordError::Nonsense("a block cannot be expanded"))?;
+            let block = block.map_err(|_| RecordError::Nonsense("a block cannot be read"))?;
             let mut bytes = block.to_vec();
-            let size = usize::try_from(part)
-                .ok()
-                .filter(|_| part <= LENGTH_MAX)
-                .ok_or(RecordError::Nonsense("no block has this size"))?;
             bytes.resize(size, 0);
-            self.write_again(&node, at, &bytes, at + part, operation)
-                .map_err(failed(object))?;
-            at += part;
+            let part = match index == pointers.len() {
+                true => Part::Last,
+                false => Part::Earlier,
+            };
+            self.write_part_again(node, at, &bytes, at + widen(size), part, operation)
+                .map_err(failed(node.id))?;
+            at += widen(size);
         }
         Ok(())
     }

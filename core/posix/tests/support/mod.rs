@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tarn_block::{
-    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair, WritePhase,
+    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, RefTable, Release,
+    Repair, WritePhase,
 };
 use tarn_cache::{Cache, CacheOptions, PoolCache};
 use tarn_host::{Host, RealOptions};
@@ -20,7 +21,7 @@ use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::label::data_size;
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::objset::ObjsetType;
-use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
+use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg, VdevId};
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, NewFile};
 use tarn_posix::{
@@ -65,7 +66,63 @@ impl BlockLedger for Ledger {
     }
 }
 
-type Place = (u64, u64, u64);
+/// Where a block is, when it was written, and since when the file system has it.
+type Place = (u64, u64, u64, u64);
+
+/// The references to blocks that were cloned, in memory.
+#[derive(Default)]
+struct References {
+    added: Mutex<BTreeMap<Txg, Vec<BlockPointer>>>,
+    counts: Mutex<BTreeMap<(u64, u64), u64>>,
+}
+
+impl References {
+    fn enter(&self, txg: Txg) {
+        let added = self.added.lock().unwrap().remove(&txg);
+        for pointer in added.into_iter().flatten() {
+            *self
+                .counts
+                .lock()
+                .unwrap()
+                .entry(name_of(&pointer))
+                .or_default() += 1;
+        }
+    }
+}
+
+impl RefTable for References {
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
+    fn add(&self, pointer: &BlockPointer, _: AllocatedSize, txg: Txg) {
+        let mut added = self.added.lock().unwrap();
+        added.entry(txg).or_default().push(*pointer);
+    }
+
+    fn release(
+        &self,
+        pointer: &BlockPointer,
+        _: AllocatedSize,
+        _: &Operation,
+    ) -> Result<Release, Box<dyn std::error::Error + Send + Sync>> {
+        let mut counts = self.counts.lock().unwrap();
+        let name = name_of(pointer);
+        let Some(count) = counts.get_mut(&name) else {
+            return Ok(Release::Last);
+        };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&name);
+        }
+        Ok(Release::Shared)
+    }
+}
+
+fn name_of(pointer: &BlockPointer) -> (u64, u64) {
+    let dva = pointer.dvas().next().unwrap();
+    (dva.vdev().get(), dva.offset().get())
+}
 
 /// What stores groups.
 struct Storage {
@@ -73,8 +130,9 @@ struct Storage {
     io: Arc<BlockIo>,
     space: Arc<Space>,
     txgs: Arc<Txgs>,
-    /// All blocks the set has, as the ledger heard.
-    alive: Mutex<BTreeMap<Place, BlockPointer>>,
+    /// All blocks the set has, as the ledger heard, and how often.
+    alive: Mutex<BTreeMap<Place, u64>>,
+    references: Arc<References>,
     _folder: TempDir,
 }
 
@@ -94,15 +152,20 @@ impl Storage {
         let mut alive = self.alive.lock().unwrap();
         for pointer in ledger.born {
             if let Some(key) = key_of(&pointer) {
-                assert!(
-                    alive.insert(key, pointer).is_none(),
-                    "{pointer} is born once"
-                );
+                let is_clone = pointer.physical_birth() != pointer.logical_birth;
+                let count = alive.entry(key).or_default();
+                *count += 1;
+                assert!(*count == 1 || is_clone, "{pointer} is born once");
             }
         }
         for pointer in ledger.killed {
             if let Some(key) = key_of(&pointer) {
-                assert!(alive.remove(&key).is_some(), "{pointer} is killed once");
+                let count = alive.get_mut(&key);
+                let count = count.unwrap_or_else(|| panic!("{pointer} is killed once"));
+                *count -= 1;
+                if *count == 0 {
+                    alive.remove(&key);
+                }
                 self.io.free(&pointer, phase, &operation).unwrap();
             }
         }
@@ -112,6 +175,7 @@ impl Storage {
     fn store_group(&self) {
         let txg = self.txgs.quiesce();
         let mut tx = self.txgs.begin_sync(txg);
+        self.references.enter(txg);
         for set in self.txgs.dirty_sets(txg) {
             self.store(&set, &mut tx);
         }
@@ -164,11 +228,12 @@ impl Mounted {
             repair: Repair::Rewrite,
             ..BlockIoOptions::default()
         };
+        let references = Arc::new(References::default());
         let io = Arc::new(BlockIo::new(
             host.clone(),
             vdevs,
             space.clone(),
-            None,
+            Some(references.clone()),
             options,
         ));
         io.set_salt(Salt::new([7; 32]));
@@ -179,6 +244,7 @@ impl Mounted {
             space,
             txgs: env.txgs.clone(),
             alive: Mutex::default(),
+            references,
             _folder: folder,
         });
         let set = create_set(&storage, &env, &new);
@@ -230,6 +296,7 @@ impl Mounted {
             space: old.space.clone(),
             txgs: env.txgs.clone(),
             alive: Mutex::new(std::mem::take(&mut *old.alive.lock().unwrap())),
+            references: old.references.clone(),
             _folder: tempfile::tempdir().unwrap(),
         });
         let owner = Some(Arc::new(FileOwnership) as Arc<_>);
@@ -300,6 +367,28 @@ impl Mounted {
         self.storage.alive.lock().unwrap().len()
     }
 
+    /// How many bytes are allocated.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.sync();
+        self.storage
+            .space
+            .class_totals(Class::Normal)
+            .allocated
+            .get()
+    }
+
+    /// How many references to blocks there are beyond the first to each.
+    pub fn further_references(&self) -> u64 {
+        self.sync();
+        self.storage
+            .references
+            .counts
+            .lock()
+            .unwrap()
+            .values()
+            .sum()
+    }
+
     /// The names in a directory, sorted, without `.` and `..`.
     pub fn names(&self, id: ObjectId) -> Vec<(Vec<u8>, ObjectId, FileKind)> {
         let mut found = Vec::new();
@@ -367,6 +456,7 @@ fn key_of(pointer: &BlockPointer) -> Option<Place> {
         dva.vdev().get(),
         dva.offset().get(),
         pointer.physical_birth().get(),
+        pointer.logical_birth.get(),
     ))
 }
 

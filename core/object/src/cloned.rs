@@ -1,0 +1,207 @@
+//! Clones: blocks of an object that are blocks of another as well.
+//!
+//! # Mechanism
+//! Who copies a range asks for the pointers to its blocks ([`Object::clonable`]), and gives them to another object ([`Object::clone_blocks`]), or to
+//! another place of the same one. Nothing is read or written: the block gets one more reference
+//! ([`BlockIo::share`](tarn_block::BlockIo::share)), and when the group is stored the tree gets the pointer. In it the block was
+//! born in this group, and physically when it was written; so snapshots, deadlists and increments treat it as any other.
+//!
+//! A clone that is written, freed or cloned over before its group is stored gives its reference up with the group, as
+//! a place does that was taken [early](crate::early) for nothing.
+//!
+//! # Invariants
+//! - Every reference that was added becomes part of the tree with its group, or is given up with it.
+//! - What is cloned was stored with an earlier group, and nobody has changed it since: what a record of the intent log leads to is there after a
+//!   crash. References of a group count before anything is freed in it, so nobody can have freed the block in between.
+
+use std::ops::Range;
+
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::declare::widen;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
+use tarn_probe::Operation;
+
+use crate::dirty::Pending;
+use crate::error::ObjectError;
+use crate::object::{Newest, Object};
+use crate::tx::Tx;
+
+/// What the throttle counts for a clone: the pointer.
+pub(crate) const CLONE_DIRTY_BYTES: u64 = 128;
+
+impl Object {
+    /// The pointers to blocks as they are now, for them to be cloned in this transaction; holes where there is nothing. `None` for a block
+    /// that cannot be: it is not stored yet, or in the dedup table. Nobody may change them before they are cloned.
+    ///
+    /// # Errors
+    /// When the tree cannot be read, or the object was freed meanwhile.
+    #[doc(alias = "dmu_read_l0_bps")]
+    pub fn clonable(
+        &self,
+        tx: &Tx,
+        blocks: Range<u64>,
+        operation: &Operation,
+    ) -> Result<Vec<Option<BlockPointer>>, ObjectError> {
+        self.check_plain()?;
+        debug_assert!(!tx.is_syncing(), "files are copied in open groups");
+        blocks
+            .map(|block| {
+                let found = self.pointer_now(block, operation)?;
+                Ok(found.filter(|pointer| self.accepts_clone(pointer)))
+            })
+            .collect()
+    }
+
+    /// Whether a block of this object can be a clone of this one: it is as large, was stored before, and references to it can be counted. Holes always can.
+    pub fn accepts_clone(&self, pointer: &BlockPointer) -> bool {
+        let env = &self.context.env;
+        let is_counted = || {
+            let io = env.cache.io();
+            io.shares_blocks() && io.has_places(pointer)
+        };
+        is_clonable(pointer, self.block_size(), env.txgs.stored_txg())
+            && (pointer.kind() != PointerKind::Stored || is_counted())
+    }
+
+    /// The pointer to a block; none while its contents are in memory only.
+    fn pointer_now(
+        &self,
+        block: u64,
+        operation: &Operation,
+    ) -> Result<Option<BlockPointer>, ObjectError> {
+        {
+            let state = self.alive()?;
+            match state.newest_of(block) {
+                Newest::Data(_) | Newest::Sealed => return Ok(None),
+                Newest::Freed => return Ok(Some(BlockPointer::HOLE)),
+                Newest::Cloned(pointer) => return Ok(Some(*pointer)),
+                Newest::Unknown if block > state.stored.max_block.get() => {
+                    return Ok(Some(BlockPointer::HOLE));
+                }
+                Newest::Unknown => {}
+            }
+        }
+        let pointer = self.stored_pointer(Level::ZERO, block, operation)?;
+        Ok(Some(pointer))
+    }
+
+    /// Has blocks from `first` on be clones of others, whose pointers [`Object::clonable`] or a record of the intent log has given: holes are
+    /// freed. As ever with writing, the object grows as needed.
+    ///
+    /// # Panics
+    /// When a block is not of the size of the object's blocks, or was not stored before this group.
+    ///
+    /// # Errors
+    /// When the object was freed meanwhile, cannot have so many blocks, or its tree cannot be read.
+    #[doc(alias = "dmu_brt_clone")]
+    pub fn clone_blocks(
+        &self,
+        tx: &Tx,
+        first: BlockId,
+        pointers: &[BlockPointer],
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
+        self.check_plain()?;
+        let Some(last) = widen(pointers.len()).checked_sub(1) else {
+            return Ok(());
+        };
+        let last = first.get().checked_add(last);
+        let last = last.ok_or_else(|| self.too_large(u64::MAX))?;
+        for block in first.get()..=last {
+            self.look_up_parent(tx, block, operation)?;
+        }
+        let io = self.context.env.cache.io();
+        let mut state = self.alive()?;
+        self.check_reach(&state, last)?;
+        let block_size = state.newest.block_size;
+        for (block, source) in (first.get()..).zip(pointers) {
+            if source.is_hole() {
+                let pending = self.pending_for(&mut state, tx);
+                self.drop_written(pending, block);
+                pending.freed.insert(block, block + 1);
+                continue;
+            }
+            assert_eq!(
+                source.uncompressed_size(),
+                block_size.get(),
+                "a clone is as large as its object's blocks"
+            );
+            let pointer = born_again(source, tx.txg());
+            if pointer.kind() == PointerKind::Stored {
+                assert!(
+                    pointer.physical_birth() < tx.txg(),
+                    "what is cloned was stored before"
+                );
+                io.share(&pointer, tx.txg());
+            }
+            state.newest.max_block = state.newest.max_block.max(BlockId::from(block));
+            let newest_max = state.newest.max_block;
+            let pending = self.pending_for(&mut state, tx);
+            pending.shape.max_block = newest_max;
+            pending.freed.remove(block);
+            self.drop_written(pending, block);
+            pending.cloned.insert(block, pointer);
+            pending.dirty_bytes += CLONE_DIRTY_BYTES;
+            self.context.env.txgs.add_dirty(CLONE_DIRTY_BYTES);
+        }
+        Ok(())
+    }
+
+    /// What the group has given a block so far is not wanted any more.
+    fn drop_written(&self, pending: &mut Pending, block: u64) {
+        if let Some(buffer) = pending.blocks.remove(&block) {
+            let bytes = widen(buffer.len());
+            pending.dirty_bytes -= bytes;
+            self.context.env.txgs.remove_dirty(bytes);
+        }
+        pending.passing.remove(&block);
+        self.drop_clones(pending, block..block + 1);
+    }
+
+    /// Clones of this group are not wanted any more.
+    pub(crate) fn drop_clones(&self, pending: &mut Pending, blocks: Range<u64>) {
+        if pending.cloned.is_empty() {
+            return;
+        }
+        let mut dropped = pending.cloned.split_off(&blocks.start);
+        pending.cloned.append(&mut dropped.split_off(&blocks.end));
+        let bytes = widen(dropped.len()) * CLONE_DIRTY_BYTES;
+        pending.dirty_bytes -= bytes;
+        self.context.env.txgs.remove_dirty(bytes);
+        pending.superseded.extend(dropped.into_values());
+    }
+}
+
+/// Whether a block can be a block of this size of somebody else, when this is the newest group that is stored.
+fn is_clonable(pointer: &BlockPointer, size: LogicalSize, stored: Txg) -> bool {
+    let fits = pointer.uncompressed_size() == size.get();
+    match pointer.kind() {
+        PointerKind::Hole => true,
+        PointerKind::Embedded => fits,
+        PointerKind::Redacted => false,
+        PointerKind::Stored => {
+            fits && !pointer.is_dedup()
+                && !pointer.uses_encryption()
+                && pointer.level().is_data()
+                && pointer.physical_birth() <= stored
+                && matches!(
+                    pointer.object_type(),
+                    ObjectType::PlainFile | ObjectType::Zvol
+                )
+        }
+    }
+}
+
+/// The pointer to the same block, for somebody who has it since this group.
+fn born_again(pointer: &BlockPointer, txg: Txg) -> BlockPointer {
+    let mut again = *pointer;
+    match pointer.kind() {
+        PointerKind::Embedded => again.logical_birth = txg,
+        _ => {
+            again.set_births(txg, pointer.physical_birth());
+            again.clear_rewritten();
+        }
+    }
+    again
+}

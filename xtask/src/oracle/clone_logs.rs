@@ -1,0 +1,159 @@
+//! Intent logs in which OpenZFS's kernel module has cloned files, and which nobody has replayed, for us to replay.
+//!
+//! # Mechanism
+//! The module makes a pool with two file systems in a virtual machine, and freezes it, so that nothing but logs is stored. Files are cloned within a file system and into
+//! the other one; then sources are overwritten and removed. OpenZFS's `zdb` must find the records in the logs. We import the pool, and mount the file system of the
+//! sources first: replaying its log frees blocks that the other's log leads to, but for the references that claiming both has added. All files must be what
+//! they were, for us and, after we have exported the pool and `zdb` has found it clean, for the module.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tarn_oracle::instance::Instance;
+use tarn_oracle::machine::Machine;
+use tarn_workload::tree::manifest::sha256_of_file;
+
+use crate::changes;
+use crate::workspace::{Outcome, openzfs};
+
+/// By which `--only` knows it.
+pub const NAME: &str = "clone-logs";
+
+const POOL: &str = "cloned";
+/// Software emulation is some twenty times slower than the machine.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// The file systems, in the order in which they are mounted, and what the log of each must have.
+const RECORDS: [(&str, &[&str]); 2] = [
+    ("one", &["TX_CLONE_RANGE", "TX_REMOVE", "TX_WRITE"]),
+    ("other", &["TX_CLONE_RANGE", "TX_WRITE"]),
+];
+
+/// Prints the checksum of each file.
+const SUMS: &str = r#"
+sums() { (cd /cloned && sha256sum */*); }
+"#;
+
+const LEAVE: &str = r#"
+set -eu
+cd /share
+echo 1 > /sys/module/zfs/parameters/zfs_bclone_enabled
+truncate -s 512M cloned/images/data
+zpool create -o ashift=12 cloned "$PWD/cloned/images/data"
+zfs create -o recordsize=16k cloned/one
+zfs create -o recordsize=16k cloned/other
+for f in source gone kept; do dd if=/dev/urandom of=/cloned/one/$f bs=100k count=31 status=none; done
+printf short > /cloned/one/short
+dd if=/dev/urandom of=/cloned/other/target bs=16k count=40 status=none
+# A log has a head that is stored.
+for d in one other; do echo first > /cloned/$d/first; sync /cloned/$d/first; done
+zpool sync cloned
+zpool freeze cloned
+sleep 1
+cp --reflink=always /cloned/one/source /cloned/one/twin
+cp --reflink=always /cloned/one/short /cloned/one/short-twin
+cp /cloned/one/gone /cloned/other/from-one
+cp /cloned/one/source /cloned/other/changed
+cp /cloned/one/source /cloned/other/third
+cp --reflink=always /cloned/other/target /cloned/other/target-twin
+dd if=/dev/urandom of=/cloned/other/changed bs=4k seek=10 count=3 conv=notrunc,fsync status=none
+dd if=/dev/urandom of=/cloned/one/source bs=64k seek=3 count=5 conv=notrunc,fsync status=none
+truncate -s 700001 /cloned/one/twin
+rm /cloned/one/gone
+for f in /cloned/*/*; do sync $f; done
+sync /cloned/one /cloned/other
+sums > cloned/after
+zpool export cloned
+"#;
+
+const LOOK: &str = r#"
+set -eu
+zpool import -d /share/cloned/images cloned
+sums > /share/cloned/replayed
+zpool scrub -w cloned
+zpool status cloned
+zpool export cloned
+"#;
+
+/// Has the module leave logs, replays them, and has the module look.
+pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
+    let folder = share.join(POOL);
+    let images = folder.join("images");
+    fs::create_dir_all(&images)?;
+    in_machine(machine, share, LEAVE)?;
+    let after = fs::read_to_string(folder.join("after"))?;
+    expect_records(&images)?;
+    let root = instance.root().join(POOL);
+    let (place, root_text) = (images.display().to_string(), root.display().to_string());
+    instance.must(
+        "zpool",
+        &["import", "-f", "-N", "-R", &root_text, "-d", &place, POOL],
+    )?;
+    for (name, _) in RECORDS {
+        instance.must("zfs", &["mount", &format!("{POOL}/{name}")])?;
+        // What was freed is free from now on.
+        instance.must("zpool", &["sync", POOL])?;
+    }
+    let found = sums_of(&root.join(POOL))?;
+    let saved = instance.must("zpool", &["list", "-Hpo", "bclonesaved", POOL])?;
+    instance.must("zpool", &["export", POOL])?;
+    if found != after {
+        return Err(format!("what we replayed is\n{found}and was\n{after}").into());
+    }
+    if saved.stdout.trim() == "0" {
+        return Err("nothing is shared after the replay".into());
+    }
+    changes::expect_clean(instance, &images, POOL, &[])?;
+    in_machine(machine, share, LOOK)?;
+    let replayed = fs::read_to_string(folder.join("replayed"))?;
+    match replayed == after {
+        true => Ok(()),
+        false => Err(format!("the module finds\n{replayed}where there was\n{after}").into()),
+    }
+}
+
+/// The same as the function of that name prints.
+fn sums_of(root: &Path) -> Outcome<String> {
+    let mut text = String::new();
+    for (name, _) in RECORDS {
+        let folder = root.join(name);
+        let mut files: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
+        files.sort_by_key(fs::DirEntry::file_name);
+        for file in files {
+            let sum = sha256_of_file(&file.path())?;
+            let file = file.file_name();
+            text += &format!("{sum}  {name}/{}\n", file.display());
+        }
+    }
+    Ok(text)
+}
+
+fn in_machine(machine: &Machine, share: &Path, body: &str) -> Outcome {
+    let script = share.join("clones.sh");
+    fs::write(&script, format!("{SUMS}{body}"))?;
+    let spoken = machine.run(share, &script, LIMIT)?;
+    print!("{}", spoken.stdout);
+    spoken.expect_success()?;
+    Ok(())
+}
+
+/// OpenZFS's `zdb` reads the logs.
+fn expect_records(images: &Path) -> Outcome {
+    let (tools, place) = (openzfs()?, images.display().to_string());
+    for (name, records) in RECORDS {
+        let dataset = format!("{POOL}/{name}");
+        let words = ["-e", "-p", &place, "-iiii", &dataset];
+        let spoken = tools.run("zdb", &words, Duration::from_secs(300))?;
+        let spoken = spoken.expect_success()?;
+        let is_missing = |record: &&&str| !spoken.stdout.contains(**record);
+        if let Some(record) = records.iter().find(is_missing) {
+            return Err(format!(
+                "zdb finds no {record} in the log of {dataset}, but this:\n{}",
+                spoken.stdout
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
