@@ -364,7 +364,7 @@ impl Object {
         pending.shape.max_block = newest_max;
         pending.freed.remove(block);
         pending.passing.remove(&block);
-        self.drop_clones(pending, block..block + 1);
+        pending.drop_clone(block);
         if pending.blocks.insert(block, buffer).is_none() {
             pending.dirty_bytes += bytes;
             self.context.env.txgs.add_dirty(bytes);
@@ -641,7 +641,7 @@ impl Object {
         let mut dropped = pending.blocks.split_off(&first);
         pending.blocks.append(&mut dropped.split_off(&end));
         pending.freed.insert(first, end);
-        self.drop_clones(pending, first..end);
+        pending.drop_clones(first..end);
         let mut dropped_sealed = pending.sealed.split_off(&first);
         pending.sealed.append(&mut dropped_sealed.split_off(&end));
         let bytes = count_bytes(&dropped) + count_sealed_bytes(&dropped_sealed);
@@ -659,7 +659,7 @@ impl Object {
         let bytes = count_bytes(&pending.blocks) + count_sealed_bytes(&pending.sealed);
         pending.blocks.clear();
         pending.sealed.clear();
-        self.drop_clones(pending, 0..u64::MAX);
+        pending.drop_clones(0..u64::MAX);
         pending.freed.insert(0, u64::MAX);
         pending.is_object_freed = true;
         pending.dirty_bytes -= bytes;

@@ -156,20 +156,22 @@ impl Object {
             self.context.env.txgs.remove_dirty(bytes);
         }
         pending.passing.remove(&block);
-        self.drop_clones(pending, block..block + 1);
+        pending.drop_clone(block);
+    }
+}
+
+impl Pending {
+    /// A clone of this group is not wanted any more, if the block is one. The throttle counts its pointer on, which is kept until the group is stored.
+    pub fn drop_clone(&mut self, block: u64) {
+        self.superseded.extend(self.cloned.remove(&block));
     }
 
-    /// Clones of this group are not wanted any more.
-    pub(crate) fn drop_clones(&self, pending: &mut Pending, blocks: Range<u64>) {
-        if pending.cloned.is_empty() {
-            return;
+    /// The same of all blocks in a range.
+    pub fn drop_clones(&mut self, blocks: Range<u64>) {
+        let dropped: Vec<u64> = self.cloned.range(blocks).map(|(block, _)| *block).collect();
+        for block in dropped {
+            self.drop_clone(block);
         }
-        let mut dropped = pending.cloned.split_off(&blocks.start);
-        pending.cloned.append(&mut dropped.split_off(&blocks.end));
-        let bytes = widen(dropped.len()) * CLONE_DIRTY_BYTES;
-        pending.dirty_bytes -= bytes;
-        self.context.env.txgs.remove_dirty(bytes);
-        pending.superseded.extend(dropped.into_values());
     }
 }
 
