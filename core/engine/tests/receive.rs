@@ -12,8 +12,8 @@ use tarn_engine::messages::dataset::{
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::Pipe;
 use tarn_ondisk::stream::{
-    Begin, FreeObjects, FreeRecord, MAGIC, ObjectRecord, Record, SpillRecord, StreamFeatures,
-    StreamKind, StreamName, WriteEmbedded, WriteRecord,
+    Begin, FreeObjects, FreeRecord, MAGIC, ObjectRecord, RECORD_BYTES, Record, SpillRecord,
+    StreamFeatures, StreamKind, StreamName, WriteEmbedded, WriteRecord,
 };
 use tarn_stream::writing::StreamWriter;
 
@@ -201,11 +201,14 @@ fn names(bench: &Bench) -> Vec<String> {
 #[test]
 fn a_full_stream_makes_a_volume_and_an_increment_its_next_snapshot() {
     let bench = Bench::new();
-    let received = receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let full = volume("far/v@one", 1, 0, 0);
+    let received = receive(&bench, "tank/v", &full).unwrap();
+    let after_first_record = u64::try_from(full.bytes().len() - RECORD_BYTES).unwrap();
     assert!(matches!(
         &received.events[..],
-        [ReceiveEvent::Receiving { sent, snapshot, incremental: false, .. }, ReceiveEvent::Received { .. }]
+        [ReceiveEvent::Receiving { sent, snapshot, incremental: false, .. }, ReceiveEvent::Received { bytes, .. }]
             if sent == "far/v@one" && snapshot == "tank/v@one"
+                && *bytes == after_first_record
     ));
     receive(&bench, "tank/v", &volume("far/v@two", 2, 1, 100)).unwrap();
     assert_eq!(

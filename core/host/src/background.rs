@@ -13,6 +13,10 @@
 //! thread offers its processor ([`offer_turn`]) many times in a turn: between pieces of work, and where it releases its last lock, because what it held when others
 //! went first, others might wait for.
 //!
+//! Whoever offers its processor while others want it gives up the rest of its turn. That is well spent on requests, which take little. Programs that compute would take nearly
+//! all of it: storing came to a fiftieth of its speed beside some. So who was away [long](AWAY_LONG_NS) offers no more for [a while](ALONE_NS), and has the share that the kernel
+//! gives it; whoever is woken meanwhile has to wait for those programs anyway.
+//!
 //! Work that nobody waits for need not take all processors at all. Who knows that says so with a [`Pace`]; the thread that [keeps](keep_pace) it then rests longer than it works
 //! where it would offer its processor, and works alone. The background threads that it starts, and those that carry out its requests to devices, keep the same pace.
 #![allow(unsafe_code)]
@@ -30,6 +34,13 @@ const TURN_NS: u64 = 4_000_000;
 
 /// How long a background thread works before it offers its processor again. Who offers it when others want it gives up the rest of his turn, so that often would be dear.
 const OFFER_NS: u64 = 100_000;
+
+/// A background thread that was away so long had offered its processor to somebody who keeps it: a request takes a tenth of that, and who computes has turns of 2.8 ms where the kernel
+/// was not told otherwise.
+const AWAY_LONG_NS: u64 = 1_500_000;
+
+/// How long a background thread keeps what the kernel gives it after that. Ten turns: what offering costs becomes little.
+const ALONE_NS: u64 = 40_000_000;
 
 /// How many times as long as it worked a background thread rests, where its work has time. So two of them keep less than one processor busy.
 const REST_FACTOR: u64 = 3;
@@ -151,14 +162,22 @@ pub(crate) fn offer_turn() {
     if worked_ns < OFFER_NS {
         return;
     }
-    match is_easy(now_ns) {
-        true => {
-            let rest_ns = worked_ns.saturating_mul(REST_FACTOR).min(REST_NS_MAX);
-            std::thread::sleep(Duration::from_nanos(rest_ns));
-        }
-        false => std::thread::yield_now(),
+    if is_easy(now_ns) {
+        let rest_ns = worked_ns.saturating_mul(REST_FACTOR).min(REST_NS_MAX);
+        std::thread::sleep(Duration::from_nanos(rest_ns));
+        OFFERED_NS.set(Some(clock::real_monotonic_ns()));
+    } else {
+        std::thread::yield_now();
+        OFFERED_NS.set(Some(works_from(now_ns, clock::real_monotonic_ns())));
     }
-    OFFERED_NS.set(Some(clock::real_monotonic_ns()));
+}
+
+/// From when on the work of a thread counts towards the next offer, when it offered its processor and got it back then.
+fn works_from(offered_ns: u64, back_ns: u64) -> u64 {
+    match back_ns.saturating_sub(offered_ns) >= AWAY_LONG_NS {
+        true => back_ns.saturating_add(ALONE_NS),
+        false => back_ns,
+    }
 }
 
 /// This thread has taken a ranked lock that it must not hold while it waits.
@@ -211,6 +230,22 @@ mod tests {
             OFFERED_NS.set(Some(u64::MAX));
             offer_turn();
             assert_eq!(OFFERED_NS.get(), Some(u64::MAX), "not again at once");
+        };
+        std::thread::spawn(in_background).join().unwrap();
+    }
+
+    #[test]
+    fn a_background_thread_does_not_offer_its_processor_again_soon_to_who_keeps_it() {
+        assert_eq!(works_from(1_000, 1_300), 1_300, "a request was served");
+        let back_ns = 1_000 + AWAY_LONG_NS;
+        assert_eq!(works_from(1_000, back_ns), back_ns + ALONE_NS);
+        let in_background = move || {
+            give_way();
+            OFFERED_NS.set(Some(works_from(0, clock::real_monotonic_ns())));
+            let counted_from = OFFERED_NS.get();
+            lock_taken();
+            lock_released();
+            assert_eq!(OFFERED_NS.get(), counted_from);
         };
         std::thread::spawn(in_background).join().unwrap();
     }

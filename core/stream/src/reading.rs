@@ -79,6 +79,8 @@ pub struct StreamReader<R> {
     order: ByteOrder,
     sum: Fletcher4,
     offset: u64,
+    /// Where the first record of the stream ended.
+    begun_at: u64,
     /// The next record, checked, whose payload is still to be read.
     ahead: Option<(Record, u64)>,
 }
@@ -91,6 +93,7 @@ impl<R: Read> StreamReader<R> {
             order: ByteOrder::Little,
             sum: Fletcher4::new(),
             offset: 0,
+            begun_at: 0,
             ahead: None,
         }
     }
@@ -103,6 +106,13 @@ impl<R: Read> StreamReader<R> {
     /// How many bytes were read.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// How many bytes of this stream were read, without its first record but with what that describes: what OpenZFS says that
+    /// it has received.
+    #[doc(alias = "read_bytes")]
+    pub fn received_bytes(&self) -> u64 {
+        self.offset - self.begun_at
     }
 
     /// Where the bytes come from.
@@ -128,6 +138,7 @@ impl<R: Read> StreamReader<R> {
             RECORD_BYTES => {}
             _ => return Err(self.ended()),
         }
+        self.begun_at = self.offset;
         // What ends a compound has no magic number: it is zeros but for its type, and perhaps its checksum.
         let is_closing = bytes[4..CHECKSUM_OFFSET].iter().all(|&byte| byte == 0);
         if !is_closing {

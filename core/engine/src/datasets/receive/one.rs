@@ -147,13 +147,12 @@ impl Run<'_> {
             });
             return self.pass_over(reader, &plan);
         }
-        let at = reader.offset();
         let mounts = self.receive_into(&open, reader, &plan)?;
         if let Some(sent) = sent.filter(|_| !self.request.skip_holds) {
             self.put_holds(&open, &plan, sent);
         }
         self.tell(ReceiveEvent::Received {
-            bytes: reader.offset() - at,
+            bytes: reader.received_bytes(),
             nanoseconds: tarn_host::monotonic_ns().saturating_sub(begun_ns),
         });
         if mounts && !self.request.no_mount {
