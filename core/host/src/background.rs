@@ -239,15 +239,6 @@ mod tests {
         assert_eq!(works_from(1_000, 1_300), 1_300, "a request was served");
         let back_ns = 1_000 + AWAY_LONG_NS;
         assert_eq!(works_from(1_000, back_ns), back_ns + ALONE_NS);
-        let in_background = move || {
-            give_way();
-            OFFERED_NS.set(Some(works_from(0, clock::real_monotonic_ns())));
-            let counted_from = OFFERED_NS.get();
-            lock_taken();
-            lock_released();
-            assert_eq!(OFFERED_NS.get(), counted_from);
-        };
-        std::thread::spawn(in_background).join().unwrap();
     }
 
     /// A rest is as long as the work before it times so many, up to its bound; work that is hurried goes on at once.
