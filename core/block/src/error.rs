@@ -191,6 +191,18 @@ impl ReadError {
     }
 }
 
+/// Why it is not certain that all devices have a block.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HealError {
+    /// The block cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Devices failed beyond what redundancy covers.
+    #[error(transparent)]
+    Vdev(#[from] VdevWriteError),
+}
+
 /// Why a batch was not written. Nothing of it is referenced, and its space is given back; the same batch may be
 /// tried again.
 #[derive(Debug, thiserror::Error)]

@@ -63,7 +63,7 @@ fn read_into(
     operation: &Operation,
 ) -> Result<(), ReadError> {
     let mut rest = whole;
-    for member in read_header(io, pointer, depth_left, operation)? {
+    for member in read_header(io, pointer, depth_left, operation)?.members {
         let (piece, later) = rest.split_at_mut(member.physical_size().to_usize());
         if member.is_gang() {
             read_into(io, &member, piece, depth_left - 1, operation)?;
@@ -76,13 +76,20 @@ fn read_into(
     Ok(())
 }
 
-/// The pieces of a gang, checked to make up its size.
+/// A header that verified.
+struct Header {
+    /// As it is stored, perhaps with padding behind it.
+    bytes: Buffer,
+    /// Pointers to the pieces, checked to make up the size of the gang.
+    members: Vec<BlockPointer>,
+}
+
 fn read_header(
     io: &BlockIo,
     pointer: &BlockPointer,
     depth_left: usize,
     operation: &Operation,
-) -> Result<Vec<BlockPointer>, ReadError> {
+) -> Result<Header, ReadError> {
     let block = crate::io::address(pointer);
     let corrupt = |what| ReadError::Corrupt { block, what };
     let inconsistent = |why| {
@@ -116,7 +123,7 @@ fn read_header(
     if sizes != pointer.physical_size() {
         return Err(inconsistent("the pieces do not add up to the block"));
     }
-    Ok(members)
+    Ok(Header { bytes, members })
 }
 
 fn verifier_of(pointer: &BlockPointer) -> checksum::Checksum {
@@ -158,7 +165,7 @@ fn collect_places(
         }));
         return Ok(());
     }
-    for member in read_header(io, pointer, depth_left, operation)? {
+    for member in read_header(io, pointer, depth_left, operation)?.members {
         collect_places(io, &member, depth_left - 1, found, operation)?;
     }
     found.extend(pointer.dvas().map(|dva| {
@@ -169,6 +176,53 @@ fn collect_places(
         };
         (place, birth)
     }));
+    Ok(())
+}
+
+/// Bytes that are stored in one piece, in one place or several.
+pub(crate) struct Part {
+    pub(crate) dvas: Vec<Dva>,
+    pub(crate) size: PhysicalSize,
+    /// What is stored there, perhaps with padding behind it.
+    pub(crate) bytes: Buffer,
+}
+
+/// All that a block consists of, each part verified: the block itself, or the headers and pieces of a gang.
+pub(crate) fn parts(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    operation: &Operation,
+) -> Result<Vec<Part>, ReadError> {
+    let mut found = Vec::new();
+    collect_parts(io, pointer, DEPTH_MAX, &mut found, operation)?;
+    Ok(found)
+}
+
+fn collect_parts(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    depth_left: usize,
+    found: &mut Vec<Part>,
+    operation: &Operation,
+) -> Result<(), ReadError> {
+    let dvas = pointer.dvas().collect();
+    if !pointer.is_gang() {
+        found.push(Part {
+            dvas,
+            size: pointer.physical_size(),
+            bytes: io.read_stored(&StoredPointer::parse(pointer)?, operation)?,
+        });
+        return Ok(());
+    }
+    let header = read_header(io, pointer, depth_left, operation)?;
+    for member in &header.members {
+        collect_parts(io, member, depth_left - 1, found, operation)?;
+    }
+    found.push(Part {
+        dvas,
+        size: HEADER_SIZE,
+        bytes: header.bytes,
+    });
     Ok(())
 }
 

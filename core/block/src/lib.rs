@@ -44,7 +44,7 @@ mod write;
 pub use data::Block;
 pub use early::PlacedBlocks;
 pub use error::{
-    BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, ReadError, WriteError,
+    BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, HealError, ReadError, WriteError,
 };
 pub use io::{BlockIo, BlockIoOptions, ForceGanging, HoleBirth, Repair, WritePhase};
 pub use log_block::{LogBlockWrite, LogPlace};

@@ -5,14 +5,20 @@
 //! copy is bad, and is written from another. Nothing waits for the outcome: if it fails, the next
 //! reader finds the copy bad again.
 //!
+//! Who opens a pool after a crash knows of blocks that perhaps not all devices got ([`BlockIo::heal`]): all their places are looked at, and what
+//! is lacking is written. That has to succeed.
+//!
 //! # Invariants
 //! - Only bytes that verified are written, only where the pointer says they belong, and only in pools
 //!   opened for writing.
 
-use crate::error::CopyFailure;
+use crate::error::{CopyFailure, HealError};
+use crate::gang;
 use crate::io::{BlockIo, Repair};
+use crate::stored::StoredPointer;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
+use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::units::PhysicalSize;
 use tarn_probe::Operation;
 use tarn_vdev::PhysicalWrite;
@@ -29,22 +35,40 @@ impl BlockIo {
         if self.options.repair == Repair::Leave {
             return;
         }
-        let shapes = self.shapes();
-        let bytes = good.get(..size.to_usize()).unwrap_or(good);
         for failure in failures {
-            // A pointer may lie: where no block can be, none was.
-            let place = shapes.place(failure.place, size);
-            let Some(place) = place.filter(|place| self.vdevs.is_place_possible(*place)) else {
-                continue;
-            };
-            let mut data = Buffer::from_slice(bytes);
-            data.resize(PhysicalSize::new(place.size).to_usize());
-            let write = PhysicalWrite {
-                place,
-                data: Arc::new(data),
-            };
+            let write = self.write_of(failure.place, size, good);
             // Who cannot be written is counted by the vdev; the reader has its bytes anyway.
-            let _ = self.vdevs.write(vec![write], operation);
+            let _ = write.map(|write| self.vdevs.write(vec![write], operation));
         }
+    }
+
+    /// Sees to it that every device in use has its part of a block, in all its places; gives how many parts were lacking and are written now. Durable
+    /// after the next flush. A block without a checksum is left as it is: nobody knows which of its copies is right.
+    ///
+    /// # Errors
+    /// The block cannot be read, or devices fail beyond what redundancy covers.
+    pub fn heal(&self, pointer: &BlockPointer, operation: &Operation) -> Result<usize, HealError> {
+        if pointer.kind() != PointerKind::Stored || !StoredPointer::parse(pointer)?.is_checked() {
+            return Ok(0);
+        }
+        let mut writes = Vec::new();
+        for part in gang::parts(self, pointer, operation)? {
+            let places = part.dvas.iter();
+            writes.extend(places.filter_map(|dva| self.write_of(*dva, part.size, &part.bytes)));
+        }
+        Ok(self.vdevs.heal(writes, operation)?)
+    }
+
+    /// What stores bytes that may end in padding. None where no block can be: a pointer may lie.
+    fn write_of(&self, dva: Dva, size: PhysicalSize, bytes: &Buffer) -> Option<PhysicalWrite> {
+        let place = self.shapes().place(dva, size);
+        let place = place.filter(|place| self.vdevs.is_place_possible(*place))?;
+        let bytes = bytes.get(..size.to_usize()).unwrap_or(bytes);
+        let mut data = Buffer::from_slice(bytes);
+        data.resize(PhysicalSize::new(place.size).to_usize());
+        Some(PhysicalWrite {
+            place,
+            data: Arc::new(data),
+        })
     }
 }

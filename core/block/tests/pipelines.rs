@@ -4,13 +4,14 @@ mod support;
 
 use support::*;
 use tarn_block::{
-    BlockIoOptions, DatasetPolicy, Embedding, ForceGanging, ReadError, WriteError, WritePolicy,
+    BlockIoOptions, DatasetPolicy, Embedding, ForceGanging, HealError, ReadError, WriteError,
+    WritePolicy,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{Level, PhysicalSize, Txg};
+use tarn_ondisk::units::{Level, PhysicalSize, Txg, VdevId};
 use tarn_probe::Operation;
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, GzipLevel, ZstdLevel};
 
@@ -296,6 +297,56 @@ fn a_gang_header_that_is_damaged_is_read_from_its_copy() {
     assert!(matches!(read, Err(ReadError::Unreadable { .. })));
     let freed = pool.io.free(&pointer, phase(1), &Operation::unmeasured());
     assert!(freed.is_err(), "what cannot be known is not freed");
+}
+
+#[test]
+fn healing_writes_all_places_of_a_block_that_lack_it() {
+    let force = ForceGanging {
+        from: PhysicalSize::new(16384),
+        percent: 100,
+        seed: 1,
+    };
+    let options = BlockIoOptions {
+        force_ganging: Some(force),
+        ..options()
+    };
+    let dataset = DatasetPolicy {
+        copies: 2,
+        ..DATASET
+    };
+    for (size, is_gang) in [(8192, false), (131072, true)] {
+        let pool = Pool::new(2, 9, options);
+        let data = noise(size, 5);
+        let pointer = pool.write_one(&data, policy(&dataset));
+        assert_eq!(pointer.is_gang(), is_gang);
+        let heal = || pool.io.heal(&pointer, &Operation::unmeasured()).unwrap();
+        assert_eq!(heal(), 0);
+        let mut healed = 0;
+        for lacking in [0, 1] {
+            pool.lose(VdevId::new(lacking));
+            // What it has to read is made good by that.
+            healed += heal();
+            pool.lose(VdevId::new(1 - lacking));
+            assert_eq!(&*pool.read(&pointer), &data[..], "disk {lacking} has all");
+            heal();
+            assert_eq!(heal(), 0);
+        }
+        assert!(healed > if is_gang { 4 } else { 0 }, "{healed}");
+        pool.lose(VdevId::new(0));
+        pool.lose(VdevId::new(1));
+        let refused = pool.io.heal(&pointer, &Operation::unmeasured());
+        assert!(matches!(refused, Err(HealError::Read(_))), "{refused:?}");
+    }
+    // What has no checksum is left as it is: perhaps the second copy is the right one.
+    let pool = Pool::new(2, 9, options);
+    let unchecked = DatasetPolicy {
+        checksum: ChecksumAlgorithm::Off,
+        ..dataset
+    };
+    let pointer = pool.write_one(&noise(8192, 6), policy(&unchecked));
+    pool.damage(pointer.dvas().next().unwrap(), 3);
+    let healed = pool.io.heal(&pointer, &Operation::unmeasured());
+    assert_eq!(healed.unwrap(), 0);
 }
 
 #[test]

@@ -5,6 +5,10 @@
 //! blocks are taken out of what is free, before anybody can allocate, blocks of files that they lead to get a reference, and the heads are changed by the first job
 //! of the first group: so one group stores all.
 //!
+//! Before that, what was read of the logs is written to those devices that lack it: the power may have failed when a block was on some of them
+//! only. A device that fails meanwhile is taken out of use, and perhaps nobody else had the end of a log, which nobody was promised. So then logs are
+//! looked at once more.
+//!
 //! Groups of the crashed run that were never stored have left their numbers in the log. Groups go on behind the newest of them, so that no
 //! block is of the future.
 //!
@@ -17,9 +21,10 @@ use crate::jobs::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::intent_log::StoreClaims;
 use tarn_host::canary::{Canary, sings};
+use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::{ObjectId, Txg};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::Need;
 use tarn_zil::{Claim, ClaimError, Survey, survey};
 
@@ -32,8 +37,23 @@ pub(crate) struct Claimed {
     heads: Vec<(ObjectId, IntentLogHead)>,
 }
 
-/// Datasets whose logs are to be claimed.
-type Found = Vec<(ObjectId, String, Claim)>;
+/// What a look at the logs of all datasets gives.
+#[derive(Default)]
+struct Found {
+    /// Datasets whose logs are to be claimed.
+    claims: Vec<(ObjectId, String, Claim)>,
+    /// The newest group that a block of a log was born in.
+    newest: Txg,
+    /// Datasets whose logs all devices have to have, and what of them.
+    needed: Vec<Needed>,
+}
+
+struct Needed {
+    dataset: String,
+    blocks: Vec<BlockPointer>,
+    /// The log was claimed before, by whoever. What is wrong with it is said when it is replayed.
+    is_claimed: bool,
+}
 
 impl Pool {
     /// Allocates the blocks of all logs that were not claimed yet. Before the first group is begun.
@@ -47,14 +67,14 @@ impl Pool {
         operation: &Operation,
     ) -> Result<Claimed, ImportError> {
         let first = self.txgs().open_txg();
-        let (found, newest) = self.find_logs(first, request, operation)?;
+        let Found { claims, newest, .. } = self.find_whole_logs(first, request, operation)?;
         // A pool that was rewound goes on behind what was given up.
         let given_up = self.vdevs().newest_uberblock();
         let given_up = given_up.map_or(Txg::ZERO, |uberblock| uberblock.txg);
         self.txgs().skip_to(newest.max(given_up));
         let group = self.txgs().open_txg();
         let mut heads = Vec::new();
-        for (id, name, claim) in found {
+        for (id, name, claim) in claims {
             for pointer in &claim.blocks {
                 let unclaimable = |why: String| ImportError::IntentLog {
                     dataset: name.clone(),
@@ -81,15 +101,60 @@ impl Pool {
         })
     }
 
+    /// All logs, when each device in use has what was found of them.
+    fn find_whole_logs(
+        &self,
+        first: Txg,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<Found, ImportError> {
+        // Each time a device was taken out of use meanwhile, or nothing would be different.
+        let mut attempts_left = self.vdevs().leaves().len();
+        loop {
+            let found = self.find_logs(first, request, operation)?;
+            match self.heal_logs(&found, operation) {
+                Ok(()) => return Ok(found),
+                Err(refusal) if attempts_left == 0 => return Err(refusal),
+                Err(_) => attempts_left -= 1,
+            }
+        }
+    }
+
+    /// Sees to it that each device in use has what was found of the logs.
+    fn heal_logs(&self, found: &Found, operation: &Operation) -> Result<(), ImportError> {
+        // That a device lacks the end of a log is no fault of it.
+        let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
+        let mut count = 0;
+        for needed in &found.needed {
+            for pointer in &needed.blocks {
+                match self.io().heal(pointer, &search) {
+                    Ok(healed) => count += healed,
+                    Err(_) if needed.is_claimed => {}
+                    Err(why) => {
+                        return Err(ImportError::IntentLog {
+                            dataset: needed.dataset.clone(),
+                            why: why.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+        if count > 0 {
+            self.vdevs().flush(&search).map_err(PoolError::from)?;
+        }
+        Ok(())
+    }
+
     /// The logs that are to be claimed, with their datasets.
     fn find_logs(
         &self,
         first: Txg,
         request: &ImportRequest<'_>,
         operation: &Operation,
-    ) -> Result<(Found, Txg), ImportError> {
+    ) -> Result<Found, ImportError> {
         let view = self.namespace().view(operation);
-        let (mut found, mut newest) = (Vec::new(), Txg::ZERO);
+        let mut found = Found::default();
+        self.given_up_logs.lock().clear();
         let mut pending = vec![view.root().map_err(PoolError::from)?];
         while let Some(directory) = pending.pop() {
             pending.extend(directory.children().map_err(PoolError::from)?);
@@ -109,18 +174,27 @@ impl Pool {
                 survey = Ok(Survey {
                     claim: Some(Claim::NOTHING),
                     newest: Txg::ZERO,
+                    needed: Vec::new(),
                 });
             }
             let survey = survey.map_err(|why| ImportError::IntentLog {
                 dataset: directory.name().to_string(),
                 why: why.to_string(),
             })?;
-            newest = newest.max(survey.newest);
+            found.newest = found.newest.max(survey.newest);
+            let dataset = directory.name().to_string();
+            if !survey.needed.is_empty() {
+                found.needed.push(Needed {
+                    dataset: dataset.clone(),
+                    blocks: survey.needed,
+                    is_claimed: survey.claim.is_none(),
+                });
+            }
             if let Some(claim) = survey.claim {
-                found.push((head.id(), directory.name().to_string(), claim));
+                found.claims.push((head.id(), dataset, claim));
             }
         }
-        Ok((found, newest))
+        Ok(found)
     }
 }
 

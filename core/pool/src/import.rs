@@ -103,11 +103,7 @@ impl Pool {
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
         if request.mode == Mode::ReadWrite {
-            let claimed = pool.claim_logs(request, operation).and_then(|claimed| {
-                claimed.store_in_first_group(&pool)?;
-                Ok(())
-            });
-            if let Err(error) = claimed {
+            if let Err(error) = pool.prepare_for_writing(request, operation) {
                 pool.abandon();
                 return Err(error);
             }
@@ -120,6 +116,18 @@ impl Pool {
             }
         }
         Ok(pool)
+    }
+
+    /// Nothing of what was stored is overwritten before all devices in use lead to it, nor anything that logs hold before they are claimed.
+    fn prepare_for_writing(
+        &self,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<(), ImportError> {
+        let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
+        healed.map_err(PoolError::from)?;
+        let claimed = self.claim_logs(request, operation)?;
+        Ok(claimed.store_in_first_group(self)?)
     }
 
     /// From here on labels say who uses it.

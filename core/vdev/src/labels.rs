@@ -410,7 +410,7 @@ impl VdevTree {
     }
 
     /// Writes and flushes. A leaf that cannot is taken out of use.
-    fn store(
+    pub(crate) fn store(
         &self,
         tops: &[Arc<TopVdev>],
         ios: Vec<LeafIo>,
@@ -424,7 +424,12 @@ impl VdevTree {
     }
 }
 
-fn add_uberblock(leaf: &Arc<Leaf>, ashift: u32, update: &LabelUpdate<'_>, ios: &mut Vec<LeafIo>) {
+pub(crate) fn add_uberblock(
+    leaf: &Arc<Leaf>,
+    ashift: u32,
+    update: &LabelUpdate<'_>,
+    ios: &mut Vec<LeafIo>,
+) {
     let Some(window) = leaf.window() else { return };
     leaf.note_tried_uberblock(update.uberblock.txg);
     let ring = Ring::new(ashift);
@@ -447,7 +452,7 @@ fn add_uberblock(leaf: &Arc<Leaf>, ashift: u32, update: &LabelUpdate<'_>, ios: &
 }
 
 /// A few top-level vdevs, others in every txg. Only such as are part of the pool already, and last.
-fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
+pub(crate) fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
     let lasting: Vec<_> = tops.iter().filter(|top| !top.is_log).cloned().collect();
     let count = widen(lasting.len());
     let start = if count == 0 {

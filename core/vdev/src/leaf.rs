@@ -372,6 +372,11 @@ impl Leaf {
         self.written_uberblock.store(tried, Ordering::Relaxed);
     }
 
+    /// Whether all uberblocks that were written to it are older.
+    pub(crate) fn has_only_before(&self, txg: Txg) -> bool {
+        self.written_uberblock.load(Ordering::Relaxed) < txg.get()
+    }
+
     /// Whether this can be the newest uberblock on it.
     pub(crate) fn is_newest_uberblock(&self, txg: Txg) -> bool {
         let known = [&self.written_uberblock, &self.tried_uberblock];

@@ -29,6 +29,7 @@
 pub mod config;
 pub mod error;
 pub mod gpt;
+mod heal;
 pub mod health;
 pub mod import_search;
 pub mod in_use;

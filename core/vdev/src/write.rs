@@ -38,6 +38,14 @@ pub struct PhysicalWrite {
     pub data: Arc<Buffer>,
 }
 
+/// Writes, taken apart into what each leaf gets of them.
+pub(crate) struct PreparedWrites {
+    /// The vdevs that places are on.
+    pub tops: Vec<Arc<TopVdev>>,
+    /// What their leaves get.
+    pub ios: Vec<LeafIo>,
+}
+
 impl VdevTree {
     /// Writes all places, with one batch for each device.
     ///
@@ -87,6 +95,16 @@ impl VdevTree {
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
+        let prepared = self.prepare(writes, operation)?;
+        self.carry_out(prepared, operation)
+    }
+
+    /// What writing all places asks of each leaf in use.
+    pub(crate) fn prepare(
+        &self,
+        writes: Vec<PhysicalWrite>,
+        operation: &Operation,
+    ) -> Result<PreparedWrites, VdevWriteError> {
         if !self.is_writable() {
             return Err(VdevWriteError::ReadOnly);
         }
@@ -103,11 +121,24 @@ impl VdevTree {
         for (write, row) in writes.into_iter().zip(rows) {
             tops[&write.place.vdev].add_writes(write, row, &mut ios);
         }
+        Ok(PreparedWrites {
+            tops: involved,
+            ios,
+        })
+    }
+
+    /// Writes, and takes leaves that fail out of use; or fails.
+    pub(crate) fn carry_out(
+        &self,
+        prepared: PreparedWrites,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let PreparedWrites { tops, ios } = prepared;
         let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
-        self.judge(&involved, &owners, outcomes, standing)?;
-        self.require_usable(&involved)
+        self.judge(&tops, &owners, outcomes, standing)?;
+        self.require_usable(&tops)
     }
 
     /// Fails where a vdev was lost altogether: a pool can do without its log devices, but what was to be written there is not durable.

@@ -303,3 +303,56 @@ fn a_configuration_that_is_too_large_is_refused_before_anything_is_written() {
     assert!(error.to_string().contains("does not fit"), "{error}");
     assert_eq!(disks.disk(0).requests().1, 0);
 }
+
+#[test]
+fn an_uberblock_that_one_device_has_is_given_to_those_that_can_be_relied_on() {
+    let disks = Disks::one(VdevKind::Mirror, 3, 9);
+    let tree = disks.open();
+    disks.label(&tree);
+    for txg in [3, 4, 5] {
+        store(&disks, &tree, txg).unwrap();
+    }
+    let all = |disk: usize| {
+        disks
+            .disk(disk)
+            .peek(0, usize::try_from(DEVICE_BYTES).unwrap())
+    };
+    let awake = all(1);
+    assert!(tree.take_offline(guid_of(2)));
+    store(&disks, &tree, 7).unwrap();
+    store(&disks, &tree, 8).unwrap();
+    let asleep = all(2);
+    disks.disk(1).poke(0, &awake);
+    drop(tree);
+    // The second is one behind the first, and perhaps more: it is out of date, as the third is.
+    let tree = disks.open_with(&of_pool()).unwrap();
+    assert!(tree.leaf(guid_of(1)).unwrap().is_out_of_date());
+    let before = disks.machine.device_writes();
+    tree.heal_uberblock(&uberblock(8), &operation()).unwrap();
+    assert_eq!(disks.machine.device_writes(), before, "nobody is to get it");
+    drop(tree);
+    let tree = disks.open();
+    for txg in [9, 10] {
+        store(&disks, &tree, txg).unwrap();
+    }
+    let awake = all(1);
+    store(&disks, &tree, 11).unwrap();
+    disks.disk(1).poke(0, &awake);
+    disks.disk(2).poke(0, &asleep);
+    drop(tree);
+    let tree = disks.open_with(&of_pool()).unwrap();
+    let newest = |disk| {
+        let found = read_uberblocks(&window(&disks, disk), 9);
+        best_uberblock(&found).unwrap().uberblock.txg
+    };
+    let newest = || [0, 1, 2].map(newest).map(Txg::get);
+    assert_eq!(newest(), [11, 10, 5]);
+    let (_, _, flushes) = disks.disk(1).requests();
+    tree.heal_uberblock(&tree.newest_uberblock().unwrap(), &operation())
+        .unwrap();
+    assert_eq!(newest(), [11, 11, 5]);
+    assert_eq!(disks.disk(1).requests().2, flushes + 1);
+    let before = disks.machine.device_writes();
+    tree.heal_uberblock(&uberblock(11), &operation()).unwrap();
+    assert_eq!(disks.machine.device_writes(), before, "all have it");
+}

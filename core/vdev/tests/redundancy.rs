@@ -503,3 +503,93 @@ fn what_we_cannot_read_is_refused_by_name_and_shown_when_asked() {
         Err(VdevReadError::NoSuchVdev { .. })
     ));
 }
+
+#[test]
+fn healing_writes_what_devices_lack_and_nothing_else() {
+    for (kind, count, broken) in [
+        (MIRROR, 2, 1),
+        (MIRROR, 3, 2),
+        (raidz(1), 3, 1),
+        (raidz(2), 6, 2),
+        (raidz(3), 8, 3),
+    ] {
+        let disks = Disks::one(kind, count, 9);
+        let count = usize::try_from(count).unwrap();
+        let tree = disks.open();
+        let places = places(&tree, &[1, 3, 16, 31]);
+        write(&tree, &places).unwrap();
+        tree.flush(&operation()).unwrap();
+        let bytes = |disk| disks.bytes(disk, 0, 2 << 20);
+        let right: Vec<_> = (0..count).map(bytes).collect();
+        let heal = || {
+            let write = |place: &Place| PhysicalWrite {
+                place: *place,
+                data: Arc::new(Buffer::from_slice(&noise(*place))),
+            };
+            tree.heal(places.iter().map(write).collect(), &operation())
+                .unwrap()
+        };
+        let before = disks.machine.device_writes();
+        assert_eq!(heal(), 0);
+        assert_eq!(disks.machine.device_writes(), before);
+        // Any of them lack all that they had.
+        for lacking in choices(count, broken) {
+            for disk in &lacking {
+                disks.spoil(*disk, 0, 2 << 20);
+            }
+            assert!(heal() >= broken, "{kind:?} {lacking:?}");
+            tree.flush(&operation()).unwrap();
+            assert_eq!(checksum_errors(&tree), vec![0; count], "nobody is blamed");
+            let others: Vec<_> = (0..count).filter(|disk| !lacking.contains(disk)).collect();
+            // So any others may fail now.
+            for failed in others.iter().take(broken) {
+                assert_eq!(bytes(*failed), right[*failed]);
+            }
+            let without = &others[..broken.min(others.len())];
+            let rest = disks.open_without(without).unwrap();
+            for place in &places {
+                assert!(read(&rest, *place).is_ok(), "{kind:?} {lacking:?}");
+            }
+            for disk in &lacking {
+                let found = bytes(*disk);
+                let start = found.iter().zip(&right[*disk]);
+                let end = start.enumerate().filter(|(_, (a, b))| a != b).count();
+                assert!(end > 0, "what is between the blocks is left as it is");
+                disks.disk(*disk).poke(4 << 20, &right[*disk]);
+            }
+        }
+    }
+}
+
+#[test]
+fn healing_takes_devices_out_of_use_that_cannot_be_written() {
+    let disks = Disks::one(MIRROR, 2, 9);
+    let tree = disks.open();
+    let place = place(0, 4096);
+    write(&tree, &[place]).unwrap();
+    let heal = || {
+        let write = PhysicalWrite {
+            place,
+            data: Arc::new(Buffer::from_slice(&noise(place))),
+        };
+        tree.heal(vec![write], &operation())
+    };
+    disks.disk(1).inject(error_in(Action::Write));
+    assert_eq!(heal().unwrap(), 0, "it has what it needs");
+    assert!(tree.leaves()[1].is_usable());
+    disks.spoil(1, 100, 1);
+    assert_eq!(heal().unwrap(), 1);
+    assert!(!tree.leaves()[1].is_usable());
+    assert_eq!(heal().unwrap(), 0);
+    assert!(read(&tree, place).is_ok());
+    // One that cannot be read has perhaps nothing, and is written.
+    let disks = Disks::one(MIRROR, 2, 9);
+    let tree = disks.open();
+    disks.disk(1).inject(error_in(Action::Read));
+    let write = PhysicalWrite {
+        place,
+        data: Arc::new(Buffer::from_slice(&noise(place))),
+    };
+    assert_eq!(tree.heal(vec![write], &operation()).unwrap(), 2);
+    assert_eq!(disks.bytes(1, 0, 4096), noise(place));
+}

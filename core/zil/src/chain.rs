@@ -35,6 +35,8 @@ const BLOCKS_MAX: u64 = 1 << 20;
 pub enum Found<'a> {
     /// A block that a pointer of the chain names; it is read after this, and perhaps was never written.
     Block(&'a BlockPointer),
+    /// The same block, which was read and is of this log.
+    Written(&'a BlockPointer),
     /// A record of the block before.
     Record(&'a LogRecord),
 }
@@ -143,6 +145,9 @@ pub fn walk(
         };
         if !is_followed_by(&pointer, &decoded.chain.next) {
             return ChainEnd::NotWritten { block };
+        }
+        if visit(Found::Written(&pointer)).is_break() {
+            return ChainEnd::Stopped;
         }
         for record in decoded.records() {
             let after = last_record;

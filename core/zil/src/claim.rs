@@ -13,6 +13,10 @@
 //! mounted. So each of these blocks gets a reference when the log is claimed, and gives it up when the log is destroyed. All records
 //! count, also of groups that were stored: who destroys the log, we or OpenZFS, does not look at that.
 //!
+//! The last blocks of a log may be on some devices only, for the power failed while they were on their way. Who claims a log builds on them: what was
+//! read of it is listed, for the pool to see to it that all devices in use have it, before it stores the claim. Else the log would end in
+//! the midst of what was claimed as soon as such a device is taken out of use, and nobody could say that nothing promised was behind.
+//!
 //! # Invariants
 //! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool is not opened for writing.
 //!
@@ -40,6 +44,9 @@ const GROUPS_AHEAD_MAX: u64 = 1 << 20;
 pub struct Survey {
     /// What is to be done, if the log has to be claimed.
     pub claim: Option<Claim>,
+    /// What all devices in use have to have before the log is claimed, and better have if it was claimed by others: its blocks that were read, and
+    /// blocks of data that its records name and perhaps no group has stored.
+    pub needed: Vec<BlockPointer>,
     /// The newest group that a block of the log was born in. Groups go on behind it, for nothing that is freed may be of the future.
     pub newest: Txg,
 }
@@ -121,7 +128,9 @@ pub fn survey(
         io,
         first,
         operation,
+        claimed: head.claim_txg,
         blocks: Vec::new(),
+        needed: Vec::new(),
         shared: Vec::new(),
         places: BTreeSet::new(),
         block_count: 0,
@@ -140,6 +149,7 @@ pub fn survey(
         return Ok(Survey {
             claim: None,
             newest: survey.newest,
+            needed: survey.needed,
         });
     }
     match end {
@@ -159,6 +169,7 @@ pub fn survey(
         return Ok(Survey {
             claim: (!is_left).then_some(Claim::NOTHING),
             newest: Txg::ZERO,
+            needed: Vec::new(),
         });
     }
     let claimed = IntentLogHead {
@@ -170,6 +181,7 @@ pub fn survey(
     };
     Ok(Survey {
         newest: survey.newest,
+        needed: survey.needed,
         claim: Some(Claim {
             blocks: survey.blocks,
             shared: survey.shared,
@@ -182,7 +194,10 @@ struct Look<'a> {
     io: &'a BlockIo,
     first: Txg,
     operation: &'a Operation,
+    /// When the log was claimed, if it was.
+    claimed: Txg,
     blocks: Vec<BlockPointer>,
+    needed: Vec<BlockPointer>,
     shared: Vec<BlockPointer>,
     places: BTreeSet<Option<Dva>>,
     block_count: u64,
@@ -205,6 +220,10 @@ impl Look<'_> {
                 }
                 self.take(pointer)
             }
+            Found::Written(pointer) => {
+                self.needed.push(**pointer);
+                ControlFlow::Continue(())
+            }
             Found::Record(record) => self.look_at_record(record),
         }
     }
@@ -214,7 +233,10 @@ impl Look<'_> {
             LoggedChange::Write(write) if self.is_new(&write.pointer) => {
                 // A log block can be on the disk before the block that it names. Then nobody was promised anything: the log ends there.
                 match self.io.read(&write.pointer, &self.search()) {
-                    Ok(_) => self.take(&write.pointer)?,
+                    Ok(_) => {
+                        self.take(&write.pointer)?;
+                        self.needed.push(write.pointer);
+                    }
                     Err(ReadError::Encrypted { .. }) => return self.refuse(ClaimError::Encrypted),
                     Err(why) if why.is_mismatch() => return ControlFlow::Break(()),
                     Err(why) => {
@@ -222,6 +244,12 @@ impl Look<'_> {
                         return self.refuse(ClaimError::Unreadable { block, why });
                     }
                 }
+            }
+            // What was new when the log was claimed.
+            LoggedChange::Write(write)
+                if !self.claimed.is_zero() && write.pointer.logical_birth >= self.claimed =>
+            {
+                self.needed.push(write.pointer);
             }
             LoggedChange::CloneRange { pointers, .. } => {
                 self.look_at_clones(record.sequence, pointers)?;

@@ -54,6 +54,7 @@ pub fn free(
                 false => ControlFlow::Break(()),
             }
         }
+        Found::Written(_) => ControlFlow::Continue(()),
         Found::Record(record) => match &record.change {
             LoggedChange::Write(write) if write.pointer.logical_birth >= head.claim_txg => {
                 match is_first(&write.pointer) {

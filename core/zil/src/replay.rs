@@ -119,7 +119,7 @@ pub fn replay(
     let mut failure = None;
     let io = log.set().env().cache.io().clone();
     let end = walk(&io, &head, operation, &mut |found| match found {
-        Found::Block(_) => ControlFlow::Continue(()),
+        Found::Block(_) | Found::Written(_) => ControlFlow::Continue(()),
         Found::Record(record) => match replayer.apply(record) {
             Ok(()) => ControlFlow::Continue(()),
             Err(why) => {

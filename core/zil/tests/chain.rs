@@ -95,6 +95,7 @@ fn follow(world: &World, head: &IntentLogHead) -> (usize, Vec<u64>, ChainEnd) {
     let end = walk(&world.io, head, &Operation::unmeasured(), &mut |found| {
         match found {
             Found::Block(_) => blocks += 1,
+            Found::Written(_) => {}
             Found::Record(record) => records.push(record.sequence),
         }
         ControlFlow::Continue(())

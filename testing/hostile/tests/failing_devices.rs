@@ -1,6 +1,6 @@
 //! Devices that fail while a pool is written: redundancy covers it, or the pool is suspended; commands answer either way.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tarn_engine::files::PosixError;
 use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::pool::{PoolDescription, VdevKind, VdevStatus};
@@ -382,6 +382,69 @@ fn an_import_that_fails_can_be_tried_again() {
         house.export("tank", false).unwrap();
     });
     run.unwrap();
+}
+
+/// The power fails while the end of a log, which nobody was promised yet, is on all disks but one; and then one of those fails, at the given write while
+/// the pool is imported. Gives whether it was written so often.
+fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> bool {
+    let machine = machine(41 + nth, disks);
+    let before = Mutex::new(None);
+    let names: Vec<String> = (0..8).map(|number| format!("file{number}")).collect();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", kind, disks, &[]).unwrap();
+        let files = house.files("tank");
+        house.sync().unwrap();
+        let promise = |number: u64| {
+            let file = files
+                .make(&names[usize::try_from(number).unwrap()])
+                .unwrap();
+            files.write(file, 0, &noise(number, SIZE)).unwrap();
+            files.sync(file).unwrap();
+        };
+        (0..4).for_each(promise);
+        *before.lock().unwrap() = Some(disk(&machine, disks[1]).keep());
+        (4..8).for_each(promise);
+        machine.cut_power();
+    });
+    assert!(run.is_err(), "the power was cut");
+    let before = before.lock().unwrap().take().unwrap();
+    disk(&machine, disks[1]).put_back(&before);
+    let machine = machine.reboot();
+    let failing = disk(&machine, disks[0]);
+    let (_, writes, _) = failing.requests();
+    failing.inject(Fault::FailNth {
+        action: Action::Write,
+        nth,
+        errno: Errno::IO,
+    });
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let imported = house.import(Some("tank"), &[]).unwrap();
+        let said: Vec<_> = imported.notes.iter().chain(&imported.warnings).collect();
+        assert!(said.is_empty(), "write {nth}: {said:?}");
+        for (name, number) in names.iter().zip(0..4) {
+            check(&house.files("tank"), name, number);
+        }
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+    failing.requests().1 - writes > nth
+}
+
+#[test]
+fn a_log_whose_end_is_on_one_side_of_a_mirror_outlives_that_side() {
+    let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Mirror, &["a", "b"], *nth);
+    let tried = (0..500).step_by(3).find(is_done);
+    assert!(tried.is_some_and(|tried| tried > 30), "{tried:?}");
+}
+
+#[test]
+fn a_log_whose_end_lacks_a_column_outlives_another() {
+    let disks = ["a", "b", "c"];
+    let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Raidz1, &disks, *nth);
+    let tried = (0..500).step_by(3).find(is_done);
+    assert!(tried.is_some_and(|tried| tried > 30), "{tried:?}");
 }
 
 const SECOND: u64 = 1_000_000_000;

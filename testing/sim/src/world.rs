@@ -562,6 +562,9 @@ impl World {
         if let Some(refused) = imported.refused.first() {
             return Err(format!("zpool import: {refused}"));
         }
+        for said in imported.notes.iter().chain(&imported.warnings) {
+            self.book.note(format!("zpool import: {said}"));
+        }
         let trees = self.trees(&house)?;
         let verdict = {
             let pages = self.book.pages();

@@ -86,6 +86,14 @@ impl Pool {
         file.write_all_at(&byte, offset).unwrap();
     }
 
+    /// Takes all that a disk has.
+    pub fn lose(&self, disk: VdevId) {
+        let path = self.folder.path().join(disk.to_string());
+        let file = File::options().write(true).open(path).unwrap();
+        let zeros = vec![0; usize::try_from(DISK_BYTES).unwrap()];
+        file.write_all_at(&zeros, DATA_START_BYTES).unwrap();
+    }
+
     pub fn write(&self, requests: Vec<WriteRequest>, pass: u32) -> Vec<BlockPointer> {
         self.io
             .write(requests, phase(pass), &Operation::unmeasured())

@@ -159,6 +159,7 @@ impl Inspection {
                     set_of_log = ObjectId::new(pointer.checksum_words.0[OBJECT_SET_WORD]);
                     (*pointer, mark_of_block(set, place_in_chain(pointer)))
                 }
+                Found::Written(_) => return ControlFlow::Continue(()),
                 Found::Record(record) => match &record.change {
                     LoggedChange::Write(write)
                         if is_claimed

@@ -1,0 +1,119 @@
+//! Healing: what only some of the devices have of a block, the others get.
+//!
+//! # Problem
+//! When the power fails while a block is on its way, some devices have it and others do not. Whoever reads it afterwards finds it where it is. But
+//! devices are taken out of use as soon as the others cover what they have: and here they do not, without anybody knowing. Nothing that was stored as
+//! part of a group is ever like that, for a group is flushed to all devices before it counts; the last blocks of an intent log can be, and so can the
+//! newest uberblock.
+//!
+//! # Mechanism
+//! Who builds on a block that may be like that hands in its bytes, which he has verified. They are compared with what is on each device in use, and
+//! written where they differ, as any block is written. Uberblocks are written to the devices whose newest is older.
+//!
+//! # Invariants
+//! - When healing has succeeded, and a flush after it, each device in use has its part of the block: each of them may be taken out of use that
+//!   redundancy covers.
+//! - A device that has its part is not written.
+
+use crate::error::VdevWriteError;
+use crate::labels::{LabelUpdate, add_uberblock, in_turn};
+use crate::leaf::Leaf;
+use crate::queue::{self, LeafIo, Outcome};
+use crate::tree::VdevTree;
+use crate::write::{PhysicalWrite, PreparedWrites};
+use std::sync::Arc;
+use tarn_host::device::Request;
+use tarn_ondisk::uberblock::Uberblock;
+use tarn_probe::Operation;
+
+impl VdevTree {
+    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were. Durable after the next
+    /// [`flush`](VdevTree::flush).
+    ///
+    /// # Panics
+    /// When a place is not on its vdev, or has another size than its data.
+    ///
+    /// # Errors
+    /// More leaves failed than redundancy covers. Nobody waits for them: this is for whoever opens a pool.
+    pub fn heal(
+        &self,
+        writes: Vec<PhysicalWrite>,
+        operation: &Operation,
+    ) -> Result<usize, VdevWriteError> {
+        let PreparedWrites { tops, ios } = self.prepare(writes, operation)?;
+        if let [_] = ios.as_slice() {
+            // Who verified the bytes had them from there.
+            return Ok(0);
+        }
+        let reads = ios.iter().map(read_of).collect();
+        let found = queue::run(reads, queue::read_class(operation), operation);
+        let lacking: Vec<LeafIo> = ios
+            .into_iter()
+            .zip(found)
+            .filter(|(io, found)| !is_there(&io.request, found))
+            .map(|(io, _)| io)
+            .collect();
+        let count = lacking.len();
+        let lacking = PreparedWrites { tops, ios: lacking };
+        self.carry_out(lacking, operation)?;
+        Ok(count)
+    }
+
+    /// Writes the uberblock that is the pool to those devices that have only an older one, though they have missed nothing else. Durable when it
+    /// returns. To be done before anything is written that the older one may lead to.
+    ///
+    /// # Errors
+    /// More leaves failed than redundancy covers.
+    pub fn heal_uberblock(
+        &self,
+        uberblock: &Uberblock,
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        let tops: Vec<_> = self
+            .tops()
+            .into_iter()
+            .filter(|top| top.holds_data())
+            .collect();
+        let tops = in_turn(&tops, uberblock.txg);
+        let update = LabelUpdate {
+            uberblock,
+            is_multihost: false,
+            configuration: None,
+        };
+        let (mut lacking, mut ios) = (Vec::new(), Vec::new());
+        for top in &tops {
+            let leaves = top.leaves.iter();
+            // One that missed writes would no longer be known by its uberblock.
+            let lacks =
+                |leaf: &&Arc<Leaf>| leaf.is_trusted() && leaf.has_only_before(uberblock.txg);
+            for leaf in leaves.filter(lacks) {
+                add_uberblock(leaf, top.ashift, &update, &mut ios);
+                lacking.push(leaf);
+            }
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        self.store(&tops, ios, operation)?;
+        for leaf in lacking {
+            leaf.note_written_uberblock();
+        }
+        Ok(())
+    }
+}
+
+/// The request that reads what another writes.
+fn read_of(write: &LeafIo) -> LeafIo {
+    match &write.request {
+        Request::Write { offset, data } => LeafIo::read(&write.leaf, *offset, data.len()),
+        _ => panic!("what is prepared to be written is written"),
+    }
+}
+
+/// Whether a leaf has what would be written to it.
+fn is_there(write: &Request, found: &Outcome) -> bool {
+    match (write, found) {
+        (Request::Write { data, .. }, Ok(Some(found))) => found[..] == data[..],
+        _ => false,
+    }
+}
