@@ -435,16 +435,16 @@ fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> b
 #[test]
 fn a_log_whose_end_is_on_one_side_of_a_mirror_outlives_that_side() {
     let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Mirror, &["a", "b"], *nth);
-    let tried = (0..500).step_by(3).find(is_done);
-    assert!(tried.is_some_and(|tried| tried > 30), "{tried:?}");
+    let tried = (0..2000).step_by(7).find(is_done);
+    assert!(tried.is_some_and(|tried| tried > 200), "{tried:?}");
 }
 
 #[test]
 fn a_log_whose_end_lacks_a_column_outlives_another() {
     let disks = ["a", "b", "c"];
     let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Raidz1, &disks, *nth);
-    let tried = (0..500).step_by(3).find(is_done);
-    assert!(tried.is_some_and(|tried| tried > 30), "{tried:?}");
+    let tried = (0..2000).step_by(7).find(is_done);
+    assert!(tried.is_some_and(|tried| tried > 200), "{tried:?}");
 }
 
 const SECOND: u64 = 1_000_000_000;
