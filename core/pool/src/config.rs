@@ -5,6 +5,9 @@
 //! group in which something has changed, the packed list in the MOS is replaced, and all labels are
 //! written around the uberblock. Otherwise labels are left alone.
 //!
+//! A device that fails while a group is stored lacks something of it. The labels of that group say so, the MOS only that of the next: so
+//! whoever opens the pool believes both.
+//!
 //! A device that is new has no label of the pool until its group is stored: labels of earlier groups do not name it.
 
 use crate::error::PoolError;
@@ -24,11 +27,13 @@ pub(crate) const TOP_ZAP: &str = crate::log_space_maps::TOP_ZAP;
 /// The ZAP of the root.
 const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
 
-/// What labels say now.
+/// What labels and the MOS say now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
-    /// The count of changes of the tree as of which they were written; none when they never were.
+    /// The count of changes of the tree as of which both were written; none when they never were.
     pub(crate) changes: Option<u64>,
+    /// That as of which the MOS was written last. Devices that are taken out of use while the rest of the group is stored are in its labels only.
+    pub(crate) in_mos: Option<u64>,
     /// Something else has changed.
     pub(crate) is_stale: bool,
 }
@@ -37,6 +42,7 @@ impl Written {
     /// Labels that must be written in the next group, whatever they say.
     pub(crate) const NEVER: Written = Written {
         changes: None,
+        in_mos: None,
         is_stale: true,
     };
 }
@@ -72,6 +78,8 @@ pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(),
     if !pool.is_configuration_changed() {
         return Ok(());
     }
+    let changes = pool.vdevs().change_count();
+    pool.configuration.lock().in_mos = Some(changes);
     write(scope.writer, facts, pool.vdevs())
 }
 

@@ -94,6 +94,7 @@ impl Pool {
         let configuration = Directory::new(&first.mos, operation).configuration()?;
         let mut trusted = whole_tree(&configuration)?;
         request.paths.fix(&mut trusted);
+        trusted.add_missed_writes(suggested);
         let opened = if trusted == *suggested {
             first.vdevs.require(request.need)?;
             first

@@ -316,7 +316,6 @@ impl Pool {
             txg: uberblock.txg,
             ..facts.clone()
         };
-        let changes = self.vdevs().change_count();
         let is_changed = self.is_configuration_changed();
         let compose = |root: &tarn_vdev::VdevConfig, top: usize, leaf: &tarn_vdev::VdevConfig| {
             facts.label_of(root, top, leaf)
@@ -328,10 +327,9 @@ impl Pool {
         };
         self.vdevs().write_labels(update, operation)?;
         if is_changed {
-            *self.configuration.lock() = config::Written {
-                changes: Some(changes),
-                is_stale: false,
-            };
+            let mut written = self.configuration.lock();
+            written.changes = written.in_mos;
+            written.is_stale = false;
         }
         Ok(())
     }

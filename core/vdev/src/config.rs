@@ -377,6 +377,20 @@ impl VdevConfig {
         }
     }
 
+    /// Devices that missed writes by what another configuration says did so: it may be of labels, which can say what the MOS of their group does not.
+    pub fn add_missed_writes(&mut self, other: &VdevConfig) {
+        let missed = other.leaves().into_iter();
+        let missed: Vec<Guid> = missed
+            .filter(|leaf| leaf.has_missed_writes())
+            .map(|leaf| leaf.guid)
+            .collect();
+        self.change_each(&mut |vdev| {
+            if missed.contains(&vdev.guid) {
+                vdev.set_missed_writes(true);
+            }
+        });
+    }
+
     /// This vdev and all below it, parents first. Hot spares and caches are not below.
     pub fn walk(&self) -> Vec<&VdevConfig> {
         let mut found = vec![self];
@@ -653,7 +667,15 @@ mod tests {
         config.set_missed_writes(true);
         let stored = VdevConfig::parse(&config.to_label_list()).unwrap();
         assert!(stored.has_missed_writes());
+        let mut other = VdevConfig::parse(&file(2)).unwrap();
+        other.add_missed_writes(&config);
+        assert!(!other.has_missed_writes(), "it is another one");
+        let mut same = VdevConfig::parse(&file(1)).unwrap();
+        same.add_missed_writes(&config);
+        assert!(same.has_missed_writes());
         config.set_missed_writes(false);
+        same.add_missed_writes(&config);
+        assert!(same.has_missed_writes(), "one of them knows it");
         assert_eq!(config.to_label_list(), file(1));
     }
 

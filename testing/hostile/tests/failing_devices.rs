@@ -384,6 +384,45 @@ fn an_import_that_fails_can_be_tried_again() {
     run.unwrap();
 }
 
+/// A device fails at the last flush of a group, and the power right after that group. Only its labels know that the device lacks it.
+#[test]
+fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
+    for (failing, expected) in [("a", "Suspended"), ("b", "DEGRADED")] {
+        let disks = ["a", "b"];
+        let machine = machine(51, &disks);
+        let lacking = disk(&machine, "b");
+        let before = Mutex::new(None);
+        let run = machine.run(|host| {
+            let house = House::new(host);
+            house.create("tank", VdevKind::Mirror, &disks, &[]).unwrap();
+            house.sync().unwrap();
+            put(&house.files("tank"), "file", 1).unwrap();
+            *before.lock().unwrap() = Some(lacking.keep());
+            lacking.inject(NEXT_FLUSH);
+            house.sync().unwrap();
+            machine.cut_power();
+        });
+        assert!(run.is_err(), "the power was cut");
+        let before = before.lock().unwrap().take().unwrap();
+        lacking.put_back(&before);
+        let machine = machine.reboot();
+        let run = machine.run(|host| {
+            let house = House::new(host);
+            house.import(Some("tank"), &[]).unwrap();
+            disk(&machine, failing).inject(NEXT_FLUSH);
+            put(&house.files("tank"), "later", 2).unwrap();
+            let state = match house.sync() {
+                Ok(()) => house.status("tank").unwrap().state,
+                Err(refusal) => format!("{:?}", refusal.kind),
+            };
+            assert_eq!(state, expected, "{failing} has failed");
+            check(&house.files("tank"), "file", 1);
+            house.export("tank", true).unwrap();
+        });
+        run.unwrap();
+    }
+}
+
 /// The power fails while the end of a log, which nobody was promised yet, is on all disks but one; and then one of those fails, at the given write while
 /// the pool is imported. Gives whether it was written so often.
 fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> bool {
