@@ -124,25 +124,21 @@ impl Pool {
     fn heal_logs(&self, found: &Found, operation: &Operation) -> Result<(), ImportError> {
         // That a device lacks the end of a log is no fault of it.
         let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
-        let mut count = 0;
         for needed in &found.needed {
             for pointer in &needed.blocks {
-                match self.io().heal(pointer, &search) {
-                    Ok(healed) => count += healed,
-                    Err(_) if needed.is_claimed => {}
-                    Err(why) => {
-                        return Err(ImportError::IntentLog {
-                            dataset: needed.dataset.clone(),
-                            why: why.to_string(),
-                        });
-                    }
+                let healed = self.io().heal(pointer, &search);
+                if let Err(why) = healed
+                    && !needed.is_claimed
+                {
+                    return Err(ImportError::IntentLog {
+                        dataset: needed.dataset.clone(),
+                        why: why.to_string(),
+                    });
                 }
             }
         }
-        if count > 0 {
-            self.vdevs().flush(&search).map_err(PoolError::from)?;
-        }
-        Ok(())
+        // Readers have repaired what they found, too.
+        Ok(self.vdevs().flush(&search).map_err(PoolError::from)?)
     }
 
     /// The logs that are to be claimed, with their datasets.

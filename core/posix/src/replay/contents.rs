@@ -161,7 +161,7 @@ impl FileSystem {
         }
     }
 
-    /// Has blocks of a file be clones. False, with nothing changed, where they cannot be.
+    /// Has blocks of a file be clones. False where they cannot be; then at most the size of its blocks has changed, which holds as much.
     fn clone_again(
         &self,
         node: &std::sync::Arc<Node>,
