@@ -28,6 +28,8 @@ pub struct BlockIo {
     pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
     /// Bytes that logs may still take before it is looked how much room there is.
     pub(crate) log_allowance: AtomicU64,
+    /// The newest group that is stored: blocks of later ones may be written again where they are.
+    stored: AtomicU64,
     /// State of the dice for forced ganging.
     dice: AtomicU64,
 }
@@ -162,6 +164,7 @@ impl BlockIo {
             shapes: RwLock::new(ranks::SHAPES, shapes),
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
             log_allowance: AtomicU64::new(0),
+            stored: AtomicU64::new(u64::MAX),
             dice: AtomicU64::new(options.force_ganging.map_or(1, |force| force.seed | 1)),
         }
     }
@@ -169,6 +172,16 @@ impl BlockIo {
     /// Says what salted checksums are mixed with. Once: later calls change nothing.
     pub fn set_salt(&self, salt: Salt) {
         let _ = self.salt.set(salt);
+    }
+
+    /// Says which group is the newest that is stored. Until it is said for the first time all are.
+    pub fn note_stored(&self, txg: Txg) {
+        self.stored.store(txg.get(), Ordering::Relaxed);
+    }
+
+    /// Whether a block stays as it is. One of a group that is being stored may be written again where it is, while somebody reads it who was led to it before.
+    pub(crate) fn is_settled(&self, pointer: &BlockPointer) -> bool {
+        pointer.physical_birth().get() <= self.stored.load(Ordering::Relaxed)
     }
 
     /// A top-level vdev came or went, or changed its sector size.

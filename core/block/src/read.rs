@@ -10,6 +10,7 @@
 //! - Nothing is given out that did not verify, except where the pointer says that there is no
 //!   checksum.
 //! - Nothing is allocated by a size that the disk gave before the size was checked.
+//! - A block of a group that is not stored yet is never repaired, for it may be in the midst of being written again.
 
 use crate::data::Block;
 use crate::embed;
@@ -160,9 +161,10 @@ impl BlockIo {
             .iter()
             .flatten()
             .zip(&verifies)
-            .map(|((_, place), verify)| ReadRequest {
+            .map(|((stored, place), verify)| ReadRequest {
                 place: *place,
                 verify,
+                is_settled: self.is_settled(stored.pointer),
             })
             .collect();
         if requests.is_empty() {
@@ -210,18 +212,26 @@ impl BlockIo {
         verify: Verify<'_>,
     ) -> Result<Buffer, ReadError> {
         let shapes = self.shapes();
+        let is_settled = self.is_settled(pointer);
         let mut failures = Vec::new();
         for dva in self.copies_by_health(pointer) {
+            let request = |place| ReadRequest {
+                place,
+                verify,
+                is_settled,
+            };
             let attempt = match shapes.place(dva, size) {
                 Some(place) => self
                     .vdevs
-                    .read(place, verify, operation)
+                    .read_many(&[request(place)], operation)
+                    .pop()
+                    .expect("one request has one result")
                     .map_err(CopyFailureReason::Vdev),
                 None => Err(CopyFailureReason::NoSuchPlace),
             };
             match attempt {
                 Ok(bytes) => {
-                    if !failures.is_empty() {
+                    if !failures.is_empty() && is_settled {
                         let count = u64::try_from(failures.len()).expect("three at most");
                         self.probes.bad_copies.add(count);
                         operation.mark(Outcome::Repaired);

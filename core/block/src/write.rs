@@ -451,6 +451,11 @@ impl WriteRequest {
         !self.previous.is_hole() && self.previous.birth() == phase.txg
     }
 
+    /// Whether it may be written over what the slot leads to now, which readers may be on their way to.
+    pub fn may_rewrite(&self, phase: WritePhase) -> bool {
+        self.rewritable_size(phase).is_some()
+    }
+
     /// The size the block must have to be rewritten where it is; `None` if it may not be.
     fn rewritable_size(&self, phase: WritePhase) -> Option<PhysicalSize> {
         let previous = &self.previous;

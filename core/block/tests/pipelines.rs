@@ -157,6 +157,33 @@ fn a_damaged_copy_is_passed_over_and_written_anew() {
     assert_eq!(&*pool.read(&pointer), &data[..]);
 }
 
+#[test]
+fn a_copy_that_may_be_in_the_midst_of_being_written_again_is_left_as_it_is() {
+    let pool = Pool::new(2, 9, options());
+    let dataset = DatasetPolicy {
+        copies: 2,
+        ..DATASET
+    };
+    let data = noise(4096, 9);
+    let pointer = pool.write_one(&data, policy(&dataset));
+    let copies: Vec<Dva> = pointer.dvas().collect();
+    pool.io.note_stored(Txg::new(TXG.get() - 1));
+    pool.damage(copies[0], 17);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    pool.damage(copies[1], 17);
+    let operation = Operation::unmeasured();
+    assert!(pool.io.read(&pointer, &operation).is_err(), "no repair");
+    let leaves = pool.io.vdevs().leaves();
+    let errors = leaves.iter().map(|leaf| leaf.errors.values().checksum);
+    assert_eq!(errors.sum::<u64>(), 0, "and nobody is blamed");
+    // The same bits once more.
+    pool.damage(copies[1], 17);
+    pool.io.note_stored(TXG);
+    assert_eq!(&*pool.read(&pointer), &data[..]);
+    pool.damage(copies[1], 17);
+    assert_eq!(&*pool.read(&pointer), &data[..], "the first was repaired");
+}
+
 /// Of a pointer that lies, the good copy is read; nothing is written to where it says that another would be.
 #[test]
 fn a_copy_that_cannot_be_where_the_pointer_says_is_not_written_there() {

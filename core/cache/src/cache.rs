@@ -7,6 +7,7 @@ use crate::prefetch::Prefetcher;
 use crate::pressure::MachineMemory;
 use crate::probes::{Probes, Sizes};
 use crate::ranks::LENT;
+use crate::rewritten::Rewritten;
 use crate::shard::{Answer, Shard};
 use crate::single_flight::{Flight, Landing};
 use crate::workers::{Job, Workers};
@@ -16,6 +17,7 @@ use tarn_block::{Block, BlockIo, ReadError};
 use tarn_host::Host;
 use tarn_host::lock::Mutex;
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
+use tarn_ondisk::units::Txg;
 use tarn_probe::{Operation, Outcome, Registry, Stage};
 
 /// A shard has at least this budget, so that it holds several of the largest blocks.
@@ -256,6 +258,7 @@ struct PoolView {
     cache: Arc<Cache>,
     pool: u64,
     io: Arc<BlockIo>,
+    rewritten: Rewritten,
 }
 
 impl PoolCache {
@@ -264,7 +267,12 @@ impl PoolCache {
         /// Pools are numbered as they are opened: blocks of an earlier import are strangers.
         static POOLS: AtomicU64 = AtomicU64::new(1);
         let pool = POOLS.fetch_add(1, Ordering::Relaxed);
-        PoolCache(Arc::new(PoolView { cache, pool, io }))
+        PoolCache(Arc::new(PoolView {
+            cache,
+            pool,
+            io,
+            rewritten: Rewritten::new(),
+        }))
     }
 
     /// The pool's number, for [`ObjectKey`](crate::ObjectKey).
@@ -363,8 +371,14 @@ impl PoolCache {
         pointer: &BlockPointer,
         operation: &Operation,
     ) -> Result<Contents, ReadError> {
-        let block = self.0.io.read(pointer, operation);
-        block.map(|block| Contents::of(pointer, block))
+        if let Some(contents) = self.0.rewritten.find(pointer) {
+            return Ok(contents);
+        }
+        match self.0.io.read(pointer, operation) {
+            Ok(block) => Ok(Contents::of(pointer, block)),
+            // It may have been written in place meanwhile.
+            Err(why) => self.0.rewritten.find(pointer).ok_or(why),
+        }
     }
 
     /// Reads a block for all who wait for it.
@@ -433,6 +447,24 @@ impl PoolCache {
         let shard = self.0.cache.shard(&key);
         let contents = Contents::of(pointer, block);
         shard.insert(key, fingerprint(pointer), contents, now_ns);
+    }
+
+    /// A block is about to be written in place. Readers who were led to it before still find it as it was, until
+    /// [`groups_stored`](Self::groups_stored).
+    pub fn keep_rewritten(&self, pointer: &BlockPointer, operation: &Operation) {
+        let key = Key::of(self.0.pool, pointer);
+        let found = self.0.cache.shard(&key).peek(&key, fingerprint(pointer));
+        // Whoever cannot find it looks up the pointer once more.
+        let contents = found.or_else(|| self.read_unkept(pointer, operation).ok());
+        if let Some(contents) = contents {
+            self.0.rewritten.keep(pointer, contents);
+        }
+    }
+
+    /// All groups up to this one are stored: what was written in place within earlier ones is forgotten as it was before. Readers who have to do
+    /// with the newest one may still be on their way.
+    pub fn groups_stored(&self, txg: Txg) {
+        self.0.rewritten.forget_before(txg);
     }
 
     /// Forgets a block that was freed, or is about to be written in place.

@@ -26,6 +26,8 @@
 //!
 //! While the machine is short of memory the cache does with less than its budget ([`pressure`]).
 //!
+//! A block that is written again where it is, within its group, stays for those who were led to it before (`rewritten`).
+//!
 //! # Invariants
 //! - What is given out was verified by `block`, or written by us in this run; it is never changed.
 //! - What is kept, with the cost of keeping it, is at most the budget, per shard and so in all.
@@ -47,6 +49,7 @@ pub mod prefetch;
 pub mod pressure;
 mod probes;
 mod ranks;
+mod rewritten;
 mod shard;
 mod single_flight;
 mod workers;

@@ -11,5 +11,7 @@ pub(crate) const QUEUE: Rank = Rank::new(CACHE + 1, "cache queue");
 pub(crate) const LENT: Rank = Rank::new(CACHE + 2, "cache lent");
 /// A shard.
 pub(crate) const SHARD: Rank = Rank::new(CACHE + 3, "cache shard");
+/// Blocks as they were before they were written in place.
+pub(crate) const REWRITTEN: Rank = Rank::new(CACHE + 5, "cache rewritten");
 /// A read under way.
 pub(crate) const FLIGHT: Rank = Rank::new(CACHE + 4, "cache flight");

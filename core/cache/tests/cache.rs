@@ -9,6 +9,7 @@ use tarn_block::{Block, ReadError};
 use tarn_cache::pressure::{Governor, MachineMemory};
 use tarn_cache::{Cache, CacheOptions, Hint, Kind, ObjectKey, PoolCache};
 use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::units::Txg;
 use tarn_probe::{Operation, OperationKind, Outcome, Registry, Value};
 
 struct Fixture {
@@ -81,6 +82,39 @@ fn what_was_written_is_there_and_what_was_freed_is_not() {
     assert!(fixture.read(&pointer).unwrap().is_same(&block));
     fixture.cache.forget(&pointer);
     assert!(fixture.read(&pointer).is_err(), "the device is asked again");
+}
+
+#[test]
+fn a_block_that_is_written_in_place_is_found_as_it_was_by_who_was_led_to_it_before() {
+    let fixture = Fixture::new(64 << 20);
+    let operation = Operation::unmeasured();
+    let (old, new) = (noise(4096, 1), noise(4096, 2));
+    for is_cached in [false, true] {
+        let before = fixture.pool.write_one(&old, file_policy());
+        if is_cached {
+            let block = Block::from_slice(&old);
+            fixture.cache.insert(&before, block, &operation);
+        }
+        fixture.cache.keep_rewritten(&before, &operation);
+        let mut again = request(&new, file_policy());
+        again.previous = before;
+        assert!(again.may_rewrite(phase(2)));
+        let after = fixture.pool.write(vec![again], 2)[0];
+        assert!(after.is_same_block(&before), "it is in place");
+        fixture.cache.forget(&before);
+        assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
+        let block = Block::from_slice(&new);
+        fixture.cache.insert(&after, block, &operation);
+        assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
+        assert_eq!(&*fixture.read(&after).unwrap(), &new[..]);
+        // Somebody may be on his way when the group is stored.
+        fixture.cache.groups_stored(TXG);
+        assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
+        fixture.cache.groups_stored(Txg::new(TXG.get() + 1));
+        assert!(fixture.read(&before).is_err());
+        assert_eq!(&*fixture.read(&after).unwrap(), &new[..]);
+        fixture.pool.free(&after);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! # Invariants
 //! - The lock of an object is never held while a device is waited for. What was looked up under it is either
 //!   bytes, or a pointer that stays readable long enough: its block is not given out again for two more groups. The
-//!   exception are blocks of the MOS that are rewritten in place within a group: a read that fails is looked up again.
+//!   exception are blocks of the MOS that are rewritten in place within a group: `cache` has them as they were, and a read that fails is looked up again.
 //! - An object with changes is kept alive by its object set.
 //!
 //! # Knows nothing about

@@ -371,6 +371,12 @@ fn store_heads(
         .iter()
         .map(|request| (request.previous, request.data.clone()))
         .collect();
+    for (entry, request) in sets.iter().zip(&requests) {
+        if request.may_rewrite(storing.phase) {
+            let cache = &entry.set.env().cache;
+            cache.keep_rewritten(&request.previous, storing.operation);
+        }
+    }
     let roots = storing
         .io
         .write(requests, storing.phase, storing.operation)?;

@@ -734,6 +734,12 @@ impl<'a, 'b> Batches<'a, 'b> {
             phase,
             operation,
         } = *self.storing;
+        for (request, target) in requests.iter().zip(&targets) {
+            if request.may_rewrite(phase) {
+                let cache = jobs[target.job].cache();
+                cache.keep_rewritten(&request.previous, operation);
+            }
+        }
         let pointers = io.write(requests, phase, operation)?;
         for ((target, (previous, contents)), new) in targets.iter().zip(kept).zip(pointers) {
             let job = &mut jobs[target.job];

@@ -290,6 +290,7 @@ fn finish(
                 space_maps::add_stored_vdev(&space, vdev, &arrays, &table, directory)?;
             }
             io.vdevs_changed();
+            io.note_stored(uberblock.txg);
             clones.load(directory)?;
             PoolFacts {
                 name: name.as_str().into(),

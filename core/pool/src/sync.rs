@@ -117,7 +117,7 @@ impl Pool {
             && !self.clones.has_added(tx.txg())
             && !self.has_housekeeping(tx, operation)?;
         if is_idle {
-            self.space().txg_stored(tx.txg());
+            self.group_stored(tx.txg());
             return Ok(());
         }
         let (features, facts) = self.run_passes(tx, jobs, stored.clone(), operation)?;
@@ -131,7 +131,7 @@ impl Pool {
             }
             self.write_labels(&uberblock, &facts, operation)?;
         }
-        self.space().txg_stored(tx.txg());
+        self.group_stored(tx.txg());
         *self.stored.lock() = StoredState {
             uberblock,
             features,
@@ -139,6 +139,13 @@ impl Pool {
         };
         self.publish_facts();
         Ok(())
+    }
+
+    /// Nobody goes back behind this group any more.
+    fn group_stored(&self, txg: Txg) {
+        self.space().txg_stored(txg);
+        self.io().note_stored(txg);
+        self.cache().groups_stored(txg);
     }
 
     /// Whether there is something to do though nobody has changed anything.

@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! - What is handed out was accepted by `verify`.
-//! - A repair writes only bytes of a block that verified, and only where this block is.
+//! - A repair writes only bytes of a block that verified, and only where this block is and nobody writes another one.
 
 use crate::error::{LeafFailure, VdevReadError};
 use crate::leaf::Leaf;
@@ -51,6 +51,8 @@ pub struct ReadRequest<'a> {
     pub place: Place,
     /// Accepts the right bytes only.
     pub verify: &'a Verify<'a>,
+    /// Nobody is writing there. Otherwise bytes that are not the right ones are no fault of a device, and are left as they are: they may be newer.
+    pub is_settled: bool,
 }
 
 impl fmt::Debug for ReadRequest<'_> {
@@ -72,7 +74,12 @@ impl VdevTree {
         verify: &Verify<'_>,
         operation: &Operation,
     ) -> Result<Buffer, VdevReadError> {
-        let mut results = self.read_many(&[ReadRequest { place, verify }], operation);
+        let request = ReadRequest {
+            place,
+            verify,
+            is_settled: true,
+        };
+        let mut results = self.read_many(&[request], operation);
         results.pop().expect("one request has one result")
     }
 
@@ -345,7 +352,7 @@ impl OneRead<'_> {
 
     /// Whether what does not verify is the fault of a device.
     fn blames(&self) -> bool {
-        self.operation.what().kind != OperationKind::LogSearch
+        self.request.is_settled && self.operation.what().kind != OperationKind::LogSearch
     }
 
     fn accept(&self, mut buffer: Buffer) -> Option<Buffer> {
@@ -404,6 +411,9 @@ impl OneRead<'_> {
 
     /// A repair that fails changes nothing: the error is counted, and the next reader tries again.
     fn repair(&self, writes: Vec<(usize, Request)>) {
+        if !self.request.is_settled {
+            return;
+        }
         self.operation.mark(Happened::Repaired);
         if !self.tree.is_writable() {
             return;

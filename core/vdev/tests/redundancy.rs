@@ -60,6 +60,7 @@ fn every_layout_gives_back_what_was_written() {
                 .map(|(place, verify)| ReadRequest {
                     place: *place,
                     verify,
+                    is_settled: true,
                 })
                 .collect();
             for (result, right) in tree

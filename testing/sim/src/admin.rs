@@ -286,6 +286,9 @@ pub fn find(house: &House) -> Result<Datasets, String> {
     };
     let described = house.engine.dataset_describe(&call(), request);
     let described = described.map_err(|refusal| format!("zfs list: {refusal}"))?;
+    if let Some(refused) = described.refused.first() {
+        return Err(format!("zfs list: {refused}"));
+    }
     let mounted: BTreeMap<String, _> = house.trees().into_iter().collect();
     let mut datasets = Datasets::new();
     let read = |name: &str, files| {
