@@ -79,8 +79,11 @@ struct Arguments {
 /// No world takes longer, on a machine that is busy with other things.
 const WORLD_LIMIT: Duration = Duration::from_secs(300);
 
-/// A process does so many worlds: some fifty megabytes each.
-const WORLDS_OF_A_PROCESS: usize = 24;
+/// A process does worlds with so many cuts: each leaves some three megabytes behind.
+const CUTS_OF_A_PROCESS: u64 = 480;
+
+/// A world of scripts has about so many cuts, whatever is asked for: one after each write of each script.
+const CUTS_OF_SCRIPTS: u64 = 240;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -147,7 +150,7 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
         .skip(usize::try_from(first)?)
         .step_by(step)
         .skip(from)
-        .take(WORLDS_OF_A_PROCESS)
+        .take(worlds_of_a_process(arguments))
     {
         let world = World::new(&wanted, number);
         writeln!(out, "begin {number} {}", world.plan())?;
@@ -214,6 +217,15 @@ fn worlds(arguments: &Arguments) -> std::ops::Range<u64> {
         Some(world) => world..world + 1,
         None => 0..count,
     }
+}
+
+/// How many worlds a process does before it makes room for another.
+fn worlds_of_a_process(arguments: &Arguments) -> usize {
+    let cuts = match arguments.exhaustive {
+        Some(_) => CUTS_OF_SCRIPTS,
+        None => arguments.each.max(1),
+    };
+    usize::try_from(CUTS_OF_A_PROCESS / cuts).map_or(1, |worlds| worlds.max(1))
 }
 
 /// OpenZFS's `zdb`, if it shall look.
@@ -308,7 +320,7 @@ fn run_share(
     let place = || running.lock().unwrap_or_else(PoisonError::into_inner);
     let (skipped, step) = (usize::try_from(first)?, usize::try_from(jobs)?);
     let count = worlds(arguments).skip(skipped).step_by(step).count();
-    for from in (0..count).step_by(WORLDS_OF_A_PROCESS) {
+    for from in (0..count).step_by(worlds_of_a_process(arguments)) {
         let mut child = start(&format!("{first}/{jobs}/{from}"))?;
         let out = child.stdout.take().ok_or("no output")?;
         *place() = Some(child);
