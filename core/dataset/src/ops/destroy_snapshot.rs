@@ -124,7 +124,7 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
     check_unused(view, snapshot.id())?;
     if !defer && snapshot.hold_count()? > 0 {
         return Err(TaskRefusal::Busy {
-            why: format!("it's being held. Run 'zfs holds -r {name}' to see holders."),
+            why: "dataset is busy".to_string(),
         });
     }
     if !defer && stored.child_count > 1 {
