@@ -1,5 +1,6 @@
 //! Destroying a file system or volume that has no snapshots and no children.
-//! Snapshots are destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)).
+//! Snapshots are destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)); a dataset with all that depends on it, in
+//! one group ([`destroy_together`](super::destroy_together)).
 //!
 //! # Problem
 //! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one group.
@@ -22,6 +23,7 @@
 
 use super::bookmark;
 use super::destroy_snapshot::{check_unused, destroy_if_marked};
+use super::destroy_together::Gone;
 use super::set::{find, set_reservation, store_with_limits};
 use crate::crypto_key;
 use crate::dataset::Dataset;
@@ -32,7 +34,7 @@ use crate::feature_use;
 use crate::filesystem_counts::{self, Counted};
 use crate::intent_log;
 use crate::livelist;
-use crate::names::{DatasetName, NameKind};
+use crate::names::{DatasetName, NameKind, RECEIVE_COMPONENT};
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
 use crate::properties::set::Entry;
@@ -76,30 +78,7 @@ impl SyncTask for Destroy {
                 why: "it is no file system and no volume".to_string(),
             });
         }
-        let head = find(view, &self.name)?;
-        let directory = head.directory();
-        let busy = |why: &str| TaskRefusal::Busy {
-            why: why.to_string(),
-        };
-        if directory.parent()?.is_none() {
-            return Err(busy("operation does not apply to pools"));
-        }
-        check_unused(view, head.id())?;
-        if let Some(previous) = head.previous()? {
-            if previous.next_snapshot == head.id() {
-                return Err(busy("dataset is busy"));
-            }
-            // It would go with its last clone.
-            if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
-                check_unused(view, head.stored()?.previous_snapshot)?;
-            }
-        }
-        if !directory.child_ids()?.is_empty() {
-            return Err(TaskRefusal::Exists {
-                name: self.name.clone(),
-            });
-        }
-        Ok(())
+        check_head(view, &find(view, &self.name)?, &Gone::default())
     }
 
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
@@ -111,11 +90,99 @@ impl SyncTask for Destroy {
                 .ok_or_else(|| DatasetError::NotFound {
                     name: self.name.clone(),
                 })?;
-            let origin = head.stored()?.previous_snapshot;
-            destroy(context, &head)?;
-            destroy_if_marked(context, origin)
+            destroy_with_remains(context, &head)
         })
     }
+}
+
+/// Refuses a head that is in use, is being received into, or has something that depends on it and is not gone by then.
+#[doc(alias = "dsl_destroy_head_check_impl")]
+pub(super) fn check_head(
+    view: View<'_>,
+    head: &Dataset<'_>,
+    gone: &Gone,
+) -> Result<(), TaskRefusal> {
+    if head.directory().parent()?.is_none() {
+        return Err(busy("operation does not apply to pools"));
+    }
+    check_unchained(view, head, gone)?;
+    let remains = remains_of_receive(head)?;
+    let remains = remains.filter(|one| !gone.has_directory(one.directory().id()));
+    check_children(head, remains.as_ref(), gone)?;
+    match remains {
+        Some(remains) => {
+            check_unchained(view, &remains, gone)?;
+            check_children(&remains, None, gone)
+        }
+        None => Ok(()),
+    }
+}
+
+fn busy(why: &str) -> TaskRefusal {
+    TaskRefusal::Busy {
+        why: why.to_string(),
+    }
+}
+
+/// Refuses a head that is in use, is being received into, or has snapshots.
+fn check_unchained(view: View<'_>, head: &Dataset<'_>, gone: &Gone) -> Result<(), TaskRefusal> {
+    check_unused(view, head.id())?;
+    if view.namespace().is_receiving(head.id()) {
+        return Err(busy("dataset is busy"));
+    }
+    let Some(previous) = head.previous()? else {
+        return Ok(());
+    };
+    let has_snapshots = previous.next_snapshot == head.id();
+    if has_snapshots && head.snapshot_count()? > gone.snapshots_of(head.directory().id()) {
+        return Err(busy("dataset is busy"));
+    }
+    // It would go with its last clone.
+    if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
+        check_unused(view, head.stored()?.previous_snapshot)?;
+    }
+    Ok(())
+}
+
+/// Refuses a head with children, other than one that goes along.
+fn check_children(
+    head: &Dataset<'_>,
+    goes_along: Option<&Dataset<'_>>,
+    gone: &Gone,
+) -> Result<(), TaskRefusal> {
+    let goes_along = goes_along.map(|head| head.directory().id());
+    let children = head.directory().child_ids()?;
+    let stays = |id: ObjectId| goes_along != Some(id) && !gone.has_directory(id);
+    match children.into_iter().any(|(_, id)| stays(id)) {
+        true => Err(TaskRefusal::Exists {
+            name: head.directory().name().to_string(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// What a cut receive left below a head: nobody sees it among the children, and so it goes along with the head. A receive that is under way
+/// has it, too.
+#[doc(alias = "recv_clone_name")]
+fn remains_of_receive<'a>(head: &Dataset<'a>) -> Result<Option<Dataset<'a>>, DatasetError> {
+    match head.directory().child(RECEIVE_COMPONENT)? {
+        Some(directory) => directory.head(),
+        None => Ok(None),
+    }
+}
+
+/// Destroys a head on which nothing depends but what a cut receive left, and that before.
+pub(super) fn destroy_with_remains(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+) -> Result<(), DatasetError> {
+    let remains = remains_of_receive(head)?;
+    for head in remains.iter().chain([head]) {
+        let origin = head.stored()?.previous_snapshot;
+        destroy(context, head)?;
+        destroy_if_marked(context, origin)?;
+    }
+    Ok(())
 }
 
 /// Full names of heads that were half received or half destroyed, and of which nobody can make anything.

@@ -20,6 +20,7 @@ use crate::feature_use;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
 use crate::ops::destroy::{Destroy, FREE_DIRECTORY, clear_boot_filesystem};
+use crate::ops::destroy_together::Gone;
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
@@ -110,7 +111,6 @@ impl SyncTask for DestroyAny {
     }
 }
 
-#[doc(alias = "dsl_destroy_snapshot_check_impl")]
 fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
     let is_snapshot = DatasetName::parse(name).is_ok_and(|name| name.kind() == NameKind::Snapshot);
     if !is_snapshot {
@@ -119,7 +119,17 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
             why: "it is not a snapshot".to_string(),
         });
     }
-    let snapshot = find(view, name)?;
+    check_snapshot(view, &find(view, name)?, defer, &Gone::default())
+}
+
+/// Refuses a snapshot that is in use, or that something keeps which is not gone by then.
+#[doc(alias = "dsl_destroy_snapshot_check_impl")]
+pub(super) fn check_snapshot(
+    view: View<'_>,
+    snapshot: &Dataset<'_>,
+    defer: bool,
+    gone: &Gone,
+) -> Result<(), TaskRefusal> {
     let stored = snapshot.stored()?;
     check_unused(view, snapshot.id())?;
     if !defer && snapshot.hold_count()? > 0 {
@@ -127,7 +137,10 @@ fn check(view: View<'_>, name: &str, defer: bool) -> Result<(), TaskRefusal> {
             why: "dataset is busy".to_string(),
         });
     }
-    if !defer && stored.child_count > 1 {
+    let kept_by = stored
+        .child_count
+        .saturating_sub(gone.clones_of(snapshot.id()));
+    if !defer && kept_by > 1 {
         return Err(TaskRefusal::Cloned);
     }
     let next: Stored = view.mos().bonus_of(stored.next_snapshot)?;

@@ -6,6 +6,7 @@ pub mod create;
 pub mod delegate;
 pub mod destroy;
 pub mod destroy_snapshot;
+pub mod destroy_together;
 pub mod hold;
 pub mod inherit;
 pub mod inherit_key;

@@ -1,0 +1,110 @@
+//! Destroying a dataset with all that depends on it.
+//!
+//! # Mechanism
+//! A list has what goes, in an order in which it can: a clone before the snapshot it was made of, snapshots and children before their head. Each is
+//! checked as if those before it were gone already. When all of them may go, they go, in one group; when one may not, none does, and each that
+//! stands in the way is told.
+//!
+//! Someone who looks at the tree meanwhile may see some gone and others not yet. What is stored has all of them or none.
+
+use super::destroy::{check_head, destroy_with_remains};
+use super::destroy_snapshot::{check_snapshot, destroy_or_mark};
+use super::set::find;
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::names::DatasetName;
+use crate::namespace::View;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use std::collections::{BTreeMap, BTreeSet};
+use tarn_ondisk::units::ObjectId;
+
+/// Destroys heads and snapshots: all of them in one group, or none. Those that are not there are passed over.
+#[derive(Debug, Clone)]
+pub struct DestroyTogether {
+    /// Full names, of one pool; each after what depends on it.
+    pub names: Vec<String>,
+}
+
+impl SyncTask for DestroyTogether {
+    type Output = ();
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let mut gone = Gone::default();
+        let mut refusals = Vec::new();
+        for name in &self.names {
+            let dataset = match find(view, name) {
+                Ok(dataset) => dataset,
+                Err(TaskRefusal::NotFound { .. }) => continue,
+                Err(refusal) => return Err(refusal),
+            };
+            let checked = match dataset.is_snapshot() {
+                true => check_snapshot(view, &dataset, false, &gone),
+                false => check_head(view, &dataset, &gone),
+            };
+            if let Err(refusal) = checked {
+                refusals.push((name.clone(), refusal));
+            }
+            // What would be in the way only because of one that is refused is not told as well.
+            gone.add(&dataset)?;
+        }
+        TaskRefusal::of_several(refusals)
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+        for name in &self.names {
+            let not_found = |_| DatasetError::NotFound { name: name.clone() };
+            let parsed = DatasetName::parse(name).map_err(not_found)?;
+            let dataset = match context.view().dataset(&parsed) {
+                Ok(dataset) => dataset,
+                Err(DatasetError::NotFound { .. }) => continue,
+                Err(cause) => return Err(cause),
+            };
+            context.namespace.change(|| match dataset.is_snapshot() {
+                true => destroy_or_mark(context, &dataset, false),
+                false => destroy_with_remains(context, &dataset),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a check takes for gone.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    datasets: BTreeSet<ObjectId>,
+    /// Directories whose heads are.
+    directories: BTreeSet<ObjectId>,
+    /// How many snapshots of the head of a directory are.
+    snapshots: BTreeMap<ObjectId, u64>,
+    /// How many clones of a snapshot are.
+    clones: BTreeMap<ObjectId, u64>,
+}
+
+impl Gone {
+    fn add(&mut self, dataset: &Dataset<'_>) -> Result<(), DatasetError> {
+        if !self.datasets.insert(dataset.id()) {
+            return Ok(());
+        }
+        let directory = dataset.directory();
+        if dataset.is_snapshot() {
+            *self.snapshots.entry(directory.id()).or_default() += 1;
+            return Ok(());
+        }
+        self.directories.insert(directory.id());
+        let origin = directory.stored()?.origin;
+        *self.clones.entry(origin).or_default() += 1;
+        Ok(())
+    }
+
+    pub(super) fn has_directory(&self, directory: ObjectId) -> bool {
+        self.directories.contains(&directory)
+    }
+
+    pub(super) fn snapshots_of(&self, directory: ObjectId) -> u64 {
+        self.snapshots.get(&directory).copied().unwrap_or(0)
+    }
+
+    pub(super) fn clones_of(&self, snapshot: ObjectId) -> u64 {
+        self.clones.get(&snapshot).copied().unwrap_or(0)
+    }
+}
