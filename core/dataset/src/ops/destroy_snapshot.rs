@@ -19,7 +19,7 @@ use crate::error::DatasetError;
 use crate::feature_use;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
-use crate::ops::destroy::{Destroy, FREE_DIRECTORY, clear_boot_filesystem};
+use crate::ops::destroy::{FREE_DIRECTORY, clear_boot_filesystem};
 use crate::ops::destroy_together::Gone;
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
@@ -81,33 +81,6 @@ impl SyncTask for DestroySnapshots {
             }
             Ok(())
         })
-    }
-}
-
-/// Destroys a head, or snapshots: what a command destroys one after the other.
-#[derive(Debug, Clone)]
-pub enum DestroyAny {
-    /// A file system or volume.
-    Head(Destroy),
-    /// Snapshots.
-    Snapshots(DestroySnapshots),
-}
-
-impl SyncTask for DestroyAny {
-    type Output = ();
-
-    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
-        match self {
-            DestroyAny::Head(task) => task.check(view, features),
-            DestroyAny::Snapshots(task) => task.check(view, features),
-        }
-    }
-
-    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
-        match self {
-            DestroyAny::Head(task) => task.apply(context),
-            DestroyAny::Snapshots(task) => task.apply(context),
-        }
     }
 }
 

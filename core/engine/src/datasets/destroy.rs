@@ -2,13 +2,16 @@
 //!
 //! # Mechanism
 //! What depends on a dataset is listed first, the deepest first: children, snapshots, clones of snapshots. When all of it may go, all
-//! of it is unmounted; when one mount is in use nothing is destroyed, and what was unmounted comes back. Then the datasets go
-//! in few groups ([`TASKS_MAX`]), and their blocks are freed in the background.
+//! of it is unmounted; when one mount is in use, or one dataset cannot go, nothing is destroyed, and what was unmounted comes back. Then the
+//! datasets go, in one group unless they are very many ([`GROUP_FULL`]), and their blocks are freed in the background.
+//!
+//! What a cut receive left (`%recv`) depends on what it was to become, and on the snapshot that it goes on from.
 //!
 //! Snapshots that are named go another way ([`destroy_snapshots`](super::destroy_snapshots)), and so do bookmarks
 //! ([`bookmarks`](super::bookmarks)).
 
 use super::describe::bad_name;
+use super::destroy_snapshots::{Closed, cannot_destroy_snapshot};
 use super::remount::{Back, named};
 use super::{cannot_open, properties::kind_of};
 use crate::administration::Call;
@@ -16,24 +19,27 @@ use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
 use crate::policy::{Need, need, permission};
-use crate::refusals::of_task;
+use crate::refusals::of_tasks;
+use std::collections::BTreeSet;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::DatasetName;
-use tarn_dataset::ops::destroy::Destroy as DestroyHead;
-use tarn_dataset::ops::destroy_snapshot::{DestroyAny, DestroySnapshots};
+use tarn_dataset::ops::destroy_together::DestroyTogether;
+use tarn_dataset::task::SyncTask;
+use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
-/// How many datasets go in one group. A guess: each changes some ten objects of the MOS, which are all in memory until the group
-/// is stored.
-const TASKS_MAX: usize = 500;
+/// A group with so many datasets takes no further file system, nor snapshots of it. A guess: each changes some ten objects of the MOS, which are all in
+/// memory until the group is stored.
+const GROUP_FULL: usize = 500;
 
 /// A dataset that goes, or stands in the way.
 #[derive(Debug, Clone)]
 pub(super) struct Dependent {
     pub(super) name: String,
+    id: ObjectId,
     /// Below the dataset that is named; else a clone somewhere else.
     is_below: bool,
 }
@@ -66,20 +72,29 @@ impl Engine {
             return Ok(destroyed);
         }
         // The root stays: `zpool destroy` is for it.
-        names.retain(|name| name.contains('/'));
+        names.retain(|name| name.contains(['/', '@']));
         self.permit_destruction(call, &open, cannot_destroy(name), &names, operation)?;
-        let heads: Vec<String> = names
-            .iter()
-            .filter(|name| !name.contains('@'))
-            .cloned()
-            .collect();
+        check_destruction(&open, &names, operation)?;
+        let heads = heads_of(&names);
         let going = named(&open, &heads, operation).map_err(|error| cannot_open(name, &error))?;
         self.permit_interruption(call, &open, &heads)?;
         let force = request.force && self.trusts(&call.caller);
-        let unmounted = self.take_off(&open, &going, force, operation)?;
-        let outcome = self.destroy_all(call, &open, &names, operation);
-        // What is not gone comes back, if it can.
-        drop(self.put_back(&open, &going, &unmounted, Back::WhatWas, operation));
+        // The root is not unmounted. Its snapshots come last, and so go all in one group.
+        let root = format!("{}@", open.pool.name());
+        let of_root = dependents.iter().filter(|one| one.name.starts_with(&root));
+        let closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
+        let outcome = self
+            .take_off(&open, &going, force, operation)
+            .and_then(|unmounted| {
+                let outcome = self.destroy_all(call, &open, &names, operation);
+                // What is not gone comes back, if it can.
+                drop(self.put_back(&open, &going, &unmounted, Back::WhatWas, operation));
+                outcome
+            });
+        match &outcome {
+            Ok(()) => closed.destroyed(),
+            Err(_) => closed.open_again(),
+        }
         outcome.map(|()| destroyed)
     }
 
@@ -98,6 +113,7 @@ impl Engine {
         self.permit(call, open, action, &needs, operation)
     }
 
+    /// Destroys these, of which [`check_destruction`] has found that they can go.
     pub(super) fn destroy_all(
         &self,
         call: &Call,
@@ -105,36 +121,67 @@ impl Engine {
         names: &[String],
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let mut first = None;
-        for part in names.chunks(TASKS_MAX) {
+        for part in groups(names) {
             let is_last = part.last() == names.last();
             let command = is_last.then(|| self.command_record(call));
-            let tasks = part.iter().map(|name| task_for(name));
-            let outcomes = open.pool.run_each(tasks.collect(), command, operation);
-            let outcomes = outcomes.map_err(|error| of_task(cannot_destroy(&part[0]), &error))?;
-            for (name, outcome) in part.iter().zip(outcomes) {
-                if let Err(refusal) = outcome
-                    && first.is_none()
-                {
-                    let error = TaskError::Refused(refusal);
-                    first = Some(of_task(cannot_destroy(name), &error));
-                }
-            }
+            let task = DestroyTogether {
+                names: part.to_vec(),
+            };
+            let outcomes = open.pool.run_each(vec![task], command, operation);
+            let outcome = outcomes.and_then(|outcomes| {
+                let refused = |outcome: Result<(), _>| outcome.map_err(TaskError::Refused);
+                outcomes.into_iter().try_for_each(refused)
+            });
+            outcome.map_err(|error| refused(&part[0], &error))?;
         }
-        first.map_or(Ok(()), Err)
+        Ok(())
     }
 }
 
-fn task_for(name: &str) -> DestroyAny {
-    match name.contains('@') {
-        true => DestroyAny::Snapshots(DestroySnapshots {
-            names: vec![name.to_string()],
-            defer: false,
-        }),
-        false => DestroyAny::Head(DestroyHead {
-            name: name.to_string(),
-        }),
+/// Refuses when any of these could not go, though those before it were gone.
+pub(super) fn check_destruction(
+    open: &OpenPool,
+    names: &[String],
+    operation: &Operation,
+) -> Result<(), Refusal> {
+    let Some(first) = names.first() else {
+        return Ok(());
+    };
+    let task = DestroyTogether {
+        names: names.to_vec(),
+    };
+    let view = open.pool.namespace().view(operation);
+    let checked = task.check(view, &open.pool.features());
+    checked.map_err(|refusal| refused(first, &TaskError::Refused(refusal)))
+}
+
+fn refused(first: &str, error: &TaskError) -> Refusal {
+    let action = |name: &str| match name.contains('@') {
+        true => cannot_destroy_snapshot(name),
+        false => cannot_destroy(name),
+    };
+    of_tasks(action(first), action, error)
+}
+
+/// Cuts a list of what goes: after a head, so that snapshots go together, and with their head.
+fn groups(names: &[String]) -> Vec<&[String]> {
+    let mut groups = Vec::new();
+    let mut begin = 0;
+    for (place, name) in names.iter().enumerate() {
+        let end = place + 1;
+        let is_full = end - begin >= GROUP_FULL && !name.contains('@');
+        if is_full || end == names.len() {
+            groups.push(&names[begin..end]);
+            begin = end;
+        }
     }
+    groups
+}
+
+/// Those of these that can be mounted.
+pub(super) fn heads_of(names: &[String]) -> Vec<String> {
+    let heads = names.iter().filter(|name| !name.contains(['@', '%']));
+    heads.cloned().collect()
 }
 
 pub(super) fn cannot_destroy(name: &str) -> String {
@@ -169,43 +216,11 @@ fn found(
         let head = directory.head()?.ok_or_else(|| DatasetError::NotFound {
             name: name.to_string(),
         })?;
-        let mut dependents = Vec::new();
-        add_below(&directory, name, &mut Vec::new(), &mut dependents)?;
-        Ok((kind_of(&head)?, dependents))
+        let mut found = Found::of(name);
+        found.add_below(&directory)?;
+        Ok((kind_of(&head)?, found.dependents))
     });
     found.map_err(|error| cannot_open(name, &error))
-}
-
-/// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones. `above` is what led here: who
-/// is there already goes round.
-#[doc(alias = "zfs_iter_dependents")]
-fn add_below(
-    directory: &Directory<'_>,
-    target: &str,
-    above: &mut Vec<String>,
-    dependents: &mut Vec<Dependent>,
-) -> Result<(), DatasetError> {
-    let name = directory.name();
-    if above.iter().any(|one| one == name) {
-        return Err(DatasetError::Recursive {
-            name: name.to_string(),
-        });
-    }
-    above.push(name.to_string());
-    for child in directory.children()? {
-        add_below(&child, target, above, dependents)?;
-        if let Some(head) = child.head()? {
-            add(&head, target, dependents)?;
-        }
-    }
-    if let Some(head) = directory.head()? {
-        for snapshot in head.snapshots()? {
-            add_clones_below(&snapshot, target, above, dependents)?;
-            add(&snapshot, target, dependents)?;
-        }
-    }
-    above.pop();
-    Ok(())
 }
 
 /// Adds the clones of a snapshot, with what depends on them.
@@ -214,43 +229,85 @@ pub(super) fn add_clones(
     target: &str,
     dependents: &mut Vec<Dependent>,
 ) -> Result<(), DatasetError> {
-    add_clones_below(snapshot, target, &mut Vec::new(), dependents)
+    let mut found = Found::of(target);
+    found.known = dependents.iter().map(|one| one.name.clone()).collect();
+    found.add_clones(snapshot)?;
+    dependents.append(&mut found.dependents);
+    Ok(())
 }
 
-fn add_clones_below(
-    snapshot: &Dataset<'_>,
-    target: &str,
-    above: &mut Vec<String>,
-    dependents: &mut Vec<Dependent>,
-) -> Result<(), DatasetError> {
-    for id in snapshot.clone_ids()? {
-        // Either its head or, if it has snapshots, the first of them.
-        let first = snapshot.directory().view().dataset_by_id(id)?;
-        let clone = first.directory();
-        // What the target itself descends from does not depend on it.
-        let is_known = |one: &Dependent| one.name == clone.name();
-        if dependents.iter().any(is_known) || is_below(target, clone.name()) {
-            continue;
-        }
-        add_below(clone, target, above, dependents)?;
-        if let Some(head) = clone.head()? {
-            add(&head, target, dependents)?;
+/// What depends on a dataset, as far as it was found.
+struct Found<'n> {
+    target: &'n str,
+    /// What led here: who is there already goes round.
+    above: Vec<String>,
+    known: BTreeSet<String>,
+    dependents: Vec<Dependent>,
+}
+
+impl Found<'_> {
+    fn of(target: &str) -> Found<'_> {
+        Found {
+            target,
+            above: Vec::new(),
+            known: BTreeSet::new(),
+            dependents: Vec::new(),
         }
     }
-    Ok(())
-}
 
-fn add(
-    dataset: &Dataset<'_>,
-    target: &str,
-    dependents: &mut Vec<Dependent>,
-) -> Result<(), DatasetError> {
-    let name = dataset.name();
-    dependents.push(Dependent {
-        is_below: is_below(target, &name),
-        name,
-    });
-    Ok(())
+    /// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones.
+    #[doc(alias = "zfs_iter_dependents")]
+    fn add_below(&mut self, directory: &Directory<'_>) -> Result<(), DatasetError> {
+        let name = directory.name();
+        if self.above.iter().any(|one| one == name) {
+            return Err(DatasetError::Recursive {
+                name: name.to_string(),
+            });
+        }
+        self.above.push(name.to_string());
+        for child in directory.children()? {
+            self.add_with_dependents(&child)?;
+        }
+        if let Some(head) = directory.head()? {
+            for snapshot in head.snapshots()? {
+                self.add_clones(&snapshot)?;
+                self.add(&snapshot);
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn add_clones(&mut self, snapshot: &Dataset<'_>) -> Result<(), DatasetError> {
+        for id in snapshot.clone_ids()? {
+            // Either its head or, if it has snapshots, the first of them.
+            let first = snapshot.directory().view().dataset_by_id(id)?;
+            self.add_with_dependents(first.directory())?;
+        }
+        Ok(())
+    }
+
+    /// A clone below the target is found twice: as that, and as a child.
+    fn add_with_dependents(&mut self, directory: &Directory<'_>) -> Result<(), DatasetError> {
+        if self.known.contains(directory.name()) {
+            return Ok(());
+        }
+        self.add_below(directory)?;
+        if let Some(head) = directory.head()? {
+            self.add(&head);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, dataset: &Dataset<'_>) {
+        let name = dataset.name();
+        self.known.insert(name.clone());
+        self.dependents.push(Dependent {
+            is_below: is_below(self.target, &name),
+            id: dataset.id(),
+            name,
+        });
+    }
 }
 
 /// Whether a name is one below (or a snapshot of) another.
@@ -318,6 +375,7 @@ mod tests {
     fn dependents() -> Vec<Dependent> {
         let of = |name: &str, is_below| Dependent {
             name: name.to_string(),
+            id: ObjectId::ZERO,
             is_below,
         };
         vec![
@@ -345,6 +403,27 @@ mod tests {
              use '-R' to destroy the following datasets:\ntank/c"
         );
         assert_eq!(refused("-R"), None);
+    }
+
+    #[test]
+    fn snapshots_are_not_parted_from_each_other_nor_from_their_head() {
+        let snapshots = |head: &str, count: usize| {
+            let name = |number| format!("tank/{head}@{number}");
+            (0..count).map(name).collect::<Vec<_>>()
+        };
+        let mut names = snapshots("a", GROUP_FULL - 1);
+        names.push("tank/a".to_string());
+        names.extend(snapshots("b", 3 * GROUP_FULL));
+        names.push("tank/b".to_string());
+        names.push("tank/c".to_string());
+        names.extend(snapshots("d", 2));
+        let ends: Vec<&str> = groups(&names)
+            .iter()
+            .map(|group| group.last().unwrap().as_str())
+            .collect();
+        assert_eq!(ends, ["tank/a", "tank/b", "tank/d@1"]);
+        assert_eq!(groups(&names).concat(), names);
+        assert!(groups(&[]).is_empty());
     }
 
     #[test]

@@ -7,7 +7,9 @@
 
 use super::cannot_open;
 use super::describe::bad_name;
-use super::destroy::{Dependent, add_clones, cannot_destroy, check_writable};
+use super::destroy::{
+    Dependent, add_clones, cannot_destroy, check_destruction, check_writable, heads_of,
+};
 use super::remount::{Back, named};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -84,6 +86,13 @@ impl Engine {
                 .collect();
             self.permit_destruction(call, open, action, &all, operation)?;
             self.permit_interruption(call, open, &destroyed.clones)?;
+            if !destroyed.clones.is_empty() {
+                let going = match request.defer {
+                    true => &destroyed.clones,
+                    false => &all,
+                };
+                check_destruction(open, going, operation)?;
+            }
             let force = request.force && self.trusts(&call.caller);
             self.destroy_clones(call, open, &destroyed.clones, force, operation)?;
             self.destroy_these(call, open, &found.snapshots, request.defer, operation)?;
@@ -102,13 +111,9 @@ impl Engine {
         if names.is_empty() {
             return Ok(());
         }
-        let heads: Vec<String> = names
-            .iter()
-            .filter(|name| !name.contains('@'))
-            .cloned()
-            .collect();
+        let heads = heads_of(names);
         let going =
-            named(open, &heads, operation).map_err(|error| cannot_open(&heads[0], &error))?;
+            named(open, &heads, operation).map_err(|error| cannot_open(&names[0], &error))?;
         let unmounted = self.take_off(open, &going, force, operation)?;
         let outcome = self.destroy_all(call, open, names, operation);
         // What is not gone comes back, if it can.
@@ -124,20 +129,8 @@ impl Engine {
         defer: bool,
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let mounts: Vec<Option<Mounted>> =
-            snapshots.iter().map(|one| mount_of(open, one)).collect();
-        let entered = || {
-            snapshots
-                .iter()
-                .zip(&mounts)
-                .filter_map(|(one, mount)| Some((one, &mount.as_ref()?.tree)))
-        };
-        let go_on = || entered().for_each(|(one, tree)| tree.go_on_with_snapshot(one.id));
-        if let Some((used, _)) = entered().find(|(one, tree)| !tree.end_snapshot(one.id)) {
-            go_on();
-            let action = cannot_destroy_snapshot(&used.name);
-            return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
-        }
+        let ids = snapshots.iter().map(|one| (one.name.as_str(), one.id));
+        let closed = Closed::close(open, ids)?;
         let task = DestroySnapshots {
             names: snapshots.iter().map(|one| one.name.clone()).collect(),
             defer,
@@ -145,25 +138,62 @@ impl Engine {
         let command = self.command_record(call);
         let outcome = open.pool.run_command(task, command, operation);
         match &outcome {
-            // Who entered one meanwhile.
-            Ok(()) if !defer => entered().for_each(|(one, tree)| {
-                tree.end_snapshot(one.id);
-            }),
-            _ => go_on(),
+            Ok(()) if !defer => closed.destroyed(),
+            _ => closed.open_again(),
         }
         outcome
             .map_err(|error| of_tasks("cannot destroy snapshots", cannot_destroy_snapshot, &error))
     }
 }
 
+/// Snapshots of what is mounted, below whose `.zfs` nobody gets into them while they are destroyed.
+pub(super) struct Closed(Vec<(ObjectId, Mounted)>);
+
+impl Closed {
+    /// Closes these, or none of them: one in which somebody has a file open is busy.
+    pub(super) fn close<'n>(
+        open: &OpenPool,
+        snapshots: impl Iterator<Item = (&'n str, ObjectId)>,
+    ) -> Result<Closed, Refusal> {
+        let mut closed = Closed(Vec::new());
+        for (name, id) in snapshots {
+            let Some(mounted) = mount_of(open, name) else {
+                continue;
+            };
+            let is_unused = mounted.tree.end_snapshot(id);
+            closed.0.push((id, mounted));
+            if !is_unused {
+                closed.open_again();
+                let action = cannot_destroy_snapshot(name);
+                return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
+            }
+        }
+        Ok(closed)
+    }
+
+    /// They were destroyed: what somebody has entered meanwhile ends, too.
+    pub(super) fn destroyed(self) {
+        for (id, mounted) in self.0 {
+            mounted.tree.end_snapshot(id);
+        }
+    }
+
+    /// They were not.
+    pub(super) fn open_again(self) {
+        for (id, mounted) in self.0 {
+            mounted.tree.go_on_with_snapshot(id);
+        }
+    }
+}
+
 /// The OpenZFS wording, without quotation marks.
-fn cannot_destroy_snapshot(name: &str) -> String {
+pub(super) fn cannot_destroy_snapshot(name: &str) -> String {
     format!("cannot destroy snapshot {name}")
 }
 
 /// The mount below whose `.zfs` a snapshot is.
-fn mount_of(open: &OpenPool, snapshot: &Snapshot) -> Option<Mounted> {
-    let (head, _) = snapshot.name.split_once('@')?;
+fn mount_of(open: &OpenPool, snapshot: &str) -> Option<Mounted> {
+    let (head, _) = snapshot.split_once('@')?;
     open.mount_of(head)
 }
 

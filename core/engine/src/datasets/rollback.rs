@@ -6,7 +6,7 @@
 
 use super::cannot_open;
 use super::describe::bad_name;
-use super::destroy::{Dependent, add_clones, cannot_destroy};
+use super::destroy::{Dependent, add_clones, cannot_destroy, check_destruction, heads_of};
 use super::remount::{Back, named, with_those_on_them};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -63,8 +63,8 @@ impl Engine {
         let needs = [need(&head, &[permission::ROLLBACK])];
         self.permit(call, &open, cannot_roll_back(&head), &needs, operation)?;
         let clones: Vec<String> = newer.clones.iter().map(|one| one.name.clone()).collect();
-        let heads = clones.iter().filter(|name| !name.contains('@')).cloned();
-        let heads: Vec<String> = heads.chain([head.clone()]).collect();
+        let mut heads = heads_of(&clones);
+        heads.push(head.clone());
         let going = named(&open, &heads, operation)
             .and_then(|going| with_those_on_them(&open, going, operation))
             .map_err(|error| cannot_open(&head, &error))?;
@@ -73,6 +73,7 @@ impl Engine {
         self.permit_bookmarks_going(call, &open, &head, &newer, operation)?;
         let interrupted: Vec<String> = going.iter().map(|one| one.name.clone()).collect();
         self.permit_interruption(call, &open, &interrupted)?;
+        check_destruction(&open, &clones, operation)?;
         let force = request.force && self.trusts(&call.caller);
         let unmounted = self.take_off(&open, &going, force, operation)?;
         let outcome = self

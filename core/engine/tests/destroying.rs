@@ -1,0 +1,518 @@
+//! Destroying a file system with all that depends on it: it goes with all of that, or all of that stays.
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use support::{Bench, call};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::files::{Credentials, Operation};
+use tarn_engine::messages::dataset::{
+    DatasetKind, Describe, Destroy, Hold, MakeClone, Receive, Rollback, Send, Snapshot,
+};
+use tarn_engine::messages::{Refusal, Value};
+use tarn_host::Pipe;
+
+const MIB: usize = 1 << 20;
+
+fn snapshot(bench: &Bench, names: &[&str]) {
+    for name in names {
+        let request = Snapshot {
+            names: vec![(*name).to_string()],
+            ..Snapshot::default()
+        };
+        let taken = bench
+            .engine
+            .dataset_snapshot(&call("zfs snapshot"), request);
+        taken.unwrap();
+    }
+}
+
+fn clone(bench: &Bench, origin: &str, name: &str) {
+    let request = MakeClone {
+        origin: origin.to_string(),
+        name: name.to_string(),
+        ..MakeClone::default()
+    };
+    bench
+        .engine
+        .dataset_clone(&call("zfs clone"), request)
+        .unwrap();
+}
+
+fn hold(name: &str) -> Hold {
+    Hold {
+        name: name.to_string(),
+        tag: "k".to_string(),
+        ..Hold::default()
+    }
+}
+
+/// What went, in its order.
+fn destroy(bench: &Bench, options: &str, name: &str) -> Result<Vec<String>, Refusal> {
+    let request = Destroy {
+        name: name.to_string(),
+        recursive: options.contains(['r', 'R']),
+        dependents: options.contains('R'),
+        ..Destroy::default()
+    };
+    let destroyed = bench.engine.dataset_destroy(&call("zfs destroy"), request);
+    destroyed.map(|destroyed| destroyed.names)
+}
+
+fn refusal(bench: &Bench, options: &str, name: &str) -> String {
+    destroy(bench, options, name).unwrap_err().to_string()
+}
+
+/// Names of everything that users see, sorted.
+fn names(bench: &Bench) -> Vec<String> {
+    let describe = Describe {
+        kinds: vec![
+            DatasetKind::Filesystem,
+            DatasetKind::Volume,
+            DatasetKind::Snapshot,
+        ],
+        properties: vec!["name".to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+    let mut names: Vec<String> = described.datasets.into_iter().map(|one| one.name).collect();
+    names.sort();
+    names
+}
+
+fn has_entry(bench: &Bench, path: &str, name: &str) -> bool {
+    let tree = bench.tree(path);
+    let (files, operation) = (tree.files(), Operation::unmeasured());
+    files
+        .lookup(
+            &Credentials::root(),
+            files.root(),
+            name.as_bytes(),
+            &operation,
+        )
+        .is_ok()
+}
+
+fn call_with(end: impl Into<std::os::fd::OwnedFd>) -> (Call, UnixStream) {
+    let (line, callers) = UnixStream::pair().unwrap();
+    let call = Call {
+        pipe: Some(Pipe::new(end.into(), line.into()).unwrap()),
+        ..call("")
+    };
+    (call, callers)
+}
+
+fn stream(bench: &Bench, name: &str, from: Option<&str>) -> Vec<u8> {
+    let mut file = tempfile::tempfile().unwrap();
+    let (call, _line) = call_with(file.try_clone().unwrap());
+    let request = Send {
+        name: name.to_string(),
+        from: from.map(str::to_string),
+        ..Send::default()
+    };
+    bench.engine.dataset_send(&call, request).unwrap();
+    file.rewind().unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn into(target: &str) -> Receive {
+    Receive {
+        target: target.to_string(),
+        ..Receive::default()
+    }
+}
+
+fn receive(bench: &Bench, request: Receive, bytes: &[u8]) -> Result<(), Refusal> {
+    let mut file: File = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    let (call, _line) = call_with(file);
+    bench.engine.dataset_receive(&call, request).map(drop)
+}
+
+/// Receives the first half of a stream, which is kept.
+fn receive_half(bench: &Bench, request: Receive, bytes: &[u8]) {
+    let request = Receive {
+        resumable: true,
+        ..request
+    };
+    let refused = receive(bench, request, &bytes[..bytes.len() / 2]).unwrap_err();
+    let is_kept = refused
+        .reason
+        .contains("Partially received snapshot is saved.");
+    assert!(is_kept, "{refused}");
+}
+
+/// What a sender needs to go on with a stream that was cut; none where none was.
+fn token(bench: &Bench, name: &str) -> Option<Value> {
+    let property = "receive_resume_token";
+    let describe = Describe {
+        names: vec![name.to_string()],
+        depth: Some(0),
+        kinds: vec![DatasetKind::Filesystem],
+        properties: vec![property.to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+    let found = described.datasets[0].properties.get(property);
+    found.map(|found| found.value.clone())
+}
+
+/// Does something while a stream is being received, of which the rest comes afterwards.
+fn while_receiving(bench: &Bench, request: Receive, bytes: &[u8], act: impl FnOnce()) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (call, _line) = call_with(ours);
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || bench.engine.dataset_receive(&call, request));
+        // More than what waits in between on the way: once it is written, some of it was received.
+        let (first, rest) = bytes.split_at(bytes.len() - 100_000);
+        assert!(first.len() > 3 * MIB);
+        theirs.write_all(first).unwrap();
+        act();
+        theirs.write_all(rest).unwrap();
+        drop(theirs);
+        receiver.join().unwrap().unwrap();
+    });
+}
+
+/// `tank/s` with the snapshots `one` and `two`, each of them 5 MiB; `tank/d/b` has received the first.
+fn bench_with_received() -> Bench {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/d", &[]).unwrap();
+    bench.write("/tank/s", "first", 5 * MIB).unwrap();
+    snapshot(&bench, &["tank/s@one"]);
+    bench.write("/tank/s", "second", 5 * MIB).unwrap();
+    snapshot(&bench, &["tank/s@two"]);
+    let full = stream(&bench, "tank/s@one", None);
+    receive(&bench, into("tank/d/b"), &full).unwrap();
+    bench
+}
+
+/// The same with more snapshots of `tank/d/b`, to whose newest the beginning of another was received.
+fn bench_with_remains() -> Bench {
+    let bench = bench_with_received();
+    snapshot(&bench, &["tank/d/b@x", "tank/d/b@y"]);
+    let increment = stream(&bench, "tank/s@two", Some("tank/s@one"));
+    receive_half(&bench, into("tank/d/b"), &increment);
+    assert!(token(&bench, "tank/d/b").is_some());
+    bench
+}
+
+const OF_SOURCE: [&str; 4] = ["tank", "tank/s", "tank/s@one", "tank/s@two"];
+
+fn assert_only_source_is_left(bench: &Bench) {
+    let mut left = names(bench);
+    left.retain(|name| name != "tank/d");
+    assert_eq!(left, OF_SOURCE);
+}
+
+#[test]
+fn snapshots_go_with_their_file_system_or_all_of_them_stay() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    snapshot(&bench, &["tank/a@1", "tank/a@2", "tank/a@3"]);
+    bench
+        .engine
+        .dataset_hold(&call("zfs hold"), hold("tank/a@2"))
+        .unwrap();
+    let before = (names(&bench), bench.mounts());
+    for options in ["-r", "-R"] {
+        assert_eq!(
+            refusal(&bench, options, "tank/a"),
+            "cannot destroy snapshot tank/a@2: dataset is busy"
+        );
+        assert_eq!((names(&bench), bench.mounts()), before);
+    }
+    bench
+        .engine
+        .dataset_release(&call("zfs release"), hold("tank/a@2"))
+        .unwrap();
+    assert_eq!(
+        destroy(&bench, "-r", "tank/a").unwrap(),
+        ["tank/a@1", "tank/a@2", "tank/a@3", "tank/a"]
+    );
+    assert_eq!(names(&bench), ["tank"]);
+}
+
+#[test]
+fn one_that_cannot_go_keeps_all_others() {
+    let bench = Bench::new();
+    for name in ["tank/a", "tank/a/b", "tank/a/c"] {
+        bench.create(name, &[]).unwrap();
+        snapshot(&bench, &[&format!("{name}@1"), &format!("{name}@2")]);
+    }
+    for name in ["tank/a/b@1", "tank/a/c@2"] {
+        bench
+            .engine
+            .dataset_hold(&call("zfs hold"), hold(name))
+            .unwrap();
+    }
+    let before = (names(&bench), bench.mounts());
+    for (options, name) in [("-r", "tank/a"), ("-R", "tank/a"), ("-r", "tank")] {
+        assert_eq!(
+            refusal(&bench, options, name),
+            "cannot destroy snapshot tank/a/b@1: dataset is busy\n\
+             cannot destroy snapshot tank/a/c@2: dataset is busy"
+        );
+        assert_eq!((names(&bench), bench.mounts()), before);
+    }
+}
+
+#[test]
+fn clones_stay_where_a_snapshot_that_they_were_made_of_cannot_go() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    snapshot(&bench, &["tank/a@0", "tank/a@1"]);
+    clone(&bench, "tank/a@1", "tank/c");
+    snapshot(&bench, &["tank/c@x"]);
+    let held = |name: &str| {
+        let request = hold(name);
+        bench
+            .engine
+            .dataset_hold(&call("zfs hold"), request)
+            .unwrap();
+    };
+    held("tank/a@1");
+    let before = (names(&bench), bench.mounts());
+    for name in ["tank/a", "tank/a@1"] {
+        assert_eq!(
+            refusal(&bench, "-R", name),
+            "cannot destroy snapshot tank/a@1: dataset is busy"
+        );
+        assert_eq!((names(&bench), bench.mounts()), before);
+    }
+    held("tank/c@x");
+    let request = Rollback {
+        name: "tank/a@0".to_string(),
+        newer: true,
+        clones: true,
+        ..Rollback::default()
+    };
+    let rolled_back = bench
+        .engine
+        .dataset_rollback(&call("zfs rollback"), request);
+    assert_eq!(
+        rolled_back.unwrap_err().to_string(),
+        "cannot destroy snapshot tank/c@x: dataset is busy"
+    );
+    assert_eq!((names(&bench), bench.mounts()), before);
+}
+
+#[test]
+fn a_clone_goes_before_its_origin_where_both_are_below() {
+    let bench = Bench::new();
+    for name in ["tank/a", "tank/a/b"] {
+        bench.create(name, &[]).unwrap();
+    }
+    snapshot(&bench, &["tank/a/b@1"]);
+    clone(&bench, "tank/a/b@1", "tank/a/c");
+    snapshot(&bench, &["tank/a/c@2"]);
+    assert_eq!(
+        destroy(&bench, "-r", "tank/a").unwrap(),
+        ["tank/a/c@2", "tank/a/c", "tank/a/b@1", "tank/a/b", "tank/a"]
+    );
+    assert_eq!(names(&bench), ["tank"]);
+}
+
+#[test]
+fn all_of_a_pool_goes_but_its_root() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    snapshot(&bench, &["tank@1", "tank/a@1", "tank@2"]);
+    destroy(&bench, "-r", "tank").unwrap();
+    assert_eq!(names(&bench), ["tank"]);
+    assert_eq!(bench.mounted(), ["/tank"]);
+    bench.write("/tank", "file", 100).unwrap();
+    assert!(has_entry(&bench, "/tank", "file"));
+}
+
+#[test]
+fn a_file_that_is_open_in_a_snapshot_of_the_root_keeps_all_of_a_pool() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    bench.write("/tank", "file", 100).unwrap();
+    snapshot(&bench, &["tank@1", "tank/a@1", "tank@2"]);
+    let (root, operation) = (Credentials::root(), Operation::unmeasured());
+    let tree = bench.tree("/tank");
+    let entered = tree.snapshot(b"1", &operation).unwrap();
+    let file = entered.lookup(&root, entered.root(), b"file", &operation);
+    let file = file.unwrap().id;
+    entered.opened(file, &operation).unwrap();
+    let before = (names(&bench), bench.mounts());
+    assert_eq!(
+        refusal(&bench, "-r", "tank"),
+        "cannot destroy snapshot tank@1: dataset is busy"
+    );
+    assert_eq!((names(&bench), bench.mounts()), before);
+    assert!(!entered.is_ending());
+    entered.closed(file, &operation).unwrap();
+    destroy(&bench, "-r", "tank").unwrap();
+    assert!(entered.is_ending());
+    assert_eq!(names(&bench), ["tank"]);
+}
+
+#[test]
+fn what_a_cut_receive_left_depends_on_its_file_system() {
+    let bench = bench_with_remains();
+    let before = names(&bench);
+    assert_eq!(
+        refusal(&bench, "", "tank/d/b"),
+        "cannot destroy 'tank/d/b': filesystem has children\n\
+         use '-r' to destroy the following datasets:\n\
+         tank/d/b@one\ntank/d/b@x\ntank/d/b/%recv\ntank/d/b@y"
+    );
+    assert_eq!(names(&bench), before);
+    assert_eq!(
+        destroy(&bench, "-r", "tank/d/b").unwrap(),
+        [
+            "tank/d/b@one",
+            "tank/d/b@x",
+            "tank/d/b/%recv",
+            "tank/d/b@y",
+            "tank/d/b"
+        ]
+    );
+    assert_only_source_is_left(&bench);
+}
+
+#[test]
+fn what_a_cut_receive_left_goes_with_what_is_above() {
+    for (options, name) in [("-R", "tank/d/b"), ("-r", "tank/d"), ("-R", "tank/d")] {
+        let bench = bench_with_remains();
+        destroy(&bench, options, name).unwrap();
+        assert_only_source_is_left(&bench);
+    }
+}
+
+#[test]
+fn what_a_cut_receive_left_stays_where_a_snapshot_cannot_go() {
+    let bench = bench_with_remains();
+    bench
+        .engine
+        .dataset_hold(&call("zfs hold"), hold("tank/d/b@one"))
+        .unwrap();
+    let before = (names(&bench), bench.mounts());
+    let waits = token(&bench, "tank/d/b");
+    assert!(waits.is_some());
+    assert_eq!(
+        refusal(&bench, "-r", "tank/d"),
+        "cannot destroy snapshot tank/d/b@one: dataset is busy"
+    );
+    assert_eq!((names(&bench), bench.mounts()), before);
+    assert_eq!(token(&bench, "tank/d/b"), waits);
+}
+
+#[test]
+fn what_a_cut_receive_left_is_a_clone_of_the_snapshot_that_it_goes_on_from() {
+    let bench = bench_with_remains();
+    assert_eq!(
+        refusal(&bench, "", "tank/d/b@y"),
+        "cannot destroy 'tank/d/b@y': snapshot has dependent clones\n\
+         use '-R' to destroy the following datasets:\ntank/d/b/%recv"
+    );
+    destroy(&bench, "-R", "tank/d/b@y").unwrap();
+    assert!(!names(&bench).contains(&"tank/d/b@y".to_string()));
+    assert_eq!(token(&bench, "tank/d/b"), None);
+}
+
+/// It is no clone of a snapshot, and nobody sees it.
+#[test]
+fn what_a_cut_full_stream_left_goes_with_its_file_system() {
+    for (options, name) in [("", "tank/d/b"), ("-r", "tank/d/b"), ("-r", "tank/d")] {
+        let bench = bench_with_received();
+        destroy(&bench, "", "tank/d/b@one").unwrap();
+        let full = stream(&bench, "tank/s@one", None);
+        let request = Receive {
+            force: true,
+            ..into("tank/d/b")
+        };
+        receive_half(&bench, request, &full);
+        assert!(token(&bench, "tank/d/b").is_some());
+        let gone = destroy(&bench, options, name).unwrap();
+        assert_eq!(gone.first().unwrap(), "tank/d/b");
+        assert_only_source_is_left(&bench);
+    }
+}
+
+#[test]
+fn what_a_cut_stream_left_of_a_new_file_system_is_destroyed_by_its_name() {
+    let bench = bench_with_received();
+    let full = stream(&bench, "tank/s@one", None);
+    receive_half(&bench, into("tank/d/new"), &full);
+    destroy(&bench, "", "tank/d/new").unwrap();
+    destroy(&bench, "-r", "tank/d/b").unwrap();
+    assert_only_source_is_left(&bench);
+}
+
+#[test]
+fn nothing_is_destroyed_while_an_increment_is_received() {
+    let bench = bench_with_received();
+    snapshot(&bench, &["tank/d/b@x"]);
+    let increment = stream(&bench, "tank/s@two", Some("tank/s@one"));
+    let before = (names(&bench), bench.mounts());
+    while_receiving(&bench, into("tank/d/b"), &increment, || {
+        for (options, name) in [("-r", "tank/d/b"), ("-R", "tank/d/b"), ("-r", "tank/d")] {
+            assert_eq!(
+                refusal(&bench, options, name),
+                "cannot destroy 'tank/d/b/%recv': dataset is busy"
+            );
+        }
+        assert_eq!(
+            refusal(&bench, "-R", "tank/d/b@x"),
+            "cannot destroy 'tank/d/b/%recv': dataset is busy"
+        );
+        assert_eq!((names(&bench), bench.mounts()), before);
+    });
+    assert!(has_entry(&bench, "/tank/d/b", "second"));
+    destroy(&bench, "-r", "tank/d").unwrap();
+    assert_only_source_is_left(&bench);
+}
+
+#[test]
+fn nothing_is_destroyed_while_a_full_stream_replaces_a_file_system() {
+    let bench = bench_with_received();
+    destroy(&bench, "", "tank/d/b@one").unwrap();
+    let full = stream(&bench, "tank/s@one", None);
+    let request = Receive {
+        force: true,
+        ..into("tank/d/b")
+    };
+    let before = (names(&bench), bench.mounts());
+    while_receiving(&bench, request, &full, || {
+        for (options, name) in [("", "tank/d/b"), ("-r", "tank/d/b"), ("-r", "tank/d")] {
+            assert_eq!(
+                refusal(&bench, options, name),
+                "cannot destroy 'tank/d/b': dataset is busy"
+            );
+        }
+        assert_eq!((names(&bench), bench.mounts()), before);
+    });
+    destroy(&bench, "-r", "tank/d").unwrap();
+    assert_only_source_is_left(&bench);
+}
+
+#[test]
+fn nothing_is_destroyed_while_a_file_system_is_made_of_a_stream() {
+    let bench = bench_with_received();
+    snapshot(&bench, &["tank/d/b@x"]);
+    let full = stream(&bench, "tank/s@two", None);
+    while_receiving(&bench, into("tank/d/new"), &full, || {
+        let before = (names(&bench), bench.mounts());
+        for (options, name) in [("", "tank/d/new"), ("-r", "tank/d/new"), ("-r", "tank/d")] {
+            assert_eq!(
+                refusal(&bench, options, name),
+                "cannot destroy 'tank/d/new': dataset is busy"
+            );
+        }
+        assert_eq!((names(&bench), bench.mounts()), before);
+    });
+    assert!(has_entry(&bench, "/tank/d/new", "second"));
+    destroy(&bench, "-r", "tank/d").unwrap();
+    assert_only_source_is_left(&bench);
+}
