@@ -132,7 +132,7 @@ pub(super) fn check_snapshot(
     Ok(())
 }
 
-/// Refuses what would destroy a dataset that is being sent.
+/// Refuses what would destroy or change a dataset that is being sent.
 pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), TaskRefusal> {
     match view.namespace().is_in_use(dataset) {
         false => Ok(()),

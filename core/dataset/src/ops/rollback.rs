@@ -10,7 +10,7 @@
 use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
 use super::destroy::give_away;
-use super::destroy_snapshot::DestroySnapshots;
+use super::destroy_snapshot::{DestroySnapshots, check_unused};
 use super::set::find;
 use crate::counting_bookmarks;
 use crate::dataset::Dataset;
@@ -63,6 +63,7 @@ impl SyncTask for Rollback {
                 why: format!("there is a snapshot or bookmark more recent than '{name}'"),
             });
         }
+        check_unused(view, head.id())?;
         self.destroys_snapshots().check(view, features)?;
         self.destroys_bookmarks().check(view, features)?;
         let stored = head.stored()?;

@@ -36,6 +36,8 @@ struct Candidate {
     point: MountPoint,
     values: Values,
     is_received_half: bool,
+    /// It is being sent as it is now.
+    is_in_use: bool,
     /// Its key is not here.
     is_encrypted: bool,
 }
@@ -400,7 +402,7 @@ impl Engine {
             let reason = "encryption key not loaded";
             return Err(Refusal::new(RefusalKind::Invalid, action, reason));
         }
-        if candidate.is_received_half {
+        if candidate.is_received_half || candidate.is_in_use {
             let action = format!("cannot open '{name}'");
             return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
         }
@@ -519,9 +521,13 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
     }
     match open.mount_of(name) {
         Some(_) => refuse(RefusalKind::Busy, "filesystem already mounted"),
+        None if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
         None => None,
     }
 }
+
+/// What OpenZFS says of what cannot be mounted right now.
+const BUSY: &str = "mountpoint or dataset is busy";
 
 pub(super) fn cannot_mount(name: &str) -> String {
     format!("cannot mount '{name}'")
@@ -529,10 +535,7 @@ pub(super) fn cannot_mount(name: &str) -> String {
 
 fn mount_refusal(name: &str, refusal: &MountRefusal) -> Refusal {
     match refusal {
-        MountRefusal::Busy => {
-            let reason = "mountpoint or dataset is busy";
-            Refusal::new(RefusalKind::Busy, cannot_mount(name), reason)
-        }
+        MountRefusal::Busy => Refusal::new(RefusalKind::Busy, cannot_mount(name), BUSY),
         MountRefusal::Failed(why) => {
             Refusal::new(RefusalKind::Device, cannot_mount(name), why.clone())
         }
@@ -604,6 +607,7 @@ fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, D
         point,
         values: Values::read(head)?,
         is_received_half: head.stored()?.flags.contains(DatasetFlags::INCONSISTENT),
+        is_in_use: open.pool.namespace().is_in_use(head.id()),
         is_encrypted: head.directory().extension(CRYPTO_KEY)?.is_some(),
     }))
 }

@@ -89,13 +89,18 @@ impl Engine {
         let open = self.require_pool_of(&request.name)?;
         let watched = Watched::new(call.caller.uid);
         let _entry = self.watch(request, &watched);
-        let (_streaming, plan) = {
+        let namespace = open.pool.namespace();
+        let (_streaming, plan, _uses) = {
             let _turn = self.turn(&open)?;
             refuse_mounted(&open, request)?;
-            (
-                open.streams.begin(pipe),
-                Plan::make(&open, request, operation)?,
-            )
+            let streaming = open.streams.begin(pipe);
+            let plan = Plan::make(&open, request, operation)?;
+            // Before anybody else has a turn: a head must stay as it is.
+            let uses: Vec<_> = plan
+                .datasets()
+                .map(|dataset| namespace.use_dataset(dataset))
+                .collect();
+            (streaming, plan, uses)
         };
         let cannot = format!("warning: {}", cannot_send(&request.name));
         let needs: Vec<Need<'_>> = plan
@@ -104,11 +109,6 @@ impl Engine {
             .map(|step| need(&step.name, &[permission::SEND]))
             .collect();
         self.permit(call, &open, cannot, &needs, operation)?;
-        let namespace = open.pool.namespace();
-        let _uses: Vec<_> = plan
-            .datasets()
-            .map(|dataset| namespace.use_dataset(dataset))
-            .collect();
         let sending = Sending {
             open: &open,
             request,
