@@ -11,7 +11,9 @@ use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::destroy_together::DestroyTogether;
 use tarn_dataset::ops::hold::HoldSnapshots;
-use tarn_dataset::ops::receive::{AbandonReceive, BeginReceive, Receiver, StreamFacts};
+use tarn_dataset::ops::receive::{
+    AbandonReceive, BeginReceive, ReceiveSettings, Receiver, StreamFacts,
+};
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::task::TaskRefusal;
 use tarn_ondisk::objset::ObjsetType;
@@ -89,11 +91,10 @@ fn begin(pool: &mut Pool, target: &str, from_guid: u64) -> Receiver {
         },
         force: true,
         resumable: false,
-        local: Vec::new(),
-        received: Vec::new(),
+        settings: ReceiveSettings::default(),
         key: None,
     };
-    pool.run(task).unwrap()
+    pool.run(task).unwrap().receiver
 }
 
 fn there_is(pool: &Pool, name: &str) -> bool {
@@ -220,20 +221,6 @@ fn what_a_receive_left_goes_with_its_file_system() {
     pool.run(together(&["tank/b/%recv", "tank/b@1", "tank/b"]))
         .unwrap();
     assert!(!there_is(&pool, "tank/b"));
-    pool.judge();
-}
-
-/// No receive leaves one, but a pool of somebody else may have it.
-#[test]
-fn what_is_below_the_remains_of_a_receive_is_in_the_way() {
-    let mut pool = Pool::new();
-    create(&mut pool, &["tank/a"]);
-    begin(&mut pool, "tank/a", 0);
-    begin(&mut pool, "tank/a/%recv", 0);
-    let refused = pool.run(destroy("tank/a"));
-    assert!(matches!(refused, Err(TaskRefusal::Exists { .. })));
-    pool.run(destroy("tank/a/%recv")).unwrap();
-    pool.run(destroy("tank/a")).unwrap();
     pool.judge();
 }
 

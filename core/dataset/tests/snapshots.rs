@@ -14,7 +14,10 @@ use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::destroy_snapshot::DestroySnapshots;
 use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
 use tarn_dataset::ops::promote::Promote;
-use tarn_dataset::ops::receive::{AbandonReceive, BeginReceive, FinishReceive, StreamFacts};
+use tarn_dataset::ops::receive::{
+    AbandonReceive, BeginReceive, FinishReceive, ReceiveSettings, Receiver, StreamFacts,
+};
+use tarn_dataset::ops::rename::Rename;
 use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::set::{SetProperties, Source};
@@ -22,6 +25,7 @@ use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::ops::temporary_snapshot::{ReleaseTemporaryHolds, TakeTemporarySnapshot};
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::receiving::ReceiveClaim;
 use tarn_dataset::space_used::written_since;
 use tarn_dataset::task::{SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ObjectZap;
@@ -266,6 +270,121 @@ fn a_snapshot_uses_the_features_of_its_head() {
     assert_eq!(pool.features.count(Feature::ZstdCompress), 1);
 }
 
+/// `tank/a` with two snapshots, and room made for an increment from the first.
+fn being_received() -> (Pool, Receiver, FinishReceive) {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a"]);
+    pool.write("tank/a", 0, 4 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@one"])).unwrap();
+    pool.write("tank/a", 0, 2 * MIB);
+    pool.sync();
+    pool.run(snapshot(&["tank/a@two"])).unwrap();
+    let one = DatasetName::parse("tank/a@one").unwrap();
+    let view = pool.namespace.view(&pool.operation);
+    let guid = view.dataset(&one).unwrap().stored().unwrap().guid.get();
+    let begun = pool.run(begin("tank/a", guid)).unwrap();
+    let finish = FinishReceive {
+        target: "tank/a".to_string(),
+        snapshot: "three".to_string(),
+        receiver: begun.receiver,
+        to_guid: 7,
+        creation_time_s: 1_000_000_000,
+        force: true,
+        settings: ReceiveSettings::default(),
+        is_set: true,
+        has_properties: false,
+        snapshot_settings: Vec::new(),
+        key: None,
+    };
+    (pool, begun.receiver, finish)
+}
+
+fn begin(target: &str, from_guid: u64) -> BeginReceive {
+    BeginReceive {
+        target: target.to_string(),
+        snapshot: "three".to_string(),
+        origin: None,
+        stream: stream(from_guid),
+        force: true,
+        resumable: false,
+        settings: ReceiveSettings::default(),
+        key: None,
+    }
+}
+
+#[test]
+fn an_increment_does_not_go_into_what_its_base_was_taken_from_meanwhile() {
+    for origin in ["tank/a@one", "tank/a@two"] {
+        let (mut pool, receiver, finish) = being_received();
+        pool.run(clone(origin, "tank/c")).unwrap();
+        let promote = Promote {
+            name: "tank/c".to_string(),
+        };
+        pool.run(promote).unwrap();
+        let refused = pool.run(finish);
+        assert!(matches!(refused, Err(TaskRefusal::NoBase)), "{refused:?}");
+        let head = receiver.head;
+        pool.run(AbandonReceive { head }).unwrap();
+        while pool.free_in_background(1000).more {}
+        pool.judge();
+    }
+}
+
+#[test]
+fn a_base_that_is_marked_meanwhile_goes_when_the_increment_is_there() {
+    let (mut pool, _, finish) = being_received();
+    let task = DestroySnapshots {
+        names: names(&["tank/a@one"]),
+        defer: true,
+    };
+    pool.run(task).unwrap();
+    assert!(there_is(&pool, "tank/a@one"), "it is cloned");
+    pool.run(finish).unwrap();
+    assert!(!there_is(&pool, "tank/a@one"));
+    assert!(there_is(&pool, "tank/a@three"));
+    while pool.free_in_background(1000).more {}
+    pool.judge();
+}
+
+#[test]
+fn what_is_half_received_is_left_alone() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/x"]);
+    let begun = pool.run(begin("tank/new", 0)).unwrap();
+    let below = CreateFilesystem {
+        name: "tank/new/kid".to_string(),
+        settings: Vec::new(),
+        rules: NameRules::default(),
+        user: 0,
+        group: 0,
+        fill: Arc::new(Filler),
+    };
+    let refused = pool.run(below);
+    assert!(
+        matches!(refused, Err(TaskRefusal::Busy { .. })),
+        "{refused:?}"
+    );
+    let moved = Rename {
+        from: "tank/x".to_string(),
+        to: "tank/new/x".to_string(),
+    };
+    let refused = pool.run(moved);
+    assert!(
+        matches!(refused, Err(TaskRefusal::Busy { .. })),
+        "{refused:?}"
+    );
+    let refused = pool.run(begin("tank/new", 0));
+    assert!(
+        matches!(refused, Err(TaskRefusal::Busy { .. })),
+        "{refused:?}"
+    );
+    let head = begun.receiver.head;
+    pool.run(AbandonReceive { head }).unwrap();
+    while pool.free_in_background(1000).more {}
+    pool.judge();
+}
+
 /// Numbers from a seed.
 struct Dice(u64);
 
@@ -301,6 +420,15 @@ struct Walk {
     snapshots: Vec<String>,
     /// Short names of bookmarks, and the blocks of their snapshots.
     bookmarks: Vec<(String, Blocks)>,
+    /// A stream that is under way.
+    receiving: Option<Receiving>,
+}
+
+struct Receiving {
+    target: String,
+    step: u64,
+    receiver: Receiver,
+    _claim: ReceiveClaim,
 }
 
 impl Walk {
@@ -318,6 +446,7 @@ impl Walk {
             heads: names(&["tank/a", "tank/b"]),
             snapshots: Vec::new(),
             bookmarks: Vec::new(),
+            receiving: None,
         }
     }
 
@@ -400,12 +529,23 @@ impl Walk {
     /// Destroys a head, if it has no snapshots.
     fn destroy_head(&mut self, which: usize) {
         let name = self.heads[which].clone();
-        match self.pool.run(Destroy { name }) {
+        match self.pool.run(Destroy { name: name.clone() }) {
             Ok(()) => {
                 self.heads.remove(which);
                 self.find_snapshots();
             }
-            refused => assert!(matches!(refused, Err(TaskRefusal::Busy { .. }))),
+            refused => {
+                let is_received = self
+                    .receiving
+                    .as_ref()
+                    .is_some_and(|one| one.target == name);
+                let is_expected = match refused {
+                    Err(TaskRefusal::Busy { .. }) => true,
+                    Err(TaskRefusal::Exists { .. }) => is_received,
+                    _ => false,
+                };
+                assert!(is_expected);
+            }
         }
     }
 
@@ -462,7 +602,11 @@ impl Walk {
     }
 
     /// Takes a stream in that somebody might have sent: an increment of any snapshot, all anew, or something new; to the end, or not.
-    fn receive(&mut self, step: u64) {
+    /// Makes room for a stream, unless one is under way: into a head that is there, from its beginning or from a snapshot, or into a new one.
+    fn begin_receive(&mut self, step: u64) {
+        if self.receiving.is_some() {
+            return;
+        }
         let (kind, which) = (self.any(3), self.any(self.snapshots.len()));
         let base = self.snapshots[which].clone();
         let (target, from_guid) = match kind {
@@ -474,7 +618,7 @@ impl Walk {
             _ => (format!("tank/r{step}"), 0),
         };
         let stream = stream(from_guid);
-        let creation_time_s = stream.creation_time_s;
+        let zstd = settings(Kinds::FILESYSTEM, &[("compression", "zstd")]);
         let begin = BeginReceive {
             target: target.clone(),
             snapshot: step.to_string(),
@@ -482,43 +626,75 @@ impl Walk {
             stream,
             force: true,
             resumable: self.dice.below(2) == 0,
-            local: Vec::new(),
-            received: Vec::new(),
+            settings: ReceiveSettings {
+                local: if step.is_multiple_of(2) {
+                    zstd
+                } else {
+                    Vec::new()
+                },
+                ..ReceiveSettings::default()
+            },
             key: None,
         };
         let receiver = match self.pool.run(begin) {
-            Ok(receiver) => receiver,
+            Ok(begun) => begun.receiver,
             Err(TaskRefusal::Exists { .. }) if kind == 1 => return,
             Err(refused) => panic!("{refused:?}"),
         };
-        let operation = Operation::unmeasured();
-        let set = self.pool.namespace.head_set(receiver.head, &operation);
-        let set = set.unwrap();
         if kind > 0 {
+            let operation = Operation::unmeasured();
+            let set = self.pool.namespace.head_set(receiver.head, &operation);
             let tx = self
                 .pool
                 .env
                 .txgs
                 .assign(&TxEstimate::writing(0), &operation);
             let file = NewObject::plain(ObjectType::PlainFile, BLOCK);
+            let set = set.unwrap();
             set.claim(&tx.unwrap(), FILE, file, &operation).unwrap();
         }
-        for _ in 0..self.dice.below(4) {
+        self.pool.sync();
+        let claim = self.pool.namespace.claim_receive(receiver.head);
+        self.receiving = Some(Receiving {
+            target,
+            step,
+            receiver,
+            _claim: claim.unwrap(),
+        });
+    }
+
+    /// Some of the stream comes.
+    fn receive_some(&mut self) {
+        let Some(Receiving { receiver, .. }) = &self.receiving else {
+            return;
+        };
+        let operation = Operation::unmeasured();
+        let set = self.pool.namespace.head_set(receiver.head, &operation);
+        let set = set.unwrap();
+        for _ in 0..=self.dice.below(3) {
             let (offset, blocks) = (self.dice.below(20) * BLOCK, 1 + self.dice.below(6));
             self.pool.write_to(&set, offset, blocks * BLOCK);
             self.pool.sync();
         }
         self.pool.sync();
-        drop(set);
+    }
+
+    /// The stream comes to its end, or is given up.
+    fn end_receive(&mut self) {
+        let Some(receiving) = self.receiving.take() else {
+            return;
+        };
+        let (target, step) = (receiving.target, receiving.step);
+        let receiver = receiving.receiver;
         let finish = FinishReceive {
             target: target.clone(),
             snapshot: step.to_string(),
             receiver,
             to_guid: 1000 + step,
-            creation_time_s,
+            creation_time_s: stream(0).creation_time_s,
             force: true,
-            local: Vec::new(),
-            received: Vec::new(),
+            settings: ReceiveSettings::default(),
+            is_set: true,
             has_properties: false,
             snapshot_settings: Vec::new(),
             key: None,
@@ -529,7 +705,7 @@ impl Walk {
             _ => Some(self.pool.run(finish)),
         };
         match finished {
-            Some(Ok(())) => {
+            Some(Ok(_)) => {
                 if receiver.is_new {
                     self.heads.push(target.clone());
                 }
@@ -537,9 +713,16 @@ impl Walk {
                 assert_eq!(guid, 1000 + step);
             }
             None => self.pool.run(AbandonReceive { head }).unwrap(),
-            refused => {
-                let refused = several(refused.unwrap());
-                assert!(matches!(refused[..], [(_, TaskRefusal::Cloned), ..]));
+            Some(Err(refused)) => {
+                let is_expected = match &refused {
+                    // A promotion has given the base to another.
+                    TaskRefusal::NoBase => true,
+                    TaskRefusal::Several(several) => {
+                        matches!(several[..], [(_, TaskRefusal::Cloned), ..])
+                    }
+                    _ => false,
+                };
+                assert!(is_expected, "{refused:?}");
                 self.pool.run(AbandonReceive { head }).unwrap();
             }
         }
@@ -596,7 +779,7 @@ impl Walk {
     }
 
     fn step(&mut self, step: u64) {
-        match self.dice.below(24) {
+        match self.dice.below(27) {
             0..=5 => self.write(),
             6..=8 => self.snapshot(step),
             9..=10 if !self.snapshots.is_empty() => self.destroy_snapshot(),
@@ -606,7 +789,9 @@ impl Walk {
             15 if self.heads.len() > 2 => self.promote(),
             16..=17 if !self.snapshots.is_empty() => self.bookmark(step),
             18 => self.destroy_bookmark(),
-            19..=21 if !self.snapshots.is_empty() => self.receive(step),
+            19 if !self.snapshots.is_empty() => self.begin_receive(step),
+            20..=22 => self.receive_some(),
+            23..=24 => self.end_receive(),
             _ => {
                 self.pool.free_in_background(20);
             }
@@ -615,6 +800,7 @@ impl Walk {
 
     /// Destroys everything, as far as it goes, until nothing is left.
     fn end(mut self) {
+        self.end_receive();
         while !self.heads.is_empty() {
             self.destroy_bookmark();
             if !self.snapshots.is_empty() {
@@ -631,6 +817,7 @@ impl Walk {
             Feature::BookmarkWritten,
             Feature::BookmarkV2,
             Feature::Bookmarks,
+            Feature::ZstdCompress,
         ] {
             assert_eq!(self.pool.features.count(feature), 0);
         }

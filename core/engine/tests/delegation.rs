@@ -8,7 +8,7 @@ use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
     Create, DatasetKind, Describe, Destroy, Diff, Hold, Inherit, MakeBookmark, MakeClone, Mount,
-    Promote, Rename, Rollback, Send, Set, Snapshot, Unmount,
+    Promote, Receive, ReceiveNames, Rename, Rollback, Send, Set, Snapshot, Unmount,
 };
 use tarn_engine::messages::delegation::{Allow, Grant, Holder, ListAllowed, Unallow};
 use tarn_engine::messages::pool;
@@ -635,4 +635,61 @@ fn mounts_are_made_for_users_only_where_they_harm_nobody() {
     };
     denied(engine.dataset_rename(&ann(), rename));
     denied(engine.dataset_mount(&ann(), Mount::default()));
+}
+
+#[test]
+fn who_may_not_receive_makes_no_parents() {
+    let bench = Bench::new();
+    for name in ["tank/x", "tank/x/y", "tank/x/y/a"] {
+        bench.create(name, &[]).unwrap();
+    }
+    snapshot(&bench, &call(""), "tank/x/y/a@one").unwrap();
+    let stream = || {
+        let mut file = tempfile::tempfile().unwrap();
+        let (line, _callers) = UnixStream::pair().unwrap();
+        let pipe = Pipe::new(file.try_clone().unwrap().into(), line.into()).unwrap();
+        let sending = Call {
+            pipe: Some(pipe),
+            ..call("")
+        };
+        let request = Send {
+            name: "tank/x/y/a@one".to_string(),
+            ..Send::default()
+        };
+        bench.engine.dataset_send(&sending, request).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file
+    };
+    let receive = || {
+        let (line, _callers) = UnixStream::pair().unwrap();
+        let by_ann = Call {
+            pipe: Some(Pipe::new(stream().into(), line.into()).unwrap()),
+            ..ann()
+        };
+        let request = Receive {
+            target: "tank/to/the".to_string(),
+            names: ReceiveNames::AllButPool,
+            ..Receive::default()
+        };
+        bench.engine.dataset_receive(&by_ann, request)
+    };
+    bench.create("tank/to", &[]).unwrap();
+    bench.create("tank/to/the", &[]).unwrap();
+    let before = bench.names();
+    let history = || {
+        let request = pool::History {
+            name: "tank".to_string(),
+        };
+        format!(
+            "{:?}",
+            bench.engine.pool_history(&call(""), request).unwrap()
+        )
+    };
+    let recorded = history();
+    assert_eq!(receive().unwrap_err().kind, RefusalKind::Denied);
+    assert_eq!(bench.names(), before);
+    assert_eq!(history(), recorded, "what was denied is not in the history");
+    to_ann(&bench, "tank/to/the", "receive,create,mount");
+    receive().unwrap();
+    assert!(bench.names().contains(&"tank/to/the/x/y/a".to_string()));
 }

@@ -4,6 +4,7 @@ mod support;
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Sender, channel};
 use support::{Bench, call, owned};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
@@ -214,11 +215,6 @@ fn a_full_stream_makes_a_volume_and_an_increment_its_next_snapshot() {
     assert_eq!(
         names(&bench),
         ["tank", "tank/v", "tank/v@one", "tank/v@two"]
-    );
-    let again = refusal(&bench, "tank/v", &volume("far/v@two", 2, 1, 100));
-    assert_eq!(
-        again,
-        "cannot restore to tank/v@two: destination already exists"
     );
 }
 
@@ -458,4 +454,141 @@ fn a_volume_is_received_below_file_systems_only_and_properties_are_set() {
         .engine
         .dataset_snapshot(&call("zfs snapshot"), snapshot)
         .unwrap();
+}
+
+/// A call whose descriptor gives the first part at once, and the rest when it is told to.
+fn giving_in_parts(first: Vec<u8>, rest: Vec<u8>) -> (Call, UnixStream, Sender<()>) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (line, kept) = UnixStream::pair().unwrap();
+    let pipe = Pipe::new(ours.into(), line.into()).unwrap();
+    let (go_on, told) = channel();
+    std::thread::spawn(move || {
+        theirs.write_all(&first).unwrap();
+        let _ = told.recv();
+        let _ = theirs.write_all(&rest);
+    });
+    let call = Call {
+        pipe: Some(pipe),
+        ..call("zfs receive")
+    };
+    (call, kept, go_on)
+}
+
+/// Does something while a full stream is half received into `tank/new`.
+fn meanwhile(bench: &Bench, stream: &Stream, then: impl FnOnce()) -> Result<Received, Refusal> {
+    let bytes = stream.bytes();
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    let (call, _line, go_on) = giving_in_parts(first.to_vec(), rest.to_vec());
+    let request = Receive {
+        target: "tank/new".to_string(),
+        ..Receive::default()
+    };
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| bench.engine.dataset_receive(&call, request));
+        while !names(bench).contains(&"tank/new".to_string()) {
+            assert!(!receiving.is_finished(), "{:?}", receiving.join());
+            std::thread::yield_now();
+        }
+        then();
+        go_on.send(()).unwrap();
+        receiving.join().unwrap()
+    })
+}
+
+#[test]
+fn what_is_renamed_while_it_is_received_gets_its_snapshot_there() {
+    let bench = Bench::new();
+    meanwhile(&bench, &volume("far/v@one", 1, 0, 0), || {
+        bench.rename("tank/new", "tank/other").unwrap();
+        // What has its name by now is something else.
+        bench.create("tank/new", &[]).unwrap();
+    })
+    .unwrap();
+    let there = ["tank", "tank/new", "tank/other", "tank/other@one"];
+    assert_eq!(names(&bench), there);
+}
+
+#[test]
+fn nothing_comes_below_what_is_half_received_and_nothing_else_into_it() {
+    let bench = Bench::new();
+    bench.create("tank/x", &[]).unwrap();
+    meanwhile(&bench, &volume("far/v@one", 1, 0, 0), || {
+        let busy = bench.rename("tank/x", "tank/new/x").unwrap_err();
+        assert!(busy.reason.contains("not a filesystem") || busy.kind == RefusalKind::Busy);
+        let request = Receive {
+            target: "tank/new".to_string(),
+            force: true,
+            ..Receive::default()
+        };
+        let other = volume("far/w@two", 7, 0, 0);
+        let refused = receive_as(&bench, request, other.bytes()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "cannot receive new filesystem stream: dataset is busy"
+        );
+        assert!(bench.destroy("tank/new", false).is_err());
+    })
+    .unwrap();
+    assert_eq!(
+        names(&bench),
+        ["tank", "tank/new", "tank/new@one", "tank/x"]
+    );
+}
+
+#[test]
+fn a_stream_whose_snapshot_is_there_is_passed_over() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let increment = volume("far/v@two", 2, 1, 100);
+    receive(&bench, "tank/v", &increment).unwrap();
+    let before = listing(&bench);
+    let again = receive(&bench, "tank/v", &increment).unwrap();
+    assert!(
+        matches!(&again.events[..], [_, ReceiveEvent::Exists { snapshot }] if snapshot == "tank/v@two"),
+        "{again:?}"
+    );
+    assert_eq!(listing(&bench), before);
+    // Another snapshot of that name is not what the stream has.
+    let other = refusal(&bench, "tank/v", &volume("far/v@two", 3, 1, 100));
+    assert_eq!(
+        other,
+        "cannot restore to tank/v@two: destination already exists"
+    );
+    assert_eq!(listing(&bench), before);
+}
+
+#[test]
+fn a_snapshot_that_got_the_name_meanwhile_stays_what_it_is() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let stream = volume("far/v@two", 2, 1, 100).bytes();
+    let (first, rest) = stream.split_at(stream.len() / 2);
+    let request = Receive {
+        target: "tank/v".to_string(),
+        resumable: true,
+        ..Receive::default()
+    };
+    let abort = || {
+        let abort = AbortReceive {
+            name: "tank/v".to_string(),
+        };
+        let done = bench.engine.dataset_abort_receive(&call(""), abort);
+        done.map(drop)
+    };
+    let (call_of_it, _line, go_on) = giving_in_parts(first.to_vec(), rest.to_vec());
+    let refused = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| bench.engine.dataset_receive(&call_of_it, request));
+        while abort().unwrap_err().kind != RefusalKind::Busy {
+            assert!(!receiving.is_finished(), "{:?}", receiving.join());
+            std::thread::yield_now();
+        }
+        bench.rename("tank/v@one", "tank/v@two").unwrap();
+        go_on.send(()).unwrap();
+        receiving.join().unwrap().unwrap_err()
+    });
+    let text = refused.to_string();
+    let why = "cannot restore to tank/v@two: destination already exists";
+    assert!(text.starts_with(why), "{text}");
+    abort().unwrap();
+    assert_eq!(names(&bench), ["tank", "tank/v", "tank/v@two"]);
 }

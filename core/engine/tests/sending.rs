@@ -10,7 +10,8 @@ use support::{Bench, call, owned};
 use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    Destroy, MakeBookmark, Mount, Receive, Send, SendPlan, Series, Snapshot,
+    Destroy, Inherit, MakeBookmark, Mount, Receive, Received, Rollback, Send, SendPlan, Series,
+    Snapshot, Unmount,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
@@ -348,6 +349,54 @@ fn a_snapshot_stays_while_it_is_sent_and_an_export_by_force_ends_that() {
 }
 
 #[test]
+fn a_file_system_stays_as_it_is_while_it_is_sent() {
+    let bench = bench_with_snapshots();
+    let unmount = Unmount {
+        name: Some("tank/a".to_string()),
+        ..Unmount::default()
+    };
+    bench.engine.dataset_unmount(&call(""), unmount).unwrap();
+    let mount = || {
+        let mount = Mount {
+            name: Some("tank/a".to_string()),
+            ..Mount::default()
+        };
+        bench.engine.dataset_mount(&call(""), mount)
+    };
+    let roll_back = || {
+        let request = Rollback {
+            name: "tank/a@two".to_string(),
+            ..Rollback::default()
+        };
+        bench.engine.dataset_rollback(&call(""), request)
+    };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (call_of_sender, line) = call_with(ours);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            bench
+                .engine
+                .dataset_send(&call_of_sender, of("tank/a", None))
+        });
+        theirs.read_exact(&mut [0; 312]).unwrap();
+        let busy = mount().unwrap_err();
+        assert_eq!(
+            busy.to_string(),
+            "cannot mount 'tank/a': mountpoint or dataset is busy"
+        );
+        let busy = roll_back().unwrap_err();
+        assert_eq!(
+            busy.to_string(),
+            "cannot rollback 'tank/a': dataset is busy"
+        );
+        drop(line);
+        assert!(sender.join().unwrap().is_err());
+    });
+    roll_back().unwrap();
+    mount().unwrap();
+}
+
+#[test]
 fn sending_ends_with_its_caller() {
     let bench = bench_with_snapshots();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -363,4 +412,81 @@ fn sending_ends_with_its_caller() {
     });
     // It is in nobody's way any more.
     assert_eq!(bench.destroy("tank/a@one", false).unwrap(), ["tank/a@one"]);
+}
+
+/// Sends a snapshot with its properties, and receives it as asked.
+fn copied(bench: &Bench, snapshot: &str, request: Receive) -> Result<Received, Refusal> {
+    let with_properties = Send {
+        properties: true,
+        ..of(snapshot, None)
+    };
+    let (call, _line) = call_with(sent(bench, &with_properties)?);
+    bench.engine.dataset_receive(&call, request)
+}
+
+fn into(target: &str) -> Receive {
+    Receive {
+        target: target.to_string(),
+        no_mount: true,
+        ..Receive::default()
+    }
+}
+
+#[test]
+fn what_is_left_out_stays_what_came_and_is_inherited() {
+    let bench = bench_with_snapshots();
+    bench.set("tank/a", &[("compression", "gzip")]).unwrap();
+    let request = Receive {
+        excluded: vec!["compression".to_string()],
+        properties: owned(&[("recordsize", "64K")]),
+        ..into("tank/b")
+    };
+    copied(&bench, "tank/a@one", request).unwrap();
+    assert_ne!(bench.text("tank/b", "compression"), "gzip");
+    assert_eq!(bench.number("tank/b", "recordsize"), 64 << 10);
+    // The received values are there, for who goes back to them.
+    let back = |property: &str| {
+        let request = Inherit {
+            name: "tank/b".to_string(),
+            property: property.to_string(),
+            received: true,
+            ..Inherit::default()
+        };
+        bench.engine.dataset_inherit(&call(""), request).unwrap();
+    };
+    back("compression");
+    back("recordsize");
+    assert_eq!(bench.text("tank/b", "compression"), "gzip");
+    assert_eq!(bench.number("tank/b", "recordsize"), 1 << 20);
+}
+
+#[test]
+fn a_snapshot_that_is_larger_than_a_later_refquota_is_received() {
+    let bench = bench_with_snapshots();
+    bench.set("tank/a", &[("refquota", "64M")]).unwrap();
+    copied(&bench, "tank/a@two", into("tank/b")).unwrap();
+    assert_eq!(bench.number("tank/b", "refquota"), 64 << 20);
+    // What is there fits by now, and what the snapshot has does not.
+    bench.set("tank/a", &[("refquota", "none")]).unwrap();
+    bench.unlink("/tank/a", "large");
+    bench.unlink("/tank/a", "another");
+    bench.sync();
+    bench.sync();
+    bench.set("tank/a", &[("refquota", "1M")]).unwrap();
+    let received = copied(&bench, "tank/a@two", into("tank/c")).unwrap();
+    let told = "cannot receive refquota property on tank/c: size is less than current used or reserved space";
+    assert_eq!(received.warnings, [told]);
+    assert_eq!(bench.number("tank/c", "refquota"), 0);
+}
+
+#[test]
+fn a_received_reservation_that_does_not_fit_is_left_out_and_told() {
+    let bench = bench_with_snapshots();
+    bench.create("tank/small", &[("quota", "20M")]).unwrap();
+    bench.set("tank/a", &[("reservation", "30M")]).unwrap();
+    let received = copied(&bench, "tank/a@one", into("tank/small/b")).unwrap();
+    let told =
+        "cannot receive reservation property on tank/small/b: size is greater than available space";
+    assert_eq!(received.warnings, [told]);
+    assert_eq!(bench.number("tank/small/b", "reservation"), 0);
 }

@@ -10,6 +10,7 @@
 //! # Knows nothing about
 //! Mounting, and making parents that are missing.
 
+use super::receive::check_whole;
 use super::set::{AUTO, apply_one, check_settings, find};
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::creation;
@@ -382,10 +383,11 @@ pub(super) fn check_place<'a>(view: View<'a>, name: &str) -> Result<Directory<'a
             name: parent_name.to_string(),
         });
     }
-    match parent.directory().child(component)? {
-        Some(_) => Err(exists()),
-        None => Ok(parent.directory().clone()),
+    if parent.directory().child(component)?.is_some() {
+        return Err(exists());
     }
+    check_whole(&parent)?;
+    Ok(parent.directory().clone())
 }
 
 /// Says whether something new may have these settings.

@@ -13,6 +13,7 @@
 //! what O refers to, and what died before it (the deadlists of the snapshots that move), less what P's own origin refers to.
 
 use super::bookmark::add as add_bookmark;
+use super::receive::check_whole;
 use super::set::find;
 use crate::counting_bookmarks::{self, zap_of};
 use crate::dataset::Dataset;
@@ -56,6 +57,7 @@ impl SyncTask for Promote {
         if clone.is_snapshot() {
             return Err(bad("snapshots can not be promoted"));
         }
+        check_whole(&clone)?;
         let Some(family) = Family::of(&clone)? else {
             return Err(bad("not a cloned filesystem"));
         };

@@ -7,6 +7,8 @@
 //! them, the clone is removed, and the snapshot is taken that the stream was of: with its guid, so that the next increment finds it.
 //!
 //! # Invariants
+//! - What is half received is given up as it was made: nothing comes below it, and nobody promotes it or receives into it a second time.
+//! - The clone's contents are what follows its snapshot. So they become the target's only if that snapshot is still the target's own.
 //! - Until that last group, who looks at the file system sees nothing of the stream.
 //! - Whoever asks for the end has seen to it that nobody writes into the clone any more, and that nobody has the file system open.
 
@@ -14,10 +16,10 @@ use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
 use super::create::{Made, apply_settings_to, check_name, check_new, check_place};
 use super::destroy::{destroy, give_away, remove};
-use super::destroy_snapshot::{DestroySnapshots, destroy_if_marked};
+use super::destroy_snapshot::{DestroySnapshots, check_unused, destroy_if_marked};
 use super::rollback::{origin_txg, paid_for, written_since};
-use super::set::{Source, apply_one, check_settings, find, store_with_limits};
-use super::snapshot::{Identity, check_moment, take};
+use super::set::{Source, apply_one, check_limit_of, check_settings, find, store_with_limits};
+use super::snapshot::{Identity, check_moment, check_set_aside, take};
 use crate::counting_bookmarks;
 use crate::creation::{self, ORIGIN, create_set, origin_snapshot};
 use crate::crypto_key::{self, KeyFacts};
@@ -35,7 +37,6 @@ use crate::properties::parse::Checked;
 use crate::properties::set::{Entry, note_received, received_names};
 use crate::properties::value::Kinds;
 use crate::space_charge::{Part, SpaceChange, charge, move_between};
-use crate::space_used::directory_available;
 use crate::stored::is_zap;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::read_head;
@@ -91,6 +92,35 @@ impl StreamFacts {
     }
 }
 
+/// What the target of a stream gets set.
+#[derive(Debug, Clone, Default)]
+pub struct ReceiveSettings {
+    /// What somebody sets.
+    pub local: Vec<Checked>,
+    /// What came with the stream.
+    pub received: Vec<Checked>,
+    /// What is inherited whatever came, unless somebody has set it at the target.
+    pub inherited: Vec<String>,
+}
+
+/// A setting that was not made. What is received is whole without it.
+#[derive(Debug)]
+pub struct NotSet {
+    /// The property.
+    pub property: String,
+    /// Why.
+    pub why: TaskRefusal,
+}
+
+/// Room for a stream was made.
+#[derive(Debug)]
+pub struct Begun {
+    /// Where the stream goes.
+    pub receiver: Receiver,
+    /// What of the settings of something new was not made.
+    pub not_set: Vec<NotSet>,
+}
+
 /// Where a stream goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receiver {
@@ -115,16 +145,14 @@ pub struct BeginReceive {
     pub force: bool,
     /// The stream may be cut, and go on later.
     pub resumable: bool,
-    /// What somebody sets.
-    pub local: Vec<Checked>,
-    /// What came with the stream.
-    pub received: Vec<Checked>,
+    /// What something new gets set; of what is there already, what decides how the stream is written.
+    pub settings: ReceiveSettings,
     /// The key, in a raw stream of something encrypted.
     pub key: Option<KeyFacts>,
 }
 
 impl SyncTask for BeginReceive {
-    type Output = Receiver;
+    type Output = Begun;
 
     #[doc(alias = "dmu_recv_begin_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
@@ -137,9 +165,9 @@ impl SyncTask for BeginReceive {
     }
 
     #[doc(alias = "dmu_recv_begin_sync")]
-    fn apply(self, context: &TaskContext<'_>) -> Result<Receiver, DatasetError> {
+    fn apply(self, context: &TaskContext<'_>) -> Result<Begun, DatasetError> {
         context.namespace.change(|| {
-            let receiver = match context.view().directory(&self.target) {
+            let begun = match context.view().directory(&self.target) {
                 Ok(directory) => {
                     let target = directory.head()?.ok_or_else(|| not_found(&self.target))?;
                     self.make_clone(context, &target)?
@@ -147,8 +175,8 @@ impl SyncTask for BeginReceive {
                 Err(DatasetError::NotFound { .. }) => self.make_new(context)?,
                 Err(error) => return Err(error),
             };
-            self.prepare(context, receiver)?;
-            Ok(receiver)
+            self.prepare(context, begun.receiver)?;
+            Ok(begun)
         })
     }
 }
@@ -215,9 +243,10 @@ impl BeginReceive {
         }
         check_name_length(&self.target)?;
         let directory = target.directory();
-        if directory.child(RECEIVE_COMPONENT)?.is_some() || resumes(target)? {
+        if directory.child(RECEIVE_COMPONENT)?.is_some() {
             return Err(busy("dataset is busy"));
         }
+        check_whole(target)?;
         if target.snapshot(&self.snapshot)?.is_some() {
             return Err(TaskRefusal::Exists {
                 name: format!("{}@{}", self.target, self.snapshot),
@@ -244,7 +273,12 @@ impl BeginReceive {
                 name: self.target.clone(),
             });
         }
-        check_settings(Some(target), &self.local, self.stream.kinds(), features)?;
+        check_settings(
+            Some(target),
+            &self.settings.local,
+            self.stream.kinds(),
+            features,
+        )?;
         if self.stream.from_guid == 0 && is_clone(view, target)? {
             return Err(TaskRefusal::Exists {
                 name: self.target.clone(),
@@ -353,7 +387,7 @@ impl BeginReceive {
             None => check_name(view, &self.target)?,
         };
         check_name_length(&self.target)?;
-        check_new(&parent, &self.local, self.stream.kinds(), features)?;
+        check_new(&parent, &self.settings.local, self.stream.kinds(), features)?;
         let Some(origin) = &self.origin else {
             return Ok(());
         };
@@ -384,7 +418,7 @@ impl BeginReceive {
         &self,
         context: &TaskContext<'_>,
         target: &Dataset<'_>,
-    ) -> Result<Receiver, DatasetError> {
+    ) -> Result<Begun, DatasetError> {
         let base = self.base(target).map_err(|_| DatasetError::Inconsistent {
             object: target.id(),
             why: "its snapshots have changed in the midst of a change",
@@ -395,22 +429,28 @@ impl BeginReceive {
         };
         let name = receive_name(&self.target);
         let made = Made::from(context, &name, base)?;
+        take_over_features(context, made.head())?;
         let directory = context.view().directory(&name)?;
         crypto_key::share(context, target.directory(), &directory)?;
         let head = Dataset::open_unnamed(context.view(), made.head())?;
-        for checked in self.local.iter().filter(|one| decides_writing(&one.name)) {
+        let local = self.settings.local.iter();
+        for checked in local.filter(|one| decides_writing(&one.name)) {
             let (name, setting) = (&checked.name, &checked.setting);
             apply_one(context, &head, name, setting, Source::Local)?;
         }
         made.record(context, "receive", " ".to_string());
-        Ok(Receiver {
+        let receiver = Receiver {
             head: made.head(),
             is_new: false,
+        };
+        Ok(Begun {
+            receiver,
+            not_set: Vec::new(),
         })
     }
 
     /// Makes a new file system or volume, with its settings.
-    fn make_new(&self, context: &TaskContext<'_>) -> Result<Receiver, DatasetError> {
+    fn make_new(&self, context: &TaskContext<'_>) -> Result<Begun, DatasetError> {
         let origin = match &self.origin {
             Some(origin) => {
                 let name = DatasetName::parse(origin).map_err(|_| not_found(origin))?;
@@ -419,6 +459,7 @@ impl BeginReceive {
             None => origin_snapshot(context)?,
         };
         let made = Made::from(context, &self.target, origin)?;
+        take_over_features(context, made.head())?;
         let head = context.view().directory(&self.target)?.head()?;
         let head = head.ok_or_else(|| not_found(&self.target))?;
         match (&self.origin, &self.key) {
@@ -430,12 +471,15 @@ impl BeginReceive {
             (None, Some(key)) => key.create(context, &head)?,
             (_, None) => {}
         }
-        apply_received(context, &head, &self.local, &self.received)?;
+        let mut settings = self.settings.clone();
+        settings.received.retain(|one| !waits_for_contents(one));
+        let not_set = set_all(context, &head, &settings)?;
         made.record(context, "receive", " ".to_string());
-        Ok(Receiver {
+        let receiver = Receiver {
             head: made.head(),
             is_new: true,
-        })
+        };
+        Ok(Begun { receiver, not_set })
     }
 
     /// Marks the head, so that nobody opens it, and has it ready for the first record.
@@ -447,9 +491,6 @@ impl BeginReceive {
                 stored.flags = stored.flags.with(DatasetFlags::CASE_INSENSITIVE);
             }
         })?;
-        if !stored.previous_snapshot.is_zero() {
-            feature_use::take_over(context, stored.previous_snapshot, id)?;
-        }
         let features = self.stream.features;
         for (in_stream, feature) in [
             (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
@@ -504,6 +545,24 @@ impl BeginReceive {
     }
 }
 
+/// Has a new head use the features of the snapshot that it begins with. Settings may have it use more.
+fn take_over_features(context: &TaskContext<'_>, head: ObjectId) -> Result<(), DatasetError> {
+    let stored: Stored = context.writing().reading().bonus_of(head)?;
+    match stored.previous_snapshot.is_zero() {
+        true => Ok(()),
+        false => feature_use::take_over(context, stored.previous_snapshot, head),
+    }
+}
+
+/// Refuses a head that is half received.
+pub(super) fn check_whole(head: &Dataset<'_>) -> Result<(), TaskRefusal> {
+    let flags = head.stored()?.flags;
+    match flags.contains(DatasetFlags::INCONSISTENT) || resumes(head)? {
+        true => Err(busy("dataset is busy")),
+        false => Ok(()),
+    }
+}
+
 /// The name of the clone that an increment goes into.
 pub fn receive_name(target: &str) -> String {
     format!("{target}/{RECEIVE_COMPONENT}")
@@ -529,12 +588,23 @@ fn check_large_blocks(base: &Dataset<'_>, stream: &StreamFacts) -> Result<(), Ta
 }
 
 /// Whether a head began as a snapshot of another.
-fn is_clone(view: View<'_>, head: &Dataset<'_>) -> Result<bool, DatasetError> {
-    let Some(origin) = view.root()?.child(ORIGIN)? else {
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_clone(view: View<'_>, head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let Some(beginning) = beginning_of_all(view)? else {
         return Ok(false);
     };
+    Ok(head.directory().stored()?.origin != beginning)
+}
+
+/// The snapshot that is nobody's, with which everything begins; pools of before version 11 have none.
+fn beginning_of_all(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
+    let Some(origin) = view.root()?.child(ORIGIN)? else {
+        return Ok(None);
+    };
     let origin: Stored = view.mos().bonus_of(origin.stored()?.head_dataset)?;
-    Ok(head.directory().stored()?.origin != origin.previous_snapshot)
+    Ok(Some(origin.previous_snapshot))
 }
 
 /// Whether a head waits for a stream that was cut.
@@ -611,21 +681,70 @@ pub fn resume_list(head: &Dataset<'_>) -> Result<Option<NvList>, DatasetError> {
     Ok(Some(list))
 }
 
-/// Gives a head what somebody sets, and what came with the stream.
-fn apply_received(
+/// Whether a received value is set only when the contents are there: a snapshot may be larger than what the file system was limited to later.
+#[doc(alias = "extract_delay_props")]
+fn waits_for_contents(received: &Checked) -> bool {
+    received.name == "refquota"
+}
+
+/// Gives a head what came with the stream, what somebody sets, and what is to be inherited. What limits do not allow is left out, and told.
+fn set_all(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
-    local: &[Checked],
-    received: &[Checked],
-) -> Result<(), DatasetError> {
-    if !received.is_empty() {
-        let properties = head.directory().stored()?.properties;
+    settings: &ReceiveSettings,
+) -> Result<Vec<NotSet>, DatasetError> {
+    let properties = head.directory().stored()?.properties;
+    if !settings.received.is_empty() {
         note_received(context.writing(), properties)?;
     }
-    apply_settings_to(context, head, received, Source::Received)?;
-    apply_settings_to(context, head, local, Source::Local)?;
+    let mut not_set = set_possible(context, head, &settings.received, Source::Received)?;
+    not_set.extend(set_possible(context, head, &settings.local, Source::Local)?);
+    for name in &settings.inherited {
+        if !is_set_here(head, name)? {
+            store_with_limits(context, head, name, &Entry::Inherited)?;
+        }
+    }
     context.namespace.policies_changed(head.directory());
-    Ok(())
+    Ok(not_set)
+}
+
+/// Sets what limits allow. What is refused is tried again after the others.
+fn set_possible(
+    context: &TaskContext<'_>,
+    head: &Dataset<'_>,
+    settings: &[Checked],
+    source: Source,
+) -> Result<Vec<NotSet>, DatasetError> {
+    let mut waiting: Vec<&Checked> = settings.iter().collect();
+    loop {
+        let (count, mut refused, mut not_set) = (waiting.len(), Vec::new(), Vec::new());
+        for checked in waiting {
+            // What came with a stream does not count where somebody has set something else.
+            let counts = source == Source::Local || !is_set_here(head, &checked.name)?;
+            match check_limit_of(head, checked) {
+                Err(TaskRefusal::Dataset(error)) => return Err(error),
+                Err(why) if counts => {
+                    refused.push(checked);
+                    not_set.push(NotSet {
+                        property: checked.name.clone(),
+                        why,
+                    });
+                }
+                _ => apply_settings_to(context, head, std::slice::from_ref(checked), source)?,
+            }
+        }
+        if refused.is_empty() || refused.len() == count {
+            return Ok(not_set);
+        }
+        waiting = refused;
+    }
+}
+
+/// Whether somebody has set a property on the head itself.
+fn is_set_here(head: &Dataset<'_>, name: &str) -> Result<bool, DatasetError> {
+    let properties = head.directory().stored()?.properties;
+    let reading = head.directory().view().mos();
+    Ok(reading.lookup(properties, name)?.is_some())
 }
 
 /// Takes back what a head received before, and not again.
@@ -710,10 +829,10 @@ pub struct FinishReceive {
     pub creation_time_s: u64,
     /// What was changed or added at the target since the common snapshot is given up.
     pub force: bool,
-    /// What somebody sets, where the target was there before.
-    pub local: Vec<Checked>,
-    /// What came with the stream, where the target was there before.
-    pub received: Vec<Checked>,
+    /// What the target gets set.
+    pub settings: ReceiveSettings,
+    /// Whether something new was given its settings when room was made for it, but for those that wait for the contents.
+    pub is_set: bool,
     /// Whether properties came with the stream at all: what was received before and did not come again goes.
     pub has_properties: bool,
     /// What came with the stream for the snapshot.
@@ -722,8 +841,23 @@ pub struct FinishReceive {
     pub key: Option<KeyFacts>,
 }
 
+/// The file system or volume that gets the snapshot: whatever it is called by now.
+///
+/// # Errors
+/// When the head cannot be read, or is gone.
+pub fn target_of(view: View<'_>, receiver: Receiver) -> Result<Dataset<'_>, DatasetError> {
+    let head = view.dataset_by_id(receiver.head)?;
+    if receiver.is_new {
+        return Ok(head);
+    }
+    let missing = || not_found(&head.name());
+    let parent = head.directory().parent()?.ok_or_else(missing)?;
+    parent.head()?.ok_or_else(missing)
+}
+
 impl SyncTask for FinishReceive {
-    type Output = ();
+    /// What of the settings was not made.
+    type Output = Vec<NotSet>;
 
     #[doc(alias = "dmu_recv_end_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
@@ -733,10 +867,24 @@ impl SyncTask for FinishReceive {
             check_moment(view, &head, &stored)?;
         }
         check_settings(None, &self.snapshot_settings, Kinds::SNAPSHOT, features)?;
+        let target = target_of(view, self.receiver)?;
+        if target.name() != self.target {
+            return Err(TaskRefusal::NotFound {
+                name: self.target.clone(),
+            });
+        }
+        if target.snapshot(&self.snapshot)?.is_some() {
+            return Err(TaskRefusal::Exists {
+                name: format!("{}@{}", self.target, self.snapshot),
+            });
+        }
+        check_set_aside(&target)?;
         if self.receiver.is_new {
             return Ok(());
         }
-        let target = find(view, &self.target)?;
+        check_unused(view, target.id())?;
+        check_whole(&target)?;
+        check_base(view, &target, &stored)?;
         let before = target.stored()?;
         if view.is_syncing() {
             check_moment(view, &target, &before)?;
@@ -760,11 +908,11 @@ impl SyncTask for FinishReceive {
                 return Err(TaskRefusal::Modified);
             }
         }
-        check_room(&target, &before, &stored)
+        check_room(&target, &stored)
     }
 
     #[doc(alias = "dmu_recv_end_sync")]
-    fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
+    fn apply(self, context: &TaskContext<'_>) -> Result<Vec<NotSet>, DatasetError> {
         context.namespace.change(|| {
             if !self.receiver.is_new {
                 self.exchange(context)?;
@@ -797,17 +945,22 @@ impl SyncTask for FinishReceive {
                     writing.remove(target.id(), name)?;
                 }
             }
-            if !self.receiver.is_new {
-                if self.has_properties {
-                    clear_received(context, &target, &self.received)?;
-                }
-                apply_received(context, &target, &self.local, &self.received)?;
+            if !self.receiver.is_new && self.has_properties {
+                clear_received(context, &target, &self.settings.received)?;
             }
+            let mut settings = self.settings.clone();
+            if self.receiver.is_new && self.is_set {
+                settings.received.retain(waits_for_contents);
+                settings.local.clear();
+                settings.inherited.clear();
+            }
+            let not_set = set_all(context, &target, &settings)?;
             let name = format!("{}@{}", self.target, self.snapshot);
             let identity = Identity::Received {
                 guid: Guid::new(self.to_guid),
                 creation_time_s: self.creation_time_s,
             };
+            let base = target.stored()?.previous_snapshot;
             take(context, &name, &[], identity)?;
             let parsed = DatasetName::parse(&name).map_err(|_| not_found(&name))?;
             let snapshot = context.view().dataset(&parsed)?;
@@ -825,9 +978,38 @@ impl SyncTask for FinishReceive {
                 let (name, setting) = (&checked.name, &checked.setting);
                 apply_one(context, &snapshot, name, setting, Source::Received)?;
             }
-            Ok(())
+            if !self.receiver.is_new {
+                // The clone may have been all that kept it.
+                destroy_if_marked(context, base)?;
+            }
+            Ok(not_set)
         })
     }
+}
+
+/// Refuses a target whose snapshots are not those any more that the clone's contents follow: a promotion has given them to another.
+#[doc(alias = "dmu_recv_end_check")]
+fn check_base(view: View<'_>, target: &Dataset<'_>, clone: &Stored) -> Result<(), TaskRefusal> {
+    let (base, own) = (clone.previous_snapshot, target.directory().id());
+    let is_own = |id: ObjectId| -> Result<bool, DatasetError> {
+        let stored: Stored = view.mos().bonus_of(id)?;
+        Ok(stored.directory == own)
+    };
+    let begins_anew = base.is_zero() || beginning_of_all(view)? == Some(base);
+    if !begins_anew && !is_own(base)? {
+        return Err(TaskRefusal::NoBase);
+    }
+    let mut at = target.stored()?.previous_snapshot;
+    let mut steps_left = target.snapshot_count()?;
+    while at != base {
+        if at.is_zero() || steps_left == 0 || !is_own(at)? {
+            return Err(TaskRefusal::NoBase);
+        }
+        let stored: Stored = view.mos().bonus_of(at)?;
+        at = stored.previous_snapshot;
+        steps_left -= 1;
+    }
+    Ok(())
 }
 
 /// What of a target is newer than what the clone was made of, and goes.
@@ -861,23 +1043,14 @@ fn newer_than(target: &Dataset<'_>, clone: &Stored) -> Result<Newer, DatasetErro
     })
 }
 
-/// Refuses what would not fit the target's refquota and refreservation.
+/// Refuses what would not fit the target's refquota.
 #[doc(alias = "dsl_dataset_clone_swap_check_impl")]
-fn check_room(target: &Dataset<'_>, before: &Stored, clone: &Stored) -> Result<(), TaskRefusal> {
-    let no_space = |why: &str| TaskRefusal::NoSpace {
-        why: why.to_string(),
-    };
-    let directory = target.directory();
-    let limit = local_number(directory, "refquota")?.unwrap_or(0);
+fn check_room(target: &Dataset<'_>, clone: &Stored) -> Result<(), TaskRefusal> {
+    let limit = local_number(target.directory(), "refquota")?.unwrap_or(0);
     if limit != 0 && clone.referenced.get() > limit.saturating_add(REFQUOTA_SLACK_BYTES) {
-        return Err(no_space("quota exceeded"));
-    }
-    let reserved = local_number(directory, "refreservation")?.unwrap_or(0);
-    let freed = reserved.min(before.unique.get());
-    let paid = reserved.min(clone.unique.get());
-    let anew = freed.saturating_sub(paid);
-    if anew > 0 && anew > directory_available(directory)? {
-        return Err(no_space("out of space"));
+        return Err(TaskRefusal::NoSpace {
+            why: "quota exceeded".to_string(),
+        });
     }
     Ok(())
 }
@@ -978,6 +1151,25 @@ fn take_contents(
     Ok(())
 }
 
+/// Refuses to give up a head that something depends on.
+#[doc(alias = "dsl_destroy_head_check_impl")]
+fn check_alone(view: View<'_>, head: &Dataset<'_>) -> Result<(), TaskRefusal> {
+    check_unused(view, head.id())?;
+    if let Some(previous) = head.previous()? {
+        if previous.next_snapshot == head.id() {
+            return Err(busy("dataset is busy"));
+        }
+        // It would go with its last clone.
+        if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
+            check_unused(view, head.stored()?.previous_snapshot)?;
+        }
+    }
+    match head.directory().child_ids()?.is_empty() {
+        true => Ok(()),
+        false => Err(busy("filesystem has children")),
+    }
+}
+
 /// Gives up what was received so far.
 #[derive(Debug, Clone)]
 pub struct AbandonReceive {
@@ -990,10 +1182,11 @@ impl SyncTask for AbandonReceive {
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let head = view.dataset_without_name(self.head)?;
-        match head.stored()?.flags.contains(DatasetFlags::INCONSISTENT) {
-            true => Ok(()),
-            false => Err(busy("dataset is busy")),
+        let stored = head.stored()?;
+        if !stored.flags.contains(DatasetFlags::INCONSISTENT) {
+            return Err(busy("dataset is busy"));
         }
+        check_alone(view, &head)
     }
 
     #[doc(alias = "dmu_recv_cleanup_ds")]

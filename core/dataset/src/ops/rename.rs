@@ -7,6 +7,7 @@
 //!
 //! A name below may become too long; all are looked at before.
 
+use super::receive::check_whole;
 use crate::contents::{self, Contents};
 use crate::crypto_key;
 use crate::directory::Directory;
@@ -63,6 +64,9 @@ impl SyncTask for Rename {
             return Err(TaskRefusal::ParentNotFilesystem {
                 name: parent_name.to_string(),
             });
+        }
+        if let Some(head) = parent.head()? {
+            check_whole(&head)?;
         }
         check_names(&from, &self.from, &self.to)?;
         check_key(&from, &parent)?;

@@ -351,6 +351,16 @@ fn check_limits(mut limits: Limits, mut waiting: Vec<(Limit, u64)>) -> Result<()
     }
 }
 
+/// Checks one setting against what the limits of a dataset are now. What a volume needs is set aside, and checked, by whoever makes it.
+pub(super) fn check_limit_of(dataset: &Dataset<'_>, checked: &Checked) -> Result<(), TaskRefusal> {
+    match (limit_of(checked), &checked.setting) {
+        (Some(limit), Setting::Number(value)) if *value != AUTO => {
+            Limits::read(dataset)?.take(limit, *value)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks a limit that goes back to another value.
 pub(super) fn check_limit(
     dataset: &Dataset<'_>,

@@ -177,6 +177,11 @@ impl Promised {
     }
 }
 
+/// Refuses a snapshot for which a refreservation could not be kept.
+pub(super) fn check_set_aside(head: &Dataset<'_>) -> Result<(), TaskRefusal> {
+    Promised::default().add(head)
+}
+
 /// What a refreservation sets aside anew when a snapshot is taken.
 fn set_aside_anew(head: &Dataset<'_>) -> Result<u64, DatasetError> {
     let reserved = local_number(head.directory(), "refreservation")?.unwrap_or(0);

@@ -19,6 +19,7 @@ use tarn_dataset::error::DatasetError;
 use tarn_dataset::free_in_background::{FreeBudget, Freed};
 use tarn_dataset::initialize::{FillError, FillFilesystem, Initialize, NewFilesystem, initialize};
 use tarn_dataset::namespace::Namespace;
+use tarn_dataset::ops::receive::receive_name;
 use tarn_dataset::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_host::{Host, RealOptions};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
@@ -397,7 +398,10 @@ impl Pool {
         }
         let mut felt = 0;
         let mut children = 0;
-        for child in directory.children().unwrap() {
+        let mut below = directory.children().unwrap();
+        // What is half received is shown to nobody, and charged like the others.
+        below.extend(view.directory(&receive_name(name)).ok());
+        for child in below {
             let child_stored = child.stored().unwrap();
             felt += child_stored.used.max(child_stored.reservation).get();
             children += child_stored.used.get();

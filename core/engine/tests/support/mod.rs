@@ -284,6 +284,15 @@ impl Bench {
         Ok(())
     }
 
+    /// Takes the name of a file away.
+    pub fn unlink(&self, path: &str, name: &str) {
+        let tree = self.tree(path);
+        let files = tree.files();
+        let (root, operation) = (Credentials::root(), Operation::unmeasured());
+        let unlinked = files.unlink(&root, files.root(), name.as_bytes(), &operation);
+        unlinked.unwrap();
+    }
+
     pub fn sync(&self) {
         let sync = pool::Sync::default();
         self.engine.pool_sync(&call(""), sync).unwrap();

@@ -49,6 +49,10 @@ struct Run<'a> {
     done: Received,
     /// The file system that the first stream went to.
     top: Option<String>,
+    /// The short name of the last snapshot of a package, if it was said.
+    last: Option<String>,
+    /// Something may have been changed.
+    changed: bool,
 }
 
 impl Engine {
@@ -92,10 +96,12 @@ impl Engine {
             operation,
             done: Received::default(),
             top: None,
+            last: None,
+            changed: false,
         };
         let mut reader = StreamReader::new(input);
         let outcome = run.take_all(&mut reader);
-        let changed = run.top.is_some() && !request.dry_run;
+        let changed = run.changed;
         if let Some(pool) = request.target.split(['/', '@']).next().filter(|_| changed) {
             self.record_command(call, pool, operation);
         }

@@ -2,7 +2,7 @@
 
 use super::destination::destination;
 use super::package::{Package, Sent};
-use super::properties::Settings;
+use super::properties::Target;
 use super::{CANNOT, Run};
 use crate::datasets::cannot_open;
 use crate::datasets::create::missing_parents;
@@ -23,8 +23,10 @@ use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::namespace::View;
 use tarn_dataset::ops::hold::HoldSnapshots;
+use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::ops::receive::{
-    AbandonReceive, BeginReceive, FinishReceive, Receiver, StreamFacts, resumable, resume_list,
+    AbandonReceive, BeginReceive, FinishReceive, NotSet, ReceiveSettings, Receiver, StreamFacts,
+    is_clone, resumable, resume_list, target_of,
 };
 use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::receiving::ReceiveClaim;
@@ -69,7 +71,7 @@ pub(super) struct Plan {
     resumes: bool,
     /// What the first record's list says of that.
     description: NvList,
-    pub(super) settings: Settings,
+    pub(super) settings: ReceiveSettings,
     /// Whether properties came with the stream.
     has_properties: bool,
     snapshot_properties: NvList,
@@ -130,7 +132,7 @@ impl Run<'_> {
             return Err(Refusal::new(RefusalKind::ReadOnly, CANNOT, reason));
         }
         let sent = of.and_then(|(_, sent)| sent);
-        let mut plan = self.plan(&open, begin, payload, facts, snapshot, sent)?;
+        let mut plan = self.plan(&open, begin, payload, facts, snapshot, of)?;
         self.tell(ReceiveEvent::Receiving {
             sent: plan.sent.clone(),
             snapshot: plan.snapshot.to_string(),
@@ -141,13 +143,17 @@ impl Run<'_> {
             return self.pass_over(reader, &plan);
         }
         self.permit(&open, &mut plan)?;
-        if of.is_some() && self.has_already(&open, &plan) {
+        self.changed = true;
+        if self.is_there(&open, &plan, of.is_some()) {
             self.tell(ReceiveEvent::Exists {
                 snapshot: plan.snapshot.to_string(),
             });
             return self.pass_over(reader, &plan);
         }
-        let mounts = self.receive_into(&open, reader, &plan)?;
+        if plan.makes_new && self.request.names == ReceiveNames::AllButPool {
+            self.make_parents(&open, &plan)?;
+        }
+        let mounts = self.receive_into(&open, reader, &mut plan)?;
         if let Some(sent) = sent.filter(|_| !self.request.skip_holds) {
             self.put_holds(&open, &plan, sent);
         }
@@ -203,18 +209,23 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the target has this very snapshot.
-    fn has_already(&self, open: &OpenPool, plan: &Plan) -> bool {
+    /// Whether the target has this very snapshot, so that nobody wants the stream. A plain stream goes in again where the snapshot has another name by now.
+    fn is_there(&self, open: &OpenPool, plan: &Plan, is_of_package: bool) -> bool {
+        if plan.resumes || (plan.makes_new && !is_of_package) {
+            return false;
+        }
         let view = open.pool.namespace().view(self.operation);
-        let snapshots = view
-            .directory(plan.target())
-            .and_then(|found| found.head())
-            .and_then(|head| head.map_or(Ok(Vec::new()), |head| head.snapshots()));
+        let Ok(Some(head)) = head_of(view, plan.target()) else {
+            return false;
+        };
         let is_it = |one: &Dataset<'_>| {
             let guid = one.stored().map(|stored| stored.guid.get());
             guid.is_ok_and(|guid| guid == plan.facts.to_guid)
         };
-        snapshots.is_ok_and(|all| all.iter().any(is_it))
+        let short = plan.snapshot.tail().unwrap_or_default();
+        let is_name_taken = || head.snapshot(short).is_ok_and(|found| found.is_some());
+        (is_of_package || is_name_taken())
+            && head.snapshots().is_ok_and(|all| all.iter().any(is_it))
     }
 
     /// Finds out what becomes of a stream.
@@ -225,8 +236,9 @@ impl Run<'_> {
         payload: &[u8],
         facts: StreamFacts,
         snapshot: DatasetName,
-        sent: Option<&Sent>,
+        of: Option<(&Package, Option<&Sent>)>,
     ) -> Result<Plan, Refusal> {
+        let sent = of.and_then(|(_, sent)| sent);
         let description = match payload {
             [] => NvList::default(),
             payload => NvList::decode(payload).map_err(|why| {
@@ -245,7 +257,7 @@ impl Run<'_> {
             origin: asked.map(|(_, value)| value.clone()),
             snapshot,
             description,
-            settings: Settings::default(),
+            settings: ReceiveSettings::default(),
             has_properties: sent.is_some(),
             snapshot_properties: sent
                 .map_or_else(NvList::default, |sent| sent.properties_of(facts.to_guid)),
@@ -269,13 +281,17 @@ impl Run<'_> {
             head_of(view, plan.target()).map_err(|error| cannot_open(plan.target(), &error))?;
         match &head {
             Some(head) => self.check_existing(&plan, head)?,
-            None => self.check_missing(open, view, &plan)?,
+            None => self.check_missing(view, &plan)?,
         }
         let is_top = self.top.get_or_insert_with(|| plan.target().to_string()) == plan.target();
-        let (target, kinds) = (plan.target().to_string(), plan.kinds());
-        let properties = sent.map(|sent| &sent.properties);
-        let is_raw = plan.key.is_some();
-        plan.settings = self.settings(open, &target, kinds, properties, is_top, is_raw)?;
+        let target = Target {
+            name: plan.target(),
+            kinds: plan.kinds(),
+            is_top,
+            is_of_tree: of.is_some_and(|(package, _)| package.is_tree),
+            is_raw: plan.key.is_some(),
+        };
+        plan.settings = self.settings(open, &target, sent.map(|sent| &sent.properties))?;
         Ok(plan)
     }
 
@@ -354,6 +370,12 @@ impl Run<'_> {
                 )));
             }
         }
+        let view = head.directory().view();
+        if is_clone(view, head).map_err(failed)? {
+            return Err(exists(format!(
+                "destination '{name}' is a clone\nmust destroy it to overwrite it"
+            )));
+        }
         if plan.origin.is_some() {
             return Err(exists(format!(
                 "destination '{name}' exists\nmust destroy it to overwrite it with a clone"
@@ -362,24 +384,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What there must be for a target to be made. With `-d` its parents are made.
-    fn check_missing(
-        &mut self,
-        open: &Arc<OpenPool>,
-        view: View<'_>,
-        plan: &Plan,
-    ) -> Result<(), Refusal> {
+    /// What there must be for a target to be made.
+    fn check_missing(&self, view: View<'_>, plan: &Plan) -> Result<(), Refusal> {
         let Some((parent, _)) = plan.snapshot.parent().filter(|_| plan.makes_new) else {
             let reason = format!("destination '{}' does not exist", plan.target());
             return Err(plan.refuse(RefusalKind::NotFound, reason));
         };
-        if self.request.names == ReceiveNames::AllButPool && !self.request.dry_run {
-            self.make_parents(open, plan)?;
-        }
         let head = head_of(view, parent).map_err(|error| cannot_open(parent, &error))?;
         let Some(head) = head else {
-            // Nothing is made, so what would be made cannot be looked at.
-            if self.request.dry_run && self.request.names == ReceiveNames::AllButPool {
+            // It is made, too, when it is known that the stream may come in.
+            if self.request.names == ReceiveNames::AllButPool {
                 return Ok(());
             }
             let action = format!("cannot open '{parent}'");
@@ -399,6 +413,7 @@ impl Run<'_> {
         }
     }
 
+    /// With `-d`, makes what is missing above the target.
     #[doc(alias = "create_parents")]
     fn make_parents(&mut self, open: &Arc<OpenPool>, plan: &Plan) -> Result<(), Refusal> {
         let missing = missing_parents(open, plan.target(), self.operation)?;
@@ -421,7 +436,7 @@ impl Run<'_> {
         &mut self,
         open: &Arc<OpenPool>,
         reader: &mut StreamReader<&mut dyn Read>,
-        plan: &Plan,
+        plan: &mut Plan,
     ) -> Result<bool, Refusal> {
         let (receiver, claim, bytes_before) = match plan.resumes {
             true => self.resume(open, plan)?,
@@ -449,13 +464,15 @@ impl Run<'_> {
             // What came is worth something only once it is stored, with up to where it came.
             drop(open.pool.sync_all(self.operation));
         }
-        drop(claim);
-        match outcome {
+        // Nobody destroys what is being given up: the claim is held until that is done.
+        let outcome = match outcome {
             Ok(()) => {
                 Ok(receiver.is_new && plan.key.is_none() && plan.kinds() == Kinds::FILESYSTEM)
             }
             Err(refusal) => Err(self.give_up(open, plan, receiver, is_resumable, refusal)),
-        }
+        };
+        drop(claim);
+        outcome
     }
 
     fn begin(
@@ -471,16 +488,31 @@ impl Run<'_> {
             stream: plan.facts.clone(),
             force: self.request.force,
             resumable: self.request.resumable,
-            local: plan.settings.local.clone(),
-            received: plan.settings.received.clone(),
+            settings: plan.settings.clone(),
             key: plan.key.clone(),
         };
         let task = self.on_behalf(plan, task);
         let begun = open.pool.run(task, self.operation);
-        let receiver = begun.map_err(|error| self.refused(open, plan, &error))?;
-        let claim = open.pool.namespace().claim_receive(receiver.head);
+        let begun = begun.map_err(|error| self.refused(open, plan, &error))?;
+        self.tell_not_set(plan, begun.not_set);
+        let claim = open.pool.namespace().claim_receive(begun.receiver.head);
         let claim = claim.expect("a head that was just made is nobody's");
-        Ok((receiver, claim, 0))
+        Ok((begun.receiver, claim, 0))
+    }
+
+    /// What could not be set is told, and does not keep the stream from being received. A refquota that is smaller than one of the snapshots before the last of a package
+    /// is not worth telling.
+    fn tell_not_set(&mut self, plan: &Plan, not_set: Vec<NotSet>) {
+        let target = plan.target();
+        let short = plan.snapshot.tail().unwrap_or_default();
+        let is_last = self.last.as_deref().is_none_or(|last| last == short);
+        let told = not_set
+            .into_iter()
+            .filter(|one| is_last || one.property != "refquota");
+        let warnings = told.map(|NotSet { property, why }| {
+            format!("cannot receive {property} property on {target}: {why}")
+        });
+        self.done.warnings.extend(warnings);
     }
 
     /// Goes on where another stream broke off: exactly there.
@@ -525,10 +557,12 @@ impl Run<'_> {
     fn finish(
         &mut self,
         open: &Arc<OpenPool>,
-        plan: &Plan,
+        plan: &mut Plan,
         receiver: Receiver,
     ) -> Result<(), Refusal> {
         let _turn = self.engine.turn(open)?;
+        self.find_renamed(open, plan, receiver)?;
+        let plan = &*plan;
         let snapshot_properties = plan.snapshot_properties.clone();
         let name = plan.snapshot.to_string();
         let snapshot_settings = self.received(open, &name, Kinds::SNAPSHOT, &snapshot_properties);
@@ -539,18 +573,16 @@ impl Run<'_> {
             to_guid: plan.facts.to_guid,
             creation_time_s: plan.facts.creation_time_s,
             force: self.request.force,
-            local: plan.settings.local.clone(),
-            received: plan.settings.received.clone(),
+            settings: plan.settings.clone(),
+            is_set: !plan.resumes,
             has_properties: plan.has_properties,
             snapshot_settings,
             key: plan.key.clone(),
         };
-        let run = |task| {
-            let finished = open.pool.run(task, self.operation);
-            finished.map_err(|error| self.refused(open, plan, &error))
-        };
+        let growth = vec![Growth::Snapshot(plan.target().to_string())];
+        let task = self.engine.on_behalf(self.call, task, growth, Vec::new());
         if receiver.is_new {
-            return run(task);
+            return self.run_finish(open, plan, task);
         }
         let going = named(open, &[plan.target().to_string()], self.operation)
             .and_then(|going| with_those_on_them(open, going, self.operation));
@@ -563,7 +595,7 @@ impl Run<'_> {
         let unmounted = self
             .engine
             .take_off(open, &going, by_force, self.operation)?;
-        let outcome = run(task);
+        let outcome = self.run_finish(open, plan, task);
         let back = self
             .engine
             .put_back(open, &going, &unmounted, Back::WhatWas, self.operation);
@@ -572,6 +604,38 @@ impl Run<'_> {
         if let Err(refusal) = back {
             self.done.warnings.push(refusal.to_string());
         }
+        Ok(())
+    }
+
+    fn run_finish(
+        &mut self,
+        open: &OpenPool,
+        plan: &Plan,
+        task: OnBehalf<FinishReceive>,
+    ) -> Result<(), Refusal> {
+        let finished = open.pool.run(task, self.operation);
+        let not_set = finished.map_err(|error| self.refused(open, plan, &error))?;
+        self.tell_not_set(plan, not_set);
+        Ok(())
+    }
+
+    /// The target may have got another name while the stream came. The caller has the pool's turn, so that it keeps that now.
+    fn find_renamed(
+        &self,
+        open: &OpenPool,
+        plan: &mut Plan,
+        receiver: Receiver,
+    ) -> Result<(), Refusal> {
+        let view = open.pool.namespace().view(self.operation);
+        let target = target_of(view, receiver);
+        let target = target.map_err(|error| cannot_open(plan.target(), &error))?;
+        if target.name() == plan.target() {
+            return Ok(());
+        }
+        let short = plan.snapshot.tail().unwrap_or_default();
+        let snapshot = format!("{}@{short}", target.name());
+        plan.snapshot = DatasetName::parse(&snapshot)
+            .map_err(|bad| plan.refuse(RefusalKind::Invalid, bad.to_string()))?;
         Ok(())
     }
 

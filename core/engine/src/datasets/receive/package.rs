@@ -14,6 +14,8 @@ pub(super) struct Package {
     base: String,
     /// The short name of the snapshot that increments begin with.
     pub(super) from: Option<String>,
+    /// The short name of the last snapshot.
+    last: Option<String>,
     /// It has all that is below the file system, too.
     pub(super) is_tree: bool,
     /// What is encrypted is sent as it is.
@@ -94,6 +96,7 @@ impl Package {
             Ok(Package {
                 base: base.clone(),
                 from: list.optional_string("fromsnap")?.map(str::to_string),
+                last: list.optional_string("tosnap")?.map(str::to_string),
                 is_tree: !list.flag("not_recursive"),
                 is_raw: list.flag("raw"),
                 filesystems,
@@ -148,6 +151,7 @@ impl Run<'_> {
             let reason = "invalid stream (its description does not end)";
             return Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason));
         }
+        self.last.clone_from(&package.last);
         self.follow_sender(package)?;
         loop {
             let begun = reader.begin().map_err(|error| unreadable(&error))?;

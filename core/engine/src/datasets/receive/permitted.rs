@@ -2,13 +2,13 @@
 
 use super::Run;
 use super::one::Plan;
-use super::properties::Settings;
+use crate::datasets::create::nearest;
 use crate::engine::OpenPool;
 use crate::messages::{Refusal, RefusalKind};
 use crate::policy::{need, of_property, parent_of, permission, user_of};
 use tarn_dataset::delegation::would_be_granted;
 use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
-use tarn_dataset::properties::parse::Checked;
+use tarn_dataset::ops::receive::ReceiveSettings;
 
 impl Run<'_> {
     /// Refuses a caller who may not receive this stream. Properties that came with it and that he may not set are left out, and told of.
@@ -23,6 +23,10 @@ impl Run<'_> {
             true => parent_of(&target).unwrap_or(&target),
             false => &target,
         };
+        let there = nearest(open, &target, operation);
+        if plan.makes_new && there != into {
+            return self.permit_below(open, plan, there);
+        }
         let receive = match self.request.force {
             true => permission::RECEIVE,
             // Who may only add changes nothing that is there.
@@ -34,8 +38,48 @@ impl Run<'_> {
         let needed = [receive, permission::MOUNT, permission::CREATE];
         let needs = [need(into, &needed)];
         engine.permit(call, open, plan.action(), &needs, operation)?;
-        let Settings { local, received } = std::mem::take(&mut plan.settings);
-        if let Some(refused) = local.iter().find(|one| !self.may_set(open, plan, one)) {
+        self.permit_settings(open, plan)
+    }
+
+    /// The same where parents are missing: they are made here, and the stream is received in what is granted below.
+    fn permit_below(
+        &mut self,
+        open: &OpenPool,
+        plan: &mut Plan,
+        there: &str,
+    ) -> Result<(), Refusal> {
+        let (engine, call, operation) = (self.engine, self.call, self.operation);
+        let needs = [need(there, &[permission::CREATE, permission::MOUNT])];
+        engine.permit(call, open, plan.action(), &needs, operation)?;
+        let view = open.pool.namespace().view(operation);
+        let granted = |permission: &str| {
+            let directory = view.directory(there);
+            let granted = directory.and_then(|directory| {
+                would_be_granted(&directory, permission, &user_of(&call.caller))
+            });
+            granted.unwrap_or(false)
+        };
+        let may_receive = granted(permission::RECEIVE)
+            || (!self.request.force && granted(permission::RECEIVE_APPEND));
+        if !may_receive || !granted(permission::MOUNT) || !granted(permission::CREATE) {
+            let reason = "permission denied";
+            return Err(Refusal::new(RefusalKind::Denied, plan.action(), reason));
+        }
+        self.permit_settings(open, plan)
+    }
+
+    /// Refuses what somebody sets and may not. What came and he may not set is left out, and told of.
+    fn permit_settings(&mut self, open: &OpenPool, plan: &mut Plan) -> Result<(), Refusal> {
+        let target = plan.target().to_string();
+        let ReceiveSettings {
+            local,
+            received,
+            mut inherited,
+        } = std::mem::take(&mut plan.settings);
+        if let Some(refused) = local
+            .iter()
+            .find(|one| !self.may_set(open, plan, &one.name))
+        {
             let reason = "permission denied";
             let refusal = Refusal::new(RefusalKind::Denied, plan.action(), reason);
             let hint = format!("cannot set property '{}' for '{target}'", refused.name);
@@ -43,29 +87,30 @@ impl Run<'_> {
         }
         let (kept, left): (Vec<_>, Vec<_>) = received
             .into_iter()
-            .partition(|one| self.may_set(open, plan, one));
+            .partition(|one| self.may_set(open, plan, &one.name));
+        inherited.retain(|one| self.may_set(open, plan, one));
         for one in left {
             let name = one.name;
             let warning = format!("cannot receive {name} property on {target}: permission denied");
             self.done.warnings.push(warning);
         }
-        plan.settings = Settings {
+        plan.settings = ReceiveSettings {
             local,
             received: kept,
+            inherited,
         };
         Ok(())
     }
 
-    fn may_set(&self, open: &OpenPool, plan: &Plan, setting: &Checked) -> bool {
-        let permission = of_property(&setting.name);
+    fn may_set(&self, open: &OpenPool, plan: &Plan, property: &str) -> bool {
+        let permission = of_property(property);
         if !plan.makes_new {
             let need = need(plan.target(), &[permission]);
             return self.engine.may(self.call, open, &need, self.operation);
         }
         let view = open.pool.namespace().view(self.operation);
-        let parent = parent_of(plan.target()).ok();
-        let parent = parent.and_then(|parent| view.directory(parent).ok());
-        parent.is_some_and(|parent| {
+        let there = view.directory(nearest(open, plan.target(), self.operation));
+        there.is_ok_and(|parent| {
             let granted = would_be_granted(&parent, permission, &user_of(&self.call.caller));
             granted.unwrap_or(false)
         })

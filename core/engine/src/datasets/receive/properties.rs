@@ -4,10 +4,11 @@ use super::Run;
 use crate::engine::OpenPool;
 use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::is_user_property;
+use tarn_dataset::ops::receive::ReceiveSettings;
 use tarn_dataset::ops::set::needed_feature;
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check, parse};
 use tarn_dataset::properties::table;
-use tarn_dataset::properties::value::{Form, Kinds};
+use tarn_dataset::properties::value::{Form, Kinds, Property};
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 
@@ -18,60 +19,62 @@ const OF_KEY: [&str; 4] = ["encryption", "keyformat", "pbkdf2salt", "pbkdf2iters
 /// Where the owner's key is. It is nobody's but an encryption root's, and who that is turns out in the end.
 pub(super) const KEY_LOCATION: &str = "keylocation";
 
-/// What somebody sets, and what came.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Settings {
-    pub(super) local: Vec<Checked>,
-    pub(super) received: Vec<Checked>,
-}
-
 impl Run<'_> {
-    /// The settings of what a stream becomes. `is_top` is false for what is below the first file system of a package: that inherits what is set for it.
+    /// The settings of what a stream becomes. What came stays what came; what the receiver says goes before it. What is below the first file system of a package inherits what is
+    /// set for that.
     #[doc(alias = "zfs_setup_cmdline_props")]
     pub(super) fn settings(
         &mut self,
         open: &OpenPool,
-        name: &str,
-        kinds: Kinds,
+        target: &Target<'_>,
         sent: Option<&NvList>,
-        is_top: bool,
-        is_raw: bool,
-    ) -> Result<Settings, Refusal> {
-        if is_raw {
+    ) -> Result<ReceiveSettings, Refusal> {
+        let &Target { name, kinds, .. } = target;
+        if target.is_raw {
             self.check_of_key()?;
         }
-        let mut settings = Settings {
+        let mut settings = ReceiveSettings {
             received: match sent {
                 Some(list) => self.received(open, name, kinds, list),
                 None => Vec::new(),
             },
-            ..Settings::default()
+            ..ReceiveSettings::default()
         };
         let comes_with_key = |name: &str| OF_KEY.contains(&name) || name == KEY_LOCATION;
         settings
             .received
-            .retain(|one| !is_raw || !comes_with_key(&one.name));
-        for (property, value) in &self.request.properties {
-            let full = table::find(property).map_or(property.as_str(), |row| row.name);
+            .retain(|one| !target.is_raw || !comes_with_key(&one.name));
+        let request = self.request;
+        for (property, value) in &request.properties {
+            let full = full_name(property);
             if full == "origin" {
                 continue;
             }
-            settings.received.retain(|one| one.name != full);
-            // Those below inherit it.
-            if !is_top {
+            let applies = table::find(full).is_none_or(|row| row.kinds.meets(kinds));
+            if !applies && target.is_of_tree {
                 continue;
             }
             let checked = check(property, value, kinds, Moment::Creation);
             let checked = checked
                 .map_err(|reason| Refusal::new(RefusalKind::Invalid, super::CANNOT, reason))?;
+            if !target.is_top {
+                inherit(&mut settings, full);
+                continue;
+            }
             settings
                 .local
                 .retain(|one: &Checked| one.name != checked.name);
             settings.local.push(checked);
         }
-        for property in &self.request.excluded {
-            let full = table::find(property).map_or(property.as_str(), |row| row.name);
-            settings.received.retain(|one| one.name != full);
+        for property in &request.excluded {
+            let full = full_name(property);
+            if table::find(full).is_some_and(|row| !row.kinds.meets(kinds)) {
+                self.done.warnings.push(format!(
+                    "Warning: {name}: property '{property}' does not apply to datasets of this type"
+                ));
+                continue;
+            }
+            inherit(&mut settings, full);
         }
         Ok(settings)
     }
@@ -117,6 +120,31 @@ impl Run<'_> {
             }
         }
         kept
+    }
+}
+
+/// What is known of a target before its settings are.
+pub(super) struct Target<'a> {
+    pub(super) name: &'a str,
+    pub(super) kinds: Kinds,
+    /// It is what the first stream goes to.
+    pub(super) is_top: bool,
+    /// It comes in a package of everything below a dataset.
+    pub(super) is_of_tree: bool,
+    /// Its stream is of something encrypted.
+    pub(super) is_raw: bool,
+}
+
+/// The name of a property that may be given by its column.
+fn full_name(property: &str) -> &str {
+    table::find(property).map_or(property, |row| row.name)
+}
+
+/// What came does not count. A property that cannot be inherited does not come.
+fn inherit(settings: &mut ReceiveSettings, name: &str) {
+    match table::find(name).is_none_or(Property::is_inheritable) {
+        true => settings.inherited.push(name.to_string()),
+        false => settings.received.retain(|one| one.name != name),
     }
 }
 
