@@ -281,13 +281,14 @@ impl ObjectSet {
     fn used_slots(&self, block: u64, operation: &Operation) -> Result<Vec<bool>, ObjectError> {
         let per_block = self.dnodes_per_block();
         let mut used = vec![false; narrow(per_block)];
+        // First what is in memory: a number goes from there into the block when it is stored, and whoever looks the other way round may see it in neither.
+        self.taken.lock().mark(block * per_block, &mut used);
         if self.meta.has_block(BlockId::from(block), operation)? {
             let contents = self.meta.read_block(BlockId::from(block), operation)?;
             for (slot, count) in occupied(&contents) {
                 used[slot..slot + count].fill(true);
             }
         }
-        self.taken.lock().mark(block * per_block, &mut used);
         if block == 0 {
             // The number of the meta dnode itself.
             used[0] = true;
