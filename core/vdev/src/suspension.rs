@@ -13,7 +13,8 @@
 //! [`Journal`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
 //!
 //! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock is the one that was written to it last: neither an old copy nor one that
-//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again.
+//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again. So does one that missed what
+//! was made durable at once, for the log: that is not kept, it would be as much as is promised between two flushes.
 //!
 //! # Invariants
 //! - Nobody waits while the pool is being opened, or after it was given up.
@@ -243,7 +244,7 @@ pub(crate) struct Journal {
     writes: BTreeMap<(VdevId, VdevOffset), PhysicalWrite>,
     bytes: u64,
     /// Counts flushes: what is kept was written since the last of them.
-    pub(crate) generation: u64,
+    generation: u64,
 }
 
 impl Journal {
@@ -308,6 +309,12 @@ impl VdevTree {
         journal.bytes > JOURNAL_BYTES_MAX
     }
 
+    /// After which flush everything is kept that is written, if it is.
+    pub(crate) fn kept_since(&self) -> Option<u64> {
+        let is_kept = self.suspension.is_running();
+        is_kept.then(|| self.journal.lock().generation)
+    }
+
     /// What is kept now.
     pub(crate) fn kept_places(&self) -> Vec<(VdevId, VdevOffset)> {
         self.journal.lock().writes.keys().copied().collect()
@@ -362,20 +369,25 @@ impl VdevTree {
 
     fn reopen(&self, top: &TopVdev, pool: Guid, generation: u64) {
         let wanted = |leaf: &&Arc<Leaf>| leaf.wants_reopening(generation);
-        let again: Vec<Arc<Leaf>> = top.leaves.iter().filter(wanted).cloned().collect();
+        let (again, others): (Vec<_>, Vec<_>) = top.leaves.iter().partition(wanted);
+        let usable: Vec<_> = others.into_iter().filter(|leaf| leaf.is_usable()).collect();
         for leaf in &again {
-            leaf.reopen(&self.host);
+            leaf.reopen(&self.host, generation);
         }
         top.check_labels(pool);
         top.check_sizes();
-        for leaf in &again {
+        // What is gone that nobody has written to yet may come back as well.
+        for leaf in usable.iter().filter(|leaf| !leaf.is_usable()) {
+            leaf.retire(leaf.standing(), Some(generation));
+        }
+        for leaf in again {
             let Some(window) = leaf.window() else {
                 continue;
             };
             let found = labels::read_uberblocks(&window, top.ashift);
             let newest = found.iter().map(|found| found.uberblock.txg).max();
             match leaf.is_newest_uberblock(newest.unwrap_or(Txg::ZERO)) {
-                true => leaf.note_back(),
+                true => leaf.note_back(generation),
                 false => leaf.set_standing(Standing::because(
                     VdevState::Unavailable,
                     Reason::CorruptData,

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
-//! - A leaf that missed a write is not in use, or the write failed.
+//! - A leaf that missed a write is not in use, or the write failed. It comes back into use whole only if all that it missed is kept ([`suspension`](crate::suspension)).
 //! - When a flush succeeds, all that was written before it is durable on every device in use.
 
 use crate::error::{LeafFailure, VdevWriteError};
@@ -184,7 +184,8 @@ impl VdevTree {
     }
 
     /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
-    /// meanwhile: what counts is a flush of our own, after our own writes.
+    /// meanwhile: what counts is a flush of our own, after our own writes. It is durable then, and so not kept for devices that come back: one that missed it
+    /// is not taken back as whole.
     ///
     /// # Panics
     /// As [`write`](Self::write).
@@ -216,7 +217,14 @@ impl VdevTree {
         };
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
         self.judge(&tops, &written, outcomes, standing)?;
-        self.require_usable(&tops)
+        self.require_usable(&tops)?;
+        // Nobody keeps it: who has it not by now does not get it.
+        for leaf in tops.iter().flat_map(|top| &top.leaves) {
+            if leaf.note_not_kept() {
+                self.note_change();
+            }
+        }
+        Ok(())
     }
 
     /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend
