@@ -9,6 +9,7 @@ use std::time::Duration;
 use tarn_host::sim::Fault;
 use tarn_host::{Buffer, Host, JoinHandle};
 use tarn_ondisk::units::VdevId;
+use tarn_probe::{Operation, OperationKind};
 use tarn_vdev::{
     PhysicalWrite, Place, SuspensionDoor, VdevKind, VdevState, VdevTree, VdevWriteError,
 };
@@ -88,13 +89,9 @@ impl Pool<'_> {
         }
     }
 
-    fn promise(&self, offset: u64) -> Result<(), VdevWriteError> {
-        let place = on_mirror(offset);
-        let write = PhysicalWrite {
-            place,
-            data: Arc::new(Buffer::from_slice(&noise(place))),
-        };
-        self.tree.write_durably(vec![write], &operation())
+    /// For another thread.
+    fn shared(&self) -> Arc<VdevTree> {
+        self.tree.clone()
     }
 
     fn is_suspended(&self) -> bool {
@@ -105,7 +102,7 @@ impl Pool<'_> {
     fn write_in_vain(&self, places: &[Place]) -> JoinHandle<Result<(), VdevWriteError>> {
         let (tree, places) = (self.tree.clone(), places.to_vec());
         let writer = self.host.spawn("writer", move || write(&tree, &places));
-        self.host.sleep(Duration::from_secs(1));
+        self.host.sleep(Duration::from_millis(100));
         assert!(self.is_suspended());
         writer
     }
@@ -135,6 +132,15 @@ impl Pool<'_> {
     }
 }
 
+fn promise(tree: &VdevTree, offset: u64) -> Result<(), VdevWriteError> {
+    let place = on_mirror(offset);
+    let write = PhysicalWrite {
+        place,
+        data: Arc::new(Buffer::from_slice(&noise(place))),
+    };
+    tree.write_durably(vec![write], &operation())
+}
+
 fn finish(thread: JoinHandle<Result<(), VdevWriteError>>) {
     let outcome = thread.join().unwrap_or_else(|panicked| panicked.resume());
     outcome.unwrap();
@@ -160,7 +166,7 @@ fn a_device_that_missed_what_was_made_durable_at_once_is_not_relied_on_when_it_i
     for next in [1, 2] {
         with_pool(|pool| {
             pool.vanish(&[0]);
-            pool.promise(PROMISED).unwrap();
+            promise(&pool.tree, PROMISED).unwrap();
             pool.vanish(&[next]);
             let writer = pool.write_in_vain(&[on_mirror(LATER), on_disk_2(LATER)]);
             pool.put_back(&[0, next]);
@@ -182,7 +188,7 @@ fn a_device_that_was_not_back_yet_when_something_was_made_durable_is_not_relied_
         let writer = pool.write_in_vain(&[on_mirror(LATER), on_disk_2(LATER)]);
         pool.put_back(&[0]);
         pool.tree.resume(&operation()).unwrap_err();
-        pool.promise(PROMISED).unwrap();
+        promise(&pool.tree, PROMISED).unwrap();
         pool.put_back(&[1, 2]);
         pool.resume();
         finish(writer);
@@ -240,5 +246,89 @@ fn a_device_that_nobody_had_written_to_yet_is_taken_back_with_the_others() {
         finish(writer);
         pool.store(on_disk_2(LAST));
         pool.relies_on(&[0, 1], &[BEFORE, LATER]);
+    });
+}
+
+/// As long as a write for the log is on its way, nobody is taken back who does not get it.
+#[test]
+fn devices_are_opened_again_when_the_log_is_written() {
+    with_pool(|pool| {
+        pool.vanish(&[0]);
+        write(&pool.tree, &[on_mirror(LATER)]).unwrap();
+        pool.disks.disk(1).inject(Fault::Slow { factor: 3000 });
+        let is_promised = Arc::new(AtomicBool::new(false));
+        let promise = {
+            let (pool, is_promised) = (pool.shared(), is_promised.clone());
+            move || {
+                let outcome = promise(&pool, PROMISED);
+                is_promised.store(true, Ordering::Relaxed);
+                outcome
+            }
+        };
+        let promising = pool.host.spawn("log", promise);
+        pool.vanish(&[2]);
+        let writer = pool.write_in_vain(&[on_disk_2(LATER)]);
+        pool.put_back(&[0, 2]);
+        assert!(!is_promised.load(Ordering::Relaxed));
+        pool.resume();
+        assert!(is_promised.load(Ordering::Relaxed));
+        finish(promising);
+        finish(writer);
+        pool.tree.flush(&operation()).unwrap();
+        pool.relies_on(&[1], &[BEFORE, PROMISED, LATER]);
+    });
+}
+
+/// A reader found that a disk is gone which has not flushed yet what it was given.
+#[test]
+fn a_flush_is_not_done_while_devices_are_gone() {
+    with_pool(|pool| {
+        write(&pool.tree, &[on_disk_2(LATER)]).unwrap();
+        pool.vanish(&[2]);
+        let reader = {
+            let tree = pool.shared();
+            move || {
+                let operation = Operation::internal(|| 0, OperationKind::Read);
+                let right = noise(on_disk_2(LATER));
+                let read = tree.read(on_disk_2(LATER), &|bytes| bytes == right, &operation);
+                read.map(|_| ()).map_err(|error| error.to_string())
+            }
+        };
+        let reader = pool.host.spawn("reader", reader);
+        pool.host.sleep(Duration::from_secs(1));
+        assert!(pool.is_suspended());
+        pool.tree.resume(&operation()).unwrap_err();
+        let is_flushed = Arc::new(AtomicBool::new(false));
+        let flush = {
+            let (tree, is_flushed) = (pool.shared(), is_flushed.clone());
+            move || {
+                let outcome = tree.flush(&operation());
+                is_flushed.store(true, Ordering::Relaxed);
+                outcome
+            }
+        };
+        let flushing = pool.host.spawn("flush", flush);
+        pool.host.sleep(Duration::from_secs(1));
+        let was_flushed = is_flushed.load(Ordering::Relaxed);
+        pool.put_back(&[2]);
+        pool.resume();
+        finish(flushing);
+        let outcome = reader.join().unwrap_or_else(|panicked| panicked.resume());
+        assert_eq!(outcome, Ok(()), "what was written is there");
+        assert!(!was_flushed);
+    });
+}
+
+#[test]
+fn nothing_is_flushed_any_more_after_a_pool_was_given_up() {
+    with_pool(|pool| {
+        pool.vanish(&[2]);
+        let writer = pool.write_in_vain(&[on_disk_2(LATER)]);
+        pool.tree.resume(&operation()).unwrap_err();
+        pool.tree.give_up();
+        let outcome = writer.join().unwrap_or_else(|panicked| panicked.resume());
+        outcome.unwrap_err();
+        let refused = pool.tree.flush(&operation());
+        assert!(matches!(refused, Err(VdevWriteError::GivenUp)));
     });
 }
