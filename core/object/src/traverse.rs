@@ -10,13 +10,17 @@
 //! after. Blocks of pointers and of dnodes are prefetched a little ahead; data is never read.
 //!
 //! A place in the walk is a `TraversalMark`: object and block of level 0. All that lies before it is done. A walk that is resumed passes over
-//! pointers whose whole subtree is done. The mark of a block of dnodes means that its objects are done, and it is not.
-//! That is how OpenZFS stores the progress of a destroy, so each of us can go on where the other stopped.
+//! pointers whose whole subtree is done. The mark of a block of dnodes means that its objects are done, and it is not; who stops before those
+//! gets the mark of the first of them. That is how OpenZFS stores the progress of a destroy, so each of us can go on where the other stopped. (Where OpenZFS cannot read a
+//! block of dnodes it stores the mark of that block, too, and goes on behind its objects. Nobody can tell the two apart, and freeing twice would be worse.)
+//!
+//! The numbers of objects and of blocks reach up to the largest there is: those of the accounting objects are the last three, which are walked in the order of their numbers. So no place is
+//! made by adding to a number of an object.
 //!
 //! # Invariants
 //! - Each pointer below is on the level below, or refused; and a tree has at most twelve levels. So
 //!   damaged pointers cannot lead the walk in circles or into the depth.
-//! - A walk that stops on level 0 and is resumed visits every pointer exactly once.
+//! - A walk that stops on level 0, or at what cannot be read, and is resumed visits every pointer exactly once.
 
 use std::ops::{ControlFlow, Range};
 
@@ -32,7 +36,7 @@ use tarn_probe::Operation;
 
 use crate::error::ObjectError;
 use crate::object::check_tree;
-use crate::objset::{META_DNODE, accounting_dnodes, check_meta, read_head};
+use crate::objset::{META_DNODE, PROJECT_USED, accounting_dnodes, check_meta, read_head};
 use crate::walk::{Geometry, PointerBlock, check_place, metadata_hint};
 
 /// The block number of a spill block in a mark.
@@ -167,12 +171,17 @@ fn walked(flow: Flow) -> Walked {
 /// A point of the walk: object, block of level 0 of it.
 type Position = (u64, u64);
 
+/// Where the accounting objects begin, behind all that the meta dnode leads to.
+const META_END: u64 = PROJECT_USED.get();
+
 struct Walker<'a> {
     cache: &'a PoolCache,
     set: ObjectId,
     options: WalkOptions,
     visitor: &'a mut dyn Visitor,
     operation: &'a Operation,
+    /// How many objects are in a block of dnodes.
+    per_block: u64,
 }
 
 /// The tree being walked.
@@ -196,6 +205,7 @@ impl<'a> Walker<'a> {
             options,
             visitor,
             operation,
+            per_block: widen(ondisk::dnode::DNODE_BYTES_MAX / SLOT_BYTES),
         }
     }
 
@@ -214,9 +224,11 @@ impl<'a> Walker<'a> {
             pointer: root,
             dnode: None,
         };
+        // Stopping here means: nothing is done.
+        let start = self.start_of(META_DNODE);
         match self.visitor.enter(&visit) {
-            Step::Stop => return ControlFlow::Break(mark),
-            Step::Skip => return self.leave(&visit, mark),
+            Step::Stop => return ControlFlow::Break(start),
+            Step::Skip => return self.leave(&visit, start),
             Step::Continue => {}
         }
         let head = read_head(self.cache, self.set, root, self.operation).and_then(|head| {
@@ -227,31 +239,25 @@ impl<'a> Walker<'a> {
         });
         let head = match head {
             Ok(head) => head,
-            Err(why) => return self.failed(&visit, mark, &why),
+            Err(why) => return self.failed(&visit, start, start, &why),
         };
+        self.per_block = per_block(&head.meta_dnode);
         self.object(META_DNODE, &head.meta_dnode)?;
         // In the order of their numbers, which count down from the end.
         for (account, dnode) in accounting_dnodes(&head).into_iter().rev() {
             if !dnode.is_free() {
-                self.checked_object(&visit, mark, account, dnode)?;
+                self.checked_object(&visit, account, dnode)?;
             }
         }
-        self.leave(&visit, mark)
+        self.leave(&visit, start)
     }
 
     fn object(&mut self, id: ObjectId, dnode: &Dnode) -> Flow {
-        let end = (id.get().saturating_add(1), 0);
-        if id != META_DNODE && self.is_done(end) {
+        if id != META_DNODE && self.is_object_done(id) {
             return ON;
         }
-        let start = TraversalMark {
-            objset: self.set,
-            object: id,
-            level: 0,
-            block: 0,
-        };
         match self.visitor.object(id, dnode) {
-            Step::Stop => return ControlFlow::Break(start),
+            Step::Stop => return ControlFlow::Break(self.start_of(id)),
             Step::Skip => return ON,
             Step::Continue => {}
         }
@@ -276,22 +282,22 @@ impl<'a> Walker<'a> {
     }
 
     /// An object whose dnode comes from the disk as it is.
-    fn checked_object(
-        &mut self,
-        parent: &Visit<'_>,
-        mark: TraversalMark,
-        id: ObjectId,
-        dnode: &Dnode,
-    ) -> Flow {
+    fn checked_object(&mut self, parent: &Visit<'_>, id: ObjectId, dnode: &Dnode) -> Flow {
         match check_tree(dnode) {
             Ok(()) => self.object(id, dnode),
-            Err(what) => {
-                let why = self.corrupt(id, what);
-                match self.visitor.unreadable(parent, &why) {
-                    Step::Stop => ControlFlow::Break(mark),
-                    Step::Continue | Step::Skip => ON,
-                }
-            }
+            Err(what) => self.no_object(parent, id, what),
+        }
+    }
+
+    /// An object whose dnode makes no sense.
+    fn no_object(&mut self, parent: &Visit<'_>, id: ObjectId, what: Corrupt) -> Flow {
+        if self.is_object_done(id) {
+            return ON;
+        }
+        let why = self.corrupt(id, what);
+        match self.visitor.unreadable(parent, &why) {
+            Step::Stop => ControlFlow::Break(self.start_of(id)),
+            Step::Continue | Step::Skip => ON,
         }
     }
 
@@ -322,10 +328,11 @@ impl<'a> Walker<'a> {
     fn pointer(&mut self, tree: &Tree<'_>, pointer: &BlockPointer, level: u8, block: u64) -> Flow {
         let span = tree.geometry.span(level, block);
         let is_meta = tree.object == META_DNODE;
-        let end = if is_meta {
-            (span.end.saturating_mul(per_block(tree.dnode)), 0)
-        } else {
-            (tree.object.get(), span.end)
+        let first_in = |block: u64| block.saturating_mul(self.per_block).min(META_END);
+        let end = match is_meta {
+            true => (first_in(span.end), 0),
+            // What a damaged tree has behind that is no block.
+            false => (tree.object.get(), span.end.min(SPILL_BLOCK)),
         };
         if self.is_done(end) || self.is_old(pointer) {
             return ON;
@@ -336,11 +343,15 @@ impl<'a> Walker<'a> {
             level: i64::from(level),
             block,
         };
-        // Stopping here means: nothing below is done.
+        // Stopping before means: nothing below is done; and behind, on level 0: it alone is not.
         let stop = TraversalMark {
             level: 0,
             block: span.start,
             ..mark
+        };
+        let start = match is_meta {
+            true => self.start_of(ObjectId::new(first_in(span.start))),
+            false => stop,
         };
         let visit = Visit {
             mark,
@@ -348,7 +359,7 @@ impl<'a> Walker<'a> {
             dnode: Some(tree.dnode),
         };
         let goes_below = match self.visitor.enter(&visit) {
-            Step::Stop => return ControlFlow::Break(stop),
+            Step::Stop => return ControlFlow::Break(start),
             Step::Skip => false,
             Step::Continue => !pointer.is_hole(),
         };
@@ -356,19 +367,19 @@ impl<'a> Walker<'a> {
         if goes_below && !has_resumed {
             if let Err(what) = check_place(pointer, level, &tree.geometry) {
                 let why = self.corrupt(tree.object, what);
-                return self.failed(&visit, stop, &why);
+                return self.failed(&visit, start, stop, &why);
             }
             if level > 0 {
                 match self.read_pointers(tree.object, pointer, level, block) {
                     Ok(pointers) => self.children(tree, &pointers, level, block)?,
-                    Err(why) => return self.failed(&visit, stop, &why),
+                    Err(why) => return self.failed(&visit, start, stop, &why),
                 }
             } else if tree.geometry.object_type == ObjectType::Dnode {
                 match self.cache.read(pointer, metadata_hint(), self.operation) {
-                    Ok(contents) => self.dnodes(&visit, stop, &contents, block)?,
+                    Ok(contents) => self.dnodes(&visit, &contents, block)?,
                     Err(why) => {
                         let why = self.read_error(tree.object, level, block, why);
-                        return self.failed(&visit, stop, &why);
+                        return self.failed(&visit, start, stop, &why);
                     }
                 }
             }
@@ -419,39 +430,25 @@ impl<'a> Walker<'a> {
     }
 
     /// All objects of a block of dnodes.
-    fn dnodes(
-        &mut self,
-        parent: &Visit<'_>,
-        stop: TraversalMark,
-        contents: &[u8],
-        block: u64,
-    ) -> Flow {
+    fn dnodes(&mut self, parent: &Visit<'_>, contents: &[u8], block: u64) -> Flow {
         let slots = contents.len() / SLOT_BYTES;
         let first = block * widen(slots);
         let mut next = 0;
         for (slot, dnode) in ondisk::dnode::walk_block(contents, parent.pointer.byte_order()) {
             let id = ObjectId::from(first + widen(slot));
-            self.free_numbers(first, next..slot, stop)?;
+            self.free_numbers(first, next..slot)?;
             next = dnode.as_ref().map_or(slots, |dnode| slot + dnode.slots());
-            let dnode = match dnode {
-                Ok(dnode) => dnode,
-                Err(what) => {
-                    let why = self.corrupt(id, what);
-                    match self.visitor.unreadable(parent, &why) {
-                        Step::Stop => return ControlFlow::Break(stop),
-                        Step::Continue | Step::Skip => continue,
-                    }
-                }
-            };
-            if id != META_DNODE {
-                self.checked_object(parent, stop, id, &dnode)?;
+            match dnode {
+                Ok(_) if id == META_DNODE => {}
+                Ok(dnode) => self.checked_object(parent, id, &dnode)?,
+                Err(what) => self.no_object(parent, id, what)?,
             }
         }
-        self.free_numbers(first, next..slots, stop)
+        self.free_numbers(first, next..slots)
     }
 
     /// Slots of a block of dnodes that are free.
-    fn free_numbers(&mut self, first: u64, slots: Range<usize>, stop: TraversalMark) -> Flow {
+    fn free_numbers(&mut self, first: u64, slots: Range<usize>) -> Flow {
         let start = first + widen(slots.start);
         // The number of the meta dnode is in nobody's way.
         let start = start.max(META_DNODE.get() + 1);
@@ -459,8 +456,9 @@ impl<'a> Walker<'a> {
         if start >= end {
             return ON;
         }
-        match self.visitor.free_numbers(ObjectId::new(start), end - start) {
-            Step::Stop => ControlFlow::Break(stop),
+        let start = ObjectId::new(start);
+        match self.visitor.free_numbers(start, end - start.get()) {
+            Step::Stop => ControlFlow::Break(self.start_of(start)),
             Step::Continue | Step::Skip => ON,
         }
     }
@@ -472,9 +470,15 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn failed(&mut self, visit: &Visit<'_>, stop: TraversalMark, why: &ObjectError) -> Flow {
+    fn failed(
+        &mut self,
+        visit: &Visit<'_>,
+        start: TraversalMark,
+        stop: TraversalMark,
+        why: &ObjectError,
+    ) -> Flow {
         match self.visitor.unreadable(visit, why) {
-            Step::Stop => ControlFlow::Break(stop),
+            Step::Stop => ControlFlow::Break(start),
             Step::Skip => ON,
             Step::Continue => self.leave(visit, stop),
         }
@@ -494,19 +498,34 @@ impl<'a> Walker<'a> {
         PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(object, what))
     }
 
+    /// The mark of an object of which nothing is done, though everything before it is. The meta dnode has the number of no object: what it leads to begins with the
+    /// first.
+    fn start_of(&self, object: ObjectId) -> TraversalMark {
+        TraversalMark {
+            objset: self.set,
+            object: object.max(ObjectId::new(META_DNODE.get() + 1)),
+            level: 0,
+            block: 0,
+        }
+    }
+
+    /// Where an earlier walk stopped: all that ends before or here is done.
+    fn resumed_at(&self) -> Option<Position> {
+        let mark = self.options.resume?;
+        Some(match mark.object {
+            META_DNODE => (mark.block.saturating_mul(self.per_block), 0),
+            object => (object.get(), mark.block),
+        })
+    }
+
     /// True for what an earlier walk has done, that ends here.
     fn is_done(&self, end: Position) -> bool {
-        let Some(mark) = self.options.resume else {
-            return false;
-        };
-        if mark.object == META_DNODE {
-            // Objects come in blocks as OpenZFS makes them.
-            let first = mark
-                .block
-                .saturating_mul(widen(ondisk::dnode::DNODE_BYTES_MAX / SLOT_BYTES));
-            return end <= (first, 0);
-        }
-        end <= (mark.object.get(), mark.block)
+        self.resumed_at().is_some_and(|at| end <= at)
+    }
+
+    /// True for an object behind whose end an earlier walk stopped.
+    fn is_object_done(&self, id: ObjectId) -> bool {
+        self.resumed_at().is_some_and(|(at, _)| id.get() < at)
     }
 
     /// True for what the visitor does not want to hear of.

@@ -5,10 +5,12 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use support::{Pool, SET};
+use support::{Dice, Pool, SET};
+use tarn_cache::PoolCache;
 use tarn_object::{
-    BlockTrees, Entry, Freeing, NewObject, NewObjectSet, ObjectError, ObjectSet, PointerList, Step,
-    Unreadable, Visit, Visitor, WalkOptions, Walked, walk_objset,
+    BlockTrees, Entry, Freeing, GROUP_USED, NewObject, NewObjectSet, ObjectError, ObjectSet, Owner,
+    Ownership, PROJECT_USED, PointerList, Step, USER_USED, Unreadable, Visit, Visitor, WalkOptions,
+    Walked, walk_objset,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
@@ -18,12 +20,14 @@ use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{LogicalSize, ObjectId, PhysicalSize, Txg};
 use tarn_space::Class;
 
-/// Notes all stored blocks, and stops now and then.
+/// Notes all stored blocks, and stops now and then, or waits where something cannot be read.
 #[derive(Default)]
 struct Noter {
     found: Vec<BlockPointer>,
     objects: u64,
     patience: Option<u64>,
+    stopped_at: Option<TraversalMark>,
+    waits: bool,
 }
 
 impl Visitor for Noter {
@@ -32,6 +36,7 @@ impl Visitor for Noter {
             && let Some(patience) = &mut self.patience
         {
             if *patience == 0 {
+                self.stopped_at = Some(visit.mark);
                 return Step::Stop;
             }
             *patience -= 1;
@@ -46,6 +51,9 @@ impl Visitor for Noter {
     }
 
     fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step {
+        if self.waits {
+            return Step::Stop;
+        }
         panic!("{:?}: {why}", visit.mark);
     }
 }
@@ -84,6 +92,52 @@ fn filled(pool: &mut Pool) -> Arc<ObjectSet> {
         }
         drop(tx);
         pool.sync(&set);
+    }
+    set
+}
+
+/// Each object has another owner.
+struct ByNumber;
+
+impl Ownership for ByNumber {
+    fn owner(&self, _bonus_type: ObjectType, bonus: &[u8]) -> Option<Owner> {
+        let number = u64::from_le_bytes(bonus[..8].try_into().unwrap());
+        Some(Owner {
+            user: number,
+            group: 2 * number,
+            project: 3 * number,
+        })
+    }
+}
+
+/// A set with so many owners that each account has several levels, and some objects that have, too.
+fn accounted(pool: &mut Pool) -> Arc<ObjectSet> {
+    let set = pool.create_set(Some(Arc::new(ByNumber)));
+    let tx = pool.tx();
+    for number in 0..2500_u64 {
+        let new = NewObject {
+            indirect_shift: 12,
+            ..NewObject::plain(ObjectType::PlainFile, 512)
+                .with_bonus(ObjectType::SystemAttributes, 40)
+        };
+        let object = set.allocate(&tx, new, &pool.operation).unwrap();
+        let mut bonus = [0; 40];
+        bonus[..8].copy_from_slice(&number.to_le_bytes());
+        object.set_bonus(&tx, &bonus).unwrap();
+        if number % 250 == 0 {
+            let mut dice = Dice(number + 1);
+            let noise = (0..20_000).map(|_| u8::try_from(dice.throw(256)).unwrap());
+            let noise: Vec<u8> = noise.collect();
+            object.write(&tx, 0, &noise, &pool.operation).unwrap();
+            object.set_spill(&tx, Some(&noise[..1000])).unwrap();
+        }
+    }
+    drop(tx);
+    pool.sync(&set);
+    for account in [USER_USED, GROUP_USED, PROJECT_USED] {
+        let account = set.object(account, &pool.operation).unwrap();
+        let dnode = account.stored_dnode();
+        assert!(dnode.levels > 1 && dnode.max_block.get() > 3, "{dnode:?}");
     }
     set
 }
@@ -150,6 +204,77 @@ fn a_walk_that_is_stopped_and_resumed_visits_every_block_once() {
     assert!(stops > 30);
     let alive: Vec<_> = pool.alive.values().copied().collect();
     assert_eq!(places(&noter.found), places(&alive));
+}
+
+/// All blocks of the set once, by a walk that has stopped before.
+fn resumed(
+    pool: &Pool,
+    set: &ObjectSet,
+    cache: &PoolCache,
+    noter: &mut Noter,
+    stop: TraversalMark,
+) {
+    (noter.patience, noter.waits) = (None, false);
+    let options = WalkOptions {
+        resume: Some(stop),
+        ..WalkOptions::default()
+    };
+    let root = set.root_pointer();
+    let walked = walk_objset(cache, SET, &root, options, noter, &pool.operation);
+    assert_eq!(walked, Walked::Completed, "after {stop:?}");
+    let alive: Vec<_> = pool.alive.values().copied().collect();
+    assert_eq!(places(&noter.found), places(&alive), "after {stop:?}");
+}
+
+/// The mark is that of the block it stopped at, as OpenZFS stores it.
+#[test]
+fn a_walk_may_stop_at_any_block_also_of_accounts_and_visits_each_once() {
+    let mut pool = Pool::new();
+    let set = accounted(&mut pool);
+    let cache = &pool.env.cache;
+    for patience in 0.. {
+        let mut noter = Noter {
+            patience: Some(patience),
+            ..Noter::default()
+        };
+        let (root, options) = (set.root_pointer(), WalkOptions::default());
+        let walked = walk_objset(cache, SET, &root, options, &mut noter, &pool.operation);
+        let Walked::Stopped(stop) = walked else {
+            assert!(patience > 200, "{patience}");
+            break;
+        };
+        assert_eq!(Some(stop), noter.stopped_at);
+        resumed(&pool, &set, cache, &mut noter, stop);
+    }
+}
+
+#[test]
+fn a_walk_that_waits_for_any_block_of_pointers_or_dnodes_visits_each_once() {
+    let mut pool = Pool::new();
+    let set = accounted(&mut pool);
+    let is_read = |pointer: &&BlockPointer| {
+        let object_type = pointer.object_type();
+        let has_more = matches!(object_type, ObjectType::Dnode | ObjectType::Objset);
+        has_more || !pointer.level().is_data()
+    };
+    let read: Vec<BlockPointer> = pool.alive.values().filter(is_read).copied().collect();
+    assert!(read.len() > 80, "{}", read.len());
+    for pointer in read {
+        let env = pool.forgetful();
+        pool.flip(&pointer);
+        let mut noter = Noter {
+            waits: true,
+            ..Noter::default()
+        };
+        let (root, options) = (set.root_pointer(), WalkOptions::default());
+        let walked = walk_objset(&env.cache, SET, &root, options, &mut noter, &pool.operation);
+        let Walked::Stopped(stop) = walked else {
+            panic!("{pointer} cannot be read");
+        };
+        pool.flip(&pointer);
+        assert_eq!(stop.level, 0);
+        resumed(&pool, &set, &env.cache, &mut noter, stop);
+    }
 }
 
 #[test]
@@ -296,8 +421,13 @@ fn what_is_put_into_lists_comes_out_again_in_any_number_of_groups() {
 
 #[test]
 fn a_destroyed_tree_is_freed_over_several_groups() {
+    is_freed_in_bites(filled, 50);
+    is_freed_in_bites(accounted, 2);
+}
+
+fn is_freed_in_bites(make: impl FnOnce(&mut Pool) -> Arc<ObjectSet>, bite: u32) {
     let mut pool = Pool::new();
-    let doomed = filled(&mut pool);
+    let doomed = make(&mut pool);
     let root = doomed.root_pointer();
     let before = pool.alive.clone();
     let set = meta_set(&mut pool);
@@ -313,7 +443,7 @@ fn a_destroyed_tree_is_freed_over_several_groups() {
     loop {
         let mut tx = pool.begin();
         let trees = BlockTrees::open(&set, trees.id(), &pool.operation).unwrap();
-        let mut budget = 50;
+        let mut budget = bite;
         let outcome = trees.free_each(&tx, &pool.operation, Unreadable::Wait, |pointer| {
             if budget == 0
                 && pointer.level().is_data()

@@ -236,6 +236,12 @@ pub enum VdevWriteError {
     /// The tree was opened for reading.
     #[error("the devices were opened read-only")]
     ReadOnly,
+    /// Devices are being opened again after they were gone; who writes to the log does not wait for that.
+    #[error("devices are being opened again")]
+    Reopening,
+    /// Nothing is written any more.
+    #[error("the pool was given up")]
+    GivenUp,
 }
 
 /// Why a label, or a part of it, is not valid.

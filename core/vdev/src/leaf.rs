@@ -9,6 +9,9 @@
 //! date*: it is written, and read only when nothing better is left, for a checksum tells whether
 //! what it has is new enough.
 //!
+//! What a leaf missed may still be kept, to be written again while the pool is suspended: all that was written through the tree since the last flush, if it was
+//! taken out of use since then. Such a leaf can become whole again ([`suspension`](crate::suspension)).
+//!
 //! # Invariants
 //! - What was written and not flushed is known: a leaf with such writes is flushed before an uberblock.
 //! - After a failed flush a leaf is never used again before it is opened anew.
@@ -117,7 +120,6 @@ pub struct Leaf {
     /// Where it is.
     pub path: Text,
     state: RwLock<LeafState>,
-    is_out_of_date: AtomicBool,
     has_unflushed: AtomicBool,
     in_flight: AtomicU64,
     last_end: AtomicU64,
@@ -125,8 +127,6 @@ pub struct Leaf {
     has_failed: AtomicBool,
     /// It is how it is until somebody changes that, not only until the pool is opened again.
     is_lasting: AtomicBool,
-    /// After which flush it was taken out of use, counted from one; zero for none, or before the pool was opened.
-    retired_after: AtomicU64,
     /// The newest uberblock that was written to it, and the one that was tried last.
     written_uberblock: AtomicU64,
     tried_uberblock: AtomicU64,
@@ -140,6 +140,10 @@ pub struct Leaf {
 struct LeafState {
     window: Option<Window>,
     standing: Standing,
+    /// It missed writes.
+    is_out_of_date: bool,
+    /// All that it missed is kept, if this is still the number of the last flush.
+    missed_since: Option<u64>,
 }
 
 impl Leaf {
@@ -156,15 +160,15 @@ impl Leaf {
                 LeafState {
                     window: None,
                     standing: not_open(),
+                    is_out_of_date: false,
+                    missed_since: None,
                 },
             ),
-            is_out_of_date: AtomicBool::new(false),
             has_unflushed: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
             last_end: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_lasting: AtomicBool::new(true),
-            retired_after: AtomicU64::new(0),
             written_uberblock: AtomicU64::new(0),
             tried_uberblock: AtomicU64::new(0),
             errors: ErrorCounters::default(),
@@ -175,18 +179,19 @@ impl Leaf {
     pub(crate) fn renamed(&self, config: &VdevConfig) -> Leaf {
         let load = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Relaxed));
         let leaf = Leaf::new(config);
-        let (window, standing) = {
+        let state = {
             let state = self.state.read();
-            (state.window.clone(), state.standing)
+            LeafState {
+                window: state.window.clone(),
+                ..*state
+            }
         };
-        *leaf.state.write() = LeafState { window, standing };
-        leaf.set_out_of_date(self.is_out_of_date());
+        *leaf.state.write() = state;
         // Who has the old name may still be writing.
         leaf.set_unflushed(true);
         Leaf {
             has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
             is_lasting: AtomicBool::new(self.is_lasting()),
-            retired_after: load(&self.retired_after),
             written_uberblock: load(&self.written_uberblock),
             tried_uberblock: load(&self.tried_uberblock),
             ..leaf
@@ -229,10 +234,7 @@ impl Leaf {
                     },
                     false => Standing::ONLINE,
                 };
-                *self.state.write() = LeafState {
-                    window: Some(window),
-                    standing,
-                };
+                self.set_window(window, standing);
             }
             Err(_) if condition.removed => {
                 self.set_standing(Standing {
@@ -277,12 +279,14 @@ impl Leaf {
 
     /// True if it missed writes.
     pub fn is_out_of_date(&self) -> bool {
-        self.is_out_of_date.load(Ordering::Relaxed)
+        self.state.read().is_out_of_date
     }
 
-    /// Says whether it missed writes.
+    /// Says whether it missed writes, which nobody has kept for it.
     pub fn set_out_of_date(&self, is_out_of_date: bool) {
-        self.is_out_of_date.store(is_out_of_date, Ordering::Relaxed);
+        let mut state = self.state.write();
+        state.is_out_of_date = is_out_of_date;
+        state.missed_since = None;
     }
 
     /// Whether it stays as it is when the pool is opened again.
@@ -304,25 +308,61 @@ impl Leaf {
         }
     }
 
+    fn set_window(&self, window: Window, standing: Standing) {
+        let mut state = self.state.write();
+        state.window = Some(window);
+        state.standing = standing;
+    }
+
     /// It failed, and nothing covers what it has.
     pub(crate) fn note_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// It is taken out of use, so many flushes after the pool was opened.
-    pub(crate) fn note_retired(&self, generation: u64) {
-        self.retired_after.store(generation + 1, Ordering::Relaxed);
+    /// It is taken out of use, since others cover what it has, and misses what is written from now on. That is kept since the flush of this number, or not at all.
+    /// What it missed before nobody keeps.
+    pub(crate) fn retire(&self, standing: Standing, kept_since: Option<u64>) {
+        self.has_failed.store(false, Ordering::Relaxed);
+        let mut state = self.state.write();
+        if !state.is_out_of_date {
+            state.missed_since = kept_since;
+        }
+        state.is_out_of_date = true;
+        state.standing = standing;
+        state.window = None;
     }
 
-    /// Whether it may be taken back while the pool is suspended: it has everything up to the flush of this number.
+    /// Something was written to its vdev that is not kept. Gives whether it missed that, and nothing before.
+    pub(crate) fn note_not_kept(&self) -> bool {
+        if self.is_usable() {
+            return false;
+        }
+        self.has_failed.store(false, Ordering::Relaxed);
+        let mut state = self.state.write();
+        let is_first = !state.is_out_of_date;
+        state.is_out_of_date = true;
+        state.missed_since = None;
+        is_first
+    }
+
+    /// Whether it may be taken back while the pool is suspended: it failed and nothing covers it, or all that it missed is kept, as this is the number of the last flush.
     pub(crate) fn wants_reopening(&self, generation: u64) -> bool {
         let failed = self.has_failed.load(Ordering::Relaxed);
-        failed || self.retired_after.load(Ordering::Relaxed) == generation + 1
+        failed || self.state.read().missed_since == Some(generation)
     }
 
-    /// Opens the device anew.
-    pub(crate) fn reopen(&self, host: &Host) {
-        let before = self.state.write().window.take();
+    /// Opens the device anew. Until it [is back](Self::note_back) it may lack whatever was written since this flush, the last one.
+    pub(crate) fn reopen(&self, host: &Host, generation: u64) {
+        let before = {
+            let mut state = self.state.write();
+            if !state.is_out_of_date {
+                state.is_out_of_date = true;
+                state.missed_since = Some(generation);
+                // If the pool goes on without it, it is no longer one that nothing covers.
+                self.has_failed.store(false, Ordering::Relaxed);
+            }
+            state.window.take()
+        };
         let mode = before.as_ref().map(|window| window.info().mode);
         let mode = mode.unwrap_or(OpenMode::ReadWriteExclusive);
         if let Some(window) = &before
@@ -337,21 +377,25 @@ impl Leaf {
             .ok()
             .filter(|window| window.size_bytes >= DEVICE_BYTES_MIN && window.probe().is_ok());
         let Some(window) = opened else {
-            // What it had is still covered by what is kept, should it come back later.
-            self.note_failed();
             return self.set_standing(not_open());
         };
         self.set_unflushed(true);
-        *self.state.write() = LeafState {
-            window: Some(window),
-            standing: Standing::ONLINE,
-        };
+        self.set_window(window, Standing::ONLINE);
     }
 
-    /// It is what it was.
-    pub(crate) fn note_back(&self) {
+    /// It is what it was. It is whole if all that it missed is kept, as this is the number of the last flush: that is to be written to it before anybody goes on.
+    pub(crate) fn note_back(&self, generation: u64) {
         self.has_failed.store(false, Ordering::Relaxed);
-        self.retired_after.store(0, Ordering::Relaxed);
+        let mut state = self.state.write();
+        if state.missed_since == Some(generation) {
+            state.is_out_of_date = false;
+            state.missed_since = None;
+        }
+    }
+
+    /// It is what it was, and its vdev holds nothing that it could have missed.
+    pub(crate) fn note_back_empty(&self) {
+        self.has_failed.store(false, Ordering::Relaxed);
         self.set_out_of_date(false);
     }
 

@@ -101,7 +101,7 @@ impl VdevTree {
             top.check_sizes();
         }
         if leaf.is_usable() {
-            leaf.note_back();
+            leaf.note_back_empty();
         }
         self.note_change();
         leaf.standing()
@@ -141,9 +141,7 @@ impl VdevTree {
         if !top.can_do_without(leaf) {
             return false;
         }
-        leaf.note_retired(self.journal.lock().generation);
-        leaf.set_standing(standing);
-        leaf.set_out_of_date(true);
+        leaf.retire(standing, self.kept_since());
         self.note_change();
         true
     }

@@ -9,17 +9,23 @@
 //! ([`VdevTree::resume`]) and then does what failed once more; or until the pool is given up, and then the call fails. Others may wait, too: who
 //! reads for an application, while the pool's `failmode` is `wait`. Administration never waits here.
 //!
+//! While devices are opened again nobody writes. Who stores begins nothing while the pool is suspended: a flush would say that all is durable, though
+//! devices are not back, or do not have yet what is kept. Who writes to the log may go on as far as his devices do; only while they are opened again he fails at once. Whoever is in the midst of a
+//! write is waited for.
+//!
 //! A device that comes back may have lost what it had not been told to make durable. So everything that was written since the last flush is kept (the
 //! [`Journal`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
 //!
 //! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock is the one that was written to it last: neither an old copy nor one that
-//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again.
+//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again. So does one that missed what
+//! was made durable at once, for the log: that is not kept, it would be as much as is promised between two flushes.
 //!
 //! # Invariants
 //! - Nobody waits while the pool is being opened, or after it was given up.
 //! - What is kept is written again, and flushed, before the first of those who wait goes on.
+//! - Between the last flush and the end of a suspension nothing is forgotten of what is kept.
 
-use crate::error::{LeafFailure, VdevReadError};
+use crate::error::{LeafFailure, VdevReadError, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
 use crate::labels;
 use crate::leaf::Leaf;
@@ -32,7 +38,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tarn_host::lock::{Condvar, Mutex};
+use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{Guid, Txg, VdevId, VdevOffset};
 use tarn_probe::{Operation, OperationKind};
 
@@ -64,9 +70,12 @@ pub enum ResumeError {
     /// Somebody else is opening them. When one of them does not answer, only giving the pool up ends that.
     #[error("devices are being opened already")]
     Busy,
+    /// A write that is under way does not end. When a device does not answer, only giving the pool up ends that.
+    #[error("devices are being written")]
+    Writing,
     /// They are back, and cannot be written.
     #[error(transparent)]
-    Write(#[from] crate::error::VdevWriteError),
+    Write(#[from] VdevWriteError),
 }
 
 /// What those do who waited.
@@ -91,9 +100,22 @@ enum Phase {
     GivenUp,
 }
 
+impl Phase {
+    fn is_suspended(self) -> bool {
+        matches!(self, Phase::Suspending | Phase::Suspended | Phase::Resuming)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// How many are writing.
+    writers: usize,
+}
+
 /// Where those wait who need devices that are gone.
 pub(crate) struct Suspension {
-    phase: Mutex<Phase>,
+    state: Mutex<State>,
     changed: Condvar,
     door: Mutex<Option<Arc<dyn SuspensionDoor>>>,
     readers_wait: AtomicBool,
@@ -102,7 +124,13 @@ pub(crate) struct Suspension {
 impl Suspension {
     pub(crate) fn new() -> Suspension {
         Suspension {
-            phase: Mutex::new(ranks::SUSPENSION, Phase::Opening),
+            state: Mutex::new(
+                ranks::SUSPENSION,
+                State {
+                    phase: Phase::Opening,
+                    writers: 0,
+                },
+            ),
             changed: Condvar::new(),
             door: Mutex::new(ranks::SUSPENSION, None),
             readers_wait: AtomicBool::new(true),
@@ -110,39 +138,72 @@ impl Suspension {
     }
 
     fn is_running(&self) -> bool {
-        *self.phase.lock() != Phase::Opening
+        self.state.lock().phase != Phase::Opening
+    }
+
+    /// Begins to store, which waits while the pool is suspended.
+    pub(crate) fn begin_storing(&self) -> Result<Writing<'_>, VdevWriteError> {
+        let mut state = self.state.lock();
+        self.changed
+            .wait_while(&mut state, |state| state.phase.is_suspended());
+        self.begin_writing(state)
+    }
+
+    /// Begins to write to the log, which waits for nobody.
+    pub(crate) fn begin_promising(&self) -> Result<Writing<'_>, VdevWriteError> {
+        let state = self.state.lock();
+        match state.phase {
+            Phase::Resuming => Err(VdevWriteError::Reopening),
+            _ => self.begin_writing(state),
+        }
+    }
+
+    fn begin_writing(
+        &self,
+        mut state: MutexGuard<'_, State>,
+    ) -> Result<Writing<'_>, VdevWriteError> {
+        if state.phase == Phase::GivenUp {
+            return Err(VdevWriteError::GivenUp);
+        }
+        state.writers += 1;
+        Ok(Writing(self))
     }
 
     /// Whether there is somebody who waits, whom the caller shall help. Nobody else does, until he says that he is done. While another helps he is waited for: it may be
     /// the pool itself, that looks for its devices now and then.
     fn begin_resuming(&self) -> Result<bool, ResumeError> {
-        let mut phase = self.phase.lock();
+        let mut state = self.state.lock();
+        let waits = |state: &mut MutexGuard<'_, State>| {
+            let outcome = self.changed.wait_timeout(state, OTHERS_MAX);
+            !outcome.timed_out()
+        };
         loop {
-            match *phase {
+            let phase = state.phase;
+            match phase {
                 Phase::Opening | Phase::Running | Phase::GivenUp => return Ok(false),
-                Phase::Suspended => {
-                    *phase = Phase::Resuming;
-                    return Ok(true);
-                }
-                Phase::Suspending | Phase::Resuming => {
-                    if self
-                        .changed
-                        .wait_timeout(&mut phase, OTHERS_MAX)
-                        .timed_out()
-                    {
-                        return Err(ResumeError::Busy);
-                    }
-                }
+                Phase::Suspended => break,
+                Phase::Suspending | Phase::Resuming if waits(&mut state) => {}
+                Phase::Suspending | Phase::Resuming => return Err(ResumeError::Busy),
             }
         }
+        state.phase = Phase::Resuming;
+        // From now on there are less and less.
+        while state.phase == Phase::Resuming && state.writers > 0 {
+            if !waits(&mut state) {
+                drop(state);
+                self.stay_suspended();
+                return Err(ResumeError::Writing);
+            }
+        }
+        Ok(state.phase == Phase::Resuming)
     }
 
     /// Devices are not back.
     fn stay_suspended(&self) {
         {
-            let mut phase = self.phase.lock();
-            if *phase == Phase::Resuming {
-                *phase = Phase::Suspended;
+            let mut state = self.state.lock();
+            if state.phase == Phase::Resuming {
+                state.phase = Phase::Suspended;
             }
         }
         self.changed.notify_all();
@@ -150,31 +211,27 @@ impl Suspension {
 
     /// Waits until devices are back.
     pub(crate) fn wait(&self, why: &dyn fmt::Display) -> Verdict {
-        let mut phase = self.phase.lock();
-        match *phase {
+        let mut state = self.state.lock();
+        match state.phase {
             Phase::Opening | Phase::GivenUp => return Verdict::GiveUp,
             Phase::Suspending | Phase::Suspended | Phase::Resuming => {}
             Phase::Running => {
-                *phase = Phase::Suspending;
-                drop(phase);
+                state.phase = Phase::Suspending;
+                drop(state);
                 let door = self.door.lock().clone();
                 if let Some(door) = door {
                     door.suspended(&why.to_string());
                 }
-                phase = self.phase.lock();
-                if *phase == Phase::Suspending {
-                    *phase = Phase::Suspended;
+                state = self.state.lock();
+                if state.phase == Phase::Suspending {
+                    state.phase = Phase::Suspended;
                     self.changed.notify_all();
                 }
             }
         }
-        self.changed.wait_while(&mut phase, |phase| {
-            matches!(
-                *phase,
-                Phase::Suspending | Phase::Suspended | Phase::Resuming
-            )
-        });
-        match *phase {
+        self.changed
+            .wait_while(&mut state, |state| state.phase.is_suspended());
+        match state.phase {
             Phase::GivenUp => Verdict::GiveUp,
             _ => Verdict::Again,
         }
@@ -188,16 +245,16 @@ impl Suspension {
             door.resumed();
         }
         {
-            let mut phase = self.phase.lock();
-            if *phase == Phase::Resuming {
-                *phase = Phase::Running;
+            let mut state = self.state.lock();
+            if state.phase == Phase::Resuming {
+                state.phase = Phase::Running;
             }
         }
         self.changed.notify_all();
     }
 
     fn give_up(&self) {
-        *self.phase.lock() = Phase::GivenUp;
+        self.state.lock().phase = Phase::GivenUp;
         *self.door.lock() = None;
         self.changed.notify_all();
     }
@@ -232,7 +289,23 @@ impl Suspension {
 
 impl fmt::Debug for Suspension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Suspension({:?})", *self.phase.lock())
+        write!(f, "Suspension({:?})", *self.state.lock())
+    }
+}
+
+/// Somebody writes, and no device is opened again before he is done.
+pub(crate) struct Writing<'a>(&'a Suspension);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let is_waited_for = {
+            let mut state = self.0.state.lock();
+            state.writers -= 1;
+            state.phase == Phase::Resuming && state.writers == 0
+        };
+        if is_waited_for {
+            self.0.changed.notify_all();
+        }
     }
 }
 
@@ -243,7 +316,7 @@ pub(crate) struct Journal {
     writes: BTreeMap<(VdevId, VdevOffset), PhysicalWrite>,
     bytes: u64,
     /// Counts flushes: what is kept was written since the last of them.
-    pub(crate) generation: u64,
+    generation: u64,
 }
 
 impl Journal {
@@ -270,7 +343,7 @@ impl VdevTree {
     /// From now on those who store wait for devices that are gone; before, they failed.
     pub fn begin(&self, door: Arc<dyn SuspensionDoor>) {
         *self.suspension.door.lock() = Some(door);
-        *self.suspension.phase.lock() = Phase::Running;
+        self.suspension.state.lock().phase = Phase::Running;
     }
 
     /// Whether those who read for applications wait for devices that are gone, or fail.
@@ -306,6 +379,12 @@ impl VdevTree {
         let mut journal = self.journal.lock();
         writes.into_iter().for_each(|write| journal.keep(write));
         journal.bytes > JOURNAL_BYTES_MAX
+    }
+
+    /// After which flush everything is kept that is written, if it is.
+    pub(crate) fn kept_since(&self) -> Option<u64> {
+        let is_kept = self.suspension.is_running();
+        is_kept.then(|| self.journal.lock().generation)
     }
 
     /// What is kept now.
@@ -362,20 +441,25 @@ impl VdevTree {
 
     fn reopen(&self, top: &TopVdev, pool: Guid, generation: u64) {
         let wanted = |leaf: &&Arc<Leaf>| leaf.wants_reopening(generation);
-        let again: Vec<Arc<Leaf>> = top.leaves.iter().filter(wanted).cloned().collect();
+        let (again, others): (Vec<_>, Vec<_>) = top.leaves.iter().partition(wanted);
+        let usable: Vec<_> = others.into_iter().filter(|leaf| leaf.is_usable()).collect();
         for leaf in &again {
-            leaf.reopen(&self.host);
+            leaf.reopen(&self.host, generation);
         }
         top.check_labels(pool);
         top.check_sizes();
-        for leaf in &again {
+        // What is gone that nobody has written to yet may come back as well.
+        for leaf in usable.iter().filter(|leaf| !leaf.is_usable()) {
+            leaf.retire(leaf.standing(), Some(generation));
+        }
+        for leaf in again {
             let Some(window) = leaf.window() else {
                 continue;
             };
             let found = labels::read_uberblocks(&window, top.ashift);
             let newest = found.iter().map(|found| found.uberblock.txg).max();
             match leaf.is_newest_uberblock(newest.unwrap_or(Txg::ZERO)) {
-                true => leaf.note_back(),
+                true => leaf.note_back(generation),
                 false => leaf.set_standing(Standing::because(
                     VdevState::Unavailable,
                     Reason::CorruptData,
@@ -419,7 +503,7 @@ mod tests {
     fn who_waits_fails_before_the_pool_is_begun_and_after_it_was_given_up() {
         let suspension = Suspension::new();
         assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
-        *suspension.phase.lock() = Phase::Running;
+        suspension.state.lock().phase = Phase::Running;
         suspension.give_up();
         assert_eq!(suspension.wait(&"gone"), Verdict::GiveUp);
         assert!(!suspension.begin_resuming().unwrap());
@@ -429,7 +513,7 @@ mod tests {
     fn who_opens_devices_waits_for_another_who_does() {
         for is_back in [false, true] {
             let suspension = Arc::new(Suspension::new());
-            *suspension.phase.lock() = Phase::Suspended;
+            suspension.state.lock().phase = Phase::Suspended;
             assert!(suspension.begin_resuming().unwrap());
             let second = std::thread::spawn({
                 let suspension = suspension.clone();
@@ -442,8 +526,26 @@ mod tests {
             assert_eq!(second.join().unwrap().unwrap(), !is_back);
         }
         let suspension = Suspension::new();
-        *suspension.phase.lock() = Phase::Resuming;
+        suspension.state.lock().phase = Phase::Resuming;
         let refused = suspension.begin_resuming();
         assert!(matches!(refused, Err(ResumeError::Busy)));
+    }
+
+    #[test]
+    fn who_opens_devices_waits_for_who_is_writing_and_no_other_begins() {
+        let suspension = Suspension::new();
+        suspension.state.lock().phase = Phase::Suspended;
+        let writing = suspension.begin_promising().unwrap();
+        let refused = suspension.begin_resuming();
+        assert!(matches!(refused, Err(ResumeError::Writing)));
+        assert_eq!(suspension.state.lock().phase, Phase::Suspended);
+        drop(writing);
+        assert!(suspension.begin_resuming().unwrap());
+        let refused = suspension.begin_promising().map(|_| ());
+        assert!(matches!(refused, Err(VdevWriteError::Reopening)));
+        suspension.give_up();
+        for begun in [suspension.begin_promising(), suspension.begin_storing()] {
+            assert!(matches!(begun.map(|_| ()), Err(VdevWriteError::GivenUp)));
+        }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
-//! - A leaf that missed a write is not in use, or the write failed.
+//! - A leaf that missed a write is not in use, or the write failed. It comes back into use whole only if all that it missed is kept ([`suspension`](crate::suspension)).
 //! - When a flush succeeds, all that was written before it is durable on every device in use.
 
 use crate::error::{LeafFailure, VdevWriteError};
@@ -20,6 +20,7 @@ use crate::raidz_map::RaidzMap;
 use crate::read::Place;
 use crate::suspension::Verdict;
 use crate::tree::{Layout, TopVdev, VdevTree};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
@@ -53,33 +54,36 @@ impl VdevTree {
     /// When a place is not on its vdev, or has another size than its data: places are ours.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers, and the pool is being opened or was given up.
+    /// More leaves failed than redundancy covers, and the pool is being opened; or it was given up.
     pub fn write(
         &self,
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
+        let is_much = Cell::new(false);
         self.until_devices_are_back(|| {
             let done = self.try_write(writes.clone(), operation);
-            if done.is_err() {
-                // Whoever says that devices are back tries these first.
-                self.keep_unflushed(writes.clone());
-            }
+            // Also what has failed: whoever says that devices are back tries it first.
+            is_much.set(self.keep_unflushed(writes.clone()));
             done
         })?;
-        match self.keep_unflushed(writes) {
+        match is_much.get() {
             true => self.flush(operation),
             false => Ok(()),
         }
     }
 
-    /// Does something once more as often as devices come back that it lacked.
+    /// Does something that stores, and once more as often as devices come back that it lacked.
     pub(crate) fn until_devices_are_back(
         &self,
         attempt: impl Fn() -> Result<(), VdevWriteError>,
     ) -> Result<(), VdevWriteError> {
         loop {
-            match attempt() {
+            let done = {
+                let _writing = self.suspension.begin_storing()?;
+                attempt()
+            };
+            match done {
                 Err(
                     error
                     @ (VdevWriteError::LostRedundancy { .. } | VdevWriteError::NoLabelWritten),
@@ -184,13 +188,14 @@ impl VdevTree {
     }
 
     /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
-    /// meanwhile: what counts is a flush of our own, after our own writes.
+    /// meanwhile: what counts is a flush of our own, after our own writes. It is durable then, and so not kept for devices that come back: one that missed it
+    /// is not taken back as whole.
     ///
     /// # Panics
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers: nobody knows what of it is stored.
+    /// More leaves failed than redundancy covers, or devices are being opened again: nobody knows what of it is stored.
     pub fn write_durably(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -199,6 +204,7 @@ impl VdevTree {
         let mut vdevs: Vec<VdevId> = writes.iter().map(|write| write.place.vdev).collect();
         vdevs.sort_unstable();
         vdevs.dedup();
+        let _writing = self.suspension.begin_promising()?;
         self.try_write(writes, operation)?;
         let tops: Vec<Arc<TopVdev>> = vdevs
             .into_iter()
@@ -216,7 +222,14 @@ impl VdevTree {
         };
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
         self.judge(&tops, &written, outcomes, standing)?;
-        self.require_usable(&tops)
+        self.require_usable(&tops)?;
+        // Nobody keeps it: who has it not by now does not get it.
+        for leaf in tops.iter().flat_map(|top| &top.leaves) {
+            if leaf.note_not_kept() {
+                self.note_change();
+            }
+        }
+        Ok(())
     }
 
     /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend

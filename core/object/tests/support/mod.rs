@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use tarn_block::{
@@ -16,7 +17,7 @@ use tarn_object::{
     TxEstimate, TxgLimits, Txgs, sync_objsets,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::label::data_size;
+use tarn_ondisk::label::{DATA_START_BYTES, data_size};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
@@ -217,12 +218,36 @@ impl Pool {
             .unwrap()
     }
 
+    /// Who has nothing of the pool in memory.
+    pub fn forgetful(&self) -> Arc<ObjectEnv> {
+        let stored = self.env.txgs.stored_txg();
+        new_env(&self.host, &self.io, stored, TxgLimits::default())
+    }
+
+    /// Turns the first bits of all copies of a block around, or back.
+    pub fn flip(&self, pointer: &BlockPointer) {
+        let path = self.folder.path().join("disk");
+        let disk = File::options().read(true).write(true).open(path).unwrap();
+        for dva in pointer.dvas() {
+            let at = DATA_START_BYTES + dva.offset().get();
+            let mut bytes = [0; 8];
+            disk.read_exact_at(&mut bytes, at).unwrap();
+            disk.write_all_at(&bytes.map(|byte| !byte), at).unwrap();
+        }
+    }
+
     /// The set as somebody finds it who has nothing in memory.
     pub fn reopen(&self, set: &ObjectSet, owner: Option<Arc<dyn Ownership>>) -> Arc<ObjectSet> {
-        let stored = self.env.txgs.stored_txg();
-        let env = new_env(&self.host, &self.io, stored, TxgLimits::default());
         let root = set.root_pointer();
-        ObjectSet::open(env, SET, &root, Pool::policy(), owner, &self.operation).unwrap()
+        ObjectSet::open(
+            self.forgetful(),
+            SET,
+            &root,
+            Pool::policy(),
+            owner,
+            &self.operation,
+        )
+        .unwrap()
     }
 }
 
