@@ -423,6 +423,60 @@ fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
     }
 }
 
+/// A pool is imported while a device is away, and the power is cut after the given flush of the other one. Gives whether it came so far.
+fn lacks_what_was_stored_without_it(nth: u64) -> bool {
+    let disks = ["a", "b"];
+    let machine = machine(71 + nth, &disks);
+    machine
+        .run(|host| {
+            let house = House::new(host);
+            house.create("tank", VdevKind::Mirror, &disks, &[]).unwrap();
+            put(&house.files("tank"), "file", 1).unwrap();
+            house.export("tank", false).unwrap();
+        })
+        .unwrap();
+    let machine = machine.reboot();
+    disk(&machine, "b").inject(Fault::Vanish);
+    disk(&machine, "a").inject(Fault::CutAfterFlush { nth });
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.import(Some("tank"), &[]).unwrap();
+        for number in 0..3 {
+            put(&house.files("tank"), &format!("later{number}"), number).unwrap();
+            house.sync().unwrap();
+        }
+    });
+    let is_cut = run.is_err();
+    let machine = machine.reboot();
+    let [a, b] = disks.map(|name| disk(&machine, name));
+    a.clear_faults();
+    b.clear_faults();
+    let uberblocks = |disk: &SimDisk| disk.peek(128 << 10, 128 << 10);
+    let lacks_nothing = uberblocks(&a) == uberblocks(&b);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.import(Some("tank"), &[]).unwrap();
+        check(&house.files("tank"), "file", 1);
+        a.inject(NEXT_FLUSH);
+        put(&house.files("tank"), "then", 2).unwrap();
+        let is_relied_on = house.sync().is_ok();
+        assert!(
+            !is_relied_on || lacks_nothing,
+            "flush {nth}: b lacks a group"
+        );
+        house.export("tank", true).unwrap();
+    });
+    run.unwrap();
+    is_cut
+}
+
+#[test]
+fn a_device_that_was_away_for_one_group_is_not_relied_on() {
+    let is_done = |nth: &u64| !lacks_what_was_stored_without_it(*nth);
+    let tried = (0..200).find(is_done);
+    assert!(tried.is_some_and(|tried| tried > 4), "{tried:?}");
+}
+
 /// The power fails while the end of a log, which nobody was promised yet, is on all disks but one; and then one of those fails, at the given write while
 /// the pool is imported. Gives whether it was written so often.
 fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> bool {
