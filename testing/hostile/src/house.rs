@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation, PosixError,
-    SetAttributes, Tree, WriteAt, XattrMode,
+    RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::{Refusal, dataset, pool};
@@ -329,6 +329,17 @@ impl Files {
         let parent = self.files.root();
         self.files
             .unlink(&self.root, parent, name.as_bytes(), &operation())
+    }
+
+    /// Gives a file of the root directory another name.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), PosixError> {
+        let parent = self.files.root();
+        let (from, to, mode) = (from.as_bytes(), to.as_bytes(), RenameMode::Replace);
+        self.files
+            .rename(&self.root, parent, from, parent, to, mode, &operation())
     }
 
     /// Sets an extended attribute.
