@@ -676,11 +676,9 @@ fn records_of_other_systems_are_applied() {
     assert_eq!(look(200).size, 150);
     apply(&mounted, cut(4, 0)).unwrap();
     assert_eq!(mounted.contents(object), b"ab\0\0");
+    // A hole that says no size is one of the smallest block.
     apply(&mounted, written(write(200, 2, 300, None))).unwrap();
-    assert_eq!(
-        (look(200).size, &mounted.contents(object)[..2]),
-        (302, &b"ab"[..])
-    );
+    assert_eq!(mounted.contents(object), [0; 302]);
     let clone = LoggedChange::CloneRange {
         object,
         offset: 0,
@@ -713,6 +711,42 @@ fn records_of_other_systems_are_applied() {
     let names = mounted.names(root);
     assert!(names.contains(&(b"file-200".to_vec(), ObjectId::new(220), left.kind)));
     assert!(names.contains(&(b"moved".to_vec(), object, FileKind::Regular)));
+}
+
+/// The first of two writes to a block in one group says all of the block, and the second only that there was one.
+#[test]
+fn a_record_that_leads_to_a_hole_is_about_all_of_its_block() {
+    const BLOCK_BYTES: usize = 8192;
+    let mounted = Mounted::new();
+    let id = ObjectId::new(200);
+    apply(&mounted, created(create(mounted.root(), 200, "file"))).unwrap();
+    let ones = [1; BLOCK_BYTES];
+    let both = write(200, 0, 2 * 8192, Some(&[ones, ones].concat()));
+    apply(&mounted, written(both)).unwrap();
+    let led = |offset: u64, length: u64, block_bytes: u64| {
+        let mut write = write(200, offset, length, None);
+        write
+            .pointer
+            .set_logical_size(LogicalSize::new(block_bytes));
+        written(write)
+    };
+    apply(&mounted, led(8192 + 1000, 100, 8192)).unwrap();
+    let again = LoggedWrite {
+        is_stored_already: true,
+        ..write(200, 8192, 8192 + 10, None)
+    };
+    apply(&mounted, written(again)).unwrap();
+    let zeros = vec![0; BLOCK_BYTES + 10];
+    assert!(mounted.contents(id) == [&ones[..], &zeros[..]].concat());
+    // As long as its block, or longer: as far as it goes.
+    apply(&mounted, led(512, 1024, 512)).unwrap();
+    let start = [&ones[..512], &zeros[..1024], &ones[1536..]].concat();
+    assert!(mounted.contents(id) == [&start[..], &zeros[..]].concat());
+    // Nothing behind the end of the file is there for the block's sake.
+    apply(&mounted, led(3 * 8192 + 1, 1, 8192)).unwrap();
+    assert_eq!(mounted.contents(id).len(), 3 * BLOCK_BYTES + 2);
+    let too_large = apply(&mounted, led(0, 1, 32 << 20));
+    assert!(too_large.is_err(), "{too_large:?}");
 }
 
 #[test]
