@@ -452,6 +452,41 @@ fn what_one_file_needs_can_be_replayed_alone() {
     }
 }
 
+/// An extended attribute that moves between the list and the hidden directory has its old or its new value, whoever commits: here, another file.
+#[test]
+fn an_attribute_that_moves_is_nowhere_without_a_value() {
+    const NAME: &[u8] = b"user.moves";
+    let (small, large) = (vec![1; 100], vec![2; 40 << 10]);
+    for (before, after) in [(&large, &small), (&small, &large)] {
+        let properties = properties(2);
+        let recorded = Recorded::new(properties);
+        let (mounted, root) = (&recorded.mounted, Credentials::root());
+        let file = mounted
+            .make(&root, mounted.root(), "file", FileKind::Regular, 0o600)
+            .unwrap();
+        let set = |value: &[u8]| {
+            let (files, operation) = (&mounted.files, &mounted.operation);
+            let set = files.set_xattr(&root, file.id, NAME, value, XattrMode::Any, operation);
+            set.unwrap();
+        };
+        set(before);
+        let count = recorded.records.lock().unwrap().len();
+        set(after);
+        let made = std::cell::Cell::new(0);
+        let records = recorded.stored(|record| {
+            made.set(made.get() + 1);
+            made.get() <= count || record.object.is_none()
+        });
+        let fresh = Mounted::with(NewFileSystem::default(), properties);
+        replay(&fresh, &records);
+        let found = fresh
+            .files
+            .get_xattr(&root, file.id, NAME, &fresh.operation)
+            .unwrap();
+        assert!(found == *before || found == *after, "{}", found.len());
+    }
+}
+
 /// A crash in the middle: what is stored is not applied again, and the rest is.
 #[test]
 fn a_replay_that_was_cut_goes_on_where_it_was() {
