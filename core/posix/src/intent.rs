@@ -9,6 +9,8 @@
 //! Files that have no name any more leave nothing: after a crash they are gone.
 //!
 //! # Invariants
+//! - A file is not seen to be without a name before the record that takes the last one is made: who stores what was written into it finds either the file, or
+//!   that record among those that are stored or wait.
 //! - What changes in one transaction, and would be wrong by halves, is one record, or records of which each beginning makes sense.
 //!
 //! # Knows nothing about
@@ -467,6 +469,10 @@ impl LogSource for FileSystem {
         }
         let mut bytes = vec![0; narrow(write.length)];
         node.object.read(write.offset, &mut bytes, operation)?;
+        // It may have been freed while it was read.
+        if node.is_gone() {
+            return Ok(Fetched::Gone);
+        }
         Ok(match write.length > facts.size - write.offset {
             true => Fetched::Shortened(bytes),
             false => Fetched::Bytes(bytes),

@@ -26,6 +26,7 @@ use tarn_posix::types::{
     SetTime, Timestamp, XattrMode,
 };
 use tarn_posix::{NewFileSystem, PosixError, WriteAt};
+use tarn_probe::Operation;
 use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, Replayer, WholeBlocks};
 
 /// A file system whose records are kept.
@@ -449,6 +450,59 @@ fn what_one_file_needs_can_be_replayed_alone() {
             assert_eq!(fresh.contents(id), recorded.mounted.contents(id));
             break;
         }
+    }
+}
+
+/// Whoever commits a file while it is removed stores what was written into it, or learns of the removal. Files are small, which are freed at once, or
+/// open, which stay.
+#[test]
+fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
+    let mounted = Mounted::new();
+    let (root, operation) = (Credentials::root(), &mounted.operation);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (files, told) = (Arc::downgrade(&mounted.files), heard.clone());
+    let log = mounted.files.intent_log().unwrap();
+    log.watch(move |record| {
+        let is_removal = matches!(
+            record.change,
+            LoggedChange::Remove { .. } | LoggedChange::Rename(_)
+        );
+        if is_removal {
+            let mut told = told.lock().unwrap();
+            let object: u64 = told.pop().unwrap();
+            let files = files.upgrade().unwrap();
+            let written = write(object, 0, 3, None);
+            let found = files.contents(&written, &Operation::unmeasured()).unwrap();
+            assert_eq!(found, Fetched::Bytes(b"abc".to_vec()));
+        }
+    });
+    let parent = mounted.root();
+    let make = |name: &str, is_open: bool| {
+        let made = mounted.make(&root, parent, name, FileKind::Regular, 0o600);
+        let id = made.unwrap().id;
+        let at = WriteAt::Offset(0);
+        let written = mounted.files.write(&root, id, at, b"abc", operation);
+        written.unwrap();
+        if is_open {
+            mounted.files.opened(id, operation).unwrap();
+        }
+        heard.lock().unwrap().push(id.get());
+    };
+    for (is_open, name) in [(false, "closed"), (true, "open")] {
+        make(name, is_open);
+        let removed = mounted
+            .files
+            .unlink(&root, parent, name.as_bytes(), operation);
+        removed.unwrap();
+        let other = mounted.make(&root, parent, "other", FileKind::Regular, 0o600);
+        other.unwrap();
+        make(name, is_open);
+        let (name, mode) = (name.as_bytes(), RenameMode::Replace);
+        let renamed = mounted
+            .files
+            .rename(&root, parent, b"other", parent, name, mode, operation);
+        renamed.unwrap();
+        assert!(heard.lock().unwrap().is_empty());
     }
 }
 
