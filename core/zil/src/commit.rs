@@ -118,7 +118,7 @@ impl IntentLog {
         let entries = state.pending.take(&wanted, stored);
         let newest = entries.last().map(|entry| entry.txg);
         if let Some(newest) = newest {
-            if state.must_wait > stored || state.chain.is_ended {
+            if state.must_wait > stored || state.chain.is_ended || state.is_closed {
                 state.must_wait = state.must_wait.max(newest);
             } else {
                 let files = entries.iter().map(|entry| entry.record.object);
