@@ -32,12 +32,15 @@ pub(crate) fn free(
 }
 
 fn free_blocks(context: &TaskContext<'_>, log: &IntentLogHead) -> Result<(), DatasetError> {
-    let phase = WritePhase {
+    tarn_zil::free(context.io, log, phase_of(context), context.operation)
+        .map_err(|cause| DatasetError::Free { cause })
+}
+
+fn phase_of(context: &TaskContext<'_>) -> WritePhase {
+    WritePhase {
         txg: context.tx.txg(),
         pass: context.tx.pass(),
-    };
-    tarn_zil::free(context.io, log, phase, context.operation)
-        .map_err(|cause| DatasetError::Free { cause })
+    }
 }
 
 /// Frees the log of an earlier run and empties its head. Nobody changes the dataset meanwhile.
@@ -88,16 +91,32 @@ impl SyncTask for StoreClaims {
     }
 
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {
-        for (id, head) in self.heads {
+        for (id, head) in &self.heads {
+            let (id, head) = (*id, *head);
             let set = context.namespace.head_set(id, context.operation)?;
             let before = set.phys().intent_log;
-            let is_given_up = head.first.is_hole() && before.first.logical_birth < self.first;
-            if is_given_up {
+            if head.first.is_hole() {
                 // It can be on a device that is missing; what cannot be freed is only lost room.
-                let _ = free_blocks(context, &before);
+                let _ = self.free_given_up(context, &before);
             }
             set.change_head(context.tx, |objset| objset.intent_log = head);
         }
         Ok(())
+    }
+}
+
+impl StoreClaims {
+    /// Frees a log whose head is emptied, claimed or not.
+    fn free_given_up(
+        &self,
+        context: &TaskContext<'_>,
+        log: &IntentLogHead,
+    ) -> Result<(), DatasetError> {
+        if !log.claim_txg.is_zero() {
+            return free_blocks(context, log);
+        }
+        let phase = phase_of(context);
+        tarn_zil::free_unclaimed(context.io, log, self.first, phase, context.operation)
+            .map_err(|cause| DatasetError::Free { cause })
     }
 }

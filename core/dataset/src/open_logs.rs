@@ -1,7 +1,8 @@
 //! The intent logs of datasets that are mounted, and what becomes of them with each group.
 //!
 //! A log must live longer than whoever mounted its dataset: its blocks are freed with a later group. So the table keeps it until
-//! it is closed ([`Namespace::close_log`]) and forgotten ([`Namespace::forget_log`]).
+//! it is closed ([`Namespace::close_log`]) and forgotten ([`Namespace::forget_log`]). The system may end a mount without asking us: its log stays open
+//! until the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]).
 
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -68,16 +69,30 @@ impl Namespace {
         log.map_or(Ok(LogClosing::Done), |log| log.close(operation))
     }
 
+    /// Nothing is mounted any more: closes what was left open. Once the group that is open now is stored, no log has anything on the disk.
+    ///
+    /// # Errors
+    /// When the pool is suspended or being closed. What logs have is replayed when the pool is imported again.
+    pub fn close_logs(&self, operation: &Operation) -> Result<(), AssignError> {
+        for log in self.all_open() {
+            log.close(operation)?;
+        }
+        Ok(())
+    }
+
     /// Every log leaves the blocks it has: when the group that is open now is stored they are free.
     ///
     /// # Errors
     /// When the pool is suspended or being closed.
     pub fn vacate_logs(&self, operation: &Operation) -> Result<(), AssignError> {
-        let open: Vec<_> = self.logs().state.lock().open.values().cloned().collect();
-        for log in open {
+        for log in self.all_open() {
             log.vacate(operation)?;
         }
         Ok(())
+    }
+
+    fn all_open(&self) -> Vec<Arc<IntentLog>> {
+        self.logs().state.lock().open.values().cloned().collect()
     }
 
     /// The log of a dataset was closed, and the group after that is stored; or nothing is stored any more.

@@ -9,6 +9,11 @@
 //! only. A device that fails meanwhile is taken out of use, and perhaps nobody else had the end of a log, which nobody was promised. So then logs are
 //! looked at once more.
 //!
+//! A log that waits for its pool holds what was promised after the newest stored group, and nothing of what that group stored: its records went when it was stored.
+//! So who goes back behind that group must not replay it: what the records build on is given up. Logs that were not
+//! claimed are emptied then. One that was claimed is part of the group that is opened: it was whole before that group was stored, and nobody has changed its
+//! dataset since.
+//!
 //! Groups of the crashed run that were never stored have left their numbers in the log. Groups go on behind the newest of them, so that no
 //! block is of the future.
 //!
@@ -35,6 +40,15 @@ pub(crate) struct Claimed {
     /// The first group that was never stored.
     first: Txg,
     heads: Vec<(ObjectId, IntentLogHead)>,
+}
+
+/// What is opened.
+#[derive(Debug, Clone, Copy)]
+struct Opening {
+    /// The group after the one that is opened.
+    first: Txg,
+    /// Later groups were stored, and are given up.
+    is_rewound: bool,
 }
 
 /// What a look at the logs of all datasets gives.
@@ -67,11 +81,15 @@ impl Pool {
         operation: &Operation,
     ) -> Result<Claimed, ImportError> {
         let first = self.txgs().open_txg();
-        let Found { claims, newest, .. } = self.find_whole_logs(first, request, operation)?;
+        let last_stored = self.vdevs().newest_uberblock();
+        let last_stored = last_stored.map_or(Txg::ZERO, |uberblock| uberblock.txg);
+        let opening = Opening {
+            first,
+            is_rewound: last_stored >= first,
+        };
+        let Found { claims, newest, .. } = self.find_whole_logs(opening, request, operation)?;
         // A pool that was rewound goes on behind what was given up.
-        let given_up = self.vdevs().newest_uberblock();
-        let given_up = given_up.map_or(Txg::ZERO, |uberblock| uberblock.txg);
-        self.txgs().skip_to(newest.max(given_up));
+        self.txgs().skip_to(newest.max(last_stored));
         let group = self.txgs().open_txg();
         let mut heads = Vec::new();
         for (id, name, claim) in claims {
@@ -104,14 +122,14 @@ impl Pool {
     /// All logs, when each device in use has what was found of them.
     fn find_whole_logs(
         &self,
-        first: Txg,
+        opening: Opening,
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Found, ImportError> {
         // Each time a device was taken out of use meanwhile, or nothing would be different.
         let mut attempts_left = self.vdevs().leaves().len();
         loop {
-            let found = self.find_logs(first, request, operation)?;
+            let found = self.find_logs(opening, request, operation)?;
             match self.heal_logs(&found, operation) {
                 Ok(()) => return Ok(found),
                 Err(refusal) if attempts_left == 0 => return Err(refusal),
@@ -144,7 +162,7 @@ impl Pool {
     /// The logs that are to be claimed, with their datasets.
     fn find_logs(
         &self,
-        first: Txg,
+        opening: Opening,
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<Found, ImportError> {
@@ -158,27 +176,9 @@ impl Pool {
                 continue;
             };
             let log = self.log_of(&head, operation)?;
-            let mut survey = survey(self.io(), &log, first, operation);
-            let is_given_up = match &survey {
-                Ok(_) => false,
-                Err(ClaimError::Unreadable { .. }) if request.need == Need::AllButLogs => true,
-                Err(_) => request.discards_logs,
-            };
-            if is_given_up {
-                let name = directory.name().to_string();
-                self.given_up_logs.lock().push(name);
-                survey = Ok(Survey {
-                    claim: Some(Claim::NOTHING),
-                    newest: Txg::ZERO,
-                    needed: Vec::new(),
-                });
-            }
-            let survey = survey.map_err(|why| ImportError::IntentLog {
-                dataset: directory.name().to_string(),
-                why: why.to_string(),
-            })?;
-            found.newest = found.newest.max(survey.newest);
             let dataset = directory.name().to_string();
+            let survey = self.survey_log(&log, &dataset, opening, request, operation)?;
+            found.newest = found.newest.max(survey.newest);
             if !survey.needed.is_empty() {
                 found.needed.push(Needed {
                     dataset: dataset.clone(),
@@ -191,6 +191,46 @@ impl Pool {
             }
         }
         Ok(found)
+    }
+
+    /// What is to be done with a log.
+    fn survey_log(
+        &self,
+        log: &IntentLogHead,
+        dataset: &str,
+        opening: Opening,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<Survey, ImportError> {
+        let nothing = Survey {
+            claim: Some(Claim::NOTHING),
+            newest: Txg::ZERO,
+            needed: Vec::new(),
+        };
+        let survey = survey(self.io(), log, opening.first, operation);
+        if opening.is_rewound && log.claim_txg.is_zero() {
+            // What is encrypted is not changed without its key, and refused where it has something.
+            let is_emptied = match &survey {
+                Ok(survey) => survey.claim.is_some(),
+                Err(why) => !matches!(why, ClaimError::Encrypted),
+            };
+            if is_emptied {
+                return Ok(nothing);
+            }
+        }
+        let is_given_up = match &survey {
+            Ok(_) => false,
+            Err(ClaimError::Unreadable { .. }) if request.need == Need::AllButLogs => true,
+            Err(_) => request.discards_logs,
+        };
+        if is_given_up {
+            self.given_up_logs.lock().push(dataset.to_string());
+            return Ok(nothing);
+        }
+        survey.map_err(|why| ImportError::IntentLog {
+            dataset: dataset.to_string(),
+            why: why.to_string(),
+        })
     }
 }
 

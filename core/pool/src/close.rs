@@ -1,6 +1,6 @@
 //! Closing a pool: export, destroy, or just letting go.
 //!
-//! Everything is stored first. An exported or destroyed pool then has one more group, whose labels say so; nobody
+//! Everything is stored first, and intent logs are closed that nobody has closed yet: the system may have ended their mounts. An exported or destroyed pool then has one more group, whose labels say so; nobody
 //! has written since, so whoever imports it need not ask whose it is. A pool that is only let go stays *active* in its
 //! labels, and belongs to this host.
 
@@ -47,6 +47,10 @@ impl Pool {
     /// # Errors
     /// When not everything could be stored. The devices are let go all the same: what is stored is whole.
     pub fn close(&self, leaving: Leaving, operation: &Operation) -> Result<(), TaskError> {
+        if self.mode() == Mode::ReadWrite && self.failure().is_none() {
+            // What keeps a log from being closed keeps the group from being stored, which says why.
+            let _ = self.namespace().close_logs(operation);
+        }
         let outcome = match (self.mode(), leaving) {
             (Mode::ReadOnly, _) => Ok(()),
             (Mode::ReadWrite, Leaving::Kept) => self.sync_all(operation),

@@ -10,7 +10,7 @@
 //! metadata is unreadable; files that are damaged only count.
 //!
 //! Nothing is written here. Who imports an earlier group goes on behind the newest that was ever stored, so that what is given up cannot be mistaken for
-//! what comes. Intent logs are claimed as after a crash: what was promised since the group is applied again, as far as it is whole.
+//! what comes. Intent logs build on the groups that are given up, and are emptied ([`claim_logs`](crate::claim_logs)).
 
 use crate::error::ImportError;
 use crate::import::ImportRequest;

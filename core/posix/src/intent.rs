@@ -9,6 +9,8 @@
 //! Files that have no name any more leave nothing: after a crash they are gone.
 //!
 //! # Invariants
+//! - A file is not seen to be without a name before the record that takes the last one is made: who stores what was written into it finds either the file, or
+//!   that record among those that are stored or wait.
 //! - What changes in one transaction, and would be wrong by halves, is one record, or records of which each beginning makes sense.
 //!
 //! # Knows nothing about
@@ -101,6 +103,20 @@ impl Pending {
     /// Something that only commits of the file store.
     pub fn own(&mut self, change: LoggedChange) {
         self.changes.push((change, false));
+    }
+
+    /// Whether something is taken away in one place that comes back in another, or goes with something there, and only one of the two is
+    /// everybody's: whoever stores the one has to store the other.
+    fn moves_something(&self) -> bool {
+        let takes_away = |change: &LoggedChange| match change {
+            LoggedChange::Remove { .. } => true,
+            LoggedChange::SetXattr { value, .. } => value.is_empty(),
+            _ => false,
+        };
+        let mut kinds = self.changes.iter().map(|(_, is_shared)| *is_shared);
+        let first = kinds.next();
+        kinds.any(|kind| Some(kind) != first)
+            && self.changes.iter().any(|(change, _)| takes_away(change))
     }
 }
 
@@ -326,16 +342,23 @@ impl FileSystem {
         );
     }
 
-    /// Records of a transaction that has succeeded, which only the file's commits store, but for names.
-    pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, pending: Pending) {
+    /// Records of a transaction that has succeeded, which only the file's commits store, but for names and what moves with a name.
+    pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, mut pending: Pending) {
         if node.facts().links == 0 {
             return;
         }
         if pending.has_unlogged {
             self.log_nothing(tx);
         }
+        let is_everybodys = pending.moves_something();
+        if is_everybodys && let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) {
+            // What is the file's own so far must not come behind it. And a name goes when what takes its place is there.
+            log.share(node.id);
+            let changes = &mut pending.changes;
+            changes.sort_by_key(|(change, _)| matches!(change, LoggedChange::Remove { .. }));
+        }
         for (change, is_shared) in pending.changes {
-            match is_shared {
+            match is_shared || is_everybodys {
                 true => self.log_shared(tx, || change),
                 false => self.log_own(tx, node, || change),
             }
@@ -446,6 +469,10 @@ impl LogSource for FileSystem {
         }
         let mut bytes = vec![0; narrow(write.length)];
         node.object.read(write.offset, &mut bytes, operation)?;
+        // It may have been freed while it was read.
+        if node.is_gone() {
+            return Ok(Fetched::Gone);
+        }
         Ok(match write.length > facts.size - write.offset {
             true => Fetched::Shortened(bytes),
             false => Fetched::Bytes(bytes),

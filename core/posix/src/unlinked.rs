@@ -91,8 +91,8 @@ impl FileSystem {
         }
     }
 
-    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The caller holds `change`, and
-    /// calls [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
+    /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The caller holds `change`, has made the record of that
+    /// for the intent log, and calls [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
     pub(crate) fn lose_last_name(
         &self,
         node: &Arc<Node>,

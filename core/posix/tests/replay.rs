@@ -26,6 +26,7 @@ use tarn_posix::types::{
     SetTime, Timestamp, XattrMode,
 };
 use tarn_posix::{NewFileSystem, PosixError, WriteAt};
+use tarn_probe::Operation;
 use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, Replayer, WholeBlocks};
 
 /// A file system whose records are kept.
@@ -452,6 +453,94 @@ fn what_one_file_needs_can_be_replayed_alone() {
     }
 }
 
+/// Whoever commits a file while it is removed stores what was written into it, or learns of the removal. Files are small, which are freed at once, or
+/// open, which stay.
+#[test]
+fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
+    let mounted = Mounted::new();
+    let (root, operation) = (Credentials::root(), &mounted.operation);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (files, told) = (Arc::downgrade(&mounted.files), heard.clone());
+    let log = mounted.files.intent_log().unwrap();
+    log.watch(move |record| {
+        let is_removal = matches!(
+            record.change,
+            LoggedChange::Remove { .. } | LoggedChange::Rename(_)
+        );
+        if is_removal {
+            let mut told = told.lock().unwrap();
+            let object: u64 = told.pop().unwrap();
+            let files = files.upgrade().unwrap();
+            let written = write(object, 0, 3, None);
+            let found = files.contents(&written, &Operation::unmeasured()).unwrap();
+            assert_eq!(found, Fetched::Bytes(b"abc".to_vec()));
+        }
+    });
+    let parent = mounted.root();
+    let make = |name: &str, is_open: bool| {
+        let made = mounted.make(&root, parent, name, FileKind::Regular, 0o600);
+        let id = made.unwrap().id;
+        let at = WriteAt::Offset(0);
+        let written = mounted.files.write(&root, id, at, b"abc", operation);
+        written.unwrap();
+        if is_open {
+            mounted.files.opened(id, operation).unwrap();
+        }
+        heard.lock().unwrap().push(id.get());
+    };
+    for (is_open, name) in [(false, "closed"), (true, "open")] {
+        make(name, is_open);
+        let removed = mounted
+            .files
+            .unlink(&root, parent, name.as_bytes(), operation);
+        removed.unwrap();
+        let other = mounted.make(&root, parent, "other", FileKind::Regular, 0o600);
+        other.unwrap();
+        make(name, is_open);
+        let (name, mode) = (name.as_bytes(), RenameMode::Replace);
+        let renamed = mounted
+            .files
+            .rename(&root, parent, b"other", parent, name, mode, operation);
+        renamed.unwrap();
+        assert!(heard.lock().unwrap().is_empty());
+    }
+}
+
+/// An extended attribute that moves between the list and the hidden directory has its old or its new value, whoever commits: here, another file.
+#[test]
+fn an_attribute_that_moves_is_nowhere_without_a_value() {
+    const NAME: &[u8] = b"user.moves";
+    let (small, large) = (vec![1; 100], vec![2; 40 << 10]);
+    for (before, after) in [(&large, &small), (&small, &large)] {
+        let properties = properties(2);
+        let recorded = Recorded::new(properties);
+        let (mounted, root) = (&recorded.mounted, Credentials::root());
+        let file = mounted
+            .make(&root, mounted.root(), "file", FileKind::Regular, 0o600)
+            .unwrap();
+        let set = |value: &[u8]| {
+            let (files, operation) = (&mounted.files, &mounted.operation);
+            let set = files.set_xattr(&root, file.id, NAME, value, XattrMode::Any, operation);
+            set.unwrap();
+        };
+        set(before);
+        let count = recorded.records.lock().unwrap().len();
+        set(after);
+        let made = std::cell::Cell::new(0);
+        let records = recorded.stored(|record| {
+            made.set(made.get() + 1);
+            made.get() <= count || record.object.is_none()
+        });
+        let fresh = Mounted::with(NewFileSystem::default(), properties);
+        replay(&fresh, &records);
+        let found = fresh
+            .files
+            .get_xattr(&root, file.id, NAME, &fresh.operation)
+            .unwrap();
+        assert!(found == *before || found == *after, "{}", found.len());
+    }
+}
+
 /// A crash in the middle: what is stored is not applied again, and the rest is.
 #[test]
 fn a_replay_that_was_cut_goes_on_where_it_was() {
@@ -676,11 +765,9 @@ fn records_of_other_systems_are_applied() {
     assert_eq!(look(200).size, 150);
     apply(&mounted, cut(4, 0)).unwrap();
     assert_eq!(mounted.contents(object), b"ab\0\0");
+    // A hole that says no size is one of the smallest block.
     apply(&mounted, written(write(200, 2, 300, None))).unwrap();
-    assert_eq!(
-        (look(200).size, &mounted.contents(object)[..2]),
-        (302, &b"ab"[..])
-    );
+    assert_eq!(mounted.contents(object), [0; 302]);
     let clone = LoggedChange::CloneRange {
         object,
         offset: 0,
@@ -713,6 +800,42 @@ fn records_of_other_systems_are_applied() {
     let names = mounted.names(root);
     assert!(names.contains(&(b"file-200".to_vec(), ObjectId::new(220), left.kind)));
     assert!(names.contains(&(b"moved".to_vec(), object, FileKind::Regular)));
+}
+
+/// The first of two writes to a block in one group says all of the block, and the second only that there was one.
+#[test]
+fn a_record_that_leads_to_a_hole_is_about_all_of_its_block() {
+    const BLOCK_BYTES: usize = 8192;
+    let mounted = Mounted::new();
+    let id = ObjectId::new(200);
+    apply(&mounted, created(create(mounted.root(), 200, "file"))).unwrap();
+    let ones = [1; BLOCK_BYTES];
+    let both = write(200, 0, 2 * 8192, Some(&[ones, ones].concat()));
+    apply(&mounted, written(both)).unwrap();
+    let led = |offset: u64, length: u64, block_bytes: u64| {
+        let mut write = write(200, offset, length, None);
+        write
+            .pointer
+            .set_logical_size(LogicalSize::new(block_bytes));
+        written(write)
+    };
+    apply(&mounted, led(8192 + 1000, 100, 8192)).unwrap();
+    let again = LoggedWrite {
+        is_stored_already: true,
+        ..write(200, 8192, 8192 + 10, None)
+    };
+    apply(&mounted, written(again)).unwrap();
+    let zeros = vec![0; BLOCK_BYTES + 10];
+    assert!(mounted.contents(id) == [&ones[..], &zeros[..]].concat());
+    // As long as its block, or longer: as far as it goes.
+    apply(&mounted, led(512, 1024, 512)).unwrap();
+    let start = [&ones[..512], &zeros[..1024], &ones[1536..]].concat();
+    assert!(mounted.contents(id) == [&start[..], &zeros[..]].concat());
+    // Nothing behind the end of the file is there for the block's sake.
+    apply(&mounted, led(3 * 8192 + 1, 1, 8192)).unwrap();
+    assert_eq!(mounted.contents(id).len(), 3 * BLOCK_BYTES + 2);
+    let too_large = apply(&mounted, led(0, 1, 32 << 20));
+    assert!(too_large.is_err(), "{too_large:?}");
 }
 
 #[test]

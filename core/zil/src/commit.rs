@@ -62,37 +62,33 @@ impl IntentLog {
         }
         let stored = txgs.stored_txg();
         let mut state = self.state.lock();
-        let waits = objects
-            .iter()
-            .filter_map(|object| state.group_to_wait_for(*object, stored));
-        if let Some(txg) = waits.max() {
-            drop(state);
-            probes().waited.increment();
-            return Ok(txgs.wait_stored(txg, operation)?);
-        }
         if state.is_closed {
             drop(state);
             return Ok(txgs.wait_stored(txgs.open_txg(), operation)?);
         }
-        let last = objects
-            .iter()
-            .filter_map(|object| state.join_for(*object, stored))
-            .max();
-        let Some(mine) = last else {
-            return Ok(());
-        };
-        while !state.batches.is_done(mine) {
-            if state.batches.next() == mine && state.batches.may_begin() {
-                state = self.lead(state, operation);
-            } else {
-                self.turn_of(mine).wait(&mut state);
+        // One that waits for its group says nothing about the others: theirs may be a later one.
+        let mut group_of_some = Txg::ZERO;
+        let mut last = None;
+        for object in objects {
+            match state.group_to_wait_for(*object, stored) {
+                Some(txg) => group_of_some = group_of_some.max(txg),
+                None => last = last.max(state.join_for(*object, stored)),
             }
         }
-        let must_wait = state.must_wait;
+        if let Some(mine) = last {
+            while !state.batches.is_done(mine) {
+                if state.batches.next() == mine && state.batches.may_begin() {
+                    state = self.lead(state, operation);
+                } else {
+                    self.turn_of(mine).wait(&mut state);
+                }
+            }
+            group_of_some = group_of_some.max(state.must_wait);
+        }
         drop(state);
-        if must_wait > stored {
+        if group_of_some > stored {
             probes().waited.increment();
-            txgs.wait_stored(must_wait, operation)?;
+            txgs.wait_stored(group_of_some, operation)?;
         }
         Ok(())
     }
@@ -122,7 +118,7 @@ impl IntentLog {
         let entries = state.pending.take(&wanted, stored);
         let newest = entries.last().map(|entry| entry.txg);
         if let Some(newest) = newest {
-            if state.must_wait > stored || state.chain.is_ended {
+            if state.must_wait > stored || state.chain.is_ended || state.is_closed {
                 state.must_wait = state.must_wait.max(newest);
             } else {
                 let files = entries.iter().map(|entry| entry.record.object);

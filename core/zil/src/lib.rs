@@ -32,7 +32,7 @@ mod storing;
 
 pub use claim::{Claim, ClaimError, Survey, survey};
 pub use error::CommitError;
-pub use free::free;
+pub use free::{free, free_unclaimed};
 pub use log::{Durability, IntentLog, LogBias};
 pub use record::{Contents, Fetched, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
 pub use replay::{

@@ -32,6 +32,9 @@ use tarn_probe::{Operation, OperationKind};
 use crate::chain::{ChainEnd, Found, walk};
 use crate::log::IntentLog;
 
+/// Largest block of a file.
+const BLOCK_BYTES_MAX: u64 = 16 << 20;
+
 /// Why a record could not be applied.
 pub type Refusal = Box<dyn Error + Send + Sync>;
 
@@ -237,14 +240,12 @@ impl<'a> Replayer<'a> {
 
     /// A record without data names a block that has them: a whole block of the file as it was after the write.
     fn block_of(&self, write: &LoggedWrite) -> Result<(u64, Block), Refusal> {
-        /// Largest block of a file.
-        const BLOCK_BYTES_MAX: u64 = 16 << 20;
         let length = usize::try_from(write.length.min(BLOCK_BYTES_MAX)).unwrap_or(0);
         if write.length > BLOCK_BYTES_MAX {
             return Err("it is longer than a block".into());
         }
         if write.pointer.kind() == PointerKind::Hole {
-            return Ok((write.offset, Block::zeroed(length)));
+            return zeros_of(write, length);
         }
         let search = Operation::internal(self.operation.clock(), OperationKind::Assembly);
         let block = self
@@ -260,5 +261,21 @@ impl<'a> Replayer<'a> {
             false if length == block.len() => Ok((write.offset, block)),
             false => Err("its block is smaller than what was written".into()),
         }
+    }
+}
+
+/// A block of zeros is stored as a hole, whose size is that of the block. All of it is zeros: records of other writes to it in the same group
+/// may not say so again (`TX_WRITE2`).
+fn zeros_of(write: &LoggedWrite, length: usize) -> Result<(u64, Block), Refusal> {
+    let size = write.pointer.logical_size().get();
+    if size > BLOCK_BYTES_MAX {
+        return Err("its block is larger than blocks can be".into());
+    }
+    match write.length > 0 && write.length < size {
+        true => Ok((
+            write.offset - write.offset % size,
+            Block::zeroed(usize::try_from(size)?),
+        )),
+        false => Ok((write.offset, Block::zeroed(length))),
     }
 }

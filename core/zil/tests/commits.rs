@@ -205,6 +205,56 @@ fn much_data_waits_for_its_group() {
     });
 }
 
+/// Asked for together, while the group of the one is being stored and the other was changed in the next.
+#[test]
+fn a_file_beside_one_that_waits_for_its_group_is_as_durable_as_by_itself() {
+    run(|world| {
+        let txgs = &world.env.txgs;
+        let large = world.change(Some(OTHER));
+        world.write(OTHER, 0, 9 << 20);
+        let (group, _) = told(&world.memory).made[&large];
+        let storing = world.clone();
+        let storing = world
+            .host
+            .spawn("storing", move || stored(&storing.env.txgs));
+        while txgs.open_txg() == group {
+            world.host.sleep(Duration::from_micros(1));
+        }
+        let small = world.change(Some(FILE));
+        assert!(txgs.stored_txg() < group, "it is on its way");
+        let both = [Some(OTHER), Some(FILE)];
+        let committed = world.log.commit_together(&both, &Operation::unmeasured());
+        committed.unwrap();
+        told(&world.memory).acknowledged.extend([large, small]);
+        assert!(txgs.stored_txg() >= group);
+        check(&world.host, 1, &world.memory);
+        storing.join().unwrap();
+    });
+}
+
+#[test]
+fn a_closed_log_promises_what_it_does_not_record() {
+    run(|world| {
+        world.log.close(&Operation::unmeasured()).unwrap();
+        let tx = world.tx();
+        let unlogged = tx.txg();
+        world.log.note_unlogged(&tx);
+        let storing = world.clone();
+        let storing = world
+            .host
+            .spawn("storing", move || stored(&storing.env.txgs));
+        drop(tx);
+        while world.env.txgs.open_txg() == unlogged {
+            world.host.sleep(Duration::from_micros(1));
+        }
+        let mark = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        let (txg, _) = told(&world.memory).made[&mark];
+        assert!(txg > unlogged && world.env.txgs.stored_txg() >= txg);
+        storing.join().unwrap();
+    });
+}
+
 #[test]
 fn a_closed_log_leaves_nothing_on_the_disk() {
     run(|world| {

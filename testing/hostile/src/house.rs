@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{
     Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation, PosixError,
-    SetAttributes, Tree, WriteAt, XattrMode,
+    RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::{Refusal, dataset, pool};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{Ended, MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 use tarn_engine::{Engine, EngineOptions, Host};
 
 /// The folder of all simulated disks.
@@ -28,10 +28,17 @@ struct Shelf {
     trees: Mutex<Mounted>,
 }
 
+/// A mount.
+struct OnShelf {
+    source: String,
+    tree: Arc<dyn Tree>,
+    ended: Ended,
+}
+
 #[derive(Default)]
 struct Mounted {
     last: u64,
-    by_key: BTreeMap<u64, (String, Arc<dyn Tree>)>,
+    by_key: BTreeMap<u64, OnShelf>,
 }
 
 impl Mounter for Shelf {
@@ -39,7 +46,11 @@ impl Mounter for Shelf {
         let mut mounted = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
         mounted.last += 1;
         let key = mounted.last;
-        let entry = (request.source.to_string(), request.tree);
+        let entry = OnShelf {
+            source: request.source.to_string(),
+            tree: request.tree,
+            ended: request.ended,
+        };
         mounted.by_key.insert(key, entry);
         Ok(MountKey(key))
     }
@@ -222,7 +233,24 @@ impl House {
             .trees
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        mounted.by_key.values().cloned().collect()
+        let all = mounted.by_key.values();
+        all.map(|one| (one.source.clone(), one.tree.clone()))
+            .collect()
+    }
+
+    /// Ends all mounts as the system does it (`umount`), without asking the engine.
+    pub fn end_mounts(&self) {
+        let ended = {
+            let mut mounted = self
+                .shelf
+                .trees
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut mounted.by_key)
+        };
+        for mount in ended.into_values() {
+            (mount.ended)();
+        }
     }
 
     /// The files of a mounted dataset.
@@ -329,6 +357,17 @@ impl Files {
         let parent = self.files.root();
         self.files
             .unlink(&self.root, parent, name.as_bytes(), &operation())
+    }
+
+    /// Gives a file of the root directory another name.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), PosixError> {
+        let parent = self.files.root();
+        let (from, to, mode) = (from.as_bytes(), to.as_bytes(), RenameMode::Replace);
+        self.files
+            .rename(&self.root, parent, from, parent, to, mode, &operation())
     }
 
     /// Sets an extended attribute.

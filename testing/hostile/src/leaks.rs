@@ -34,6 +34,8 @@ pub struct Walked {
     pub txg: u64,
     /// How many blocks there are.
     pub blocks: u64,
+    /// How many of them are of intent logs.
+    pub log_blocks: u64,
     /// How many of them have been cloned, and were found before.
     pub clones: u64,
     /// What they take.
@@ -253,6 +255,7 @@ impl BlockVisitor for Walk<'_> {
             return;
         }
         self.walked.blocks += 1;
+        self.walked.log_blocks += u64::from(found.reference == Reference::IntentLog);
         self.claim(&found.mark, found.pointer);
         // The last block of an intent log was never written.
         if found.reference == Reference::ObjectSet {

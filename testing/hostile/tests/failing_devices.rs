@@ -7,6 +7,7 @@ use tarn_engine::messages::pool::{PoolDescription, VdevKind, VdevStatus};
 use tarn_host::sim::{Fault, SimDisk, SimHost, SimOptions};
 use tarn_host::{Action, Errno, Host};
 use tarn_hostile::house::{DISKS, Files, House, noise};
+use tarn_hostile::leaks;
 
 const SIZE: usize = 300_000;
 
@@ -651,6 +652,78 @@ fn a_mirror_goes_on_when_both_sides_are_back() {
 #[test]
 fn a_raidz_goes_on_when_all_columns_are_back() {
     goes_on(VdevKind::Raidz1, &["a", "b", "c"], &Fault::Vanish, true);
+}
+
+fn put_and_sync(files: &Files, name: &str, seed: u64) -> Result<(), PosixError> {
+    put(files, name, seed)?;
+    files.sync(files.find(name)?)
+}
+
+/// The system ends mounts without asking us, also while their pool is suspended. Their logs are closed with the pool.
+#[test]
+fn an_exported_pool_has_no_logs_whoever_ended_its_mounts() {
+    for is_suspended in [false, true] {
+        let machine = machine(44, &["a"]);
+        let run = machine.run(|host| {
+            let house = House::new(host);
+            let properties = [("failmode", "continue")];
+            house
+                .create("tank", VdevKind::Leaf, &["a"], &properties)
+                .unwrap();
+            let files = house.files("tank");
+            house.sync().unwrap();
+            for number in 0..4 {
+                put_and_sync(&files, &format!("file{number}"), number).unwrap();
+            }
+            drop(files);
+            if is_suspended {
+                disk(&machine, "a").inject(everything(Action::Write));
+                house.sync().unwrap_err();
+            }
+            house.end_mounts();
+            disk(&machine, "a").clear_faults();
+            if is_suspended {
+                house.clear("tank").unwrap();
+            }
+            house.export("tank", false).unwrap();
+            assert_eq!(leaks::walk(host, "tank").unwrap().log_blocks, 0);
+            house.import(Some("tank"), &[]).unwrap();
+            for number in 0..4 {
+                check(&house.files("tank"), &format!("file{number}"), number);
+            }
+            house.export("tank", false).unwrap();
+        });
+        run.unwrap();
+    }
+}
+
+/// What cannot be closed does not keep a pool from being let go: its log is replayed.
+#[test]
+fn a_log_that_hangs_with_its_disk_holds_up_no_export_by_force() {
+    let machine = machine(45, &["a"]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        let files = house.files("tank");
+        house.sync().unwrap();
+        put_and_sync(&files, "before", 1).unwrap();
+        put_and_sync(&files, "promised", 2).unwrap();
+        disk(&machine, "a").inject(Fault::Hang);
+        let writer = host.spawn("writer", move || put_and_sync(&files, "amid", 3));
+        host.sleep(std::time::Duration::from_secs(6));
+        house.end_mounts();
+        let (left, took_ns) = timed(host, || house.export("tank", true));
+        left.unwrap();
+        assert!(took_ns < 2 * SECOND, "{took_ns}");
+        let outcome = writer.join().unwrap_or_else(|panicked| panicked.resume());
+        assert_eq!(outcome.unwrap_err().errno(), 5);
+        disk(&machine, "a").clear_faults();
+        house.import(Some("tank"), &[]).unwrap();
+        check(&house.files("tank"), "before", 1);
+        check(&house.files("tank"), "promised", 2);
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
 }
 
 /// A disk that comes back as it was some groups ago is not taken.

@@ -5,7 +5,8 @@ use tarn_engine::messages::Refusal;
 use tarn_engine::messages::pool::{Import, Imported, VdevKind};
 use tarn_host::Host;
 use tarn_host::sim::{SimDisk, SimHost, SimOptions};
-use tarn_hostile::house::{DISKS, House, call, noise, search};
+use tarn_hostile::house::{DISKS, Files, House, call, noise, search};
+use tarn_hostile::leaks;
 use tarn_ondisk::uberblock::Uberblock;
 
 const SIZE: usize = 100_000;
@@ -196,6 +197,97 @@ fn what_is_whole_is_not_rewound() {
         assert!(imported.notes.is_empty());
         expect_files(&house, 0..6);
         house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+fn put(files: &Files, name: &str, seed: u64) {
+    let file = files.make(name).unwrap();
+    files.write(file, 0, &noise(seed, SIZE)).unwrap();
+}
+
+fn put_and_sync(files: &Files, name: &str, seed: u64) {
+    put(files, name, seed);
+    files.sync(files.find(name).unwrap()).unwrap();
+}
+
+fn has(files: &Files, name: &str, seed: u64) -> bool {
+    let file = files.find(name).unwrap();
+    files.read(file, 0, SIZE).unwrap() == noise(seed, SIZE)
+}
+
+/// The log says that a file is removed, and does not say that another one got its name before: that is in a group that is given up.
+#[test]
+fn going_back_gives_up_logs_that_build_on_what_is_given_up() {
+    let machine = SimHost::new(SimOptions::seed(9));
+    let disk = machine.add_disk(format!("{DISKS}/a"), 128 << 20);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        let files = house.files("tank");
+        put(&files, "precious", 1);
+        put_and_sync(&files, "other", 2);
+        house.sync().unwrap();
+        // So that the log has blocks which the space maps of the group gone back to know.
+        (0..8).for_each(|number| put_and_sync(&files, &format!("some{number}"), 3));
+        house.sync().unwrap();
+        files.rename("precious", "precious.bak").unwrap();
+        put(&files, "precious", 4);
+        house.sync().unwrap();
+        files.unlink("precious").unwrap();
+        put_and_sync(&files, "other2", 5);
+        machine.cut_power();
+    });
+    assert!(run.is_err(), "the power was cut");
+    damage(&disk, uberblocks(&disk).last().unwrap());
+    let run = machine.reboot().run(|host| {
+        let house = House::new(host);
+        let imported = import(&house, rewind).unwrap();
+        assert!(imported.notes[0].starts_with("Pool tank returned to its state as of "));
+        let files = house.files("tank");
+        assert!(has(&files, "precious", 1) && has(&files, "other", 2));
+        assert!(files.find("other2").is_err());
+        drop(files);
+        expect_goes_on(host, &house);
+        leaks::walk(host, "tank").unwrap();
+    });
+    run.unwrap();
+}
+
+/// A log that waits for its dataset is part of all groups since it was claimed.
+#[test]
+fn going_back_keeps_logs_that_were_claimed_before() {
+    let machine = SimHost::new(SimOptions::seed(10));
+    machine.add_disk(format!("{DISKS}/a"), 128 << 20);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Leaf, &["a"], &[]).unwrap();
+        let files = house.files("tank");
+        house.sync().unwrap();
+        (0..4).for_each(|number| put_and_sync(&files, &format!("some{number}"), number));
+        machine.cut_power();
+    });
+    assert!(run.is_err(), "the power was cut");
+    let machine = machine.reboot();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        import(&house, |request| request.no_mount = true).unwrap();
+        house.create_dataset("tank/more").unwrap();
+        house.sync().unwrap();
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+    let disk = machine.disk(format!("{DISKS}/a")).unwrap();
+    damage(&disk, uberblocks(&disk).last().unwrap());
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let imported = import(&house, rewind).unwrap();
+        assert!(imported.notes[0].starts_with("Pool tank returned to its state as of "));
+        let files = house.files("tank");
+        (0..4).for_each(|number| assert!(has(&files, &format!("some{number}"), number)));
+        drop(files);
+        expect_goes_on(host, &house);
+        leaks::walk(host, "tank").unwrap();
     });
     run.unwrap();
 }

@@ -252,6 +252,9 @@ impl FileSystem {
             replaced = target.as_ref().map(|target| target.node.clone());
         }
         self.log_renamed(renaming, &tx);
+        if let Some(replaced) = &replaced {
+            self.lose_name(replaced, now, &tx, operation)?;
+        }
         Ok(Some((tx.txg(), replaced)))
     }
 
@@ -393,7 +396,7 @@ impl FileSystem {
         })
     }
 
-    /// The source gets the new name and loses the old one; what had the new one loses it.
+    /// The source gets the new name, of whatever had it, and loses the old one.
     fn move_entry(
         &self,
         renaming: &Renaming<'_>,
@@ -450,14 +453,24 @@ impl FileSystem {
                 operation,
             )?;
         }
-        let Some(target) = target else { return Ok(()) };
-        let mut facts = (*target.node.facts()).clone();
+        Ok(())
+    }
+
+    /// What had the new name has lost it.
+    fn lose_name(
+        &self,
+        replaced: &Arc<Node>,
+        now: Timestamp,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let mut facts = (*replaced.facts()).clone();
         facts.attributes_changed(now);
         if facts.is_directory() || facts.links <= 1 {
-            return self.lose_last_name(&target.node, facts, tx, operation);
+            return self.lose_last_name(replaced, facts, tx, operation);
         }
         facts.links -= 1;
-        self.store(&target.node, facts, tx, operation)
+        self.store(replaced, facts, tx, operation)
     }
 
     /// Each gets the other's name.

@@ -69,13 +69,13 @@ impl FileSystem {
             .remove(&tx, &entry.name)?;
         self.count_entries(directory, -1, 0, now, &tx, operation)?;
         facts.attributes_changed(now);
+        self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
         if is_last {
             self.lose_last_name(file, facts, &tx, operation)?;
         } else {
             facts.links -= 1;
             self.store(file, facts, &tx, operation)?;
         }
-        self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
         Ok(tx.txg())
     }
 
@@ -128,9 +128,9 @@ impl FileSystem {
             .remove(&tx, &entry.name)?;
         self.count_entries(directory, -1, -1, now, &tx, operation)?;
         facts.attributes_changed(now);
-        self.lose_last_name(child, facts, &tx, operation)?;
         let kind = FileKind::Directory;
         self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
+        self.lose_last_name(child, facts, &tx, operation)?;
         Ok(tx.txg())
     }
 
