@@ -21,6 +21,10 @@ pub struct FuseMounter {
 /// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// How long requests are waited for that are being served when their mount is undone. A guess: longer than a pool that works needs for the
+/// largest request.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
+
 impl FuseMounter {
     /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
     ///
@@ -64,11 +68,19 @@ impl Mounter for FuseMounter {
             Err(Errno::INVAL | Errno::NOENT) => {}
             Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
         }
-        // With `force` the mount may live on for those who use it; without its server their calls fail.
-        self.server.remove(key.0);
+        // With `force`, and in another mount namespace, the mount may live on for those who use it. Without its server their calls fail: the caller
+        // may open the files once more, or change them below.
+        let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.remove(&key.0);
-        Ok(())
+        let number = numbers.remove(&key.0);
+        removed.map_err(|still| {
+            // Those who wait for other requests do not wait for this one.
+            number
+                .filter(|_| still.is_connected)
+                .iter()
+                .for_each(|number| mount::abort(*number));
+            MountRefusal::Busy
+        })
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
@@ -77,10 +89,15 @@ impl Mounter for FuseMounter {
             let _ = mount::unmount(path, true);
         }
         let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
-        self.server.abandon(&keys, PATIENCE);
+        let known = self.server.abandon(&keys, PATIENCE);
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in keys.iter().filter_map(|key| numbers.remove(key)) {
-            mount::abort(number);
+        for key in keys {
+            // The number of one that has gone may be another's by now.
+            if let Some(number) = numbers.remove(&key)
+                && known.contains(&key)
+            {
+                mount::abort(number);
+            }
         }
     }
 

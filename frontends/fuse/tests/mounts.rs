@@ -1,0 +1,128 @@
+//! Mounts, as programs use them: a pool on a file, mounted by the kernel.
+//!
+//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{Create, Mount, Unmount};
+use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::messages::Refusal;
+use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
+use tarn_fuse::FuseMounter;
+use tempfile::TempDir;
+
+/// An engine with one pool, and what is mounted of it.
+struct Bench {
+    engine: Arc<Engine>,
+    folder: TempDir,
+}
+
+impl Bench {
+    /// None where nothing can be mounted.
+    fn new() -> Option<Bench> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("not seen: mounts need root and /dev/fuse");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        // Other users come through it.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let disk = folder.path().join("disk");
+        File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+        let engine = Engine::new(
+            Host::real(RealOptions::default()),
+            Instance::at(folder.path()),
+            Arc::new(FuseMounter::new(false).unwrap()),
+            EngineOptions {
+                cache_bytes: Some(64 << 20),
+                ..EngineOptions::default()
+            },
+        );
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: Some(folder.path().join("mnt").display().to_string()),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        engine.pool_create(&call(), create).unwrap();
+        Some(Bench { engine, folder })
+    }
+
+    fn create(&self, name: &str, properties: &[(&str, &str)]) -> PathBuf {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let create = Create {
+            name: name.to_string(),
+            properties: properties.iter().map(own).collect(),
+            ..Create::default()
+        };
+        let created = self.engine.dataset_create(&call(), create).unwrap();
+        assert_eq!(created.warnings, Vec::<String>::new());
+        self.folder.path().join("mnt").join(name)
+    }
+
+    fn mount(&self, name: &str) {
+        let mount = Mount {
+            name: Some(name.to_string()),
+            ..Mount::default()
+        };
+        self.engine.dataset_mount(&call(), mount).unwrap();
+    }
+
+    fn unmount(&self, name: &str, force: bool) -> Result<(), Refusal> {
+        let name = Some(name.to_string());
+        let unmounted = self.engine.dataset_unmount(&call(), Unmount { name, force });
+        unmounted.map(|_| ())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn call() -> Call {
+    Call::default()
+}
+
+#[test]
+fn a_program_that_writes_without_a_pause_writes_nothing_after_unmount_by_force() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    for round in 0..5 {
+        let file = File::create(path.join("file")).unwrap();
+        let (written, is_unmounted) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                loop {
+                    let is_after = is_unmounted.load(Ordering::SeqCst);
+                    let one = file.write_at(b"x", 0);
+                    match (one, is_after) {
+                        (Ok(_), false) => written.fetch_add(1, Ordering::SeqCst),
+                        (Err(_), true) => return true,
+                        (Err(_), false) => continue,
+                        (Ok(_), true) => return false,
+                    };
+                }
+            });
+            while written.load(Ordering::SeqCst) < 200 {
+                std::thread::yield_now();
+            }
+            bench.unmount("tank/a", true).unwrap();
+            is_unmounted.store(true, Ordering::SeqCst);
+            assert!(writer.join().unwrap(), "round {round}");
+        });
+        bench.mount("tank/a");
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
+    }
+}
