@@ -147,7 +147,7 @@ impl Call<'_> {
         opened.map_err(refused)?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        put_entry(&mut answer, node, &made);
+        put_entry(&mut answer, &parent.files, node, &made);
         put_open(&mut answer, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }

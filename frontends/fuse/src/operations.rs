@@ -9,13 +9,13 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem, ObjectId,
     Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
     Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
-/// the mount; snapshots below `.zfs` never change.
+/// the mount; snapshots below `.zfs` never change. That there is nothing of a name is never kept.
 const CACHED_S: u64 = 10;
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
@@ -361,7 +361,7 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    put_entry(&mut answer, node, &attributes);
+                    put_entry(&mut answer, &file.files, node, &attributes);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);
@@ -376,7 +376,7 @@ impl Call<'_> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
         let shown = self.session.shown(file, attributes.clone());
-        put_entry(&mut answer, node, &shown);
+        put_entry(&mut answer, &file.files, node, &shown);
         Ok(Reply::Parts(answer))
     }
 }
@@ -524,6 +524,15 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
         .u32(0);
 }
 
+/// How long the kernel may keep a name. Where names that differ are the same to the directory the kernel does not know that: it would go on with
+/// the other spellings of a name that was given to another file, or taken away.
+fn names_cached_s(files: &FileSystem) -> u64 {
+    match files.naming().normalize() {
+        None => CACHED_S,
+        Some(_) => 0,
+    }
+}
+
 /// Attributes as an answer of their own.
 pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     let mut answer = Answer::new();
@@ -532,12 +541,17 @@ pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     answer
 }
 
-/// Adds what a lookup finds.
-pub(crate) fn put_entry(answer: &mut Answer, node: u64, attributes: &Attributes) {
+/// Adds what a lookup in these files finds.
+pub(crate) fn put_entry(
+    answer: &mut Answer,
+    files: &FileSystem,
+    node: u64,
+    attributes: &Attributes,
+) {
     answer
         .u64(node)
         .u64(attributes.generation)
-        .u64(CACHED_S)
+        .u64(names_cached_s(files))
         .u64(CACHED_S)
         .u32(0)
         .u32(0);

@@ -126,3 +126,26 @@ fn a_program_that_writes_without_a_pause_writes_nothing_after_unmount_by_force()
         assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
     }
 }
+
+#[test]
+fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
+    let Some(bench) = Bench::new() else { return };
+    let ways = [
+        ("tank/insensitive", ("casesensitivity", "insensitive"), "foo", "FOO"),
+        ("tank/mixed", ("casesensitivity", "mixed"), "foo", "foo"),
+        ("tank/composed", ("normalization", "formC"), "\u{e9}", "e\u{301}"),
+    ];
+    for (name, property, one, other) in ways {
+        let path = bench.create(name, &[property]);
+        let (foo, also_foo, bar) = (path.join(one), path.join(other), path.join("bar"));
+        fs::write(&foo, "old").unwrap();
+        assert_eq!(fs::read_to_string(&also_foo).unwrap(), "old", "{name}");
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        fs::rename(&foo, &bar).unwrap();
+        fs::write(&also_foo, "new").unwrap();
+        assert_eq!(fs::read_to_string(&bar).unwrap(), "old", "{name}");
+        assert_eq!(fs::read_to_string(&foo).unwrap(), "new", "{name}");
+        fs::remove_file(&foo).unwrap();
+        assert!(fs::read_to_string(&also_foo).is_err(), "{name}");
+    }
+}
