@@ -282,6 +282,16 @@ impl Call<'_> {
     /// Before contents or owner change: takes capabilities, and set-id bits unless the caller may keep them. The kernel must not go on
     /// with the mode it knew, for it decides by that what a program runs as.
     pub(crate) fn drop_privileges(&self, file: &Place, set_ids_too: bool) -> Result<(), Errno> {
+        self.drop_privileges_of(file, self.node, set_ids_too)
+    }
+
+    /// The same of a file that the kernel calls so.
+    fn drop_privileges_of(
+        &self,
+        file: &Place,
+        node: u64,
+        set_ids_too: bool,
+    ) -> Result<(), Errno> {
         let which = if set_ids_too {
             Privileges::All
         } else {
@@ -289,7 +299,7 @@ impl Call<'_> {
         };
         let dropped = file.files.drop_privileges(file.id, which, self.operation);
         if dropped.map_err(refused)? {
-            self.device.forget_attributes(self.node);
+            self.device.forget_attributes(node);
         }
         Ok(())
     }
@@ -371,7 +381,7 @@ impl Call<'_> {
             id,
         };
         // As in a write, the kernel cannot say whether the caller may keep the set-id bits; root may.
-        self.drop_privileges(&target, self.credentials.uid != 0)?;
+        self.drop_privileges_of(&target, node, self.credentials.uid != 0)?;
         let copied = file.files.copy_range(
             self.credentials,
             (file.id, from),

@@ -3,7 +3,7 @@
 //! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -148,4 +148,38 @@ fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
         fs::remove_file(&foo).unwrap();
         assert!(fs::read_to_string(&also_foo).is_err(), "{name}");
     }
+}
+
+/// Does something as user 1000 of group 1000, who is in no other group.
+fn as_a_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let in_thread = || {
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        let group = rustix::thread::Gid::from_raw(1000);
+        rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+        let user = rustix::thread::Uid::from_raw(1000);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(in_thread).join().unwrap())
+}
+
+#[test]
+fn a_file_that_is_copied_into_lends_nobody_its_rights() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let (source, target) = (path.join("source"), path.join("target"));
+    fs::write(&source, vec![7; 100_000]).unwrap();
+    fs::write(&target, "").unwrap();
+    chown(&target, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o4777)).unwrap();
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o4777);
+    as_a_user(|| {
+        let target = File::options().write(true).open(&target).unwrap();
+        let source = File::open(&source).unwrap();
+        let copied = rustix::fs::copy_file_range(&source, None, &target, None, 100_000);
+        assert_eq!(copied, Ok(100_000));
+    });
+    assert_eq!(fs::metadata(&target).unwrap().len(), 100_000);
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o777);
 }
