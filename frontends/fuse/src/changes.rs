@@ -5,12 +5,13 @@ use crate::operations::{
     put_open, refused,
 };
 use crate::protocol::{
-    Answer, Arguments, OPEN_KEEP_CACHE, WRITE_DROP_SET_IDS, opcode, setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags, opcode,
+    setattr_bits,
 };
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode,
+    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode, SetGroupId,
     WriteAt, XattrMode,
 };
 
@@ -310,6 +311,14 @@ impl Call<'_> {
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
         let (size, flags) = (arguments.u32()?, arguments.u32()?);
+        let mut set_gid = SetGroupId::AsTheyMay;
+        if self.session.agreed_on(init_flags::SETXATTR_EXT) {
+            // The kernel has seen the caller's groups, and we have not.
+            if arguments.u32()? & SETXATTR_DROP_SET_GID != 0 {
+                set_gid = SetGroupId::Goes;
+            }
+            arguments.skip(4)?;
+        }
         let name = arguments.name()?;
         let value = arguments.bytes(size)?;
         let mode = match i32::try_from(flags) {
@@ -318,10 +327,15 @@ impl Call<'_> {
             Ok(libc::XATTR_REPLACE) => XattrMode::Replace,
             _ => return Err(Errno::INVAL),
         };
-        done(
-            file.files
-                .set_xattr(self.credentials, file.id, name, value, mode, self.operation),
-        )
+        done(file.files.set_xattr_and_mode(
+            self.credentials,
+            file.id,
+            name,
+            value,
+            mode,
+            set_gid,
+            self.operation,
+        ))
     }
 
     pub(crate) fn remove_xattr(

@@ -2,6 +2,7 @@
 //!
 //! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
 
+use rustix::fs::XattrFlags;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -182,4 +183,35 @@ fn a_file_that_is_copied_into_lends_nobody_its_rights() {
     });
     assert_eq!(fs::metadata(&target).unwrap().len(), 100_000);
     assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o777);
+}
+
+/// An access control list that lets user 7 read.
+fn list_for_another() -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0];
+    let none = u32::MAX;
+    for (tag, permissions, id) in [(1, 7, none), (2, 4, 7), (4, 5, none), (16, 5, none), (32, 5, none)] {
+        bytes.extend([tag, 0, permissions, 0]);
+        bytes.extend(u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+#[test]
+fn who_is_not_in_the_group_of_a_file_sets_its_list_without_set_group_id() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[("acltype", "posix")]);
+    let set = |file: &Path| {
+        let (name, list) = ("system.posix_acl_access", list_for_another());
+        rustix::fs::setxattr(file, name, &list, XattrFlags::empty()).unwrap();
+    };
+    let (own, root) = (path.join("own"), path.join("root"));
+    for file in [&own, &root] {
+        fs::write(file, "x").unwrap();
+        chown(file, Some(1000), Some(0)).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o2755)).unwrap();
+    }
+    as_a_user(|| set(&own));
+    set(&root);
+    let mode = |file: &Path| fs::metadata(file).unwrap().mode() & 0o7777;
+    assert_eq!((mode(&own), mode(&root)), (0o755, 0o2755));
 }
