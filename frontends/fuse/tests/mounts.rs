@@ -3,6 +3,7 @@
 //! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
 
 use rustix::fs::XattrFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Mount, Unmount};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::messages::Refusal;
+use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
 use tempfile::TempDir;
@@ -214,4 +215,36 @@ fn who_is_not_in_the_group_of_a_file_sets_its_list_without_set_group_id() {
     set(&root);
     let mode = |file: &Path| fs::metadata(file).unwrap().mode() & 0o7777;
     assert_eq!((mode(&own), mode(&root)), (0o755, 0o2755));
+}
+
+#[test]
+fn what_somebody_has_mounted_over_a_mount_stays() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::write(path.join("ours"), "x").unwrap();
+    rustix::mount::mount("none", &path, "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::write(path.join("theirs"), "x").unwrap();
+    for force in [false, true] {
+        let refused = bench.unmount("tank/a", force).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Busy);
+        assert!(path.join("theirs").exists());
+    }
+    rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
+    assert!(path.join("ours").exists());
+    bench.unmount("tank/a", false).unwrap();
+    assert!(!path.join("ours").exists());
+}
+
+#[test]
+fn a_mount_that_somebody_has_undone_and_others_use_is_unmounted() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let file = File::create(path.join("file")).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
+    file.write_at(b"y", 0).unwrap();
+    bench.unmount("tank/a", false).unwrap();
+    assert!(file.write_at(b"z", 0).is_err());
+    bench.mount("tank/a");
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"y");
 }
