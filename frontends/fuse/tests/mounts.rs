@@ -248,3 +248,20 @@ fn a_mount_that_somebody_has_undone_and_others_use_is_unmounted() {
     bench.mount("tank/a");
     assert_eq!(fs::read(path.join("file")).unwrap(), b"y");
 }
+
+#[test]
+fn only_root_is_told_the_names_of_trusted_attributes() {
+    let Some(bench) = Bench::new() else { return };
+    let file = bench.create("tank/a", &[]).join("file");
+    fs::write(&file, "x").unwrap();
+    for name in ["trusted.secret", "user.note"] {
+        rustix::fs::setxattr(&file, name, b"x", XattrFlags::empty()).unwrap();
+    }
+    let names = || {
+        let mut list = vec![0; 256];
+        let length = rustix::fs::listxattr(&file, &mut list[..]).unwrap();
+        String::from_utf8(list[..length].to_vec()).unwrap()
+    };
+    assert_eq!(names(), "trusted.secret\0user.note\0");
+    assert_eq!(as_a_user(names), "user.note\0");
+}
