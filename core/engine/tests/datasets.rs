@@ -5,7 +5,7 @@ mod support;
 
 use support::{Bench, call};
 use tarn_engine::administration::Administration;
-use tarn_engine::messages::dataset::{Create, Upgrade};
+use tarn_engine::messages::dataset::{Create, Mount, Unmount, Upgrade};
 use tarn_engine::messages::{Source, Value, pool};
 
 #[test]
@@ -108,6 +108,38 @@ fn one_mount_in_use_keeps_all_from_being_destroyed() {
     assert_eq!(refused.reason, "pool or dataset is busy");
     assert_eq!(bench.mounted(), ["/tank", "/tank/a", "/tank/a/b"]);
     assert_eq!(bench.names(), ["tank", "tank/a", "tank/a/b"]);
+}
+
+#[test]
+fn the_end_of_a_mount_that_is_told_late_is_not_that_of_the_next_one() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    let unmount = || {
+        let name = Some("tank/a".to_string());
+        let unmount = Unmount { name, force: false };
+        bench.engine.dataset_unmount(&call("zfs unmount"), unmount)
+    };
+    let mount = || {
+        let name = Some("tank/a".to_string());
+        let mount = Mount {
+            name,
+            ..Mount::default()
+        };
+        bench.engine.dataset_mount(&call("zfs mount"), mount)
+    };
+    unmount().unwrap();
+    mount().unwrap();
+    // The first is that of the pool's root.
+    let end = |which: usize| bench.notebook.ends.lock().unwrap()[which]();
+    end(1);
+    assert_eq!(
+        mount().unwrap_err().reason,
+        "filesystem already mounted",
+        "it is still known"
+    );
+    end(2);
+    mount().unwrap();
+    unmount().unwrap();
 }
 
 #[test]

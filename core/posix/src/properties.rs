@@ -21,7 +21,7 @@ pub enum XattrStore {
     Attributes,
     /// In a hidden directory (`xattr=dir`).
     Directory,
-    /// Nowhere (`xattr=off`).
+    /// Those of users nowhere; others in a hidden directory: whatever the property says, access control lists decide (`xattr=off`).
     Off,
 }
 

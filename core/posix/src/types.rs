@@ -256,6 +256,15 @@ pub enum XattrMode {
     Replace,
 }
 
+/// What becomes of the set-group-id bit of a file that gets an access control list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetGroupId {
+    /// It stays if the caller is in the file's group, or privileged.
+    AsTheyMay,
+    /// It goes: who asked has seen that the caller may not keep it.
+    Goes,
+}
+
 /// What `statvfs` shows, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpaceFacts {

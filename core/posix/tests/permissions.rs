@@ -5,7 +5,7 @@ mod support;
 use support::{Mounted, someone};
 use tarn_ondisk::units::ObjectId;
 use tarn_posix::WriteAt;
-use tarn_posix::properties::{AclType, MountProperties};
+use tarn_posix::properties::{AclType, MountProperties, XattrStore};
 use tarn_posix::types::{
     Credentials, DeviceNumber, FileKind, NewFile, Privileges, RenameMode, SetAttributes, SetTime,
     Timestamp, XattrMode,
@@ -430,6 +430,60 @@ fn posix_lists_decide_are_inherited_and_follow_the_mode() {
         .get_xattr(&one, inner, default, &mounted.operation)
         .unwrap();
     assert_eq!(found, list(7, 7, 5, 7, 0));
+}
+
+#[test]
+fn without_extended_attributes_of_users_lists_still_decide_and_others_are_there() {
+    let mounted = open_to_all(MountProperties {
+        acl_type: AclType::Posix,
+        ..MountProperties::default()
+    });
+    let (root, one, seven) = (Credentials::root(), someone(1), someone(7));
+    let file = mounted
+        .make(&one, mounted.root(), "file", FileKind::Regular, 0o600)
+        .unwrap()
+        .id;
+    let access = b"system.posix_acl_access".as_slice();
+    let (label, note) = (b"security.label".as_slice(), b"user.note".as_slice());
+    let off = MountProperties {
+        xattrs: XattrStore::Off,
+        ..*mounted.files.properties()
+    };
+    for is_off in [false, true] {
+        if is_off {
+            mounted.files.set_properties(off);
+        }
+        let (files, operation) = (&mounted.files, &mounted.operation);
+        let set = |who: &Credentials, name: &[u8], value: &[u8]| {
+            files.set_xattr(who, file, name, value, XattrMode::Any, operation)
+        };
+        let allowed = list(6, 4, 0, 4, 0);
+        set(&one, access, &allowed).unwrap();
+        set(&root, label, b"secret").unwrap();
+        assert_eq!(set(&one, note, b"x").is_ok(), !is_off);
+        assert_eq!(
+            files.get_xattr(&one, file, access, operation).unwrap(),
+            allowed
+        );
+        assert_eq!(
+            files.get_xattr(&one, file, label, operation).unwrap(),
+            b"secret"
+        );
+        files.access(&seven, file, 4, operation).unwrap();
+        let noted = files.get_xattr(&one, file, note, operation);
+        assert_eq!(noted.is_ok(), !is_off);
+        let names = files.list_xattr(&one, file, operation).unwrap();
+        assert_eq!(names.contains(&note.to_vec()), !is_off);
+        assert!(names.contains(&access.to_vec()) && names.contains(&label.to_vec()));
+    }
+    mounted.files.set_properties(MountProperties {
+        xattrs: XattrStore::Attributes,
+        ..off
+    });
+    let found = mounted
+        .files
+        .get_xattr(&one, file, note, &mounted.operation);
+    assert_eq!(found.unwrap(), b"x");
 }
 
 #[test]

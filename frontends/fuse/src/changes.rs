@@ -5,12 +5,13 @@ use crate::operations::{
     put_open, refused,
 };
 use crate::protocol::{
-    Answer, Arguments, OPEN_KEEP_CACHE, WRITE_DROP_SET_IDS, opcode, setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags, opcode,
+    setattr_bits,
 };
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode,
+    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode, SetGroupId,
     WriteAt, XattrMode,
 };
 
@@ -147,7 +148,7 @@ impl Call<'_> {
         opened.map_err(refused)?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        put_entry(&mut answer, node, &made);
+        put_entry(&mut answer, &parent.files, node, &made);
         put_open(&mut answer, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }
@@ -282,6 +283,16 @@ impl Call<'_> {
     /// Before contents or owner change: takes capabilities, and set-id bits unless the caller may keep them. The kernel must not go on
     /// with the mode it knew, for it decides by that what a program runs as.
     pub(crate) fn drop_privileges(&self, file: &Place, set_ids_too: bool) -> Result<(), Errno> {
+        self.drop_privileges_of(file, self.node, set_ids_too)
+    }
+
+    /// The same of a file that the kernel calls so.
+    fn drop_privileges_of(
+        &self,
+        file: &Place,
+        node: u64,
+        set_ids_too: bool,
+    ) -> Result<(), Errno> {
         let which = if set_ids_too {
             Privileges::All
         } else {
@@ -289,7 +300,7 @@ impl Call<'_> {
         };
         let dropped = file.files.drop_privileges(file.id, which, self.operation);
         if dropped.map_err(refused)? {
-            self.device.forget_attributes(self.node);
+            self.device.forget_attributes(node);
         }
         Ok(())
     }
@@ -300,6 +311,14 @@ impl Call<'_> {
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
         let (size, flags) = (arguments.u32()?, arguments.u32()?);
+        let mut set_gid = SetGroupId::AsTheyMay;
+        if self.session.agreed_on(init_flags::SETXATTR_EXT) {
+            // The kernel has seen the caller's groups, and we have not.
+            if arguments.u32()? & SETXATTR_DROP_SET_GID != 0 {
+                set_gid = SetGroupId::Goes;
+            }
+            arguments.skip(4)?;
+        }
         let name = arguments.name()?;
         let value = arguments.bytes(size)?;
         let mode = match i32::try_from(flags) {
@@ -308,10 +327,15 @@ impl Call<'_> {
             Ok(libc::XATTR_REPLACE) => XattrMode::Replace,
             _ => return Err(Errno::INVAL),
         };
-        done(
-            file.files
-                .set_xattr(self.credentials, file.id, name, value, mode, self.operation),
-        )
+        done(file.files.set_xattr_and_mode(
+            self.credentials,
+            file.id,
+            name,
+            value,
+            mode,
+            set_gid,
+            self.operation,
+        ))
     }
 
     pub(crate) fn remove_xattr(
@@ -371,7 +395,7 @@ impl Call<'_> {
             id,
         };
         // As in a write, the kernel cannot say whether the caller may keep the set-id bits; root may.
-        self.drop_privileges(&target, self.credentials.uid != 0)?;
+        self.drop_privileges_of(&target, node, self.credentials.uid != 0)?;
         let copied = file.files.copy_range(
             self.credentials,
             (file.id, from),

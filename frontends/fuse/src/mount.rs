@@ -116,6 +116,17 @@ pub fn connection_number(path: &Path) -> Option<u32> {
     status.ok().map(|status| status.stx_dev_minor)
 }
 
+/// Whether a connection of this number is mounted anywhere, as far as we can see.
+pub fn is_mounted(number: u32) -> bool {
+    let device = format!("0:{number}");
+    // What cannot be read is taken for mounted: then nothing is done.
+    std::fs::read("/proc/self/mountinfo").map_or(true, |table| {
+        let mut lines = table.split(|byte| *byte == b'\n');
+        // The third word of each line.
+        lines.any(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes()))
+    })
+}
+
 /// Ends a connection: whoever waits for an answer gets an error, and so does everybody from now on. Nothing, where the system does not let us.
 pub fn abort(number: u32) {
     let path = format!("{CONNECTIONS}/{number}/abort");

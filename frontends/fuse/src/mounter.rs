@@ -7,19 +7,42 @@ use crate::session::Session;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
     server: Arc<Server>,
-    /// Under which number the kernel knows each mount.
-    numbers: Mutex<BTreeMap<u64, u32>>,
+    known: Mutex<BTreeMap<u64, Known>>,
+}
+
+/// What is known of a mount beside what serves it.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Under which number the kernel knows it, if it said so.
+    number: Option<u32>,
+    /// It is in no folder any more; it is still being served.
+    is_undone: bool,
+}
+
+/// Where a mount is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    /// Whoever comes to the folder comes to it.
+    OnTop,
+    /// Another mount is over it, or it was moved.
+    Elsewhere,
+    /// Somebody else has undone it.
+    Gone,
 }
 
 /// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long requests are waited for that are being served when their mount is undone. A guess: longer than a pool that works needs for the
+/// largest request.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl FuseMounter {
     /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
@@ -29,8 +52,33 @@ impl FuseMounter {
     pub fn new(may_keep_processors_awake: bool) -> Result<FuseMounter, Errno> {
         Ok(FuseMounter {
             server: Server::new(AwakeProcessors::new(may_keep_processors_awake))?,
-            numbers: Mutex::new(BTreeMap::new()),
+            known: Mutex::new(BTreeMap::new()),
         })
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+        // A thread that panicked while it held it was inserting or removing one entry.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a mount is that was made on a folder. The system goes by the path, and would take another mount for it that lies over it.
+    fn whereabouts(&self, key: MountKey, path: &Path) -> Whereabouts {
+        let known = self.known().get(&key.0).copied();
+        match known {
+            Some(Known {
+                is_undone: true, ..
+            }) => Whereabouts::Gone,
+            Some(Known {
+                number: Some(number),
+                ..
+            }) if mount::connection_number(path) != Some(number) => {
+                match mount::is_mounted(number) {
+                    true => Whereabouts::Elsewhere,
+                    false => Whereabouts::Gone,
+                }
+            }
+            _ => Whereabouts::OnTop,
+        }
     }
 }
 
@@ -49,47 +97,74 @@ impl Mounter for FuseMounter {
             let _ = mount::unmount(request.path, true);
             MountRefusal::Failed(errno.to_string())
         })?;
-        if let Some(number) = mount::connection_number(request.path) {
-            let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-            numbers.insert(key, number);
-        }
+        let known = Known {
+            number: mount::connection_number(request.path),
+            is_undone: false,
+        };
+        self.known().insert(key, known);
         Ok(MountKey(key))
     }
 
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
-        match mount::unmount(path, force) {
-            Ok(()) => {}
-            Err(Errno::BUSY) => return Err(MountRefusal::Busy),
-            // Somebody was faster.
-            Err(Errno::INVAL | Errno::NOENT) => {}
-            Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
+        match self.whereabouts(key, path) {
+            Whereabouts::OnTop => match mount::unmount(path, force) {
+                Ok(()) => {}
+                Err(Errno::BUSY) => return Err(MountRefusal::Busy),
+                // Somebody was faster.
+                Err(Errno::INVAL | Errno::NOENT) => {}
+                Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
+            },
+            Whereabouts::Elsewhere => return Err(MountRefusal::Busy),
+            Whereabouts::Gone => {}
         }
-        // With `force` the mount may live on for those who use it; without its server their calls fail.
-        self.server.remove(key.0);
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.remove(&key.0);
-        Ok(())
+        // With `force`, and in another mount namespace, the mount may live on for those who use it. Without its server their calls fail: the caller
+        // may open the files once more, or change them below.
+        let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
+        let mut known = self.known();
+        let Some(number) = known.remove(&key.0).map(|known| known.number) else {
+            return removed.map_err(|_| MountRefusal::Busy);
+        };
+        removed.map_err(|still| {
+            // Those who wait for other requests do not wait for this one.
+            if let Some(number) = number.filter(|_| still.is_connected) {
+                mount::abort(number);
+            }
+            let undone = Known {
+                number: None,
+                is_undone: true,
+            };
+            known.insert(key.0, undone);
+            MountRefusal::Busy
+        })
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
-        for (_, path) in mounts {
-            // One that is below a mount that fails cannot be reached; it goes with what it is on.
-            let _ = mount::unmount(path, true);
+        for (key, path) in mounts {
+            if self.whereabouts(*key, path) == Whereabouts::OnTop {
+                // One that is below a mount that fails cannot be reached; it goes with what it is on.
+                let _ = mount::unmount(path, true);
+            }
         }
         let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
-        self.server.abandon(&keys, PATIENCE);
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in keys.iter().filter_map(|key| numbers.remove(key)) {
-            mount::abort(number);
+        let alive = self.server.abandon(&keys, PATIENCE);
+        for key in keys {
+            let number = self.known().remove(&key).and_then(|known| known.number);
+            // The number of one that has gone may be another's by now.
+            if let Some(number) = number.filter(|_| alive.contains(&key)) {
+                mount::abort(number);
+            }
         }
     }
 
     fn change_options(
         &self,
-        _key: MountKey,
+        key: MountKey,
         path: &Path,
         options: MountOptions,
     ) -> Result<(), MountRefusal> {
+        if self.whereabouts(key, path) != Whereabouts::OnTop {
+            return Err(MountRefusal::Busy);
+        }
         mount::change_options(path, options).map_err(|errno| match errno {
             Errno::BUSY => MountRefusal::Busy,
             Errno::PERM => MountRefusal::Failed(

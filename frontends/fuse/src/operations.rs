@@ -9,13 +9,13 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem, ObjectId,
     Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
     Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
-/// the mount; snapshots below `.zfs` never change.
+/// the mount; snapshots below `.zfs` never change. That there is nothing of a name is never kept.
 const CACHED_S: u64 = 10;
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
@@ -155,6 +155,11 @@ pub(crate) fn run(
 impl Call<'_> {
     fn lookup(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let name = arguments.name()?;
+        if name == b"." {
+            // The kernel has a number from somebody else, who was told it before (a handle of NFS), and asks what it is: it need not be a directory.
+            let attributes = file.files.attributes(file.id, self.operation);
+            return self.entry(file, &attributes.map_err(refused)?);
+        }
         let found = file
             .files
             .lookup(self.credentials, file.id, name, self.operation);
@@ -270,6 +275,8 @@ impl Call<'_> {
         })
     }
 
+    /// For `syncfs` and `sync`. Linux sends them to servers of virtiofs and of block devices only, since any other could make `sync` wait without end
+    /// (commits 2d82ab251ef0, d3906d8f3cee): as of any mount like ours, they return and nobody has asked us.
     fn sync_all(&self, file: &Place) -> Result<Reply, Errno> {
         done(file.files.sync_all(self.operation))
     }
@@ -286,9 +293,14 @@ impl Call<'_> {
 
     fn list_xattr(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let room = arguments.u32()?;
+        // Who may read an attribute the kernel decides by its name; here it does not know the names.
+        let credentials = Credentials {
+            privileged: self.credentials.uid == 0,
+            ..self.credentials.clone()
+        };
         let names = file
             .files
-            .list_xattr(self.credentials, file.id, self.operation);
+            .list_xattr(&credentials, file.id, self.operation);
         let mut list = Vec::new();
         for name in names.map_err(refused)? {
             list.extend_from_slice(&name);
@@ -361,7 +373,7 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    put_entry(&mut answer, node, &attributes);
+                    put_entry(&mut answer, &file.files, node, &attributes);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);
@@ -376,7 +388,7 @@ impl Call<'_> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
         let shown = self.session.shown(file, attributes.clone());
-        put_entry(&mut answer, node, &shown);
+        put_entry(&mut answer, &file.files, node, &shown);
         Ok(Reply::Parts(answer))
     }
 }
@@ -524,6 +536,15 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
         .u32(0);
 }
 
+/// How long the kernel may keep a name. Where names that differ are the same to the directory the kernel does not know that: it would go on with
+/// the other spellings of a name that was given to another file, or taken away.
+fn names_cached_s(files: &FileSystem) -> u64 {
+    match files.naming().normalize() {
+        None => CACHED_S,
+        Some(_) => 0,
+    }
+}
+
 /// Attributes as an answer of their own.
 pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     let mut answer = Answer::new();
@@ -532,12 +553,17 @@ pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     answer
 }
 
-/// Adds what a lookup finds.
-pub(crate) fn put_entry(answer: &mut Answer, node: u64, attributes: &Attributes) {
+/// Adds what a lookup in these files finds.
+pub(crate) fn put_entry(
+    answer: &mut Answer,
+    files: &FileSystem,
+    node: u64,
+    attributes: &Attributes,
+) {
     answer
         .u64(node)
         .u64(attributes.generation)
-        .u64(CACHED_S)
+        .u64(names_cached_s(files))
         .u64(CACHED_S)
         .u32(0)
         .u32(0);

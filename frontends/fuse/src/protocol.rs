@@ -72,6 +72,8 @@ pub mod init_flags {
     /// We take set-id bits and capabilities away when a file is written, truncated or given away; writes and truncations say
     /// whether the caller may keep the set-id bits. Otherwise the kernel would ask for the capabilities before each write.
     pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    /// Requests that set an attribute say more: whether the caller may keep the set-group-id bit of a file that gets a list.
+    pub const SETXATTR_EXT: u32 = 1 << 29;
 }
 
 /// Bits of `setattr`: what is set.
@@ -103,6 +105,9 @@ pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 
 /// A flag of `write`: the caller may not keep the set-id bits.
 pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;
+
+/// A flag of `setxattr`: the caller may not keep the set-group-id bit.
+pub const SETXATTR_DROP_SET_GID: u32 = 1 << 0;
 
 /// A notice to the kernel: it is to forget what it knows of a node.
 pub const NOTIFY_FORGET_NODE: i32 = 2;

@@ -29,11 +29,12 @@
 //! - A device is watched, or at least one thread owns it, which will let it go.
 //! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
 //! - A promise is kept before its thread waits for requests or carries out one that makes none.
-//! - A device is closed when its session is removed and the requests being served are done.
+//! - Of a mount that was removed no request is read. It has gone when no thread holds a request of it, carries one out or keeps a promise of it:
+//!   before that nobody may take the file system for his own. Then its device is closed, and whoever waits for an answer gets an error.
 //! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait; beyond that its requests queue in the kernel. So a pool that does not answer
 //!   leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
 
-use rustix::event::epoll;
+use rustix::event::{self, PollFd, PollFlags, epoll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::any::Any;
@@ -81,6 +82,9 @@ const CROWD: u32 = 8;
 
 /// Most requests that are carried out before what they promised is kept. A guess: each makes the others wait for some ten microseconds.
 const PROMISES_MAX: usize = 32;
+
+/// How often is looked whether a mount that was removed has gone. A guess: longer than a thread lingers, and not felt by who unmounts.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// What its handler knows of a request that was carried out, and is answered when what it did is durable.
 pub type Promise = Box<dyn Any + Send>;
@@ -155,14 +159,19 @@ struct Served {
     given_up: Mutex<Vec<Promise>>,
     /// Nobody watches the device: too many are being served.
     is_choked: AtomicBool,
+    /// Threads that read its requests, or have one that they read.
+    at_hand: AtomicUsize,
+    /// No request of it is to be read any more. Whoever reads has counted himself in `at_hand` before he looks here, and who waits until nobody
+    /// is there has set this before: one of them sees the other.
+    is_removed: AtomicBool,
     /// Nobody waits any more for those who serve it.
     is_abandoned: AtomicBool,
     /// How often in a row nothing came while a thread lingered.
     in_vain: AtomicU32,
     /// How many requests in a row were there at once.
     at_once: AtomicU32,
-    /// The handler was told that the mount has ended.
-    has_ended: AtomicBool,
+    /// The handler is to be told when it has gone.
+    is_to_tell: AtomicBool,
 }
 
 impl Served {
@@ -182,6 +191,26 @@ impl Served {
             .owners
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
         left.is_ok()
+    }
+
+    /// Reads the next request, unless the mount was removed.
+    fn read(&self, request: &mut Request) -> Result<(), Errno> {
+        match self.is_removed.load(Ordering::SeqCst) {
+            true => Err(Errno::NODEV),
+            false => request.read(&self.device.descriptor),
+        }
+    }
+
+    /// Whether nothing of it is under way. `at_hand` first: a promise is counted as busy before the thread that gives it up is done.
+    fn is_quiet(&self) -> bool {
+        self.at_hand.load(Ordering::SeqCst) == 0 && self.busy.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether the kernel still has the other end.
+    fn is_connected(&self) -> bool {
+        let mut device = [PollFd::new(&self.device.descriptor, PollFlags::IN)];
+        let polled = event::poll(&mut device, Some(&rustix::time::Timespec::default()));
+        polled.is_ok() && !device[0].revents().contains(PollFlags::ERR)
     }
 
     /// Whether it is worth looking for the next request.
@@ -220,7 +249,7 @@ impl Served {
     /// Looks for the next request for a while.
     fn linger(&self, request: &mut Request) -> Result<(), Errno> {
         let began = Instant::now();
-        let mut read = request.read(&self.device.descriptor);
+        let mut read = self.read(request);
         while read == Err(Errno::AGAIN) {
             if began.elapsed() > LINGER_MAX {
                 let in_vain = self.in_vain.load(Ordering::Relaxed);
@@ -231,10 +260,30 @@ impl Served {
             for _ in 0..SPINS {
                 std::hint::spin_loop();
             }
-            read = request.read(&self.device.descriptor);
+            read = self.read(request);
         }
         self.in_vain.store(0, Ordering::Relaxed);
         read
+    }
+}
+
+/// A thread that reads requests of a mount, and serves them.
+struct AtHand<'a> {
+    server: &'a Server,
+    served: &'a Served,
+}
+
+impl<'a> AtHand<'a> {
+    fn new(server: &'a Server, served: &'a Served) -> AtHand<'a> {
+        served.at_hand.fetch_add(1, Ordering::SeqCst);
+        AtHand { server, served }
+    }
+}
+
+impl Drop for AtHand<'_> {
+    fn drop(&mut self) {
+        self.served.at_hand.fetch_sub(1, Ordering::SeqCst);
+        self.server.tell_if_gone(self.served);
     }
 }
 
@@ -266,6 +315,8 @@ fn let_go() {
 pub struct Server {
     epoll: OwnedFd,
     served: Mutex<BTreeMap<u64, Arc<Served>>>,
+    /// Those that were removed and have not gone yet.
+    leaving: Mutex<BTreeMap<u64, Arc<Served>>>,
     next_key: AtomicU64,
     threads: AtomicUsize,
     idle: AtomicUsize,
@@ -296,6 +347,7 @@ impl Server {
         Ok(Arc::new_cyclic(|itself| Server {
             epoll,
             served: Mutex::new(BTreeMap::new()),
+            leaving: Mutex::new(BTreeMap::new()),
             next_key: AtomicU64::new(1),
             threads: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
@@ -322,10 +374,12 @@ impl Server {
             busy: AtomicUsize::new(0),
             given_up: Mutex::new(Vec::new()),
             is_choked: AtomicBool::new(false),
+            at_hand: AtomicUsize::new(0),
+            is_removed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             at_once: AtomicU32::new(0),
-            has_ended: AtomicBool::new(false),
+            is_to_tell: AtomicBool::new(false),
         });
         self.table().insert(key, served.clone());
         let watched = epoll::add(
@@ -342,11 +396,46 @@ impl Server {
         Ok(key)
     }
 
-    /// Serves a mount no longer. Requests being served are finished.
-    pub fn remove(&self, key: u64) {
-        let removed = self.table().remove(&key);
-        if let Some(served) = removed {
+    /// Serves a mount no longer, and waits until it has gone: requests being served are finished, others get an error. When that takes longer than
+    /// `patience`, its handler is told later, as if the kernel had ended the mount.
+    ///
+    /// # Errors
+    /// [`StillServed`] when it took too long. To be asked again.
+    pub fn remove(&self, key: u64, patience: Duration) -> Result<(), StillServed> {
+        self.begin_removing(key);
+        let Some(served) = self.leaving().get(&key).cloned() else {
+            return Ok(());
+        };
+        if wait_until_quiet(std::slice::from_ref(&served), patience) {
+            served.is_to_tell.store(false, Ordering::SeqCst);
+            self.leaving().remove(&key);
+            return Ok(());
+        }
+        let is_connected = served.is_connected();
+        served.is_to_tell.store(true, Ordering::SeqCst);
+        self.tell_if_gone(&served);
+        Err(StillServed { is_connected })
+    }
+
+    /// Has no more requests of a mount read.
+    fn begin_removing(&self, key: u64) {
+        // Both tables at once: a mount that was not found in either would be taken for one that has gone.
+        let mut table = self.table();
+        if let Some(served) = table.remove(&key) {
+            served.is_removed.store(true, Ordering::SeqCst);
             let _ = epoll::delete(&self.epoll, &served.device.descriptor);
+            self.leaving().insert(key, served);
+        }
+    }
+
+    /// Tells the handler of a mount that has gone, if it is to be told and was not.
+    fn tell_if_gone(&self, served: &Served) {
+        if served.is_to_tell.load(Ordering::SeqCst)
+            && served.is_quiet()
+            && served.is_to_tell.swap(false, Ordering::SeqCst)
+        {
+            self.leaving().remove(&served.key);
+            served.handler.ended();
         }
     }
 
@@ -358,6 +447,12 @@ impl Server {
     fn table(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Served>>> {
         // A thread that panicked while it held the table was inserting or removing one entry.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Taken when nothing else is held, or the table.
+    fn leaving(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Served>>> {
+        // As with the table.
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start_thread_if_none_is_idle(&self) {
@@ -396,17 +491,19 @@ impl Server {
 
     /// Serves an owned device until it is quiet, or other threads'.
     fn serve_owned(self: &Arc<Self>, served: Arc<Served>, request: &mut Request) {
+        let _at_hand = AtHand::new(self, &served);
         let mut promises = Vec::new();
-        let mut read = request.read(&served.device.descriptor);
+        let mut read = served.read(request);
         loop {
             match read {
                 Ok(()) => {}
                 // None came, or it was taken back before it was read.
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return self.watch(&served),
                 Err(_) => {
-                    self.remove(served.key);
-                    if !served.has_ended.swap(true, Ordering::Relaxed) {
-                        served.handler.ended();
+                    // Of one that was removed nobody needs to be told. What other threads have in hand is done before the handler is told.
+                    if !served.is_removed.load(Ordering::SeqCst) {
+                        served.is_to_tell.store(true, Ordering::SeqCst);
+                        self.begin_removing(served.key);
                     }
                     return;
                 }
@@ -415,7 +512,7 @@ impl Server {
                 return;
             };
             promises = promised;
-            read = request.read(&served.device.descriptor);
+            read = served.read(request);
             if !promises.is_empty() && (read.is_err() || promises.len() >= PROMISES_MAX) {
                 let is_ours = self.keep(&served, std::mem::take(&mut promises));
                 match read {
@@ -423,7 +520,7 @@ impl Server {
                     // It was read, so it is served, whoever owns the device.
                     Ok(()) => return self.serve_not_owned(&served, request),
                     Err(_) if is_ours => {
-                        read = request.read(&served.device.descriptor);
+                        read = served.read(request);
                     }
                     Err(_) => return,
                 }
@@ -468,7 +565,7 @@ impl Server {
             }
         };
         if promises.is_empty() {
-            served.busy.fetch_add(1, Ordering::AcqRel);
+            served.busy.fetch_add(1, Ordering::SeqCst);
         }
         self.set_owned(served, promises);
         if served.handler.is_long(request) {
@@ -498,7 +595,7 @@ impl Server {
 
     /// Serves a request that was read when the device was ours.
     fn serve_not_owned(&self, served: &Served, request: &mut Request) {
-        served.busy.fetch_add(1, Ordering::AcqRel);
+        served.busy.fetch_add(1, Ordering::SeqCst);
         let promise = served.handler.serve(request, &served.device);
         if let Some(promise) = promise {
             served.handler.keep(vec![promise], &served.device);
@@ -525,7 +622,7 @@ impl Server {
     /// This thread is about to wait with promises that are not kept, maybe for long: another keeps them.
     fn give_up(self: &Arc<Self>, served: &Arc<Served>, promises: Vec<Promise>) {
         served.given_up_promises().extend(promises);
-        served.busy.fetch_add(1, Ordering::AcqRel);
+        served.busy.fetch_add(1, Ordering::SeqCst);
         let (server, its) = (self.clone(), served.clone());
         let started = std::thread::Builder::new()
             .name("fuse-keeper".to_string())
@@ -552,7 +649,7 @@ impl Server {
 
     /// A request was served: another may be read.
     fn served_one(&self, served: &Served) {
-        served.busy.fetch_sub(1, Ordering::AcqRel);
+        served.busy.fetch_sub(1, Ordering::SeqCst);
         if served.is_abandoned.load(Ordering::Acquire) {
             let less = |lost: usize| lost.checked_sub(1);
             let _ = self
@@ -562,27 +659,26 @@ impl Server {
         if served.is_choked.swap(false, Ordering::AcqRel) {
             self.watch_now(served);
         }
+        self.tell_if_gone(served);
     }
 
-    /// Serves mounts no longer, and waits a moment for requests that are being served. Those that are not done then are left alone.
-    pub fn abandon(&self, keys: &[u64], patience: Duration) {
+    /// Serves mounts no longer, and waits a moment for requests that are being served. Those that are not done then are left alone. Gives the
+    /// mounts that the kernel still knows.
+    pub fn abandon(&self, keys: &[u64], patience: Duration) -> Vec<u64> {
+        keys.iter().for_each(|key| self.begin_removing(*key));
         let removed: Vec<Arc<Served>> = keys
             .iter()
-            .filter_map(|key| self.table().remove(key))
+            .filter_map(|key| self.leaving().remove(key))
             .collect();
+        wait_until_quiet(&removed, patience);
         for served in &removed {
-            let _ = epoll::delete(&self.epoll, &served.device.descriptor);
-        }
-        let began = Instant::now();
-        let is_busy = |served: &Arc<Served>| served.busy.load(Ordering::Acquire) > 0;
-        while removed.iter().any(is_busy) && began.elapsed() < patience {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for served in &removed {
+            served.is_to_tell.store(false, Ordering::SeqCst);
             served.is_abandoned.store(true, Ordering::Release);
-            let held = served.busy.load(Ordering::Acquire);
+            let held = served.busy.load(Ordering::SeqCst);
             self.lost.fetch_add(held, Ordering::AcqRel);
         }
+        let known = removed.iter().filter(|served| served.is_connected());
+        known.map(|served| served.key).collect()
     }
 
     /// Takes a device back that was let go, if nobody has taken it and it is worth it.
@@ -656,6 +752,26 @@ impl Server {
     }
 }
 
+/// A mount is removed and requests of it are still being served.
+#[derive(Debug)]
+pub struct StillServed {
+    /// The kernel still knows it.
+    pub is_connected: bool,
+}
+
+/// Waits until nothing of these mounts, which were removed, is under way. False when that takes longer.
+fn wait_until_quiet(removed: &[Arc<Served>], patience: Duration) -> bool {
+    let began = Instant::now();
+    let is_quiet = || removed.iter().all(|served| served.is_quiet());
+    while !is_quiet() {
+        if began.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -669,6 +785,8 @@ mod tests {
         long: &'static [u8],
         /// How many promises were kept at once.
         kept: std::sync::Mutex<Vec<usize>>,
+        ended: AtomicBool,
+        entered: AtomicBool,
     }
 
     impl Handler for Gate {
@@ -687,20 +805,21 @@ mod tests {
         fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
             match request.bytes() {
                 b"w" | b"q" => {
+                    self.entered.store(true, Ordering::SeqCst);
                     let mut let_in = self.let_in.lock();
                     self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
                     *let_in -= 1;
                 }
-                b"g" => {
-                    *self.let_in.lock() += 1;
-                    self.opened.notify_all();
-                }
+                b"g" => self.let_one_in(),
                 _ => {}
             }
             if self.may_promise(request) {
                 return Some(Box::new(request.bytes().to_vec()));
             }
-            rustix::io::write(&device.descriptor, request.bytes()).unwrap();
+            // Nobody may be there to hear it. Of one who has gone, what is read is empty.
+            if !request.bytes().is_empty() {
+                let _ = rustix::io::write(&device.descriptor, request.bytes());
+            }
             None
         }
 
@@ -712,7 +831,16 @@ mod tests {
             }
         }
 
-        fn ended(&self) {}
+        fn ended(&self) {
+            self.ended.store(true, Ordering::SeqCst);
+        }
+    }
+
+    impl Gate {
+        fn let_one_in(&self) {
+            *self.let_in.lock() += 1;
+            self.opened.notify_all();
+        }
     }
 
     fn served(long: &'static [u8], processors: usize) -> (Arc<Server>, OwnedFd) {
@@ -740,6 +868,8 @@ mod tests {
             opened: Condvar::new(),
             long,
             kept: std::sync::Mutex::default(),
+            ended: AtomicBool::new(false),
+            entered: AtomicBool::new(false),
         });
         requests.iter().for_each(|request| ask(&theirs, request));
         server.add(ours, gate.clone()).unwrap();
@@ -810,6 +940,87 @@ mod tests {
             assert_eq!(gate.kept.lock().unwrap()[0], 2);
             server.stop();
         }
+    }
+
+    /// Of the only mount.
+    fn key_of(server: &Server) -> u64 {
+        *server.table().keys().next().unwrap()
+    }
+
+    #[test]
+    fn a_mount_that_is_removed_serves_not_even_those_who_ask_without_a_pause() {
+        const ENOUGH: u32 = 200_000;
+        for _ in 0..20 {
+            let (server, socket) = served(b"", 2);
+            let key = key_of(&server);
+            let asked = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                let asker = scope.spawn(|| {
+                    while asked.fetch_add(1, Ordering::SeqCst) < ENOUGH {
+                        let mut bytes = [0; 16];
+                        let is_sent = rustix::io::write(&socket, b"x").is_ok();
+                        if !is_sent || rustix::io::read(&socket, &mut bytes[..]) != Ok(1) {
+                            return;
+                        }
+                    }
+                });
+                while asked.load(Ordering::SeqCst) < 100 {
+                    std::thread::yield_now();
+                }
+                server.remove(key, Duration::from_secs(60)).unwrap();
+                let at_the_end = asked.load(Ordering::SeqCst);
+                asker.join().unwrap();
+                // One was asked before it was removed and may have been answered; the next one is refused.
+                assert!(asked.load(Ordering::SeqCst) <= at_the_end + 2);
+            });
+            server.stop();
+        }
+    }
+
+    #[test]
+    fn a_mount_is_removed_when_what_is_under_way_is_done_and_promises_are_kept() {
+        for requests in [&[&b"w"[..]][..], &[b"q"], &[b"p", b"p", b"q"]] {
+            let (server, socket, gate) = serving(b"", 2, requests);
+            let key = key_of(&server);
+            while !gate.entered.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            let refused = server.remove(key, Duration::from_millis(1)).unwrap_err();
+            assert!(refused.is_connected);
+            ask(&socket, b"x");
+            assert!(!gate.ended.load(Ordering::SeqCst));
+            gate.let_one_in();
+            server.remove(key, Duration::from_secs(60)).unwrap();
+            assert_eq!(answers(&socket, requests.len()), requests);
+            // What was asked later is not answered: the device is closed.
+            let mut bytes = [0; 16];
+            assert_ne!(rustix::io::read(&socket, &mut bytes[..]), Ok(1));
+            server.stop();
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_mount_is_told_when_its_last_request_is_done() {
+        let (server, socket, gate) = serving(b"", 2, &[b"w"]);
+        let key = key_of(&server);
+        while !gate.entered.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        // An answer that was not read makes the other end get an error.
+        ask(&socket, b"x");
+        let mut readable = [PollFd::new(&socket, PollFlags::IN)];
+        event::poll(&mut readable, None).unwrap();
+        drop(socket);
+        while server.table().contains_key(&key) {
+            std::thread::yield_now();
+        }
+        assert!(!gate.ended.load(Ordering::SeqCst));
+        gate.let_one_in();
+        while !gate.ended.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        server.remove(key, Duration::ZERO).unwrap();
+        server.stop();
     }
 
     #[test]

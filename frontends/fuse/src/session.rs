@@ -10,6 +10,7 @@ use crate::protocol::{
 use crate::server::{Device, Handler, Promise};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::files::{
     Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
@@ -29,7 +30,8 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::HANDLE_KILLPRIV_V2
     | init_flags::POSIX_ACL
     | init_flags::MAX_PAGES
-    | init_flags::CACHE_SYMLINKS;
+    | init_flags::CACHE_SYMLINKS
+    | init_flags::SETXATTR_EXT;
 
 /// Requests the kernel may have under way in the background (reading ahead, asynchronous I/O). Linux has 12 unless told.
 const BACKGROUND_MAX: u16 = 64;
@@ -44,6 +46,8 @@ const LONG_BYTES: usize = 64 << 10;
 pub struct Session {
     tree: Arc<dyn Tree>,
     entered: Mutex<Entered>,
+    /// What was agreed on with the kernel.
+    agreed: AtomicU32,
     ended: Ended,
 }
 
@@ -97,8 +101,15 @@ impl Session {
         Arc::new(Session {
             tree,
             entered: Mutex::new(Entered::default()),
+            agreed: AtomicU32::new(0),
             ended,
         })
+    }
+
+    /// Whether the kernel speaks the protocol with this capability.
+    pub(crate) fn agreed_on(&self, capability: u32) -> bool {
+        // Agreed on before the kernel sends anything else.
+        self.agreed.load(Ordering::Relaxed) & capability != 0
     }
 
     /// What a node number of the kernel's is.
@@ -195,6 +206,7 @@ impl Session {
             return Err(Errno::PROTO);
         }
         let (readahead, offered) = (arguments.u32()?, arguments.u32()?);
+        self.agreed.store(offered & WANTED, Ordering::Relaxed);
         answer
             .u32(MAJOR)
             .u32(MINOR)

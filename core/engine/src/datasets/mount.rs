@@ -433,13 +433,14 @@ impl Engine {
         mounted: Mounted,
     ) -> Result<(), Refusal> {
         let (path, options, tree) = (mounted.path.clone(), mounted.options, mounted.tree.clone());
-        let head = tree.head();
+        // Of this mount: when it ends late, the same file system may be mounted on the same folder again.
+        let own = Arc::downgrade(&tree);
         open.mounts.lock().insert(name.to_string(), mounted);
-        let (weak, own): (Weak<OpenPool>, _) = (Arc::downgrade(open), path.clone());
+        let weak: Weak<OpenPool> = Arc::downgrade(open);
         let ended = Box::new(move || {
             if let Some(open) = weak.upgrade() {
                 let mut mounts = open.mounts.lock();
-                mounts.retain(|_, mounted| mounted.tree.head() != head || mounted.path != own);
+                mounts.retain(|_, mounted| Arc::as_ptr(&mounted.tree) != own.as_ptr());
             }
         });
         let request = MountRequest {

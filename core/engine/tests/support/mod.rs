@@ -13,7 +13,7 @@ use tarn_engine::messages::dataset::{
 };
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, Source, Value};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{Ended, MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 use tarn_engine::{Host, RealOptions, files::Tree};
 use tempfile::TempDir;
 
@@ -29,6 +29,8 @@ pub struct Noted {
 pub struct Notebook {
     pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
     busy: Mutex<BTreeSet<PathBuf>>,
+    /// What was to be told of the end of each mount, in the order in which they were made.
+    pub ends: Mutex<Vec<Ended>>,
 }
 
 impl Mounter for Notebook {
@@ -38,6 +40,7 @@ impl Mounter for Notebook {
             options: request.options,
             tree: request.tree,
         };
+        self.ends.lock().unwrap().push(request.ended);
         let path = request.path.to_path_buf();
         self.mounts.lock().unwrap().insert(path, noted);
         Ok(MountKey(1))

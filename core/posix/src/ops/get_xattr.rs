@@ -15,7 +15,7 @@ impl FileSystem {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `NoAttribute`, `NotSupported` where the dataset has none (`xattr=off`), `PermissionDenied`, or what
+    /// `NoAttribute`, `NotSupported` where users have none (`xattr=off`), `PermissionDenied`, or what
     /// could not be read.
     pub fn get_xattr(
         &self,
@@ -68,8 +68,10 @@ impl FileSystem {
         if !namespace.is_visible_to(credentials) {
             return Err(PosixError::NoAttribute);
         }
-        if properties.xattrs == XattrStore::Off {
-            return Err(PosixError::NotSupported("extended attributes (xattr=off)"));
+        if namespace == Namespace::User && properties.xattrs == XattrStore::Off {
+            return Err(PosixError::NotSupported(
+                "extended attributes of users (xattr=off)",
+            ));
         }
         Ok(namespace)
     }

@@ -22,12 +22,14 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<Vec<Vec<u8>>, PosixError> {
         let properties = self.properties();
-        if self.control_entry(id).is_some() || properties.xattrs == XattrStore::Off {
+        if self.control_entry(id).is_some() {
             return Ok(Vec::new());
         }
         let node = self.node(id, operation)?;
         let facts = node.facts();
+        let users_have_none = properties.xattrs == XattrStore::Off;
         let shown = |name: Vec<u8>| match Namespace::of(&name) {
+            None | Some(Namespace::User) if users_have_none => None,
             None => Some([b"user.", name.as_slice()].concat()),
             Some(Namespace::System) => {
                 let is_acl = name == ACCESS_NAME || name == DEFAULT_NAME;

@@ -14,7 +14,7 @@ use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::node::{Node, lock_existing};
 use crate::ops::access::WRITE;
 use crate::permissions::{SET_GID, STICKY, is_owner};
-use crate::types::{Credentials, FileKind, XattrMode};
+use crate::types::{Credentials, FileKind, SetGroupId, XattrMode};
 use crate::xattrs::{Namespace, VALUE_BYTES_MAX};
 
 /// About what setting an attribute writes beside its value.
@@ -34,6 +34,25 @@ impl FileSystem {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let set_gid = SetGroupId::AsTheyMay;
+        self.set_xattr_and_mode(credentials, id, name, value, mode, set_gid, operation)
+    }
+
+    /// The same by a caller who knows what becomes of the set-group-id bit where the attribute is an access control list.
+    ///
+    /// # Errors
+    /// As [`set_xattr`](Self::set_xattr).
+    #[expect(clippy::too_many_arguments, reason = "a name, a value, and two choices")]
+    pub fn set_xattr_and_mode(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        set_gid: SetGroupId,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         if value.len() > VALUE_BYTES_MAX {
@@ -59,7 +78,9 @@ impl FileSystem {
         let mut pending = Pending::default();
         let mut is_stored = true;
         if let Some(list) = list {
-            is_stored = self.apply_list(credentials, &mut facts, name, list.as_ref());
+            let loses_set_gid = set_gid == SetGroupId::Goes
+                || (!credentials.privileged && !credentials.is_member(facts.gid()));
+            is_stored = self.apply_list(loses_set_gid, &mut facts, name, list.as_ref());
         }
         if let Some(other) = existing
             .as_deref()
@@ -209,7 +230,7 @@ impl FileSystem {
     /// Makes the permission bits follow a new list. False when the list says no more than they, and need not be stored.
     fn apply_list(
         &self,
-        credentials: &Credentials,
+        loses_set_gid: bool,
         facts: &mut Facts,
         name: &[u8],
         list: Option<&PosixAcl>,
@@ -220,7 +241,7 @@ impl FileSystem {
         }
         let (bits, says_more) = list.mode_bits();
         let mut permissions = (facts.permissions() & 0o7000) | bits;
-        if !credentials.privileged && !credentials.is_member(facts.gid()) {
+        if loses_set_gid {
             permissions &= !SET_GID;
         }
         self.change_permissions(facts, permissions);

@@ -1,0 +1,267 @@
+//! Mounts, as programs use them: a pool on a file, mounted by the kernel.
+//!
+//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+
+use rustix::fs::XattrFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{Create, Mount, Unmount};
+use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
+use tarn_fuse::FuseMounter;
+use tempfile::TempDir;
+
+/// An engine with one pool, and what is mounted of it.
+struct Bench {
+    engine: Arc<Engine>,
+    folder: TempDir,
+}
+
+impl Bench {
+    /// None where nothing can be mounted.
+    fn new() -> Option<Bench> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("not seen: mounts need root and /dev/fuse");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        // Other users come through it.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let disk = folder.path().join("disk");
+        File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+        let engine = Engine::new(
+            Host::real(RealOptions::default()),
+            Instance::at(folder.path()),
+            Arc::new(FuseMounter::new(false).unwrap()),
+            EngineOptions {
+                cache_bytes: Some(64 << 20),
+                ..EngineOptions::default()
+            },
+        );
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: Some(folder.path().join("mnt").display().to_string()),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        engine.pool_create(&call(), create).unwrap();
+        Some(Bench { engine, folder })
+    }
+
+    fn create(&self, name: &str, properties: &[(&str, &str)]) -> PathBuf {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let create = Create {
+            name: name.to_string(),
+            properties: properties.iter().map(own).collect(),
+            ..Create::default()
+        };
+        let created = self.engine.dataset_create(&call(), create).unwrap();
+        assert_eq!(created.warnings, Vec::<String>::new());
+        self.folder.path().join("mnt").join(name)
+    }
+
+    fn mount(&self, name: &str) {
+        let mount = Mount {
+            name: Some(name.to_string()),
+            ..Mount::default()
+        };
+        self.engine.dataset_mount(&call(), mount).unwrap();
+    }
+
+    fn unmount(&self, name: &str, force: bool) -> Result<(), Refusal> {
+        let name = Some(name.to_string());
+        let unmounted = self.engine.dataset_unmount(&call(), Unmount { name, force });
+        unmounted.map(|_| ())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn call() -> Call {
+    Call::default()
+}
+
+#[test]
+fn a_program_that_writes_without_a_pause_writes_nothing_after_unmount_by_force() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    for round in 0..5 {
+        let file = File::create(path.join("file")).unwrap();
+        let (written, is_unmounted) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                loop {
+                    let is_after = is_unmounted.load(Ordering::SeqCst);
+                    let one = file.write_at(b"x", 0);
+                    match (one, is_after) {
+                        (Ok(_), false) => written.fetch_add(1, Ordering::SeqCst),
+                        (Err(_), true) => return true,
+                        (Err(_), false) => continue,
+                        (Ok(_), true) => return false,
+                    };
+                }
+            });
+            while written.load(Ordering::SeqCst) < 200 {
+                std::thread::yield_now();
+            }
+            bench.unmount("tank/a", true).unwrap();
+            is_unmounted.store(true, Ordering::SeqCst);
+            assert!(writer.join().unwrap(), "round {round}");
+        });
+        bench.mount("tank/a");
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
+    let Some(bench) = Bench::new() else { return };
+    let ways = [
+        ("tank/insensitive", ("casesensitivity", "insensitive"), "foo", "FOO"),
+        ("tank/mixed", ("casesensitivity", "mixed"), "foo", "foo"),
+        ("tank/composed", ("normalization", "formC"), "\u{e9}", "e\u{301}"),
+    ];
+    for (name, property, one, other) in ways {
+        let path = bench.create(name, &[property]);
+        let (foo, also_foo, bar) = (path.join(one), path.join(other), path.join("bar"));
+        fs::write(&foo, "old").unwrap();
+        assert_eq!(fs::read_to_string(&also_foo).unwrap(), "old", "{name}");
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        fs::rename(&foo, &bar).unwrap();
+        fs::write(&also_foo, "new").unwrap();
+        assert_eq!(fs::read_to_string(&bar).unwrap(), "old", "{name}");
+        assert_eq!(fs::read_to_string(&foo).unwrap(), "new", "{name}");
+        fs::remove_file(&foo).unwrap();
+        assert!(fs::read_to_string(&also_foo).is_err(), "{name}");
+    }
+}
+
+/// Does something as user 1000 of group 1000, who is in no other group.
+fn as_a_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let in_thread = || {
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        let group = rustix::thread::Gid::from_raw(1000);
+        rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+        let user = rustix::thread::Uid::from_raw(1000);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(in_thread).join().unwrap())
+}
+
+#[test]
+fn a_file_that_is_copied_into_lends_nobody_its_rights() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let (source, target) = (path.join("source"), path.join("target"));
+    fs::write(&source, vec![7; 100_000]).unwrap();
+    fs::write(&target, "").unwrap();
+    chown(&target, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o4777)).unwrap();
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o4777);
+    as_a_user(|| {
+        let target = File::options().write(true).open(&target).unwrap();
+        let source = File::open(&source).unwrap();
+        let copied = rustix::fs::copy_file_range(&source, None, &target, None, 100_000);
+        assert_eq!(copied, Ok(100_000));
+    });
+    assert_eq!(fs::metadata(&target).unwrap().len(), 100_000);
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o777);
+}
+
+/// An access control list that lets user 7 read.
+fn list_for_another() -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0];
+    let none = u32::MAX;
+    for (tag, permissions, id) in [(1, 7, none), (2, 4, 7), (4, 5, none), (16, 5, none), (32, 5, none)] {
+        bytes.extend([tag, 0, permissions, 0]);
+        bytes.extend(u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+#[test]
+fn who_is_not_in_the_group_of_a_file_sets_its_list_without_set_group_id() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[("acltype", "posix")]);
+    let set = |file: &Path| {
+        let (name, list) = ("system.posix_acl_access", list_for_another());
+        rustix::fs::setxattr(file, name, &list, XattrFlags::empty()).unwrap();
+    };
+    let (own, root) = (path.join("own"), path.join("root"));
+    for file in [&own, &root] {
+        fs::write(file, "x").unwrap();
+        chown(file, Some(1000), Some(0)).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o2755)).unwrap();
+    }
+    as_a_user(|| set(&own));
+    set(&root);
+    let mode = |file: &Path| fs::metadata(file).unwrap().mode() & 0o7777;
+    assert_eq!((mode(&own), mode(&root)), (0o755, 0o2755));
+}
+
+#[test]
+fn what_somebody_has_mounted_over_a_mount_stays() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::write(path.join("ours"), "x").unwrap();
+    rustix::mount::mount("none", &path, "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::write(path.join("theirs"), "x").unwrap();
+    for force in [false, true] {
+        let refused = bench.unmount("tank/a", force).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Busy);
+        assert!(path.join("theirs").exists());
+    }
+    rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
+    assert!(path.join("ours").exists());
+    bench.unmount("tank/a", false).unwrap();
+    assert!(!path.join("ours").exists());
+}
+
+#[test]
+fn a_mount_that_somebody_has_undone_and_others_use_is_unmounted() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let file = File::create(path.join("file")).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
+    file.write_at(b"y", 0).unwrap();
+    bench.unmount("tank/a", false).unwrap();
+    assert!(file.write_at(b"z", 0).is_err());
+    bench.mount("tank/a");
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"y");
+}
+
+#[test]
+fn only_root_is_told_the_names_of_trusted_attributes() {
+    let Some(bench) = Bench::new() else { return };
+    let file = bench.create("tank/a", &[]).join("file");
+    fs::write(&file, "x").unwrap();
+    for name in ["trusted.secret", "user.note"] {
+        rustix::fs::setxattr(&file, name, b"x", XattrFlags::empty()).unwrap();
+    }
+    let names = || {
+        let mut list = vec![0; 256];
+        let length = rustix::fs::listxattr(&file, &mut list[..]).unwrap();
+        String::from_utf8(list[..length].to_vec()).unwrap()
+    };
+    assert_eq!(names(), "trusted.secret\0user.note\0");
+    assert_eq!(as_a_user(names), "user.note\0");
+}
