@@ -13,6 +13,8 @@ use tarn_object::{
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::bpobj::PointerListVersion;
+use tarn_ondisk::bptree::BlockTreeHead;
+use tarn_ondisk::declare::Stored;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{LogicalSize, ObjectId, PhysicalSize, Txg};
@@ -334,6 +336,50 @@ fn a_destroyed_tree_is_freed_over_several_groups() {
     }
     let alive: Vec<_> = before.values().copied().collect();
     assert_eq!(places(&freed), places(&alive));
+}
+
+#[test]
+fn a_list_of_trees_that_counts_more_than_its_object_holds_is_refused() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let trees = BlockTrees::create(&set, &tx, &pool.operation).unwrap();
+    for _ in 0..3 {
+        let sizes = Default::default();
+        trees
+            .append(&tx, &pointer(1), Txg::ZERO, sizes, &pool.operation)
+            .unwrap();
+    }
+    let id = trees.id();
+    let right = trees.head().unwrap();
+    assert_eq!((right.begin, right.end), (0, 3));
+    let is_opened = |begin, end| {
+        let head = BlockTreeHead {
+            begin,
+            end,
+            ..right
+        };
+        let object = set.object(id, &pool.operation).unwrap();
+        object.set_bonus(&tx, &head.to_bytes()).unwrap();
+        BlockTrees::open(&set, id, &pool.operation).is_ok()
+    };
+    for (begin, end) in [(0, 3), (2, 3), (3, 3), (0, 0)] {
+        assert!(is_opened(begin, end), "{begin} to {end}");
+    }
+    for (begin, end) in [
+        (0, 1 << 40),
+        (0, u64::MAX),
+        (u64::MAX, u64::MAX),
+        (u64::MAX / 168 + 1, u64::MAX / 168 + 2),
+        (3, 2),
+    ] {
+        assert!(!is_opened(begin, end), "{begin} to {end}");
+    }
+    // A list of one block of 128 KiB.
+    assert!(is_opened(780, 780) && !is_opened(780, 781));
+    assert!(is_opened(0, 3));
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
 }
 
 /// As OpenZFS has it: a long target of a symbolic link that repeats itself takes no block.
