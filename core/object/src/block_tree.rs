@@ -8,6 +8,7 @@
 //! What is below a block that cannot be read is waited for or given up, as the caller says ([`Unreadable`]).
 //!
 //! # Invariants
+//! - All entries of a list that was opened are within its object: whoever goes through them comes to an end.
 //! - The caller stops on level 0 only; see the traversal.
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::bptree::{BlockTreeEntry, BlockTreeHead};
-use tarn_ondisk::declare::{ByteOrder, Stored, widen};
+use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, widen};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
@@ -85,7 +86,15 @@ impl BlockTrees {
             set: set.clone(),
             object: set.object(id, operation)?,
         };
-        trees.head()?;
+        let (head, info) = (trees.head()?, trees.object.info());
+        let room = info
+            .max_block
+            .get()
+            .saturating_add(1)
+            .saturating_mul(info.block_size.get());
+        if head.begin > head.end || head.end.saturating_mul(entry_bytes()) > room {
+            return Err(trees.damaged("the trees that it counts are not all in its object"));
+        }
         Ok(trees)
     }
 
@@ -170,8 +179,8 @@ impl BlockTrees {
                 self.object.set_bonus(tx, &head.to_bytes())?;
                 return Ok(Freeing::Stopped);
             }
-            let (at, size) = (head.begin, widen(BlockTreeEntry::SIZE));
-            self.object.free_range(tx, at * size, size, operation)?;
+            let at = self.place(head.begin)?;
+            self.object.free_range(tx, at, entry_bytes(), operation)?;
             head.begin += 1;
             if head.begin >= head.end {
                 // What could not be read was never counted off.
@@ -215,7 +224,7 @@ impl BlockTrees {
     fn entry(&self, index: u64, operation: &Operation) -> Result<BlockTreeEntry, ObjectError> {
         let mut bytes = [0; BlockTreeEntry::SIZE];
         self.object
-            .read(index * widen(BlockTreeEntry::SIZE), &mut bytes, operation)?;
+            .read(self.place(index)?, &mut bytes, operation)?;
         BlockTreeEntry::from_bytes(&bytes, ByteOrder::Little)
             .map_err(|what| self.object.corrupt(what))
     }
@@ -227,9 +236,28 @@ impl BlockTrees {
         entry: &BlockTreeEntry,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
-        let at = index * widen(BlockTreeEntry::SIZE);
+        let at = self.place(index)?;
         self.object.write(tx, at, &entry.to_bytes(), operation)
     }
+
+    /// Where an entry is in the object.
+    fn place(&self, index: u64) -> Result<u64, ObjectError> {
+        let at = index.checked_mul(entry_bytes());
+        at.ok_or_else(|| self.damaged("it counts more trees than an object can hold"))
+    }
+
+    fn damaged(&self, why: &'static str) -> ObjectError {
+        self.object.corrupt(Corrupt::Inconsistent {
+            what: "BlockTreeHead",
+            offset: 0,
+            why,
+        })
+    }
+}
+
+/// How much of the object an entry takes.
+fn entry_bytes() -> u64 {
+    widen(BlockTreeEntry::SIZE)
 }
 
 /// Gives blocks to be freed, and counts them off.

@@ -9,6 +9,7 @@
 //! is a list again: emptying can stop anywhere and go on in a later group.
 //!
 //! # Invariants
+//! - A list is a sublist of one other at most. The empty list that deadlists share is a sublist of none.
 //! - A pointer in a list has no checksum (unless the dedup table needs it) and an embedded one no payload: nobody reads
 //!   through a list, and so it compresses.
 //! - Only the sync thread changes lists.
@@ -304,12 +305,16 @@ impl PointerList {
     }
 
     /// Visits all pointers, those of sublists last. Nothing is changed.
+    ///
+    /// # Errors
+    /// Something cannot be read, or a list is met twice: few that name each other could be met more often than anybody can count.
     pub fn for_each(
         &self,
         operation: &Operation,
         mut visit: impl FnMut(&Entry) -> Step,
     ) -> Result<(), ObjectError> {
         let mut lists = vec![(self.clone(), 0)];
+        let mut met = BTreeSet::from([self.id()]);
         while let Some((list, depth)) = lists.pop() {
             let head = list.head()?;
             let mut end = head.count;
@@ -327,6 +332,9 @@ impl PointerList {
             }
             for index in 0..head.sublist_count {
                 let id = list.sublist(&head, index, operation)?;
+                if !met.insert(id) {
+                    return Err(list.damaged("a list of block pointers is named twice"));
+                }
                 lists.push((PointerList::open(&self.set, id, operation)?, depth + 1));
             }
         }

@@ -14,7 +14,9 @@ use tarn_object::{
 };
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
-use tarn_ondisk::bpobj::PointerListVersion;
+use tarn_ondisk::bpobj::{PointerListHead, PointerListVersion};
+use tarn_ondisk::bptree::BlockTreeHead;
+use tarn_ondisk::declare::Stored;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{LogicalSize, ObjectId, PhysicalSize, Txg};
@@ -464,6 +466,105 @@ fn is_freed_in_bites(make: impl FnOnce(&mut Pool) -> Arc<ObjectSet>, bite: u32) 
     }
     let alive: Vec<_> = before.values().copied().collect();
     assert_eq!(places(&freed), places(&alive));
+}
+
+#[test]
+fn a_list_of_trees_that_counts_more_than_its_object_holds_is_refused() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let trees = BlockTrees::create(&set, &tx, &pool.operation).unwrap();
+    for _ in 0..3 {
+        let sizes = Default::default();
+        trees
+            .append(&tx, &pointer(1), Txg::ZERO, sizes, &pool.operation)
+            .unwrap();
+    }
+    let id = trees.id();
+    let right = trees.head().unwrap();
+    assert_eq!((right.begin, right.end), (0, 3));
+    let is_opened = |begin, end| {
+        let head = BlockTreeHead {
+            begin,
+            end,
+            ..right
+        };
+        let object = set.object(id, &pool.operation).unwrap();
+        object.set_bonus(&tx, &head.to_bytes()).unwrap();
+        BlockTrees::open(&set, id, &pool.operation).is_ok()
+    };
+    for (begin, end) in [(0, 3), (2, 3), (3, 3), (0, 0)] {
+        assert!(is_opened(begin, end), "{begin} to {end}");
+    }
+    for (begin, end) in [
+        (0, 1 << 40),
+        (0, u64::MAX),
+        (u64::MAX, u64::MAX),
+        (u64::MAX / 168 + 1, u64::MAX / 168 + 2),
+        (3, 2),
+    ] {
+        assert!(!is_opened(begin, end), "{begin} to {end}");
+    }
+    // A list of one block of 128 KiB.
+    assert!(is_opened(780, 780) && !is_opened(780, 781));
+    assert!(is_opened(0, 3));
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+}
+
+/// Forty lists, each of which names the next one twice: the last would be met a million million times.
+#[test]
+fn a_list_that_is_named_twice_is_refused() {
+    const LISTS: usize = 40;
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let new_list =
+        || PointerList::create(&set, &tx, PointerListVersion::Nested, &pool.operation).unwrap();
+    let lists: Vec<_> = (0..LISTS).map(|_| new_list()).collect();
+    for (list, number) in lists.iter().zip(0..) {
+        list.append(&tx, &pointer(number), &pool.operation).unwrap();
+    }
+    let name = |list: &PointerList, named: &[&PointerList]| {
+        let new = NewObject::plain(ObjectType::BlockPointerSublist, 128 << 10);
+        let numbers = set.allocate(&tx, new, &pool.operation).unwrap();
+        let bytes: Vec<u8> = named
+            .iter()
+            .flat_map(|list| list.id().get().to_le_bytes())
+            .collect();
+        numbers.write(&tx, 0, &bytes, &pool.operation).unwrap();
+        let head = PointerListHead {
+            sublists: numbers.id(),
+            sublist_count: u64::try_from(named.len()).unwrap(),
+            ..list.head().unwrap()
+        };
+        let object = set.object(list.id(), &pool.operation).unwrap();
+        let bonus = head.to_bonus(PointerListVersion::Nested);
+        object.set_bonus(&tx, &bonus).unwrap();
+    };
+    let met = || {
+        let mut met = 0;
+        let outcome = lists[0].for_each(&pool.operation, |_| {
+            met += 1;
+            match met < 10 * LISTS {
+                true => Step::Continue,
+                false => Step::Stop,
+            }
+        });
+        (outcome.is_ok(), met)
+    };
+    for pair in lists.windows(2) {
+        name(&pair[0], &[&pair[1], &pair[1]]);
+    }
+    assert_eq!(met(), (false, 1));
+    for pair in lists.windows(2) {
+        name(&pair[0], &[&pair[1]]);
+    }
+    assert_eq!(met(), (true, LISTS));
+    name(&lists[LISTS - 1], &[&lists[0]]);
+    assert_eq!(met(), (false, LISTS));
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
 }
 
 /// As OpenZFS has it: a long target of a symbolic link that repeats itself takes no block.

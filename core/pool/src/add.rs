@@ -1,8 +1,15 @@
 //! Adding top-level vdevs to a pool.
 //!
-//! The devices are labelled as of no txg, opened behind the last vdev, and given their objects in the MOS. They take
-//! blocks from the txg after the one that stores all that: until its uberblock is written, no block may be on a
-//! device that the last uberblock does not know.
+//! # Mechanism
+//! The devices are opened and labelled as of no txg while the pool knows nothing of them: what fails there leaves it as it was. All vdevs of a
+//! command join the tree in one job of the sync thread, which makes their objects in the MOS in the same group. They take blocks from
+//! the group after: until the uberblock is written, no block may be on a device that the last uberblock does not know.
+//!
+//! # Invariants
+//! - No stored configuration has a vdev without its space maps. Where it had, nobody could tell what is free there.
+//!
+//! # After a crash
+//! The pool is found without the vdevs, whose labels make them nobody's, or with all of them and all that belongs to them.
 
 use crate::config;
 use crate::create::{NewVdev, complete_vdev, write_first_label};
@@ -12,8 +19,8 @@ use crate::pool::Pool;
 use crate::space_maps::geometry_of;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::features::Feature;
-use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
+use tarn_vdev::NewTop;
 
 /// Why vdevs were not added.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +38,7 @@ impl Pool {
     /// Adds top-level vdevs, and waits until they are part of the pool.
     ///
     /// # Errors
-    /// When a device cannot be opened or labelled, or the pool not changed.
+    /// When a device cannot be opened or labelled, or the pool not changed: none of them is part of it.
     #[doc(alias = "spa_vdev_add")]
     pub fn add(
         &self,
@@ -40,22 +47,15 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), AddError> {
         self.require_writable()?;
-        let mut added: Vec<VdevId> = Vec::new();
-        for vdev in new {
-            // The next group to be stored cannot be earlier.
-            let txg = self.txgs().open_txg();
-            let config = complete_vdev(self.host(), vdev, ashift, txg)?;
-            let id = self.vdevs().add(&config).map_err(ImportError::from)?;
-            write_first_label(self.vdevs(), &self.facts(), id, txg)?;
-            added.push(id);
-        }
-        let ids = added.clone();
+        let joining = self.open_and_label(new, ashift)?;
         self.run_in_sync(operation, move |scope| {
+            let pool = scope.pool;
+            let ids = pool.vdevs().join(joining);
             let has_root_zap = scope.features.now().is_active(Feature::VdevZapsV2.guid());
-            config::create_vdev_objects(scope.writer, scope.pool.vdevs(), has_root_zap)?;
-            for top in scope.pool.vdevs().top_levels() {
+            config::create_vdev_objects(scope.writer, pool.vdevs(), has_root_zap)?;
+            for top in pool.vdevs().top_levels() {
                 if ids.contains(&top.id) {
-                    scope.pool.arrays.add(&top);
+                    pool.arrays.add(&top);
                     scope.context.record(InternalEvent {
                         name: "vdev add",
                         dataset: None,
@@ -63,16 +63,47 @@ impl Pool {
                     });
                 }
             }
+            pool.joined.lock().extend(ids);
             Ok(Ok(()))
         })?;
+        Ok(())
+    }
+
+    /// Opens the devices of new vdevs, and gives them labels as of no txg.
+    fn open_and_label(
+        &self,
+        new: &[NewVdev],
+        ashift: Option<u32>,
+    ) -> Result<Vec<NewTop>, ImportError> {
+        // The next group to be stored cannot be earlier.
+        let txg = self.txgs().open_txg();
+        let mut root = self.vdevs().config();
+        let first = root.children.len();
+        for vdev in new {
+            let config = complete_vdev(self.host(), vdev, ashift, txg)?;
+            root.children.push(config);
+        }
+        root.number_children();
+        let configs = root.children[first..].iter();
+        let opened = configs.map(|config| self.vdevs().open_new_top(config));
+        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        for (top, vdev) in (first..).zip(&opened) {
+            write_first_label(vdev.leaves(), &self.facts(), (&root, top), txg)?;
+        }
+        Ok(opened)
+    }
+
+    /// The group is stored in which vdevs joined the pool: they take blocks from now on.
+    pub(crate) fn open_joined(&self) {
+        let joined = std::mem::take(&mut *self.joined.lock());
+        if joined.is_empty() {
+            return;
+        }
         for top in self.vdevs().top_levels() {
-            if added.contains(&top.id) {
-                let geometry = geometry_of(&top);
-                self.space().add_vdev(top.id, geometry, Vec::new());
+            if joined.contains(&top.id) {
+                self.space().add_vdev(top.id, geometry_of(&top), Vec::new());
             }
         }
         self.io().vdevs_changed();
-        self.publish_facts();
-        Ok(())
     }
 }

@@ -133,7 +133,8 @@ pub(crate) fn create_vdev_objects(
         new_zap(top, TOP_ZAP)?;
         create_leaf_zaps(top, &new_zap)?;
         let array = top.top_level.as_mut().expect("it was just seen");
-        if array.metaslab_array.is_zero() {
+        // A vdev that is not divided into metaslabs yet holds nothing, and whoever divides it makes its array.
+        if array.metaslab_array.is_zero() && array.metaslab_shift != 0 {
             array.metaslab_array = crate::space_maps::create_array(writer)?;
         }
         let is_log = array.is_log;

@@ -41,7 +41,7 @@ use tarn_ondisk::pool_directory::{
     CHECKSUM_SALT, CREATION_VERSION, DEFLATE, POOL_DIRECTORY, SPARES,
 };
 use tarn_ondisk::uberblock::Uberblock;
-use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg, VdevId};
+use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 use tarn_space::{Space, SpaceOptions};
 use tarn_transform::Salt;
@@ -49,7 +49,7 @@ use tarn_vdev::label_config::spare_label;
 use tarn_vdev::labels::create_labels;
 use tarn_vdev::sizes::{self, SectorShifts};
 use tarn_vdev::{
-    OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig, VdevKind, VdevTree,
+    Leaf, OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig, VdevKind, VdevTree,
 };
 
 /// The first group of a pool. What was freed in the three before it could be free, if there were any.
@@ -230,26 +230,26 @@ fn write_first_labels(
     facts: &PoolFacts,
     create_txg: Txg,
 ) -> Result<(), ImportError> {
-    for top in vdevs.top_levels() {
-        write_first_label(vdevs, facts, top.id, create_txg)?;
+    let (root, leaves) = (vdevs.config(), vdevs.leaves());
+    for top in 0..root.children.len() {
+        write_first_label(&leaves, facts, (&root, top), create_txg)?;
     }
     Ok(())
 }
 
-/// Labels as of no txg, on the devices of one top-level vdev.
+/// Labels as of no txg, on the devices of one top-level vdev of the tree `root`.
 pub(crate) fn write_first_label(
-    vdevs: &VdevTree,
+    leaves: &[Arc<Leaf>],
     facts: &PoolFacts,
-    top: VdevId,
+    (root, top): (&VdevConfig, usize),
     create_txg: Txg,
 ) -> Result<(), ImportError> {
-    let root = vdevs.config();
-    for config in root.children[top.index()].leaves() {
-        let leaf = vdevs.leaf(config.guid);
+    for config in root.children[top].leaves() {
+        let leaf = leaves.iter().find(|leaf| leaf.guid == config.guid);
         let Some(window) = leaf.and_then(|leaf| leaf.window()) else {
             continue;
         };
-        let label = facts.first_label_of(&root, top.index(), config, create_txg);
+        let label = facts.first_label_of(root, top, config, create_txg);
         create_labels(&window, &label)?;
     }
     Ok(())

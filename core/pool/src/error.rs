@@ -86,6 +86,12 @@ pub enum PoolError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A vdev has no array of space maps, so nothing may be placed on it.
+    #[error("vdev {vdev} has no array of space maps")]
+    NoSpaceMaps {
+        /// Which.
+        vdev: VdevId,
+    },
     /// Devices could not be written.
     #[error(transparent)]
     Write(#[from] VdevWriteError),
@@ -148,6 +154,13 @@ pub enum ImportError {
         dataset: String,
         /// Why it cannot be.
         why: String,
+    },
+    /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the configuration is damaged. Whoever takes
+    /// it for empty may write over what is there.
+    #[error("vdev {vdev} has no array of space maps, so what is free on it is not known")]
+    NoSpaceMaps {
+        /// Its name.
+        vdev: String,
     },
     /// Devices have sectors that are larger than the format knows.
     #[error("a device has sectors that are too large")]

@@ -284,6 +284,7 @@ fn finish(
         Mode::ReadWrite => {
             let directory = directory_of(&mos, operation);
             let (root, tops) = (vdevs.config(), vdevs.top_levels());
+            tops.iter().try_for_each(space_maps::refuse_without_array)?;
             unflushed = log_space_maps::read(directory, &root, &tops, &arrays)?;
             let table = space_maps::unflushed(unflushed.clone());
             for vdev in &tops {

@@ -56,6 +56,7 @@ pub(crate) fn read(
             directory.operation(),
             |entry| {
                 let vdev = entry.vdev.unwrap_or(VdevId::new(0));
+                // A vdev without space maps has left, or is about to.
                 let Some(metaslab) = arrays.metaslab_of(vdev, entry.start) else {
                     return;
                 };
@@ -63,7 +64,9 @@ pub(crate) fn read(
                 if since.get(&metaslab).is_some_and(|since| txg < *since) {
                     return;
                 }
-                let region = arrays.region(metaslab.0, metaslab.1);
+                let Ok(region) = arrays.region(metaslab.0, metaslab.1) else {
+                    return;
+                };
                 let is_there = counts.get(&vdev).is_some_and(|count| metaslab.1 < *count);
                 if !is_there || !region.holds(entry.start, entry.size) {
                     is_impossible = true;

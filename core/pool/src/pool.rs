@@ -21,6 +21,7 @@ use tarn_host::{Host, JoinHandle};
 use tarn_object::{FailMode, ObjectEnv, ObjectSet, Txgs};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::uberblock::Uberblock;
+use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
 use tarn_space::Space;
 use tarn_vdev::{PoolFacts, VdevTree};
@@ -83,6 +84,8 @@ pub struct Pool {
     pub(crate) clones: Arc<ClonedBlockTables>,
     pub(crate) log_holds: Arc<LogHolds>,
     pub(crate) given_up_logs: Mutex<Vec<String>>,
+    /// Vdevs that join the pool in the group that is being stored.
+    pub(crate) joined: Mutex<Vec<VdevId>>,
     pub(crate) jobs: Jobs,
     pub(crate) configuration: Mutex<Written>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
@@ -133,6 +136,7 @@ impl Pool {
             clones: parts.clones,
             log_holds,
             given_up_logs: Mutex::new(CONFIGURATION, Vec::new()),
+            joined: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
             configuration: Mutex::new(CONFIGURATION, Written::NEVER),
             changed_facts: Mutex::new(CONFIGURATION, None),

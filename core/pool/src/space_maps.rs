@@ -13,10 +13,12 @@
 //! stored here. No log space maps are written.
 //!
 //! # Invariants
+//! - A vdev that blocks are placed on has its array: it is stored with the vdev itself ([`crate::add`]). Without it nobody knows what is free, and
+//!   a pool that is found so is not opened for writing.
 //! - In the stored log of a metaslab, followed by its `Unflushed`, every place is allocated before it is freed.
 
 use crate::directory::Directory;
-use crate::error::PoolError;
+use crate::error::{ImportError, PoolError};
 use crate::features::SyncingFeatures;
 use crate::mos_writer::MosWriter;
 use std::collections::BTreeMap;
@@ -135,7 +137,7 @@ impl LoadSpaceMap for Loader {
             .map_err(unreadable)?
         {
             let object = directory.object(map).map_err(unreadable)?;
-            let region = self.arrays.region(vdev, index);
+            let region = self.arrays.region(vdev, index).map_err(unreadable)?;
             let mut impossible = None;
             let each = |entry: Entry| {
                 let range = Range::new(entry.start, entry.size);
@@ -224,8 +226,11 @@ impl Arrays {
         arrays
     }
 
-    /// Adds a vdev, or says that it has an array now.
+    /// Adds a vdev, or says that it has an array now. One without an array is not known here: object 0 is where all others are.
     pub(crate) fn add(&self, vdev: &TopLevel) {
+        if vdev.metaslab_array.is_zero() {
+            return;
+        }
         let array = Array {
             object: vdev.metaslab_array,
             metaslab_shift: vdev.metaslab_shift,
@@ -239,21 +244,20 @@ impl Arrays {
         self.vdevs.write().remove(&vdev);
     }
 
-    fn array(&self, vdev: VdevId) -> Array {
+    fn array(&self, vdev: VdevId) -> Result<Array, PoolError> {
         let vdevs = self.vdevs.read();
-        *vdevs
-            .get(&vdev)
-            .expect("space knows only vdevs of the pool")
+        let array = vdevs.get(&vdev).copied();
+        array.ok_or(PoolError::NoSpaceMaps { vdev })
     }
 
     /// What a metaslab's log describes.
-    pub(crate) fn region(&self, vdev: VdevId, index: u64) -> Region {
-        let array = self.array(vdev);
-        Region {
+    pub(crate) fn region(&self, vdev: VdevId, index: u64) -> Result<Region, PoolError> {
+        let array = self.array(vdev)?;
+        Ok(Region {
             start: VdevOffset::from(index << array.metaslab_shift),
             size: AllocatedSize::from(1 << array.metaslab_shift),
             shift: array.ashift,
-        }
+        })
     }
 
     /// The metaslab that an offset of a vdev is in.
@@ -270,10 +274,7 @@ impl Arrays {
         vdev: VdevId,
         index: u64,
     ) -> Result<Option<ObjectId>, PoolError> {
-        let array = self.array(vdev).object;
-        if array.is_zero() {
-            return Ok(None);
-        }
+        let array = self.array(vdev)?.object;
         let mut word = [0; 8];
         directory
             .object(array)?
@@ -308,6 +309,20 @@ pub(crate) fn geometry_of(vdev: &TopLevel) -> Geometry {
     }
 }
 
+/// Refuses a vdev without an array of space maps. OpenZFS takes such a vdev for empty, for it makes the array before the first block is
+/// placed there. Early versions of ours did not: what they placed is in no space map, and may be anywhere.
+#[doc(alias = "vdev_metaslab_init")]
+pub(crate) fn refuse_without_array(vdev: &TopLevel) -> Result<(), ImportError> {
+    // OpenZFS frees the space maps of a log that it has emptied one group before the vdev is gone.
+    let is_leaving = vdev.is_log && vdev.is_non_allocating;
+    match vdev.metaslab_shift != 0 && vdev.metaslab_array.is_zero() && !is_leaving {
+        true => Err(ImportError::NoSpaceMaps {
+            vdev: vdev.name.clone(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Tells `space` of all metaslabs of a vdev, from the sums in the bonuses of their logs.
 pub(crate) fn add_stored_vdev(
     space: &Space,
@@ -316,7 +331,7 @@ pub(crate) fn add_stored_vdev(
     unflushed: &Unflushed,
     directory: Directory<'_>,
 ) -> Result<(), PoolError> {
-    if vdev.metaslab_shift == 0 {
+    if vdev.metaslab_shift == 0 || vdev.metaslab_array.is_zero() {
         return Ok(());
     }
     let count = tarn_vdev::sizes::metaslab_count(vdev.asize, vdev.metaslab_shift);
@@ -392,7 +407,7 @@ pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Resul
         let (vdev, index) = (metaslab.vdev, metaslab.index);
         let object = open_or_create(storing, vdev, index)?;
         let head = head_of(&object)?;
-        let mut log = Appender::new(storing, vdev, index, &object, head);
+        let mut log = Appender::new(storing, vdev, index, &object, head)?;
         if is_worn(storing, vdev, index, &object, &head)
             && let Some(all) = storing
                 .space
@@ -417,7 +432,7 @@ pub(crate) fn flush(
 ) -> Result<(), PoolError> {
     let object = open_or_create(storing, vdev, index)?;
     let head = head_of(&object)?;
-    let mut log = Appender::new(storing, vdev, index, &object, head);
+    let mut log = Appender::new(storing, vdev, index, &object, head)?;
     log.put(Action::Allocate, changes.allocated.iter());
     log.put(Action::Free, changes.freed.iter());
     log.finish(storing)
@@ -457,7 +472,7 @@ fn open_or_create(
     let new = NewObject::plain(ObjectType::SpaceMap, LOG_BLOCK_BYTES)
         .with_bonus(ObjectType::SpaceMapHeader, bonus);
     let object = storing.writer.create(new)?;
-    let array = directory.object(storing.arrays.array(vdev).object)?;
+    let array = directory.object(storing.arrays.array(vdev)?.object)?;
     let word = object.id().get().to_le_bytes();
     storing.writer.write(&array, index * WORD_BYTES, &word)?;
     Ok(object)
@@ -500,10 +515,10 @@ impl<'a> Appender<'a> {
         index: u64,
         object: &'a Arc<Object>,
         head: SpaceMapHead,
-    ) -> Appender<'a> {
-        let region = storing.arrays.region(vdev, index);
+    ) -> Result<Appender<'a>, PoolError> {
+        let region = storing.arrays.region(vdev, index)?;
         let block = object.block_size().get();
-        Appender {
+        Ok(Appender {
             object,
             head,
             vdev,
@@ -512,7 +527,7 @@ impl<'a> Appender<'a> {
             encoder: SpaceMapEncoder::new(region, storing.version, block, head.length),
             tx: (storing.writer.tx.txg(), storing.writer.tx.pass()),
             version: storing.version,
-        }
+        })
     }
 
     /// Drops what is there: everything follows.
@@ -585,5 +600,64 @@ pub(crate) fn version_of(has_two_words: bool) -> SpaceMapVersion {
     match has_two_words {
         true => SpaceMapVersion::V2,
         false => SpaceMapVersion::V1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_ondisk::units::{Guid, Txg};
+    use tarn_vdev::{Standing, VdevKind};
+
+    fn vdev(array: u64) -> TopLevel {
+        TopLevel {
+            id: VdevId::new(3),
+            guid: Guid::new(1),
+            kind: VdevKind::File,
+            name: "/disks/a".to_string(),
+            ashift: 12,
+            asize: AllocatedSize::from(1 << 30),
+            metaslab_array: ObjectId::new(array),
+            metaslab_shift: 24,
+            is_log: false,
+            is_non_allocating: false,
+            allocation_bias: AllocationBias::None,
+            deflate_ratio: 512,
+            create_txg: Txg::ZERO,
+            standing: Standing::ONLINE,
+        }
+    }
+
+    #[test]
+    fn the_meta_dnode_is_no_array_of_space_maps() {
+        let arrays = Arrays::of(&[vdev(0)]);
+        assert!(matches!(
+            arrays.array(VdevId::new(3)),
+            Err(PoolError::NoSpaceMaps { .. })
+        ));
+        assert_eq!(arrays.metaslab_of(VdevId::new(3), VdevOffset::ZERO), None);
+        arrays.add(&vdev(7));
+        assert_eq!(
+            arrays.array(VdevId::new(3)).unwrap().object,
+            ObjectId::new(7)
+        );
+    }
+
+    #[test]
+    fn only_a_log_that_is_leaving_may_have_no_array_of_space_maps() {
+        assert!(refuse_without_array(&vdev(7)).is_ok());
+        let refused = refuse_without_array(&vdev(0)).unwrap_err().to_string();
+        assert!(refused.contains("vdev /disks/a has no"), "{refused}");
+        let mut log = vdev(0);
+        log.is_log = true;
+        assert!(refuse_without_array(&log).is_err());
+        log.is_non_allocating = true;
+        assert!(refuse_without_array(&log).is_ok());
+        // It is not divided into metaslabs yet.
+        let undivided = TopLevel {
+            metaslab_shift: 0,
+            ..vdev(0)
+        };
+        assert!(refuse_without_array(&undivided).is_ok());
     }
 }

@@ -132,6 +132,7 @@ impl Pool {
             self.write_labels(&uberblock, &facts, operation)?;
         }
         self.group_stored(tx.txg());
+        self.open_joined();
         *self.stored.lock() = StoredState {
             uberblock,
             features,

@@ -255,44 +255,6 @@ impl VdevTree {
         }
     }
 
-    /// Opens one more top-level vdev, behind the last: `zpool add`. Its labels do not matter.
-    ///
-    /// # Errors
-    /// It is of a kind that we cannot write, or has not enough devices.
-    pub fn add(&self, config: &VdevConfig) -> Result<VdevId, OpenError> {
-        let mut config = config.clone();
-        config.id = widen(self.state.read().root.children.len());
-        let top = TopVdev::new(&config, &[]);
-        refuse_unsupported(&top, Need::All)?;
-        top.open(
-            &self.host,
-            &config,
-            &OpenOptions {
-                mode: self.mode,
-                ..OpenOptions::new_pool()
-            },
-        );
-        let standing = top.standing();
-        if !standing.state.is_usable() {
-            return Err(OpenError::Unavailable {
-                vdevs: vec![(top.name, standing)],
-            });
-        }
-        let mut state = self.state.write();
-        assert_eq!(
-            config.id,
-            widen(state.root.children.len()),
-            "one vdev is added at a time"
-        );
-        let id = top.id;
-        state.biases.push(AllocationBias::of_config(&config));
-        state.root.children.push(config);
-        state.tops.push(Arc::new(top));
-        drop(state);
-        self.note_change();
-        Ok(id)
-    }
-
     /// The configuration as it should be stored now, with what happened to devices since.
     pub fn config(&self) -> VdevConfig {
         let state = self.state.read();
@@ -470,7 +432,7 @@ impl VdevTree {
     }
 }
 
-fn refuse_unsupported(top: &TopVdev, need: Need) -> Result<(), OpenError> {
+pub(crate) fn refuse_unsupported(top: &TopVdev, need: Need) -> Result<(), OpenError> {
     match top.layout {
         Layout::Unsupported(what) if need != Need::Nothing => Err(OpenError::Unsupported {
             name: top.name.clone(),
@@ -519,7 +481,7 @@ impl TopVdev {
         }
     }
 
-    fn open(&self, host: &Host, config: &VdevConfig, options: &OpenOptions) {
+    pub(crate) fn open(&self, host: &Host, config: &VdevConfig, options: &OpenOptions) {
         let configs = config.leaves();
         let find = |leaf: &Leaf| configs.iter().find(|config| config.guid == leaf.guid);
         for leaf in &self.leaves {
@@ -769,7 +731,7 @@ fn is_device_error(found: &Result<labels::Label, LabelError>) -> bool {
 }
 
 impl AllocationBias {
-    fn of_config(config: &VdevConfig) -> AllocationBias {
+    pub(crate) fn of_config(config: &VdevConfig) -> AllocationBias {
         match config.top_level.as_ref().is_some_and(|facts| facts.is_log) {
             true => AllocationBias::Log,
             false => AllocationBias::None,

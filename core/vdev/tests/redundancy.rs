@@ -469,8 +469,11 @@ fn a_vdev_can_be_added_and_is_numbered_behind_the_last() {
     let tree = disks.open();
     let mut top = more.root.children[0].clone();
     top.guid = tarn_ondisk::units::Guid::from(9999);
-    let id = tree.add(&top).unwrap();
-    assert_eq!(id, VdevId::from(1));
+    let joining = tree.open_new_top(&top).unwrap();
+    assert_eq!(tree.config().children.len(), 1, "it is outside of the tree");
+    let (id, changes) = (VdevId::from(1), tree.change_count());
+    assert_eq!(tree.join(vec![joining]), [id]);
+    assert!(tree.change_count() > changes);
     let place = Place {
         vdev: id,
         ..place(0, 8192)

@@ -595,6 +595,10 @@ fn import_refusal(error: &ImportError, action: String) -> Refusal {
             Refusal::new(RefusalKind::Unsupported, action, reason)
         }
         ImportError::UnsupportedFeatures { features: named } => features(named, None),
+        ImportError::NoSpaceMaps { .. } => {
+            let refusal = Refusal::new(RefusalKind::Corrupt, action, error.to_string());
+            refusal.with_hint("The pool can be imported using '-o readonly=on'.")
+        }
         ImportError::OnlyReadable { features: named } => {
             let cure = "All unsupported features are only required for writing to the pool.\n\
                         The pool can be imported using '-o readonly=on'.";
