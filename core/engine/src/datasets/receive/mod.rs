@@ -5,13 +5,14 @@
 //! their snapshots; its streams are taken one after the other, and each finds its file system in the description ([`package`]). Where something
 //! goes follows from the name that the sender gave it, and from options ([`destination`]).
 //!
-//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come.
+//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come. What was received is mounted when all streams are in ([`mounting`]).
 //!
 //! # After a failure
-//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay.
+//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay, and are not mounted.
 
 mod destination;
 mod follow;
+mod mounting;
 mod one;
 mod package;
 mod permitted;
@@ -49,6 +50,8 @@ struct Run<'a> {
     done: Received,
     /// The file system that the first stream went to.
     top: Option<String>,
+    /// Something came that is to be mounted.
+    mounts: bool,
 }
 
 impl Engine {
@@ -92,9 +95,11 @@ impl Engine {
             operation,
             done: Received::default(),
             top: None,
+            mounts: false,
         };
         let mut reader = StreamReader::new(input);
         let outcome = run.take_all(&mut reader);
+        run.mount_received(outcome.is_ok());
         let changed = run.top.is_some() && !request.dry_run;
         if let Some(pool) = request.target.split(['/', '@']).next().filter(|_| changed) {
             self.record_command(call, pool, operation);

@@ -141,13 +141,14 @@ impl Run<'_> {
             return self.pass_over(reader, &plan);
         }
         self.permit(&open, &mut plan)?;
+        self.mounts |= of.is_some() && plan.kinds() == Kinds::FILESYSTEM;
         if of.is_some() && self.has_already(&open, &plan) {
             self.tell(ReceiveEvent::Exists {
                 snapshot: plan.snapshot.to_string(),
             });
             return self.pass_over(reader, &plan);
         }
-        let mounts = self.receive_into(&open, reader, &plan)?;
+        self.mounts |= self.receive_into(&open, reader, &plan)?;
         if let Some(sent) = sent.filter(|_| !self.request.skip_holds) {
             self.put_holds(&open, &plan, sent);
         }
@@ -155,17 +156,6 @@ impl Run<'_> {
             bytes: reader.received_bytes(),
             nanoseconds: tarn_host::monotonic_ns().saturating_sub(begun_ns),
         });
-        if mounts && !self.request.no_mount {
-            let engine = self.engine;
-            let warnings = &mut self.done.warnings;
-            if let Ok(_turn) = engine.turn(&open)
-                && engine.may_mount(self.call, &open, plan.target(), self.operation)
-                && let Err(refusal) =
-                    engine.mount_for(self.call, &open, plan.target(), self.operation)
-            {
-                warnings.push(refusal.to_string());
-            }
-        }
         Ok(())
     }
 
@@ -416,7 +406,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes a stream in, up to the snapshot. Says whether it made a file system, which is to be mounted.
+    /// Takes a stream in, up to the snapshot. Says whether it made a file system that can be mounted.
     fn receive_into(
         &mut self,
         open: &Arc<OpenPool>,
@@ -564,9 +554,13 @@ impl Run<'_> {
             .engine
             .take_off(open, &going, by_force, self.operation)?;
         let outcome = run(task);
-        let back = self
-            .engine
-            .put_back(open, &going, &unmounted, Back::WhatWas, self.operation);
+        let back = self.engine.put_back(
+            open,
+            &going,
+            &unmounted,
+            Back::WhatWasUntouched,
+            self.operation,
+        );
         outcome?;
         // It was received, whether it can be mounted or not.
         if let Err(refusal) = back {
