@@ -70,6 +70,18 @@ pub(super) struct Unmounted {
     mounts: Vec<(Follower, Mounted)>,
 }
 
+impl Unmounted {
+    /// Nothing was.
+    pub(super) fn nothing() -> Unmounted {
+        Unmounted { mounts: Vec::new() }
+    }
+
+    /// The datasets themselves.
+    pub(super) fn heads(&self) -> Vec<ObjectId> {
+        self.mounts.iter().map(|(one, _)| one.head).collect()
+    }
+}
+
 /// Which file systems are mounted after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Back {

@@ -17,6 +17,7 @@ mod one;
 mod package;
 mod permitted;
 mod properties;
+mod tree;
 
 use crate::administration::Call;
 use crate::engine::Engine;
@@ -31,6 +32,7 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
 use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};
 use tarn_ondisk::stream::StreamKind;
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_stream::reading::{StreamError, StreamReader};
 
@@ -52,6 +54,8 @@ struct Run<'a> {
     top: Option<String>,
     /// Something came that is to be mounted.
     mounts: bool,
+    /// What was mounted, and had to be unmounted until all streams are in.
+    taken_off: Vec<ObjectId>,
 }
 
 impl Engine {
@@ -96,6 +100,7 @@ impl Engine {
             done: Received::default(),
             top: None,
             mounts: false,
+            taken_off: Vec::new(),
         };
         let mut reader = StreamReader::new(input);
         let outcome = run.take_all(&mut reader);

@@ -6,7 +6,8 @@
 //!
 //! # Mechanism
 //! After the last stream, the first file system of the package is mounted with all below it whose mount points follow from its own, as far as they are meant to be mounted. Those that were
-//! mounted stay so all the time, but for the moment in which each gets its snapshots, and are mounted again so that nothing of them changes.
+//! mounted stay so all the time, but for the moment in which each gets its snapshots, and are mounted again so that nothing of them changes. Those that the package moved were
+//! unmounted for that, and are mounted again whatever came of it.
 
 use super::Run;
 use crate::datasets::mount::Asked;
@@ -22,9 +23,9 @@ impl Run<'_> {
     pub(super) fn mount_received(&mut self, is_whole: bool) {
         let mounts_new = is_whole && self.mounts && !self.request.no_mount;
         let top = self.top.clone().filter(|_| mounts_new);
-        let Some(top) = top else {
+        if top.is_none() && self.taken_off.is_empty() {
             return;
-        };
+        }
         let pool = self.request.target.split(['/', '@']).next();
         let Some(open) = pool.and_then(|pool| self.engine.find_pool(pool)) else {
             return;
@@ -33,8 +34,17 @@ impl Run<'_> {
             return;
         };
         let mut waiting = Vec::new();
-        for one in followers(&open, &top, self.operation).unwrap_or_default() {
-            self.wait(&open, one.name, Asked::WithAll, &mut waiting);
+        if let Some(top) = top {
+            for one in followers(&open, &top, self.operation).unwrap_or_default() {
+                self.wait(&open, one.name, Asked::WithAll, &mut waiting);
+            }
+        }
+        let view = open.pool.namespace().view(self.operation);
+        for head in std::mem::take(&mut self.taken_off) {
+            // It may have another name by now, or be gone.
+            if let Ok(head) = view.dataset_by_id(head) {
+                self.wait(&open, head.name(), Asked::Again, &mut waiting);
+            }
         }
         // A path comes before those below it.
         waiting.sort_by(|(one, ..), (other, ..)| one.cmp(other));
