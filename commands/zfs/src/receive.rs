@@ -3,6 +3,7 @@
 use crate::assignments::Assignments;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use tarn_engine::messages::RefusalKind;
 use tarn_engine::messages::dataset::{AbortReceive, Receive, ReceiveEvent, ReceiveNames};
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};
@@ -53,10 +54,15 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             .for_each(|event| tell(event, dry_run));
     }
     received.warnings.iter().for_each(complain);
-    Ok(0)
+    Ok(u8::from(received.is_incomplete))
 }
 
 fn tell(event: &ReceiveEvent, dry_run: bool) {
+    say(&told(event, dry_run));
+}
+
+/// What OpenZFS prints of an event.
+fn told(event: &ReceiveEvent, dry_run: bool) -> String {
     match event {
         ReceiveEvent::Receiving {
             sent,
@@ -64,33 +70,68 @@ fn tell(event: &ReceiveEvent, dry_run: bool) {
             incremental,
             origin,
         } => {
-            if let Some(origin) = origin {
-                say(&format!("found clone origin {origin}\n"));
-            }
+            let origin = match origin {
+                Some(origin) => format!("found clone origin {origin}\n"),
+                None => String::new(),
+            };
             let verb = if dry_run {
                 "would receive"
             } else {
                 "receiving"
             };
             let kind = if *incremental { "incremental" } else { "full" };
-            say(&format!("{verb} {kind} stream of {sent} into {snapshot}\n"));
+            format!("{origin}{verb} {kind} stream of {sent} into {snapshot}\n")
         }
         ReceiveEvent::Exists { snapshot } => {
-            say(&format!("snap {snapshot} already exists; ignoring\n"));
+            format!("snap {snapshot} already exists; ignoring\n")
         }
         ReceiveEvent::Received { bytes, nanoseconds } => {
             let nanoseconds = u128::from((*nanoseconds).max(1));
             let rate = u128::from(*bytes) * 1_000_000_000 / nanoseconds;
             let rate = u64::try_from(rate).unwrap_or(u64::MAX);
             let hundredths = (nanoseconds + 5_000_000) / 10_000_000;
-            say(&format!(
+            format!(
                 "received {} stream in {}.{:02} seconds ({}/sec)\n",
                 nice_bytes(*bytes),
                 hundredths / 100,
                 hundredths % 100,
                 nice_bytes(rate)
-            ));
+            )
         }
+        ReceiveEvent::Promoting { name } => format!("promoting {name}\n"),
+        ReceiveEvent::Destroying { name } => format!("attempting destroy {name}\n"),
+        ReceiveEvent::Renaming { from, to } => format!("attempting rename {from} to {to}\n"),
+        ReceiveEvent::RenamingAside { from, to } => {
+            format!("failed - trying rename {from} to {to}\n")
+        }
+        ReceiveEvent::Succeeded => "success\n".to_string(),
+        ReceiveEvent::Failed { kind, is_again } => {
+            let again = match is_again {
+                true => " - will try again on next pass",
+                false => "",
+            };
+            format!("failed ({}){again}\n", number_of(*kind))
+        }
+        ReceiveEvent::AnotherPass => "another pass:\n".to_string(),
+        ReceiveEvent::WithoutFirst { name, from } => format!(
+            "local fs {name} does not have fromsnap ({from} in stream); must have been deleted locally; ignoring\n"
+        ),
+        ReceiveEvent::WithoutParent { name } => format!("local fs {name} new parent not found\n"),
+    }
+}
+
+/// The number that the system has for a failure of this kind.
+fn number_of(kind: RefusalKind) -> u32 {
+    match kind {
+        RefusalKind::NotFound => 2,
+        RefusalKind::Device | RefusalKind::Corrupt => 5,
+        RefusalKind::Denied => 13,
+        RefusalKind::Busy => 16,
+        RefusalKind::Exists => 17,
+        RefusalKind::NoSpace => 28,
+        RefusalKind::ReadOnly => 30,
+        RefusalKind::Unsupported => 95,
+        _ => 22,
     }
 }
 
@@ -209,6 +250,51 @@ mod tests {
         );
         let name = "tank/b".to_string();
         assert_eq!(parsed("-A tank/b"), Ok(Asked::Abort(AbortReceive { name })));
+    }
+
+    #[test]
+    fn following_the_sender_is_told_as_openzfs_tells_it() {
+        let name = || "tank/b/x".to_string();
+        for (event, text) in [
+            (
+                ReceiveEvent::Promoting { name: name() },
+                "promoting tank/b/x\n",
+            ),
+            (
+                ReceiveEvent::Destroying { name: name() },
+                "attempting destroy tank/b/x\n",
+            ),
+            (
+                ReceiveEvent::Renaming {
+                    from: name(),
+                    to: "tank/b/y".to_string(),
+                },
+                "attempting rename tank/b/x to tank/b/y\n",
+            ),
+            (
+                ReceiveEvent::RenamingAside {
+                    from: name(),
+                    to: "tank/b/recv-7-1".to_string(),
+                },
+                "failed - trying rename tank/b/x to tank/b/recv-7-1\n",
+            ),
+            (
+                ReceiveEvent::Failed {
+                    kind: RefusalKind::Busy,
+                    is_again: true,
+                },
+                "failed (16) - will try again on next pass\n",
+            ),
+            (
+                ReceiveEvent::WithoutFirst {
+                    name: name(),
+                    from: "s".to_string(),
+                },
+                "local fs tank/b/x does not have fromsnap (s in stream); must have been deleted locally; ignoring\n",
+            ),
+        ] {
+            assert_eq!(told(&event, false), text);
+        }
     }
 
     #[test]

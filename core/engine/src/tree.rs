@@ -16,7 +16,7 @@ use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
 use tarn_posix::space::{SpaceDoor, SpaceRefusal};
 use tarn_posix::types::SpaceFacts;
-use tarn_posix::{FileSystemParts, MountError};
+use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
@@ -36,6 +36,8 @@ pub(crate) struct TreeChoices {
     pub(crate) discards_log: bool,
     /// Names in `.zfs/snapshot` cannot be changed.
     pub(crate) fixes_snapshot_names: bool,
+    /// What becomes of files that were left without a name.
+    pub(crate) unlinked: Unlinked,
 }
 
 /// Why a dataset cannot be mounted.
@@ -105,6 +107,7 @@ impl MountedTree {
                 entered: entered.clone(),
                 is_fixed: choices.fixes_snapshot_names,
             })),
+            unlinked: choices.unlinked,
         };
         if let Some(log) = &parts.log
             && pool.features().is_enabled(Feature::Zilsaxattr)
@@ -244,6 +247,7 @@ impl Tree for MountedTree {
             host: self.pool.host().clone(),
             space: SpaceDoor::unlimited(),
             snapshots: None,
+            unlinked: Unlinked::Kept,
         };
         let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
         self.entered.add(id, &files);

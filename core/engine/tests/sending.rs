@@ -10,8 +10,8 @@ use support::{Bench, call, owned};
 use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    Destroy, Inherit, MakeBookmark, Mount, Receive, Received, Rollback, Send, SendPlan, Series,
-    Snapshot, Unmount,
+    Destroy, Inherit, MakeBookmark, MakeClone, Mount, Receive, Received, Rollback, Send, SendPlan,
+    Series, Snapshot, Unmount,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
@@ -259,6 +259,56 @@ fn a_series_has_what_is_below_in_its_order() {
     receive(&bench, &stream, "tank/copy");
     let names = bench.names();
     assert!(names.contains(&"tank/copy/b/c".to_string()), "{names:?}");
+}
+
+/// It waits for what it is a clone of, and that for its parent.
+#[test]
+fn a_clone_is_sent_that_what_it_is_a_clone_of_was_moved_below() {
+    let bench = Bench::new();
+    let all_at = |name: &str| {
+        let request = Snapshot {
+            names: vec![name.to_string()],
+            recursive: true,
+            ..Snapshot::default()
+        };
+        bench.engine.dataset_snapshot(&call(""), request).unwrap();
+    };
+    for name in ["tank/t", "tank/t/a"] {
+        bench.create(name, &[]).unwrap();
+    }
+    snapshot(&bench, "tank/t/a@x");
+    let clone = MakeClone {
+        origin: "tank/t/a@x".to_string(),
+        name: "tank/t/c".to_string(),
+        ..MakeClone::default()
+    };
+    bench.engine.dataset_clone(&call(""), clone).unwrap();
+    all_at("tank/t@one");
+    bench.rename("tank/t/a", "tank/t/c/a").unwrap();
+    all_at("tank/t@two");
+    let request = |from| Send {
+        series: Some(Series {
+            replicate: true,
+            all_between: true,
+            ..Series::default()
+        }),
+        ..of("tank/t@two", from)
+    };
+    let increment = plan(&bench, &request(Some("tank/t@one"))).unwrap();
+    let names: Vec<&str> = increment
+        .steps
+        .iter()
+        .map(|step| step.name.as_str())
+        .collect();
+    assert_eq!(names, ["tank/t@two", "tank/t/c@two", "tank/t/c/a@two"]);
+    assert!(!increment.is_incomplete);
+    // From nothing it cannot be made before the other is there.
+    let whole = plan(&bench, &request(None)).unwrap();
+    assert!(whole.is_incomplete);
+    assert_eq!(
+        whole.warnings,
+        ["WARNING: could not send tank/t/c@two and what is below it: it is a clone of that"]
+    );
 }
 
 #[test]

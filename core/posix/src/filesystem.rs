@@ -63,6 +63,18 @@ pub struct FileSystemParts {
     pub space: SpaceDoor,
     /// Its snapshots, for `.zfs`; none where there is no `.zfs`.
     pub snapshots: Option<Arc<dyn SnapshotDoor>>,
+    /// What was left in its unlinked set.
+    pub unlinked: Unlinked,
+}
+
+/// What becomes of files that were left without a name when a file system is mounted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unlinked {
+    /// They are freed.
+    #[default]
+    Freed,
+    /// They stay for the next mount: mounting changes nothing.
+    Kept,
 }
 
 /// A mounted file system.
@@ -104,7 +116,7 @@ impl FileSystem {
         self.is_ending.load(Ordering::SeqCst)
     }
 
-    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash, and replays its intent log, which
+    /// Mounts a file system. One that can be changed frees what was left in its unlinked set by a crash, unless that is to be kept, and replays its intent log, which
     /// then is to be forgotten. A mount that is read-only replays it, too, in a pool that is not.
     ///
     /// # Errors
@@ -121,6 +133,7 @@ impl FileSystem {
             host,
             space,
             snapshots,
+            unlinked: left,
         } = parts;
         if set.objset_type() != ObjsetType::Zfs {
             return Err(MountError::NotFileSystem);
@@ -169,7 +182,7 @@ impl FileSystem {
         }
         file_system.node(facts.root, operation)?;
         let needs_replay = file_system.needs_replay();
-        if !is_read_only || needs_replay {
+        if (!is_read_only && left == Unlinked::Freed) || needs_replay {
             file_system.drain_unlinked(operation)?;
         }
         if let (Some(log), true) = (&file_system.log, needs_replay) {

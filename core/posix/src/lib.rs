@@ -68,7 +68,7 @@ mod xattrs;
 
 pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
-pub use filesystem::{FileSystem, FileSystemParts, NewContents, ReadData, WriteAt};
+pub use filesystem::{FileSystem, FileSystemParts, NewContents, ReadData, Unlinked, WriteAt};
 pub use names::{CaseSensitivity, Naming};
 pub use ops::Unsynced;
 pub use owner::FileOwnership;

@@ -5,14 +5,14 @@ use crate::operations::{
     put_open, refused,
 };
 use crate::protocol::{
-    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags, opcode,
-    setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags,
+    opcode, setattr_bits,
 };
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode, SetGroupId,
-    WriteAt, XattrMode,
+    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode,
+    SetGroupId, WriteAt, XattrMode,
 };
 
 /// What comes before the bytes of a write.
@@ -287,12 +287,7 @@ impl Call<'_> {
     }
 
     /// The same of a file that the kernel calls so.
-    fn drop_privileges_of(
-        &self,
-        file: &Place,
-        node: u64,
-        set_ids_too: bool,
-    ) -> Result<(), Errno> {
+    fn drop_privileges_of(&self, file: &Place, node: u64, set_ids_too: bool) -> Result<(), Errno> {
         let which = if set_ids_too {
             Privileges::All
         } else {

@@ -9,9 +9,9 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem, ObjectId,
-    Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
-    Timestamp, Unsynced,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem,
+    ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
+    SpaceFacts, Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
@@ -298,9 +298,7 @@ impl Call<'_> {
             privileged: self.credentials.uid == 0,
             ..self.credentials.clone()
         };
-        let names = file
-            .files
-            .list_xattr(&credentials, file.id, self.operation);
+        let names = file.files.list_xattr(&credentials, file.id, self.operation);
         let mut list = Vec::new();
         for name in names.map_err(refused)? {
             list.extend_from_slice(&name);

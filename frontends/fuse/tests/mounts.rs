@@ -82,7 +82,9 @@ impl Bench {
 
     fn unmount(&self, name: &str, force: bool) -> Result<(), Refusal> {
         let name = Some(name.to_string());
-        let unmounted = self.engine.dataset_unmount(&call(), Unmount { name, force });
+        let unmounted = self
+            .engine
+            .dataset_unmount(&call(), Unmount { name, force });
         unmounted.map(|_| ())
     }
 }
@@ -133,9 +135,19 @@ fn a_program_that_writes_without_a_pause_writes_nothing_after_unmount_by_force()
 fn the_other_spelling_of_a_name_leads_to_who_has_the_name_now() {
     let Some(bench) = Bench::new() else { return };
     let ways = [
-        ("tank/insensitive", ("casesensitivity", "insensitive"), "foo", "FOO"),
+        (
+            "tank/insensitive",
+            ("casesensitivity", "insensitive"),
+            "foo",
+            "FOO",
+        ),
         ("tank/mixed", ("casesensitivity", "mixed"), "foo", "foo"),
-        ("tank/composed", ("normalization", "formC"), "\u{e9}", "e\u{301}"),
+        (
+            "tank/composed",
+            ("normalization", "formC"),
+            "\u{e9}",
+            "e\u{301}",
+        ),
     ];
     for (name, property, one, other) in ways {
         let path = bench.create(name, &[property]);
@@ -190,7 +202,13 @@ fn a_file_that_is_copied_into_lends_nobody_its_rights() {
 fn list_for_another() -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0];
     let none = u32::MAX;
-    for (tag, permissions, id) in [(1, 7, none), (2, 4, 7), (4, 5, none), (16, 5, none), (32, 5, none)] {
+    for (tag, permissions, id) in [
+        (1, 7, none),
+        (2, 4, 7),
+        (4, 5, none),
+        (16, 5, none),
+        (32, 5, none),
+    ] {
         bytes.extend([tag, 0, permissions, 0]);
         bytes.extend(u32::to_le_bytes(id));
     }

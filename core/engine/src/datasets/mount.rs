@@ -24,7 +24,8 @@ use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
 use tarn_posix::{
-    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
+    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, Unlinked,
+    XattrStore,
 };
 use tarn_probe::Operation;
 use tarn_zil::LogClosing;
@@ -156,13 +157,15 @@ impl Values {
 
 /// How a mount was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     /// By its name: what stands against it is told.
     ByName,
     /// With others: what is not meant to be mounted is passed over.
     WithAll,
     /// It was mounted before: as with others, but it need not be automatic.
     Again,
+    /// The same; and more may come for it, so mounting must not change it.
+    Untouched,
 }
 
 /// A folder over which it is mounted.
@@ -285,7 +288,7 @@ impl Engine {
         if let Some(refusal) = standing_against(open, candidate, asked) {
             return match asked {
                 Asked::ByName => Err(refusal),
-                Asked::WithAll | Asked::Again => Ok(None),
+                Asked::WithAll | Asked::Again | Asked::Untouched => Ok(None),
             };
         }
         let MountPoint::Path(path) = &candidate.point else {
@@ -297,7 +300,11 @@ impl Engine {
         }
         let may_overlay = over.not_empty || candidate.values.is_on("overlay");
         self.prepare_folder(path, may_overlay)?;
-        let tree = self.open_tree(open, candidate, &temporary, operation)?;
+        let unlinked = match asked {
+            Asked::Untouched => Unlinked::Kept,
+            _ => Unlinked::Freed,
+        };
+        let tree = self.open_tree(open, candidate, &temporary, unlinked, operation)?;
         let mount_options = candidate.values.mount_options(&temporary);
         let mounted = Mounted {
             path: path.clone(),
@@ -339,15 +346,11 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         name: &str,
-        was_mounted: bool,
+        asked: Asked,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let candidate = candidate_of(open, name, operation)?;
         let over = Over { not_empty: false };
-        let asked = match was_mounted {
-            true => Asked::Again,
-            false => Asked::WithAll,
-        };
         self.mount_one(open, &candidate, asked, &[], over, operation)
     }
 
@@ -356,6 +359,7 @@ impl Engine {
         open: &Arc<OpenPool>,
         candidate: &Candidate,
         temporary: &TemporaryOptions,
+        unlinked: Unlinked,
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, Refusal> {
         let name = &candidate.name;
@@ -371,6 +375,7 @@ impl Engine {
         let choices = TreeChoices {
             discards_log,
             fixes_snapshot_names: self.fixes_snapshot_names,
+            unlinked,
         };
         let opened = MountedTree::open(&open.pool, &head, properties, choices, operation);
         opened.map_err(|error| {
@@ -406,7 +411,8 @@ impl Engine {
             let action = format!("cannot open '{name}'");
             return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
         }
-        let tree = self.open_tree(open, &candidate, &TemporaryOptions::default(), operation)?;
+        let (temporary, unlinked) = (TemporaryOptions::default(), Unlinked::Freed);
+        let tree = self.open_tree(open, &candidate, &temporary, unlinked, operation)?;
         let outcome = then(tree.files());
         let namespace = open.pool.namespace();
         let closed = namespace.close_log(tree.head(), operation);

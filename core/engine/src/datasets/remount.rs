@@ -9,7 +9,7 @@
 //! the mount that it enforces.
 
 use super::cannot_open;
-use super::mount::Values;
+use super::mount::{Asked, Values};
 use super::mountpoint::{self, MountPoint};
 use super::properties::kind_of;
 use crate::engine::{Engine, OpenPool};
@@ -70,12 +70,26 @@ pub(super) struct Unmounted {
     mounts: Vec<(Follower, Mounted)>,
 }
 
+impl Unmounted {
+    /// Nothing was.
+    pub(super) fn nothing() -> Unmounted {
+        Unmounted { mounts: Vec::new() }
+    }
+
+    /// The datasets themselves.
+    pub(super) fn heads(&self) -> Vec<ObjectId> {
+        self.mounts.iter().map(|(one, _)| one.head).collect()
+    }
+}
+
 /// Which file systems are mounted after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Back {
     /// Those that were mounted before.
     WhatWas,
-    /// Those, and all that are meant to be.
+    /// The same; more is to come for them, so mounting changes nothing of them.
+    WhatWasUntouched,
+    /// Those that were, and all that are meant to be.
     AllThatMay,
 }
 
@@ -122,7 +136,7 @@ impl Engine {
         let mut places: Vec<(PathBuf, String, bool)> = Vec::new();
         for follower in followers {
             let was_mounted = was.contains(&follower.head);
-            if !was_mounted && back == Back::WhatWas {
+            if !was_mounted && back != Back::AllThatMay {
                 continue;
             }
             // What is gone is not mounted, and neither is another that has its name by now.
@@ -147,7 +161,12 @@ impl Engine {
         let mut first = Ok(());
         for (_, name, was_mounted) in places {
             if open.mount_of(&name).is_none() {
-                let mounted = self.mount_follower(open, &name, was_mounted, operation);
+                let asked = match (was_mounted, back) {
+                    (true, Back::WhatWasUntouched) => Asked::Untouched,
+                    (true, _) => Asked::Again,
+                    (false, _) => Asked::WithAll,
+                };
+                let mounted = self.mount_follower(open, &name, asked, operation);
                 first = first.and(mounted.map(|_| ()));
             }
         }

@@ -6,7 +6,7 @@
 
 use super::cannot_open;
 use super::create::{cannot_create, missing_parents, nearest, parent};
-use super::remount::{Back, Follower, all_below};
+use super::remount::{Back, Follower, Unmounted, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -20,6 +20,7 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::rename::Rename as RenameTask;
 use tarn_dataset::task::TaskRefusal;
+use tarn_ondisk::units::ObjectId;
 use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
@@ -30,25 +31,57 @@ impl Engine {
         request: &Rename,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        let (from, to) = (&request.from, &request.to);
-        let open = self.require_pool_of(from)?;
+        let open = self.require_pool_of(&request.from)?;
         let _turn = self.turn(&open)?;
-        if from.contains('@') {
+        if request.from.contains('@') {
             return self.rename_snapshots(call, &open, request, operation);
         }
-        let kind = kind_named(&open, from, operation)?;
+        let (moved, unmounted) = self.rename_head(call, &open, request, operation)?;
+        self.put_back(&open, &moved, &unmounted, Back::WhatWas, operation)?;
+        Ok(Done {})
+    }
+
+    /// Renames a file system, volume or snapshot, and leaves to the caller to mount what was unmounted for it: these heads.
+    pub(super) fn move_dataset(
+        &self,
+        call: &Call,
+        request: &Rename,
+        operation: &Operation,
+    ) -> Result<Vec<ObjectId>, Refusal> {
+        let open = self.require_pool_of(&request.from)?;
+        let _turn = self.turn(&open)?;
+        if request.from.contains('@') {
+            let renamed = self.rename_snapshots(call, &open, request, operation);
+            return renamed.map(|_| Vec::new());
+        }
+        let (_, unmounted) = self.rename_head(call, &open, request, operation)?;
+        // Folders that nobody needs any more go.
+        self.put_back(&open, &[], &unmounted, Back::WhatWas, operation)?;
+        Ok(unmounted.heads())
+    }
+
+    /// Renames a file system or volume. What was unmounted for it is still to be mounted.
+    fn rename_head(
+        &self,
+        call: &Call,
+        open: &Arc<OpenPool>,
+        request: &Rename,
+        operation: &Operation,
+    ) -> Result<(Vec<Follower>, Unmounted), Refusal> {
+        let (from, to) = (&request.from, &request.to);
+        let kind = kind_named(open, from, operation)?;
         check_kind(request, kind)?;
         if from == to {
-            return Ok(Done {});
+            return Ok((Vec::new(), Unmounted::nothing()));
         }
         check_target(request)?;
-        self.permit_rename(call, &open, request, operation)?;
+        self.permit_rename(call, open, request, operation)?;
         if request.parents {
-            self.create_ancestors(call, &open, request, operation)?;
+            self.create_ancestors(call, open, request, operation)?;
         }
-        let moved = self.movers(&open, request, kind, operation)?;
-        self.permit_moves(call, &open, moved.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(&open, &moved, request.force, operation)?;
+        let moved = self.movers(open, request, kind, operation)?;
+        self.permit_moves(call, open, moved.iter().map(|one| one.name.as_str()))?;
+        let unmounted = self.take_off(open, &moved, request.force, operation)?;
         let task = RenameTask {
             from: from.clone(),
             to: to.clone(),
@@ -59,18 +92,17 @@ impl Engine {
             to: parent.to_string(),
         }];
         let task = self.on_behalf(call, task, growth, Vec::new());
-        let outcome = self.run_on_behalf(call, &open, task, operation);
-        let moved = match outcome {
+        match self.run_on_behalf(call, open, task, operation) {
             Ok(()) => {
-                rename_mounts(&open, from, to);
-                moved.iter().map(|one| one.renamed(from, to)).collect()
+                rename_mounts(open, from, to);
+                let moved = moved.iter().map(|one| one.renamed(from, to)).collect();
+                Ok((moved, unmounted))
             }
-            Err(_) => moved,
-        };
-        let mounted = self.put_back(&open, &moved, &unmounted, Back::WhatWas, operation);
-        outcome.map_err(|error| rename_refusal(request, &error))?;
-        mounted?;
-        Ok(Done {})
+            Err(error) => {
+                drop(self.put_back(open, &moved, &unmounted, Back::WhatWas, operation));
+                Err(rename_refusal(request, &error))
+            }
+        }
     }
 
     /// Refuses a caller who may not rename this, or not to that.

@@ -188,7 +188,7 @@ impl Engine {
 }
 
 /// Where a file system belongs.
-fn place_of(open: &OpenPool, name: &str, operation: &Operation) -> Option<PathBuf> {
+pub(super) fn place_of(open: &OpenPool, name: &str, operation: &Operation) -> Option<PathBuf> {
     let view = open.pool.namespace().view(operation);
     let head = view.directory(name).ok()?.head().ok()??;
     match mountpoint::of_dataset(&head, open.altroot.as_deref()).ok()? {

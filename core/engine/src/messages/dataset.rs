@@ -305,6 +305,53 @@ pub enum ReceiveEvent {
         /// How long it took.
         nanoseconds: u64,
     },
+    /// A clone is promoted, as it was at the sender.
+    Promoting {
+        /// Its full name.
+        name: String,
+    },
+    /// A file system or snapshot that the sender has no more is destroyed.
+    Destroying {
+        /// Its full name.
+        name: String,
+    },
+    /// A file system or snapshot gets the name that it has at the sender.
+    Renaming {
+        /// Its full name.
+        from: String,
+        /// The full name that it gets; empty where its new parent is not here.
+        to: String,
+    },
+    /// That cannot be yet, or it could not be destroyed: it gets a name that nobody has.
+    RenamingAside {
+        /// Its full name.
+        from: String,
+        /// The full name that it gets.
+        to: String,
+    },
+    /// What was just begun of these is done.
+    Succeeded,
+    /// What was just begun of these cannot be done, as a warning says.
+    Failed {
+        /// Why.
+        kind: super::RefusalKind,
+        /// It is tried once more after the streams.
+        is_again: bool,
+    },
+    /// The tree is looked at once more.
+    AnotherPass,
+    /// A file system does not have the snapshot that the increment goes on from: it was destroyed here.
+    WithoutFirst {
+        /// Its full name.
+        name: String,
+        /// The short name of the snapshot at the sender.
+        from: String,
+    },
+    /// The parent that a file system has at the sender is not here.
+    WithoutParent {
+        /// Its full name.
+        name: String,
+    },
 }
 
 /// What came of `zfs receive`.
@@ -316,6 +363,9 @@ pub struct Received {
     /// What did not, and did not keep the stream from being received.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// Something that the sender did could not be done here, as the warnings say.
+    #[serde(default)]
+    pub is_incomplete: bool,
 }
 
 /// `zfs receive -A`.

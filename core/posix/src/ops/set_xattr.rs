@@ -44,7 +44,10 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
-    #[expect(clippy::too_many_arguments, reason = "a name, a value, and two choices")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a name, a value, and two choices"
+    )]
     pub fn set_xattr_and_mode(
         &self,
         credentials: &Credentials,

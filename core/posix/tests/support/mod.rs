@@ -25,7 +25,7 @@ use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg, VdevId};
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, NewFile};
 use tarn_posix::{
-    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, PosixError, SpaceDoor,
+    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, PosixError, SpaceDoor, Unlinked,
     create_filesystem,
 };
 use tarn_probe::{Operation, Registry};
@@ -267,6 +267,7 @@ impl Mounted {
             host: storage.host.clone(),
             space: SpaceDoor::unlimited(),
             snapshots: None,
+            unlinked: Unlinked::Freed,
         };
         let files = FileSystem::open(parts, &operation).unwrap();
         Mounted {

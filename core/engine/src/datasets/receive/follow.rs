@@ -1,43 +1,50 @@
 //! Following the sender: what became of file systems and snapshots there, since the increment's first snapshot.
 //!
 //! # Mechanism
-//! The description of a tree lists every snapshot that each file system has. One that is here, and not there any more, was destroyed at the sender; with `-F` it is destroyed here,
-//! too. One that has another name there gets that name. A file system of which no snapshot is there any more goes with `-F`, if it has the increment's first
-//! snapshot: without that it never came from there.
+//! Before the streams of an increment of a tree come, the tree here is brought to what the sender's is now ([`tree`](super::tree)): clones are promoted, snapshots and file
+//! systems renamed, and with `-F` those destroyed that are no more. After the streams it is done once more, since what is to be moved may have had to wait for
+//! its new parent.
+//!
+//! What cannot be done is told, and does not keep the streams from being received.
+//!
+//! A file system that moves is not mounted again before all streams are in: mounting may change it, and then no increment fits.
 
 use super::Run;
 use super::destination::destination;
 use super::one::head_of;
 use super::package::Package;
 use super::properties::KEY_LOCATION;
+use super::tree::{self, Gone, Next, Renaming, Tree, When};
 use crate::administration::Call;
 use crate::engine::OpenPool;
 use crate::messages::Refusal;
-use crate::messages::dataset::Destroy;
+use crate::messages::dataset::{Destroy, Promote, ReceiveEvent, Rename};
 use std::sync::Arc;
 use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::ops::inherit_key::InheritKey;
-use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::set::{SetProperties, Source};
 use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_dataset::properties::table;
 
-/// What is to be done here, so that it is as at the sender.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Changes {
-    /// Full names of file systems and snapshots to destroy, the deepest first.
-    gone: Vec<String>,
-    /// Full names of snapshots, and their new short names.
-    renamed: Vec<(String, String)>,
+/// A tree that follows the sender.
+struct Following<'a> {
+    open: Arc<OpenPool>,
+    top: String,
+    package: &'a Package,
+    /// The short name of the snapshot at the sender.
+    from: &'a str,
+    when: When,
+    /// History has the receive, which is what somebody asked for.
+    call: Call,
 }
 
 impl Run<'_> {
-    /// Does what was done at the sender. What cannot be done is told, and does not keep the streams from being received.
+    /// Does what was done at the sender.
     #[doc(alias = "recv_incremental_replication")]
-    pub(super) fn follow_sender(&mut self, package: &Package) -> Result<(), Refusal> {
+    pub(super) fn follow_sender(&mut self, package: &Package, when: When) -> Result<(), Refusal> {
         let Some(from) = package.from.as_deref().filter(|_| package.is_tree) else {
             return Ok(());
         };
@@ -50,92 +57,266 @@ impl Run<'_> {
         let Some(open) = self.engine.find_pool(top.pool()) else {
             return Ok(());
         };
-        let view = open.pool.namespace().view(self.operation);
-        let Ok(directory) = view.directory(top.head()) else {
-            return Ok(());
-        };
-        let mut changes = Changes::default();
-        if let Err(error) = find_changes(&directory, package, from, &mut changes) {
-            let warning = format!("cannot look through '{}': {error}", top.head());
-            self.done.warnings.push(warning);
-            return Ok(());
-        }
-        for (snapshot, name) in &changes.renamed {
-            self.rename(&open, snapshot, name);
-        }
-        for name in changes.gone.iter().filter(|_| self.request.force) {
-            let request = Destroy {
-                name: name.clone(),
-                recursive: !name.contains('@'),
-                force: true,
-                ..Destroy::default()
-            };
-            // History has the receive, which is what somebody asked for.
-            let call = Call {
+        let following = Following {
+            open,
+            top: top.head().to_string(),
+            package,
+            from,
+            when,
+            call: Call {
                 command: String::new(),
                 ..self.call.clone()
-            };
-            let destroyed = self.engine.destroy_dataset(&call, &request, self.operation);
-            if let Err(refusal) = destroyed {
-                self.done.warnings.push(refusal.to_string());
-            }
-        }
+            },
+        };
+        let is_whole = self.follow(&following);
+        // What could not be done before the streams may have been done after them.
+        self.done.is_incomplete = !is_whole;
         Ok(())
     }
 
-    fn rename(&mut self, open: &Arc<OpenPool>, snapshot: &str, name: &str) {
-        let (head, short) = snapshot.split_once('@').unwrap_or_default();
-        let task = RenameSnapshots {
-            head: head.to_string(),
-            from: short.to_string(),
-            to: name.to_string(),
-            recursive: false,
+    /// Says whether all of it could be done.
+    fn follow(&mut self, following: &Following<'_>) -> bool {
+        let Some(mut tree) = self.read_tree(following) else {
+            return true;
         };
-        if let Err(error) = open.pool.run(task, self.operation) {
-            let warning = format!("cannot rename '{snapshot}': {error}");
+        let mut is_whole = true;
+        // Each promotion takes a clone one further up.
+        for _ in 0..tree.count() {
+            let promoted = tree.promoted();
+            let mut count = 0;
+            for name in &promoted {
+                count += usize::from(self.promote(following, name));
+            }
+            is_whole = promoted.len() == count;
+            if count == 0 {
+                break;
+            }
+            // Their snapshots are others' now.
+            self.tell(ReceiveEvent::AnotherPass);
+            match self.read_tree(following) {
+                Some(again) => tree = again,
+                None => return true,
+            }
+        }
+        for name in tree.without_first() {
+            self.tell(ReceiveEvent::WithoutFirst {
+                name,
+                from: following.from.to_string(),
+            });
+        }
+        // Those of what goes may keep others.
+        is_whole &= self.follow_heads(following, &mut tree);
+        if self.request.force {
+            for gone in tree.gone_snapshots() {
+                is_whole &= self.destroy_snapshots(following, &mut tree, &gone);
+            }
+        }
+        for renaming in tree.renamed_snapshots(self.request.force, following.when) {
+            is_whole &= self.rename(following, &renaming);
+        }
+        is_whole
+    }
+
+    fn follow_heads(&mut self, following: &Following<'_>, tree: &mut Tree<'_>) -> bool {
+        let mut is_whole = true;
+        let mut heads = tree.heads();
+        for name in tree.without_parent(&heads) {
+            if following.when == When::After {
+                self.warn(format!("cannot rename '{name}': parent does not exist"));
+                is_whole = false;
+            }
+            self.tell(ReceiveEvent::WithoutParent { name });
+        }
+        while let Some(next) = tree.next(&heads, self.request.force, following.when) {
+            let is_done = match &next {
+                Next::Destroy(gone) => self.destroy(following, gone),
+                Next::Rename(renaming) => self.rename(following, renaming),
+            };
+            match (&next, is_done) {
+                (Next::Destroy(gone), true) => tree.forget(&mut heads, &gone.head),
+                (Next::Rename(renaming), true) => tree.rename(&mut heads, renaming),
+                (Next::Destroy(gone), false) => tree.give_up(&mut heads, &gone.head),
+                (Next::Rename(renaming), false) => tree.give_up(&mut heads, &renaming.from),
+            }
+            is_whole &= is_done;
+        }
+        is_whole
+    }
+
+    /// The tree as it is now; none where it is not there, or not one for this package.
+    fn read_tree<'f>(&mut self, following: &'f Following<'_>) -> Option<Tree<'f>> {
+        let Following { open, top, .. } = following;
+        let read = tree::read(open.pool.namespace(), top, self.operation);
+        let heads = match read {
+            Ok(heads) => heads,
+            Err(DatasetError::NotFound { .. }) => return None,
+            Err(error) => {
+                self.warn(format!("cannot look through '{top}': {error}"));
+                return None;
+            }
+        };
+        let process = self.call.caller.pid;
+        Tree::of(following.package, following.from, process, heads)
+    }
+
+    fn promote(&mut self, following: &Following<'_>, name: &str) -> bool {
+        let name = name.to_string();
+        self.tell(ReceiveEvent::Promoting { name: name.clone() });
+        let request = Promote { name };
+        let call = &following.call;
+        let promoted = self.engine.promote(call, &request, self.operation);
+        self.changed |= promoted.is_ok();
+        match promoted {
+            Ok(_) => true,
+            Err(refusal) => {
+                self.warn(refusal.to_string());
+                false
+            }
+        }
+    }
+
+    /// Destroys snapshots of one file system. Those that something keeps are marked, and go later.
+    fn destroy_snapshots(
+        &mut self,
+        following: &Following<'_>,
+        tree: &mut Tree<'_>,
+        gone: &Gone,
+    ) -> bool {
+        let full = |short: &String| format!("{}@{short}", gone.head);
+        let mut refused = self.defer(
+            following,
+            &format!("{}@{}", gone.head, gone.snapshots.join(",")),
+        );
+        let mut left = self.snapshots_of(&following.open, &gone.head);
+        if refused.is_err() && gone.snapshots.len() > 1 {
+            // One keeps the others.
+            refused = Ok(());
+            for short in &gone.snapshots {
+                refused = self.defer(following, &full(short)).and(refused);
+            }
+            left = self.snapshots_of(&following.open, &gone.head);
+        }
+        for short in &gone.snapshots {
+            let name = full(short);
+            self.tell(ReceiveEvent::Destroying { name: name.clone() });
+            match (&refused, left.contains(short)) {
+                (_, false) => self.tell(ReceiveEvent::Succeeded),
+                (Ok(()), true) => {
+                    self.warn(format!("cannot destroy '{name}' yet: dataset is busy"));
+                }
+                (Err(refusal), true) => self.tell(failed(following, refusal)),
+            }
+        }
+        tree.keep_snapshots(&gone.head, &left);
+        gone.snapshots.iter().all(|short| !left.contains(short))
+    }
+
+    fn defer(&mut self, following: &Following<'_>, name: &str) -> Result<(), Refusal> {
+        let request = Destroy {
+            name: name.to_string(),
+            defer: true,
+            ..Destroy::default()
+        };
+        let call = &following.call;
+        let destroyed = self.engine.destroy_dataset(call, &request, self.operation);
+        self.changed |= destroyed.is_ok();
+        destroyed.map(drop)
+    }
+
+    /// Short names of the snapshots of a file system.
+    fn snapshots_of(&self, open: &OpenPool, head: &str) -> Vec<String> {
+        let view = open.pool.namespace().view(self.operation);
+        let head = head_of(view, head).ok().flatten();
+        let snapshots = head.and_then(|head| head.snapshots().ok());
+        let name = |one: &Dataset<'_>| one.snapshot_name().map(str::to_string);
+        let names = snapshots.iter().flatten().filter_map(name);
+        names.collect()
+    }
+
+    /// Destroys a file system with its snapshots, all or nothing of it. What is below it stays, and then it does, too.
+    fn destroy(&mut self, following: &Following<'_>, gone: &Gone) -> bool {
+        let name = gone.head.clone();
+        let view = following.open.pool.namespace().view(self.operation);
+        let children = view
+            .directory(&name)
+            .and_then(|directory| directory.child_names());
+        let request = Destroy {
+            name: name.clone(),
+            recursive: children.is_ok_and(|children| children.is_empty()),
+            force: true,
+            ..Destroy::default()
+        };
+        let call = &following.call;
+        let destroyed = self.engine.destroy_dataset(call, &request, self.operation);
+        self.changed |= destroyed.is_ok();
+        if destroyed.is_ok() {
+            for short in &gone.snapshots {
+                let name = format!("{name}@{short}");
+                self.tell(ReceiveEvent::Destroying { name });
+                self.tell(ReceiveEvent::Succeeded);
+            }
+        }
+        self.tell(ReceiveEvent::Destroying { name });
+        self.tell_outcome(following, destroyed.map(drop))
+    }
+
+    fn rename(&mut self, following: &Following<'_>, renaming: &Renaming) -> bool {
+        let Renaming { from, to, .. } = renaming.clone();
+        if let Some(wanted) = &renaming.wanted {
+            self.tell(ReceiveEvent::Renaming {
+                from: from.clone(),
+                to: wanted.clone(),
+            });
+        }
+        if renaming.is_aside {
+            self.tell(ReceiveEvent::RenamingAside {
+                from: from.clone(),
+                to: to.clone(),
+            });
+        }
+        let request = Rename {
+            from,
+            to,
+            force: self.request.force,
+            ..Rename::default()
+        };
+        let call = &following.call;
+        let moved = self.engine.move_dataset(call, &request, self.operation);
+        self.changed |= moved.is_ok();
+        if let Ok(heads) = &moved {
+            self.taken_off.extend(heads);
+        }
+        if renaming.is_aside && moved.is_ok() {
+            // It is not where it belongs.
+            return true;
+        }
+        self.tell_outcome(following, moved.map(drop))
+    }
+
+    fn tell_outcome(&mut self, following: &Following<'_>, outcome: Result<(), Refusal>) -> bool {
+        match &outcome {
+            Ok(()) => self.tell(ReceiveEvent::Succeeded),
+            Err(refusal) => {
+                self.warn(refusal.to_string());
+                self.tell(failed(following, refusal));
+            }
+        }
+        outcome.is_ok()
+    }
+
+    /// Tells what could not be done, once.
+    fn warn(&mut self, warning: String) {
+        if !self.done.warnings.contains(&warning) {
             self.done.warnings.push(warning);
         }
     }
 }
 
-/// Looks through a tree, the deepest first.
-fn find_changes(
-    directory: &Directory<'_>,
-    package: &Package,
-    from: &str,
-    changes: &mut Changes,
-) -> Result<(), DatasetError> {
-    for child in directory.children()? {
-        find_changes(&child, package, from, changes)?;
+fn failed(following: &Following<'_>, refusal: &Refusal) -> ReceiveEvent {
+    ReceiveEvent::Failed {
+        kind: refusal.kind,
+        is_again: following.when == When::Before,
     }
-    let Some(head) = head_of(directory.view(), directory.name())? else {
-        return Ok(());
-    };
-    let snapshots = head.snapshots()?;
-    let guid = |snapshot: &Dataset<'_>| snapshot.stored().map(|stored| stored.guid.get());
-    let mut sent = None;
-    for snapshot in &snapshots {
-        sent = sent.or(package.find(guid(snapshot)?));
-    }
-    let Some(sent) = sent else {
-        let came = snapshots
-            .iter()
-            .any(|snapshot| snapshot.snapshot_name() == Some(from));
-        if came {
-            changes.gone.push(directory.name().to_string());
-        }
-        return Ok(());
-    };
-    for snapshot in &snapshots {
-        match sent.snapshot(guid(snapshot)?) {
-            None => changes.gone.push(snapshot.name()),
-            Some(name) if Some(name) != snapshot.snapshot_name() => {
-                changes.renamed.push((snapshot.name(), name.to_string()));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(())
 }
 
 impl Run<'_> {

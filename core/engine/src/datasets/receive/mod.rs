@@ -5,17 +5,19 @@
 //! their snapshots; its streams are taken one after the other, and each finds its file system in the description ([`package`]). Where something
 //! goes follows from the name that the sender gave it, and from options ([`destination`]).
 //!
-//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come.
+//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come. What was received is mounted when all streams are in ([`mounting`]).
 //!
 //! # After a failure
-//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay.
+//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay, and are not mounted.
 
 mod destination;
 mod follow;
+mod mounting;
 mod one;
 mod package;
 mod permitted;
 mod properties;
+mod tree;
 
 use crate::administration::Call;
 use crate::engine::Engine;
@@ -30,6 +32,7 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
 use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};
 use tarn_ondisk::stream::StreamKind;
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_stream::reading::{StreamError, StreamReader};
 
@@ -53,6 +56,10 @@ struct Run<'a> {
     last: Option<String>,
     /// Something may have been changed.
     changed: bool,
+    /// Something came that is to be mounted.
+    mounts: bool,
+    /// What was mounted, and had to be unmounted until all streams are in.
+    taken_off: Vec<ObjectId>,
 }
 
 impl Engine {
@@ -98,9 +105,12 @@ impl Engine {
             top: None,
             last: None,
             changed: false,
+            mounts: false,
+            taken_off: Vec::new(),
         };
         let mut reader = StreamReader::new(input);
         let outcome = run.take_all(&mut reader);
+        run.mount_received(outcome.is_ok());
         let changed = run.changed;
         if let Some(pool) = request.target.split(['/', '@']).next().filter(|_| changed) {
             self.record_command(call, pool, operation);

@@ -144,6 +144,7 @@ impl Run<'_> {
         }
         self.permit(&open, &mut plan)?;
         self.changed = true;
+        self.mounts |= of.is_some() && plan.kinds() == Kinds::FILESYSTEM;
         if self.is_there(&open, &plan, of.is_some()) {
             self.tell(ReceiveEvent::Exists {
                 snapshot: plan.snapshot.to_string(),
@@ -153,7 +154,7 @@ impl Run<'_> {
         if plan.makes_new && self.request.names == ReceiveNames::AllButPool {
             self.make_parents(&open, &plan)?;
         }
-        let mounts = self.receive_into(&open, reader, &mut plan)?;
+        self.mounts |= self.receive_into(&open, reader, &mut plan)?;
         if let Some(sent) = sent.filter(|_| !self.request.skip_holds) {
             self.put_holds(&open, &plan, sent);
         }
@@ -161,17 +162,6 @@ impl Run<'_> {
             bytes: reader.received_bytes(),
             nanoseconds: tarn_host::monotonic_ns().saturating_sub(begun_ns),
         });
-        if mounts && !self.request.no_mount {
-            let engine = self.engine;
-            let warnings = &mut self.done.warnings;
-            if let Ok(_turn) = engine.turn(&open)
-                && engine.may_mount(self.call, &open, plan.target(), self.operation)
-                && let Err(refusal) =
-                    engine.mount_for(self.call, &open, plan.target(), self.operation)
-            {
-                warnings.push(refusal.to_string());
-            }
-        }
         Ok(())
     }
 
@@ -431,7 +421,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes a stream in, up to the snapshot. Says whether it made a file system, which is to be mounted.
+    /// Takes a stream in, up to the snapshot. Says whether it made a file system that can be mounted.
     fn receive_into(
         &mut self,
         open: &Arc<OpenPool>,
@@ -596,9 +586,13 @@ impl Run<'_> {
             .engine
             .take_off(open, &going, by_force, self.operation)?;
         let outcome = self.run_finish(open, plan, task);
-        let back = self
-            .engine
-            .put_back(open, &going, &unmounted, Back::WhatWas, self.operation);
+        let back = self.engine.put_back(
+            open,
+            &going,
+            &unmounted,
+            Back::WhatWasUntouched,
+            self.operation,
+        );
         outcome?;
         // It was received, whether it can be mounted or not.
         if let Err(refusal) = back {

@@ -1,7 +1,9 @@
 //! Packages: streams of several snapshots, and what is said of them before.
 
+use super::tree::When;
 use super::{CANNOT, Run, unreadable};
 use crate::messages::{Refusal, RefusalKind};
+use std::collections::BTreeMap;
 use std::io::Read;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::stream::Begin;
@@ -21,13 +23,19 @@ pub(super) struct Package {
     /// What is encrypted is sent as it is.
     pub(super) is_raw: bool,
     filesystems: Vec<Sent>,
+    /// Which of these has the snapshot with this guid.
+    owners: BTreeMap<u64, usize>,
 }
 
 /// A file system or volume of a package.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
+    /// Its full name at the sender.
+    pub(super) name: String,
     /// The guid of the snapshot of its parent.
     pub(super) parent_guid: u64,
+    /// The guid of what it is a clone of.
+    pub(super) origin: Option<u64>,
     /// It is encrypted, and opened with a key of its own.
     pub(super) is_key_root: bool,
     /// Properties.
@@ -45,6 +53,11 @@ impl Sent {
     pub(super) fn snapshot(&self, guid: u64) -> Option<&str> {
         let found = self.snapshots.iter().find(|(_, one)| *one == guid);
         found.map(|(name, _)| name.as_str())
+    }
+
+    /// Whether it has a snapshot of this short name.
+    pub(super) fn has(&self, short: &str) -> bool {
+        self.snapshots.iter().any(|(name, _)| name == short)
     }
 
     /// The tags of holds on the snapshot with this guid.
@@ -94,6 +107,7 @@ impl Package {
                 }
             }
             Ok(Package {
+                owners: owners_of(&filesystems),
                 base: base.clone(),
                 from: list.optional_string("fromsnap")?.map(str::to_string),
                 last: list.optional_string("tosnap")?.map(str::to_string),
@@ -113,9 +127,33 @@ impl Package {
     /// The file system that has the snapshot with this guid.
     #[doc(alias = "fsavl_find")]
     pub(super) fn find(&self, guid: u64) -> Option<&Sent> {
-        let mut all = self.filesystems.iter();
-        all.find(|sent| sent.snapshot(guid).is_some())
+        self.owner(guid).map(|owner| self.sent(owner))
     }
+
+    /// The same, as which of them it is.
+    pub(super) fn owner(&self, guid: u64) -> Option<usize> {
+        self.owners.get(&guid).copied()
+    }
+
+    /// One of its file systems.
+    pub(super) fn sent(&self, index: usize) -> &Sent {
+        &self.filesystems[index]
+    }
+
+    /// How many it has.
+    pub(super) fn count(&self) -> usize {
+        self.filesystems.len()
+    }
+}
+
+fn owners_of(filesystems: &[Sent]) -> BTreeMap<u64, usize> {
+    let mut owners = BTreeMap::new();
+    for (index, sent) in filesystems.iter().enumerate() {
+        for (_, guid) in &sent.snapshots {
+            owners.entry(*guid).or_insert(index);
+        }
+    }
+    owners
 }
 
 fn read_sent(list: &NvList) -> Result<Sent, tarn_ondisk::nvlist::NvError> {
@@ -128,6 +166,11 @@ fn read_sent(list: &NvList) -> Result<Sent, tarn_ondisk::nvlist::NvError> {
     }
     let inner = |name: &str| list.optional_list(name).map(|found| found.cloned());
     Ok(Sent {
+        name: list
+            .optional_string("name")?
+            .unwrap_or_default()
+            .to_string(),
+        origin: list.optional_u64("origin")?,
         parent_guid: list.optional_u64("parentfromsnap")?.unwrap_or(0),
         is_key_root: list.flag("is_encroot"),
         properties: inner("props")?.unwrap_or_default(),
@@ -152,10 +195,11 @@ impl Run<'_> {
             return Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason));
         }
         self.last.clone_from(&package.last);
-        self.follow_sender(package)?;
+        self.follow_sender(package, When::Before)?;
         loop {
             let begun = reader.begin().map_err(|error| unreadable(&error))?;
             let Some((begin, payload)) = begun else {
+                self.follow_sender(package, When::After)?;
                 self.follow_keys(package);
                 return Ok(());
             };

@@ -5,7 +5,7 @@
 //! the first to the last that is wanted, each from the one before. What cannot be sent is left out with a warning, as OpenZFS does.
 
 use super::super::cannot_open;
-use super::gather::{Gathered, gather, is_excluded};
+use super::gather::{Gathered, System, gather, is_excluded};
 use super::{cannot_send, parse};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{Send, Series};
@@ -252,7 +252,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// All file systems that were gathered: parents before their children, and origins before their clones.
+    /// All file systems that were gathered: parents before their children, and origins before their clones. A clone that has its origin somewhere below it cannot wait for that: what goes on
+    /// from a snapshot need not.
     #[doc(alias = "dump_filesystems")]
     fn all(&mut self, gathered: &Gathered) -> Result<(), DatasetError> {
         let systems = &gathered.systems;
@@ -276,10 +277,47 @@ impl Planner<'_> {
                 is_sent[index] = true;
                 has_progress = true;
             }
-            if !has_progress {
+            if has_progress {
+                continue;
+            }
+            let parent_is_sent = |system: &System| {
+                let parent = Some(system.parent_from_guid).filter(|guid| *guid != 0);
+                parent.and_then(owner).is_none_or(|parent| is_sent[parent])
+            };
+            let left = systems.iter().enumerate();
+            let left = left.filter(|(index, system)| !is_sent[*index] && parent_is_sent(system));
+            let left: Vec<(usize, &System)> = left.collect();
+            let mut next = None;
+            for (index, system) in &left {
+                if next.is_none() && self.goes_on(&system.name)? {
+                    next = Some((*index, *system));
+                }
+            }
+            if let Some((index, system)) = next {
+                self.filesystem(&system.name, &origins)?;
+                is_sent[index] = true;
+                continue;
+            }
+            let Some((_, System { name, .. })) = left.first() else {
                 return Ok(());
+            };
+            let (to, below) = (self.to, format!("{name}/"));
+            self.left_out(format!(
+                "WARNING: could not send {name}@{to} and what is below it: it is a clone of that"
+            ))?;
+            for (system, is_sent) in systems.iter().zip(&mut is_sent) {
+                *is_sent |= system.name == *name || system.name.starts_with(&below);
             }
         }
+    }
+
+    /// Whether a file system has the snapshot that the series begins with, and so does not need what it is a clone of.
+    fn goes_on(&self, name: &str) -> Result<bool, DatasetError> {
+        let head = self.view.directory(name)?.head()?;
+        let (Some(head), Some(from)) = (head, self.from) else {
+            return Ok(false);
+        };
+        Ok(head.snapshot(from)?.is_some())
     }
 
     /// The snapshots of one file system. `origins` are the guids of those that something in the series is a clone of.

@@ -1,0 +1,84 @@
+//! Mounting what was received, when all of it is in.
+//!
+//! # Problem
+//! Mounting may change a file system: files that were open without a name when the snapshot was taken are freed, and whoever enters changes times of access. The next increment of the package
+//! goes on from the snapshot, and does not fit upon what was changed since.
+//!
+//! # Mechanism
+//! After the last stream, the first file system of the package is mounted with all below it whose mount points follow from its own, as far as they are meant to be mounted. Those that were
+//! mounted stay so all the time, but for the moment in which each gets its snapshots, and are mounted again so that nothing of them changes. Those that the package moved were
+//! unmounted for that, and are mounted again whatever came of it.
+
+use super::Run;
+use crate::datasets::mount::Asked;
+use crate::datasets::remount::followers;
+use crate::datasets::user_mounts::place_of;
+use crate::engine::OpenPool;
+use crate::messages::Refusal;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl Run<'_> {
+    /// Mounts what is to be mounted. `is_whole` is whether all streams came.
+    pub(super) fn mount_received(&mut self, is_whole: bool) {
+        let mounts_new = is_whole && self.mounts && !self.request.no_mount;
+        let top = self.top.clone().filter(|_| mounts_new);
+        if top.is_none() && self.taken_off.is_empty() {
+            return;
+        }
+        let pool = self.request.target.split(['/', '@']).next();
+        let Some(open) = pool.and_then(|pool| self.engine.find_pool(pool)) else {
+            return;
+        };
+        let Ok(_turn) = self.engine.turn(&open) else {
+            return;
+        };
+        let mut waiting = Vec::new();
+        if let Some(top) = top {
+            for one in followers(&open, &top, self.operation).unwrap_or_default() {
+                self.wait(&open, one.name, Asked::WithAll, &mut waiting);
+            }
+        }
+        let view = open.pool.namespace().view(self.operation);
+        for head in std::mem::take(&mut self.taken_off) {
+            // It may have another name by now, or be gone.
+            if let Ok(head) = view.dataset_by_id(head) {
+                self.wait(&open, head.name(), Asked::Again, &mut waiting);
+            }
+        }
+        // A path comes before those below it.
+        waiting.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        for (_, name, asked) in waiting {
+            if open.mount_of(&name).is_some() {
+                continue;
+            }
+            if let Err(refusal) = self.mount_one(&open, &name, asked) {
+                self.done.warnings.push(refusal.to_string());
+            }
+        }
+    }
+
+    fn wait(
+        &self,
+        open: &OpenPool,
+        name: String,
+        asked: Asked,
+        waiting: &mut Vec<(PathBuf, String, Asked)>,
+    ) {
+        if let Some(path) = place_of(open, &name, self.operation) {
+            waiting.push((path, name, asked));
+        }
+    }
+
+    fn mount_one(&self, open: &Arc<OpenPool>, name: &str, asked: Asked) -> Result<(), Refusal> {
+        let (engine, call, operation) = (self.engine, self.call, self.operation);
+        let mounted = match asked {
+            Asked::WithAll if engine.may_mount(call, open, name, operation) => {
+                engine.mount_for(call, open, name, operation)
+            }
+            Asked::WithAll => return Ok(()),
+            asked => engine.mount_follower(open, name, asked, operation),
+        };
+        mounted.map(drop)
+    }
+}

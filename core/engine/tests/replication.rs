@@ -1,0 +1,768 @@
+//! Trees that follow others: what was promoted, renamed, moved and destroyed at the sender is so here, nothing is destroyed that the sender has, and what came is mounted when all of it is in.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::net::UnixStream;
+use support::{Bench, call};
+use tarn_engine::Pipe;
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation};
+use tarn_engine::messages::dataset::{
+    DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, ReceiveEvent, Received,
+    Rename, Send, Series, Snapshot, Unmount,
+};
+use tarn_engine::messages::{Refusal, Value};
+
+/// Who calls; part of names that are only to be out of the way.
+const PID: u32 = 77;
+
+trait Commands {
+    fn snapshot(&self, name: &str);
+    fn clone_of(&self, origin: &str, name: &str);
+    fn promote(&self, name: &str);
+    fn destroy_snapshot(&self, name: &str);
+    fn rename_snapshot(&self, from: &str, to: &str);
+    fn unmount(&self, name: &str);
+}
+
+impl Commands for Bench {
+    /// Of everything below, too.
+    fn snapshot(&self, name: &str) {
+        let request = Snapshot {
+            names: vec![name.to_string()],
+            recursive: true,
+            ..Snapshot::default()
+        };
+        self.engine.dataset_snapshot(&call(""), request).unwrap();
+    }
+
+    fn clone_of(&self, origin: &str, name: &str) {
+        let request = MakeClone {
+            origin: origin.to_string(),
+            name: name.to_string(),
+            ..MakeClone::default()
+        };
+        self.engine.dataset_clone(&call(""), request).unwrap();
+    }
+
+    fn promote(&self, name: &str) {
+        let name = name.to_string();
+        let request = Promote { name };
+        self.engine.dataset_promote(&call(""), request).unwrap();
+    }
+
+    fn destroy_snapshot(&self, name: &str) {
+        let request = Destroy {
+            name: name.to_string(),
+            ..Destroy::default()
+        };
+        self.engine.dataset_destroy(&call(""), request).unwrap();
+    }
+
+    fn rename_snapshot(&self, from: &str, to: &str) {
+        let request = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            ..Rename::default()
+        };
+        self.engine.dataset_rename(&call(""), request).unwrap();
+    }
+
+    fn unmount(&self, name: &str) {
+        let request = Unmount {
+            name: Some(name.to_string()),
+            force: false,
+        };
+        self.engine.dataset_unmount(&call(""), request).unwrap();
+    }
+}
+
+/// A call with a descriptor, and the caller's end of its line.
+fn call_with(file: File) -> (Call, UnixStream) {
+    let (line, callers) = UnixStream::pair().unwrap();
+    let mut call = Call {
+        pipe: Some(Pipe::new(file.into(), line.into()).unwrap()),
+        ..call("")
+    };
+    call.caller.pid = PID;
+    (call, callers)
+}
+
+/// `zfs send -R`, with `-I` where it goes on from a snapshot.
+fn sent(bench: &Bench, name: &str, from: Option<&str>) -> File {
+    let (stream, is_whole) = sent_in_part(bench, name, from);
+    assert!(is_whole);
+    stream
+}
+
+/// The same, and whether everything could be sent.
+fn sent_in_part(bench: &Bench, name: &str, from: Option<&str>) -> (File, bool) {
+    let mut file = tempfile::tempfile().unwrap();
+    let (call, _line) = call_with(file.try_clone().unwrap());
+    let head = name.split('@').next().unwrap();
+    let request = Send {
+        name: name.to_string(),
+        from: from.map(|from| format!("{head}@{from}")),
+        series: Some(Series {
+            replicate: true,
+            all_between: true,
+            ..Series::default()
+        }),
+        ..Send::default()
+    };
+    let sent = bench.engine.dataset_send(&call, request).unwrap();
+    file.rewind().unwrap();
+    (file, !sent.is_incomplete)
+}
+
+fn receive_as(bench: &Bench, file: File, request: Receive) -> Result<Received, Refusal> {
+    let (call, _line) = call_with(file);
+    bench.engine.dataset_receive(&call, request)
+}
+
+/// What is to be received into `tank/d`.
+fn into_d(force: bool) -> Receive {
+    Receive {
+        target: "tank/d".to_string(),
+        force,
+        ..Receive::default()
+    }
+}
+
+/// `zfs send -R -I @FROM tank/s@TO | zfs receive [-F] tank/d`.
+fn replicate(bench: &Bench, from: Option<&str>, to: &str, force: bool) -> Received {
+    let stream = sent(bench, &format!("tank/s@{to}"), from);
+    receive_as(bench, stream, into_d(force)).unwrap()
+}
+
+/// File systems by name, with the guid of each snapshot by its name, and the guid of what it is a clone of.
+type Listing = BTreeMap<String, (BTreeMap<String, u64>, Option<u64>)>;
+
+/// A file system and all below it, by their names there.
+fn tree(bench: &Bench, top: &str) -> Listing {
+    let describe = Describe {
+        names: vec![top.to_string()],
+        depth: None,
+        kinds: vec![
+            DatasetKind::Filesystem,
+            DatasetKind::Volume,
+            DatasetKind::Snapshot,
+        ],
+        properties: vec!["guid".to_string(), "origin".to_string()],
+        ..Describe::default()
+    };
+    let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+    let mut guids = BTreeMap::new();
+    let mut origins = BTreeMap::new();
+    for one in &described.datasets {
+        let value = |name: &str| one.properties.get(name).map(|found| found.value.clone());
+        if let Some(Value::Number(guid)) = value("guid") {
+            guids.insert(one.name.clone(), guid);
+        }
+        if let Some(Value::Text(origin)) = value("origin") {
+            origins.insert(one.name.clone(), origin);
+        }
+    }
+    let mut tree = Listing::new();
+    for (name, guid) in &guids {
+        let (head, short) = match name.split_once('@') {
+            Some((head, short)) => (head, Some(short)),
+            None => (name.as_str(), None),
+        };
+        let below = head[top.len()..].to_string();
+        let (snapshots, origin) = tree.entry(below).or_default();
+        match short {
+            Some(short) => drop(snapshots.insert(short.to_string(), *guid)),
+            None => {
+                *origin = origins
+                    .get(name)
+                    .and_then(|origin| guids.get(origin).copied())
+            }
+        }
+    }
+    tree
+}
+
+/// The tree at the receiver is the one at the sender.
+fn check(bench: &Bench) {
+    assert_eq!(tree(bench, "tank/d"), tree(bench, "tank/s"));
+}
+
+fn names_below(bench: &Bench, top: &str) -> Vec<String> {
+    tree(bench, top).into_keys().collect()
+}
+
+/// `tank/s` with file systems below it, snapshot `1` of all, and that in `tank/d`.
+fn bench_with(below: &[&str]) -> Bench {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    for name in below {
+        bench.create(&format!("tank/s/{name}"), &[]).unwrap();
+    }
+    bench.snapshot("tank/s@1");
+    replicate(&bench, None, "1", false);
+    check(&bench);
+    bench
+}
+
+/// What was done to follow, as `zfs receive -v` shows it.
+fn followed(received: &Received) -> Vec<String> {
+    let shown = |event: &ReceiveEvent| match event {
+        ReceiveEvent::Promoting { name } => Some(format!("promote {name}")),
+        ReceiveEvent::Destroying { name } => Some(format!("destroy {name}")),
+        ReceiveEvent::Renaming { from, to } => Some(format!("rename {from} {to}")),
+        ReceiveEvent::RenamingAside { from, to } => Some(format!("aside {from} {to}")),
+        ReceiveEvent::WithoutFirst { name, .. } => Some(format!("without first {name}")),
+        ReceiveEvent::WithoutParent { name } => Some(format!("without parent {name}")),
+        ReceiveEvent::Failed { .. } => Some("failed".to_string()),
+        _ => None,
+    };
+    received.events.iter().filter_map(shown).collect()
+}
+
+#[test]
+fn a_promotion_at_the_sender_is_made_here_and_destroys_nothing() {
+    for force in [false, true] {
+        let bench = Bench::new();
+        bench.create("tank/s", &[]).unwrap();
+        bench.create("tank/s/a", &[]).unwrap();
+        bench.snapshot("tank/s/a@0");
+        bench.clone_of("tank/s/a@0", "tank/s/b");
+        bench.snapshot("tank/s@1");
+        replicate(&bench, None, "1", false);
+        check(&bench);
+        bench.promote("tank/s/b");
+        bench.snapshot("tank/s@2");
+        let received = replicate(&bench, Some("1"), "2", force);
+        assert_eq!(followed(&received), ["promote tank/d/b"]);
+        assert!(received.events.contains(&ReceiveEvent::AnotherPass));
+        assert!(!received.is_incomplete && received.warnings.is_empty());
+        check(&bench);
+    }
+}
+
+#[test]
+fn promotions_of_clones_of_clones_follow() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench.snapshot("tank/s/a@0");
+    bench.clone_of("tank/s/a@0", "tank/s/b");
+    bench.snapshot("tank/s/b@x");
+    bench.clone_of("tank/s/b@x", "tank/s/c");
+    bench.snapshot("tank/s@1");
+    replicate(&bench, None, "1", false);
+    check(&bench);
+    bench.promote("tank/s/c");
+    bench.snapshot("tank/s@2");
+    replicate(&bench, Some("1"), "2", true);
+    check(&bench);
+    bench.promote("tank/s/c");
+    bench.snapshot("tank/s@3");
+    replicate(&bench, Some("2"), "3", true);
+    check(&bench);
+}
+
+/// The snapshot that the clone was of is gone at the sender, and what that was of too: only the receiver has them.
+#[test]
+fn a_clone_that_is_left_of_its_family_is_promoted_before_the_rest_goes() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench.snapshot("tank/s/a@0");
+    bench.clone_of("tank/s/a@0", "tank/s/b");
+    bench.snapshot("tank/s@1");
+    replicate(&bench, None, "1", false);
+    bench.promote("tank/s/b");
+    bench.destroy("tank/s/a", true).unwrap();
+    bench.destroy_snapshot("tank/s/b@0");
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert_eq!(names_below(&bench, "tank/d"), ["", "/b"]);
+    check(&bench);
+    assert!(received.warnings.is_empty(), "{received:?}");
+}
+
+#[test]
+fn what_moved_at_the_sender_moves_here_with_what_is_below_it() {
+    for force in [false, true] {
+        let bench = bench_with(&["a", "a/kid", "b", "c"]);
+        bench.rename("tank/s/a", "tank/s/b/other").unwrap();
+        bench.rename("tank/s/c", "tank/s/a").unwrap();
+        bench.snapshot("tank/s@2");
+        let received = replicate(&bench, Some("1"), "2", force);
+        assert_eq!(
+            followed(&received),
+            ["rename tank/d/a tank/d/b/other", "rename tank/d/c tank/d/a"]
+        );
+        assert!(!received.is_incomplete);
+        check(&bench);
+    }
+}
+
+#[test]
+fn names_that_were_exchanged_are_exchanged() {
+    let bench = bench_with(&["a", "b"]);
+    bench.rename("tank/s/a", "tank/s/x").unwrap();
+    bench.rename("tank/s/b", "tank/s/a").unwrap();
+    bench.rename("tank/s/x", "tank/s/b").unwrap();
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", false);
+    assert_eq!(
+        followed(&received),
+        [
+            "rename tank/d/a tank/d/b",
+            "aside tank/d/a tank/d/recv-77-1",
+            "rename tank/d/b tank/d/a",
+            "rename tank/d/recv-77-1 tank/d/b",
+        ]
+    );
+    check(&bench);
+}
+
+#[test]
+fn a_child_that_became_its_parents_parent_does_so_here() {
+    let bench = bench_with(&["a", "a/b"]);
+    bench.rename("tank/s/a/b", "tank/s/b").unwrap();
+    bench.rename("tank/s/a", "tank/s/b/a").unwrap();
+    bench.snapshot("tank/s@2");
+    replicate(&bench, Some("1"), "2", false);
+    check(&bench);
+}
+
+/// The name is wanted before the new parent is there.
+#[test]
+fn what_moves_to_a_new_parent_waits_for_it_out_of_its_way() {
+    let bench = bench_with(&["a", "a/kid"]);
+    bench.rename("tank/s/a", "tank/s/old").unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench.rename("tank/s/old", "tank/s/a/old").unwrap();
+    bench.create("tank/s/a/old/new", &[]).unwrap();
+    bench.snapshot("tank/s@2");
+    let before = bench.mounted().len();
+    let received = replicate(&bench, Some("1"), "2", false);
+    assert_eq!(
+        followed(&received),
+        [
+            "without parent tank/d/a",
+            "rename tank/d/a ",
+            "aside tank/d/a tank/d/recv-77-1",
+            "without first tank/d/a",
+            "without first tank/d/recv-77-1/new",
+            "rename tank/d/recv-77-1 tank/d/a/old",
+        ]
+    );
+    check(&bench);
+    assert_eq!(bench.mounted().len(), before + 2);
+}
+
+/// Parents that are gone at the sender had children that are not.
+#[test]
+fn what_is_destroyed_takes_nothing_with_it_that_the_sender_has() {
+    let bench = bench_with(&["a", "a/kid", "a/gone", "b", "b/kid"]);
+    bench.write("/tank/s/a/kid", "file", 1000).unwrap();
+    bench.rename("tank/s/a/kid", "tank/s/kid").unwrap();
+    bench.destroy("tank/s/a", true).unwrap();
+    bench.rename("tank/s/b/kid", "tank/s/x").unwrap();
+    bench.destroy("tank/s/b", true).unwrap();
+    bench.rename("tank/s/x", "tank/s/b").unwrap();
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert!(!received.is_incomplete, "{received:?}");
+    assert!(received.warnings.is_empty(), "{received:?}");
+    check(&bench);
+}
+
+#[test]
+fn nothing_is_destroyed_unless_that_is_asked_for() {
+    let bench = bench_with(&["a", "a/kid", "b"]);
+    bench.snapshot("tank/s/b@x");
+    bench.rename("tank/s/a/kid", "tank/s/kid").unwrap();
+    bench.destroy("tank/s/a", true).unwrap();
+    bench.snapshot("tank/s@2");
+    replicate(&bench, Some("1"), "2", false);
+    bench.destroy_snapshot("tank/s/b@x");
+    bench.snapshot("tank/s@3");
+    let received = replicate(&bench, Some("2"), "3", false);
+    assert!(!received.is_incomplete, "{received:?}");
+    assert_eq!(names_below(&bench, "tank/d"), ["", "/a", "/b", "/kid"]);
+    assert!(tree(&bench, "tank/d")["/b"].0.contains_key("x"));
+}
+
+#[test]
+fn what_never_came_from_the_sender_stays() {
+    let bench = bench_with(&["a"]);
+    bench.create("tank/d/mine", &[]).unwrap();
+    bench.create("tank/d/a/mine", &[]).unwrap();
+    bench.snapshot("tank/d/mine@own");
+    bench.destroy("tank/s/a", true).unwrap();
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert!(received.is_incomplete);
+    assert!(
+        received.warnings[0].starts_with("cannot destroy 'tank/d/a': filesystem has children"),
+        "{received:?}"
+    );
+    let below = names_below(&bench, "tank/d");
+    assert_eq!(below, ["", "/a", "/a/mine", "/mine"]);
+}
+
+/// A tree that has nothing of the package has snapshots of the same names.
+#[test]
+fn a_package_for_another_tree_destroys_nothing() {
+    let bench = bench_with(&["a"]);
+    bench.create("tank/e", &[]).unwrap();
+    bench.create("tank/e/f", &[]).unwrap();
+    bench.snapshot("tank/e@1");
+    let before = tree(&bench, "tank/e");
+    bench.snapshot("tank/s@2");
+    let request = Receive {
+        target: "tank/e".to_string(),
+        force: true,
+        ..Receive::default()
+    };
+    let refused = receive_as(&bench, sent(&bench, "tank/s@2", Some("1")), request);
+    assert!(refused.is_err());
+    assert_eq!(tree(&bench, "tank/e"), before);
+}
+
+#[test]
+fn snapshots_that_were_renamed_exchanged_and_destroyed_follow() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    for name in ["x", "y", "z", "1"] {
+        bench.snapshot(&format!("tank/s@{name}"));
+    }
+    replicate(&bench, None, "1", false);
+    check(&bench);
+    bench.rename_snapshot("tank/s@x", "tank/s@w");
+    bench.rename_snapshot("tank/s@y", "tank/s@x");
+    bench.rename_snapshot("tank/s@w", "tank/s@y");
+    bench.destroy_snapshot("tank/s@z");
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert_eq!(
+        followed(&received),
+        [
+            "destroy tank/d@z",
+            "rename tank/d@x tank/d@y",
+            "aside tank/d@x tank/d@recv-77-1",
+            "rename tank/d@y tank/d@x",
+            "rename tank/d@recv-77-1 tank/d@y",
+        ]
+    );
+    check(&bench);
+}
+
+/// A snapshot that somebody holds goes later; and out of the way of another that has its name.
+#[test]
+fn a_snapshot_that_is_held_gets_out_of_the_way() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.snapshot("tank/s@x");
+    bench.snapshot("tank/s@1");
+    replicate(&bench, None, "1", false);
+    let hold = Hold {
+        name: "tank/d@x".to_string(),
+        tag: "mine".to_string(),
+        recursive: false,
+    };
+    bench.engine.dataset_hold(&call(""), hold.clone()).unwrap();
+    bench.destroy_snapshot("tank/s@x");
+    bench.snapshot("tank/s@x");
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert_eq!(
+        followed(&received)[..2],
+        ["destroy tank/d@x", "aside tank/d@x tank/d@recv-77-1"]
+    );
+    assert!(received.is_incomplete);
+    let (snapshots, _) = &tree(&bench, "tank/d")[""];
+    let names: Vec<&str> = snapshots.keys().map(String::as_str).collect();
+    assert_eq!(names, ["1", "2", "recv-77-1", "x"]);
+    let hold = Hold {
+        name: "tank/d@recv-77-1".to_string(),
+        ..hold
+    };
+    bench.engine.dataset_release(&call(""), hold).unwrap();
+    check(&bench);
+}
+
+#[test]
+fn a_copy_of_a_file_system_is_left_alone() {
+    let bench = bench_with(&["a"]);
+    let stream = sent(&bench, "tank/d/a@1", None);
+    let request = Receive {
+        target: "tank/d/copy".to_string(),
+        ..Receive::default()
+    };
+    receive_as(&bench, stream, request).unwrap();
+    bench.snapshot("tank/s@2");
+    let received = replicate(&bench, Some("1"), "2", true);
+    assert_eq!(followed(&received), [""; 0]);
+    assert_eq!(names_below(&bench, "tank/d"), ["", "/a", "/copy"]);
+}
+
+#[test]
+fn a_file_system_whose_first_snapshot_was_destroyed_here_is_not_renamed() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench.snapshot("tank/s@0");
+    bench.snapshot("tank/s@1");
+    replicate(&bench, None, "1", false);
+    bench.destroy_snapshot("tank/d/a@1");
+    bench.rename("tank/s/a", "tank/s/b").unwrap();
+    bench.snapshot("tank/s@2");
+    let stream = sent(&bench, "tank/s@2", Some("1"));
+    let received = receive_as(&bench, stream, into_d(true)).unwrap();
+    let without = "without first tank/d/a".to_string();
+    assert!(followed(&received).contains(&without), "{received:?}");
+    assert_eq!(names_below(&bench, "tank/d"), ["", "/a"]);
+}
+
+/// Random numbers.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % count
+    }
+}
+
+/// Does something to the tree at the sender, if that is possible. Clones that were made since the last package are not promoted: those are sent in full.
+fn change(bench: &Bench, chance: &mut Chance, from: &str, number: usize) {
+    let all = tree(bench, "tank/s");
+    let names: Vec<String> = all.keys().map(|below| format!("tank/s{below}")).collect();
+    let one = names[chance.below(names.len())].clone();
+    let other = names[chance.below(names.len())].clone();
+    let (snapshots, origin) = &all[&one["tank/s".len()..]];
+    let is_known = snapshots.contains_key(from);
+    let snapshots: Vec<&String> = snapshots.keys().collect();
+    let short = match snapshots.is_empty() {
+        true => None,
+        false => Some(snapshots[chance.below(snapshots.len())].clone()),
+    };
+    let is_top = one == "tank/s";
+    // Packages go on from the others.
+    let is_own = |name: &String| name.starts_with('x');
+    // Not everything can be done; what cannot is not.
+    match chance.below(9) {
+        0 => drop(bench.create(&format!("{other}/n{number}"), &[])),
+        1 | 2 if origin.is_some() && is_known => {
+            let request = Promote { name: one };
+            drop(bench.engine.dataset_promote(&call(""), request));
+        }
+        1 | 2 => {
+            if let Some(short) = short {
+                bench.clone_of(&format!("{one}@{short}"), &format!("{other}/c{number}"));
+            }
+        }
+        3 | 4 if !is_top => drop(bench.rename(&one, &format!("{other}/m{}", chance.below(4)))),
+        5 => {
+            if let Some(short) = short.filter(is_own) {
+                let to = format!("{one}@x{}", chance.below(3));
+                let request = Rename {
+                    from: format!("{one}@{short}"),
+                    to,
+                    ..Rename::default()
+                };
+                drop(bench.engine.dataset_rename(&call(""), request));
+            }
+        }
+        6 => {
+            if let Some(short) = short.filter(is_own) {
+                drop(bench.destroy(&format!("{one}@{short}"), false));
+            }
+        }
+        7 if !is_top && !has_clones(&all, &one["tank/s".len()..]) => {
+            bench.destroy(&one, true).unwrap();
+        }
+        _ => {
+            let request = Snapshot {
+                names: vec![format!("{one}@x{}", chance.below(3))],
+                ..Snapshot::default()
+            };
+            drop(bench.engine.dataset_snapshot(&call(""), request));
+        }
+    }
+}
+
+/// Whether something is a clone of a snapshot of a file system or of one below it.
+fn has_clones(all: &Listing, name: &str) -> bool {
+    let below = format!("{name}/");
+    let inside = |one: &String| one == name || one.starts_with(&below);
+    let inside = all.iter().filter(|(one, _)| inside(one));
+    let guids: Vec<u64> = inside
+        .flat_map(|(_, (snapshots, _))| snapshots.values().copied())
+        .collect();
+    let mut origins = all.values().filter_map(|(_, origin)| *origin);
+    origins.any(|origin| guids.contains(&origin))
+}
+
+/// Whatever is done at the sender, the receiver's tree is the same after each package.
+#[test]
+fn a_tree_follows_whatever_becomes_of_the_other() {
+    for seed in 1..=6 {
+        println!("seed {seed}");
+        let mut chance = Chance(seed);
+        let bench = bench_with(&["a", "a/b", "c"]);
+        for round in 1..=6 {
+            let (from, to) = match round {
+                1 => ("1".to_string(), "r1".to_string()),
+                round => (format!("r{}", round - 1), format!("r{round}")),
+            };
+            for number in 0..6 {
+                change(&bench, &mut chance, &from, round * 10 + number);
+            }
+            bench.snapshot(&format!("tank/s@{to}"));
+            let sent = sent_in_part(&bench, &format!("tank/s@{to}"), Some(&from));
+            let (stream, true) = sent else {
+                // A clone that was made above what it is a clone of cannot be sent.
+                break;
+            };
+            let received = receive_as(&bench, stream, into_d(true)).unwrap();
+            assert_eq!(
+                tree(&bench, "tank/d"),
+                tree(&bench, "tank/s"),
+                "seed {seed}, round {round}: {received:#?}"
+            );
+            assert!(
+                !received.is_incomplete,
+                "seed {seed}, round {round}: {received:#?}"
+            );
+        }
+    }
+}
+
+/// A file that is open when its last name goes, and is so in every snapshot from then on.
+fn leave_unlinked(bench: &Bench, path: &str, name: &str) {
+    let tree = bench.tree(path);
+    let files = tree.files();
+    let (root, operation) = (Credentials::root(), Operation::unmeasured());
+    let new = NewFile {
+        kind: FileKind::Regular,
+        permissions: 0o644,
+        umask: 0,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    let made = files.create(&root, files.root(), name.as_bytes(), &new, &operation);
+    let id = made.unwrap().id;
+    files.opened(id, &operation).unwrap();
+    files
+        .unlink(&root, files.root(), name.as_bytes(), &operation)
+        .unwrap();
+}
+
+#[test]
+fn a_package_mounts_what_it_makes_when_all_of_it_is_in() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench.create("tank/s/off", &[("canmount", "off")]).unwrap();
+    bench.create("tank/s/off/below", &[]).unwrap();
+    bench
+        .create("tank/s/own", &[("mountpoint", "/own")])
+        .unwrap();
+    leave_unlinked(&bench, "/tank/s", "gone");
+    leave_unlinked(&bench, "/tank/s/a", "gone");
+    bench.snapshot("tank/s@1");
+    bench.snapshot("tank/s@2");
+    replicate(&bench, None, "2", false);
+    check(&bench);
+    let mounted: Vec<String> = bench.mounts().into_iter().map(|(_, name)| name).collect();
+    for name in ["tank/d", "tank/d/a", "tank/d/off/below"] {
+        assert!(mounted.contains(&name.to_string()), "{mounted:?}");
+    }
+    // Where that goes was said by the sender, and not by who receives.
+    for name in ["tank/d/off", "tank/d/own"] {
+        assert!(!mounted.contains(&name.to_string()), "{mounted:?}");
+    }
+}
+
+#[test]
+fn increments_come_one_after_the_other_into_what_is_mounted() {
+    let bench = bench_with(&["a"]);
+    assert!(bench.mounted().contains(&"/tank/d/a".to_string()));
+    leave_unlinked(&bench, "/tank/s/a", "gone");
+    bench.snapshot("tank/s@2");
+    bench.snapshot("tank/s@3");
+    replicate(&bench, Some("1"), "3", false);
+    check(&bench);
+    assert!(bench.mounted().contains(&"/tank/d/a".to_string()));
+}
+
+#[test]
+fn an_increment_of_a_tree_mounts_what_is_not() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.create("tank/s/a", &[]).unwrap();
+    bench
+        .create("tank/s/auto", &[("canmount", "noauto")])
+        .unwrap();
+    bench.snapshot("tank/s@1");
+    let request = Receive {
+        no_mount: true,
+        ..into_d(false)
+    };
+    receive_as(&bench, sent(&bench, "tank/s@1", None), request.clone()).unwrap();
+    let is_mounted = |path: &str| bench.mounted().contains(&path.to_string());
+    assert!(!is_mounted("/tank/d") && !is_mounted("/tank/d/a"));
+    bench.snapshot("tank/s@2");
+    receive_as(&bench, sent(&bench, "tank/s@2", Some("1")), request).unwrap();
+    assert!(!is_mounted("/tank/d") && !is_mounted("/tank/d/a"));
+    bench.snapshot("tank/s@3");
+    replicate(&bench, Some("2"), "3", false);
+    assert!(is_mounted("/tank/d") && is_mounted("/tank/d/a") && !is_mounted("/tank/d/auto"));
+}
+
+#[test]
+fn what_moves_is_mounted_where_it_belongs_though_its_increment_fails() {
+    let bench = bench_with(&["a", "b"]);
+    leave_unlinked(&bench, "/tank/s/a", "gone");
+    bench.rename("tank/s/a", "tank/s/x").unwrap();
+    bench.snapshot("tank/s@2");
+    bench.snapshot("tank/s@3");
+    let mut stream = sent(&bench, "tank/s@3", Some("1"));
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let mut cut = tempfile::tempfile().unwrap();
+    cut.write_all(&bytes[..bytes.len() / 2]).unwrap();
+    cut.rewind().unwrap();
+    let request = Receive {
+        no_mount: true,
+        ..into_d(false)
+    };
+    assert!(receive_as(&bench, cut, request.clone()).is_err());
+    let is_mounted = |path: &str| bench.mounted().contains(&path.to_string());
+    assert!(is_mounted("/tank/d/x") && !is_mounted("/tank/d/a"));
+    bench.unmount("tank/d/x");
+}
+
+#[test]
+fn a_package_that_is_cut_leaves_what_it_made_unmounted() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.snapshot("tank/s@1");
+    bench.write("/tank/s", "file", 1 << 20).unwrap();
+    bench.snapshot("tank/s@2");
+    let mut bytes = Vec::new();
+    sent(&bench, "tank/s@2", None)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let mut cut = tempfile::tempfile().unwrap();
+    cut.write_all(&bytes[..bytes.len() / 2]).unwrap();
+    cut.rewind().unwrap();
+    assert!(receive_as(&bench, cut, into_d(false)).is_err());
+    let (snapshots, _) = &tree(&bench, "tank/d")[""];
+    assert_eq!(snapshots.len(), 1);
+    assert!(!bench.mounted().contains(&"/tank/d".to_string()));
+}
