@@ -426,6 +426,16 @@ impl FileSystem {
         }
     }
 
+    /// What a transaction has changed. When it failed half-way, its group stores the first half and no record says so: commits wait for
+    /// the group.
+    pub(crate) fn unlogged_if_it_fails<T>(
+        &self,
+        tx: &Tx,
+        changed: Result<T, PosixError>,
+    ) -> Result<T, PosixError> {
+        changed.inspect_err(|_| self.log_nothing(tx))
+    }
+
     /// A file's object was freed: what only it needs is not stored any more.
     pub(crate) fn log_gone(&self, id: ObjectId) {
         if let Some(log) = &self.log {

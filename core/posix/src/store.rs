@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tarn_object::{Object, Tx};
+use tarn_object::{Object, ObjectError, Tx};
 use tarn_ondisk::acl::{AclEntry, AclVersion, ENTRY_COUNT_MAX, decode_entries};
 use tarn_ondisk::attributes::Encoded;
 use tarn_ondisk::declare::ByteOrder;
@@ -124,14 +124,18 @@ pub(crate) fn store_facts(
 }
 
 /// Puts encoded attributes into bonus and spill block. Room is made before it is taken. A spill block that stays the
-/// same is left alone.
+/// same is left alone. One that cannot be read any more is written anew: `encoded` is all that there is to know of the file, and names may
+/// have changed in this transaction, so nobody could go back.
 fn store_encoded(
     object: &Arc<Object>,
     encoded: &Encoded,
     tx: &Tx,
     operation: &Operation,
 ) -> Result<(), PosixError> {
-    let there = object.spill(operation)?;
+    let there = match object.spill(operation) {
+        Err(ObjectError::Read { .. }) => Some(None),
+        there => there?.map(Some),
+    };
     let Some(spill) = &encoded.spill else {
         if there.is_some() {
             object.set_spill(tx, None)?;
@@ -140,7 +144,7 @@ fn store_encoded(
         return Ok(());
     };
     object.set_typed_bonus(tx, ObjectType::SystemAttributes, &encoded.bonus)?;
-    let is_same = there.is_some_and(|block| {
+    let is_same = there.flatten().is_some_and(|block| {
         let (same, padding) = block.split_at(spill.len().min(block.len()));
         same == spill.as_slice() && padding.len() < 512 && padding.iter().all(|byte| *byte == 0)
     });

@@ -10,7 +10,8 @@ use tarn_posix::properties::{AccessTimes, MountProperties};
 use tarn_posix::types::{
     Allocate, Credentials, FileKind, RenameMode, Seek, SetAttributes, SetTime, Timestamp, XattrMode,
 };
-use tarn_posix::{CaseSensitivity, NewFileSystem, QuotaKind, WriteAt};
+use tarn_posix::{CaseSensitivity, FileSystem, NewFileSystem, PosixError, QuotaKind, WriteAt};
+use tarn_probe::Operation;
 
 fn root() -> Credentials {
     Credentials::root()
@@ -168,6 +169,78 @@ fn what_was_open_without_a_name_when_all_ended_is_freed_at_the_next_mount() {
     let mounted = mounted.crashed();
     assert!(mounted.files.attributes(id, &mounted.operation).is_err());
     assert_eq!(mounted.objects(), before);
+}
+
+/// Its attributes are too large for its dnode, and what does not fit cannot be read any more; but all of it is known.
+#[test]
+fn names_and_attributes_change_together_though_what_was_stored_of_the_file_cannot_be_read() {
+    let mounted = Mounted::new();
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let id = file(&mounted, "first");
+    let (root, mut dice) = (mounted.root(), Dice(7));
+    let noise: Vec<u8> = (0..1500)
+        .map(|_| u8::try_from(dice.throw(256)).unwrap())
+        .collect();
+    files
+        .set_xattr(
+            &self::root(),
+            id,
+            b"user.noise",
+            &noise,
+            XattrMode::Any,
+            operation,
+        )
+        .unwrap();
+    files.opened(id, operation).unwrap();
+    type Change = fn(&FileSystem, ObjectId, ObjectId, &Operation) -> Result<(), PosixError>;
+    let changes: [(Change, &[&str], u64); 4] = [
+        (
+            |files, root, id, operation| {
+                let linked = files.link(&self::root(), id, root, b"second", operation);
+                linked.map(|_| ())
+            },
+            &["first", "second"],
+            2,
+        ),
+        (
+            |files, root, _, operation| {
+                let mode = RenameMode::Replace;
+                files.rename(
+                    &self::root(),
+                    root,
+                    b"first",
+                    root,
+                    b"third",
+                    mode,
+                    operation,
+                )
+            },
+            &["second", "third"],
+            2,
+        ),
+        (
+            |files, root, _, operation| files.unlink(&self::root(), root, b"third", operation),
+            &["second"],
+            1,
+        ),
+        (
+            |files, root, _, operation| files.unlink(&self::root(), root, b"second", operation),
+            &[],
+            0,
+        ),
+    ];
+    for (change, names, links) in changes {
+        mounted.sync();
+        assert!(mounted.damage(&noise[700..764]) > 0);
+        change(files, root, id, operation).unwrap();
+        let found = mounted.names(root).into_iter().map(|(name, ..)| name);
+        assert!(found.eq(names.iter().map(|name| name.as_bytes().to_vec())));
+        assert_eq!(files.attributes(id, operation).unwrap().links, links);
+        mounted.sync();
+        let found = files.get_xattr(&self::root(), id, b"user.noise", operation);
+        assert_eq!(found.unwrap(), noise);
+    }
+    files.closed(id, operation).unwrap();
 }
 
 #[test]

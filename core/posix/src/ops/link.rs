@@ -71,7 +71,8 @@ impl FileSystem {
         let now = self.now();
         let mut facts = (*node.facts()).clone();
         let table = self.directory(directory, operation)?;
-        table.insert(tx, name, node.id, facts.kind())?;
+        let inserted = table.insert(tx, name, node.id, facts.kind());
+        self.unlogged_if_it_fails(tx, inserted)?;
         facts.links += 1;
         facts.parent = directory.id;
         facts.attributes_changed(now);
@@ -80,6 +81,7 @@ impl FileSystem {
             .and_then(|()| self.count_entries(directory, 1, 0, now, tx, operation));
         if let Err(error) = stored {
             let _ = table.remove(tx, name);
+            self.log_nothing(tx);
             return Err(error);
         }
         self.log_shared(tx, || LoggedChange::Link {

@@ -240,20 +240,23 @@ impl FileSystem {
         };
         let now = self.now();
         let mut replaced = None;
-        if changes_spelling {
-            self.respell(renaming, now, &tx, operation)?;
+        let changed = if changes_spelling {
+            self.respell(renaming, now, &tx, operation)
         } else if renaming.mode == RenameMode::Exchange {
-            self.exchange(renaming, now, &tx, operation)?;
+            self.exchange(renaming, now, &tx, operation)
         } else {
-            self.move_entry(renaming, now, &tx, operation)?;
-            if let Some(whiteout) = &renaming.whiteout {
-                self.make_whiteout(renaming, whiteout, &tx, operation)?;
-            }
             replaced = target.as_ref().map(|target| target.node.clone());
-        }
+            let moved = self.move_entry(renaming, now, &tx, operation);
+            moved.and_then(|()| match &renaming.whiteout {
+                Some(whiteout) => self.make_whiteout(renaming, whiteout, &tx, operation),
+                None => Ok(()),
+            })
+        };
+        self.unlogged_if_it_fails(&tx, changed)?;
         self.log_renamed(renaming, &tx);
         if let Some(replaced) = &replaced {
-            self.lose_name(replaced, now, &tx, operation)?;
+            let lost = self.lose_name(replaced, now, &tx, operation);
+            self.unlogged_if_it_fails(&tx, lost)?;
         }
         Ok(Some((tx.txg(), replaced)))
     }

@@ -65,17 +65,20 @@ impl FileSystem {
         };
         let tx = self.begin_freeing(freed_bytes, operation)?;
         let now = self.now();
-        self.directory(directory, operation)?
-            .remove(&tx, &entry.name)?;
-        self.count_entries(directory, -1, 0, now, &tx, operation)?;
+        let table = self.directory(directory, operation)?;
+        let taken = table
+            .remove(&tx, &entry.name)
+            .and_then(|()| self.count_entries(directory, -1, 0, now, &tx, operation));
+        self.unlogged_if_it_fails(&tx, taken)?;
         facts.attributes_changed(now);
         self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
-        if is_last {
-            self.lose_last_name(file, facts, &tx, operation)?;
+        let lost = if is_last {
+            self.lose_last_name(file, facts, &tx, operation)
         } else {
             facts.links -= 1;
-            self.store(file, facts, &tx, operation)?;
-        }
+            self.store(file, facts, &tx, operation)
+        };
+        self.unlogged_if_it_fails(&tx, lost)?;
         Ok(tx.txg())
     }
 
@@ -124,13 +127,16 @@ impl FileSystem {
         }
         let tx = self.begin_freeing(0, operation)?;
         let now = self.now();
-        self.directory(directory, operation)?
-            .remove(&tx, &entry.name)?;
-        self.count_entries(directory, -1, -1, now, &tx, operation)?;
+        let table = self.directory(directory, operation)?;
+        let taken = table
+            .remove(&tx, &entry.name)
+            .and_then(|()| self.count_entries(directory, -1, -1, now, &tx, operation));
+        self.unlogged_if_it_fails(&tx, taken)?;
         facts.attributes_changed(now);
         let kind = FileKind::Directory;
         self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
-        self.lose_last_name(child, facts, &tx, operation)?;
+        let lost = self.lose_last_name(child, facts, &tx, operation);
+        self.unlogged_if_it_fails(&tx, lost)?;
         Ok(tx.txg())
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -133,7 +134,8 @@ struct Storage {
     /// All blocks the set has, as the ledger heard, and how often.
     alive: Mutex<BTreeMap<Place, u64>>,
     references: Arc<References>,
-    _folder: TempDir,
+    cache: PoolCache,
+    folder: TempDir,
 }
 
 impl Storage {
@@ -245,7 +247,8 @@ impl Mounted {
             txgs: env.txgs.clone(),
             alive: Mutex::default(),
             references,
-            _folder: folder,
+            cache: env.cache.clone(),
+            folder,
         });
         let set = create_set(&storage, &env, &new);
         Mounted::open(storage, &set, properties)
@@ -298,7 +301,8 @@ impl Mounted {
             txgs: env.txgs.clone(),
             alive: Mutex::new(std::mem::take(&mut *old.alive.lock().unwrap())),
             references: old.references.clone(),
-            _folder: tempfile::tempdir().unwrap(),
+            cache: env.cache.clone(),
+            folder: tempfile::tempdir().unwrap(),
         });
         let owner = Some(Arc::new(FileOwnership) as Arc<_>);
         let policy = SetPolicy::new(BLOCKS);
@@ -360,6 +364,24 @@ impl Mounted {
             at = id;
         }
         found
+    }
+
+    /// Damages each sector of the disk in which these bytes are, and forgets what was read. How many there were.
+    pub fn damage(&self, bytes: &[u8]) -> usize {
+        const SECTOR: usize = 1 << ASHIFT;
+        let path = self.storage.folder.path().join("disk");
+        let disk = File::options().read(true).write(true).open(path).unwrap();
+        let (mut sector, mut count) = (vec![0; SECTOR], 0);
+        for at in (0..FILE_BYTES).step_by(SECTOR) {
+            disk.read_exact_at(&mut sector, at).unwrap();
+            let is_empty = sector == [0; SECTOR];
+            if !is_empty && sector.windows(bytes.len()).any(|window| window == bytes) {
+                disk.write_all_at(&[0xdb; SECTOR], at).unwrap();
+                count += 1;
+            }
+        }
+        self.storage.cache.forget_all();
+        count
     }
 
     /// How many blocks the file system has.
