@@ -65,7 +65,7 @@ impl Engine {
                 }
             };
             // Whoever still uses a mount gets errors from here on; the next start mounts again.
-            if let Err(refusal) = self.unmount_pool(&open, true) {
+            if let Err(refusal) = self.unmount_pool_or_abandon(&open) {
                 warnings.push(refusal);
             }
             let operation = self.operation(0);

@@ -292,3 +292,20 @@ fn only_root_is_told_the_names_of_trusted_attributes() {
     assert_eq!(names(), "trusted.secret\0user.note\0");
     assert_eq!(as_a_user(names), "user.note\0");
 }
+
+#[test]
+fn whoever_stops_leaves_no_mount_because_another_is_busy() {
+    let Some(bench) = Bench::new() else { return };
+    let paths = ["tank/a", "tank/b", "tank/c"].map(|name| bench.create(name, &[]));
+    let files = paths.each_ref().map(|path| {
+        fs::write(path.join("ours"), "x").unwrap();
+        File::create(path.join("file")).unwrap()
+    });
+    rustix::mount::mount("none", &paths[1], "tmpfs", MountFlags::empty(), None).unwrap();
+    assert_eq!(bench.engine.stop().len(), 1);
+    assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()));
+    assert!(!paths[0].join("ours").exists() && !paths[2].join("ours").exists());
+    rustix::mount::unmount(&paths[1], UnmountFlags::empty()).unwrap();
+    drop(files);
+    while rustix::mount::unmount(&paths[1], UnmountFlags::DETACH).is_ok() {}
+}

@@ -90,6 +90,22 @@ impl Engine {
         self.unmount_these(open, all, force)
     }
 
+    /// Unmounts everything of a pool that is about to be closed whatever becomes of its mounts. What is in use is let go, and told.
+    pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
+        let unmounted = self.unmount_pool(open, true);
+        if unmounted.is_err() {
+            let mut left: Vec<(String, Mounted)> = open
+                .mounts
+                .lock()
+                .iter()
+                .map(|(name, mounted)| (name.clone(), mounted.clone()))
+                .collect();
+            left.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+            self.abandon_mounts(open, &left);
+        }
+        unmounted
+    }
+
     /// Unmounts a dataset and everything that is below it in the tree of names.
     pub(crate) fn unmount_tree(
         &self,
