@@ -11,10 +11,14 @@
 //!
 //! A gang's allocated size, as its pointer has it, is that of the header and all pieces.
 //!
+//! A gang that was written by an earlier pass of the same txg is rewritten in place as any other block is: its headers say where
+//! the pieces are, each piece gets its new share, and the headers, which have the checksums of the pieces, are made anew. A header's own
+//! checksum is keyed with what stays: its place and birth.
+//!
 //! # Invariants
 //! - The pieces' sizes add up to the block's, and each piece is smaller than what it is a piece of: so
 //!   trees read from disk are finite. Their depth is bounded besides.
-//! - To free, all headers are read before anything is freed: all or nothing.
+//! - To free, all headers are read before anything is freed: all or nothing. To rewrite, too.
 
 use crate::error::ReadError;
 use crate::io::BlockIo;
@@ -280,17 +284,27 @@ fn write_gang(
         .zip(totals)
         .map(|(place, total)| Dva::new(place.vdev, place.offset, total).as_gang())
         .collect();
-    let mut header = Buffer::from_slice(&GangHeader::new(&members).to_bytes());
-    let first = places[0];
-    let verifier = embedded::gang_verifier(first.vdev.get(), first.offset.get(), policy.txg.get());
+    push_header(io, &dvas, &members, policy, batch);
+    Ok(dvas)
+}
+
+/// Writes a header that leads to these pieces.
+fn push_header(
+    io: &BlockIo,
+    dvas: &[Dva],
+    members: &[BlockPointer],
+    policy: GangPolicy,
+    batch: &mut Batch,
+) {
+    let mut header = Buffer::from_slice(&GangHeader::new(members).to_bytes());
+    let (vdev, offset) = (dvas[0].vdev(), dvas[0].offset());
     embedded::seal(
         ChecksumAlgorithm::GangHeader,
         &mut header,
-        &verifier,
+        &embedded::gang_verifier(vdev.get(), offset.get(), policy.txg.get()),
         checksum::ByteOrder::Little,
     );
-    batch.push(&io.shapes(), &dvas, HEADER_SIZE, header.into());
-    Ok(dvas)
+    batch.push(&io.shapes(), dvas, HEADER_SIZE, header.into());
 }
 
 fn write_piece(
@@ -317,12 +331,17 @@ fn write_piece(
             write_gang(io, piece, policy, near, depth_left - 1, batch)?
         }
     };
+    Ok(pointer_to_piece(io, &dvas, piece, policy))
+}
+
+/// What a header has of a piece.
+fn pointer_to_piece(io: &BlockIo, dvas: &[Dva], piece: &[u8], policy: GangPolicy) -> BlockPointer {
     let order = checksum::ByteOrder::Little;
     let sum = checksum::checksum(policy.checksum, piece, order, io.salt());
-    Ok(BlockPointer::stored(&StoredBlock {
-        dvas: &dvas,
+    BlockPointer::stored(&StoredBlock {
+        dvas,
         logical_size: LogicalSize::of(piece),
-        physical_size: size,
+        physical_size: PhysicalSize::of(piece),
         compression: Compression::Off,
         checksum_kind: ChecksumKind::from_code(policy.checksum.code()),
         checksum: Checksum(sum.0),
@@ -330,7 +349,100 @@ fn write_piece(
         level: Level::ZERO,
         birth: policy.txg,
         fill: 0,
-    }))
+    })
+}
+
+/// A gang of this txg, as its headers describe it.
+struct Node {
+    pointer: BlockPointer,
+    /// Its pieces, of which some may be gangs. None of what is in one piece.
+    members: Vec<Node>,
+}
+
+/// Writes `bytes` over a gang of this txg and of the same size, where it is. Gives back the places of its leading header.
+///
+/// Nothing is written, and `None` given back, where that cannot be: a header cannot be read, or the gang is not what would be written now.
+#[doc(alias = "zio_rewrite_gang")]
+pub(crate) fn rewrite(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    bytes: &[u8],
+    policy: GangPolicy,
+    batch: &mut Batch,
+    operation: &Operation,
+) -> Option<Vec<Dva>> {
+    assert_eq!(pointer.physical_size(), PhysicalSize::of(bytes));
+    let gang = read_node(io, pointer, policy, DEPTH_MAX, operation)?;
+    Some(rewrite_node(io, &gang, bytes, policy, batch))
+}
+
+fn read_node(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    policy: GangPolicy,
+    depth_left: usize,
+    operation: &Operation,
+) -> Option<Node> {
+    if !is_as_written(io, pointer, policy) {
+        return None;
+    }
+    let members = if pointer.is_gang() {
+        let header = read_header(io, pointer, depth_left, operation).ok()?;
+        let members = header.members.iter();
+        members
+            .map(|member| read_node(io, member, policy, depth_left - 1, operation))
+            .collect::<Option<Vec<Node>>>()?
+    } else {
+        Vec::new()
+    };
+    Some(Node {
+        pointer: *pointer,
+        members,
+    })
+}
+
+/// Whether this policy wrote it. A header comes from a device, which may lie: what cannot be is not written to.
+fn is_as_written(io: &BlockIo, pointer: &BlockPointer, policy: GangPolicy) -> bool {
+    let (copies, size) = match pointer.is_gang() {
+        true => (policy.header_copies.max(policy.copies), HEADER_SIZE),
+        false => (policy.copies, pointer.physical_size()),
+    };
+    let shapes = io.shapes();
+    pointer.birth() == policy.txg
+        && pointer.physical_birth() == policy.txg
+        && pointer.dva_count() == copies
+        && pointer.dvas().all(|dva| {
+            let place = shapes.place(dva, size);
+            let is_whole =
+                pointer.is_gang() || dva.allocated_size() == io.size_on(dva.vdev(), size);
+            place.is_some_and(|place| io.vdevs.is_place_possible(place)) && is_whole
+        })
+}
+
+fn rewrite_node(
+    io: &BlockIo,
+    node: &Node,
+    bytes: &[u8],
+    policy: GangPolicy,
+    batch: &mut Batch,
+) -> Vec<Dva> {
+    let dvas: Vec<Dva> = node.pointer.dvas().collect();
+    if !node.pointer.is_gang() {
+        let data = Buffer::from_slice(bytes).into();
+        batch.push(&io.shapes(), &dvas, PhysicalSize::of(bytes), data);
+        return dvas;
+    }
+    let mut rest = bytes;
+    let mut members = Vec::with_capacity(node.members.len());
+    for member in &node.members {
+        let (piece, later) = rest.split_at(member.pointer.physical_size().to_usize());
+        let places = rewrite_node(io, member, piece, policy, batch);
+        members.push(pointer_to_piece(io, &places, piece, policy));
+        rest = later;
+    }
+    assert!(rest.is_empty(), "the pieces make up the block");
+    push_header(io, &dvas, &members, policy, batch);
+    dvas
 }
 
 /// A place as a pointer names it.

@@ -454,6 +454,130 @@ fn from_the_second_pass_on_a_block_of_this_txg_is_rewritten_where_it_is() {
     assert_ne!(new.dvas().next(), older.dvas().next());
 }
 
+/// A pool in which blocks of 8 KiB and more are split, and so are pieces of that size.
+fn splitting_pool(ashift: u32) -> Pool {
+    let force = ForceGanging {
+        from: PhysicalSize::new(8192),
+        percent: 100,
+        seed: 1,
+    };
+    let options = BlockIoOptions {
+        force_ganging: Some(force),
+        ..options()
+    };
+    Pool::new(2, ashift, options)
+}
+
+#[test]
+fn from_the_second_pass_on_a_gang_of_this_txg_is_rewritten_where_it_is() {
+    for (ashift, copies) in [(9, 1), (9, 2), (12, 1), (12, 3)] {
+        let pool = splitting_pool(ashift);
+        let policy = policy(&DatasetPolicy { copies, ..DATASET });
+        let again = |data: &[u8], previous, pass| {
+            let mut request = request(data, policy);
+            request.previous = previous;
+            pool.write(vec![request], pass)[0]
+        };
+        for size in [8192, 16384, 131072] {
+            let first = pool.write_one(&noise(size, 1), policy);
+            assert!(first.is_gang());
+            let taken = pool.allocated();
+            let mut last = first;
+            for pass in 2..5 {
+                let data = noise(size, u64::from(pass));
+                let next = again(&data, last, pass);
+                assert!(next.is_same_block(&first), "pass {pass}");
+                assert_ne!(next.checksum(), last.checksum());
+                assert_eq!(pool.allocated(), taken);
+                assert_eq!(&*pool.read(&next), &data[..]);
+                last = next;
+            }
+            let before = pool.io.read(&first, &Operation::unmeasured());
+            assert!(before.is_err(), "it is gone");
+            // All places lead to it, those of nested headers, too.
+            assert!(pool.io.heal(&last, &Operation::unmeasured()).is_ok());
+            for header in last.dvas().skip(1) {
+                pool.damage(header, 5);
+            }
+            assert_eq!(&*pool.read(&last), &noise(size, 4)[..]);
+            pool.free(&last);
+        }
+        assert_eq!(pool.allocated(), 0);
+    }
+}
+
+#[test]
+fn a_gang_is_not_rewritten_by_the_first_pass_or_another_txg_nor_in_another_size_or_number() {
+    let pool = splitting_pool(9);
+    let again = |data: &[u8], policy, previous, pass| {
+        let mut request = request(data, policy);
+        request.previous = previous;
+        pool.write(vec![request], pass)[0]
+    };
+    let first = pool.write_one(&noise(16384, 1), file_policy());
+    let is_elsewhere = |new: BlockPointer| {
+        let headers: Vec<Dva> = first.dvas().collect();
+        assert!(new.dvas().all(|dva| !headers.contains(&dva)));
+        assert_eq!(&*pool.read(&first), &noise(16384, 1)[..], "as it was");
+    };
+    is_elsewhere(again(&noise(16384, 2), file_policy(), first, 1));
+    is_elsewhere(again(&noise(32768, 2), file_policy(), first, 2));
+    is_elsewhere(again(&noise(4096, 2), file_policy(), first, 2));
+    let more = policy(&DatasetPolicy {
+        copies: 3,
+        ..DATASET
+    });
+    is_elsewhere(again(&noise(16384, 2), more, first, 2));
+    // As many headers as before, but more copies of each piece.
+    let of_pieces = WritePolicy {
+        copies: 2,
+        gang_copies: 2,
+        ..file_policy()
+    };
+    is_elsewhere(again(&noise(16384, 2), of_pieces, first, 2));
+    let mut older = first;
+    older.set_births(Txg::new(99), Txg::new(99));
+    let new = again(&noise(16384, 2), file_policy(), older, 2);
+    is_elsewhere(new);
+    let zeros = again(&[0; 16384], file_policy(), first, 2);
+    assert!(zeros.is_hole());
+    is_elsewhere(zeros);
+}
+
+#[test]
+fn a_gang_whose_size_shrank_since_the_last_pass_keeps_its_place() {
+    let pool = splitting_pool(9);
+    let mut data = text(65536, 1);
+    let first = pool.write_one(&data, file_policy());
+    assert!(first.is_gang() && first.compression() == Compression::Lz4);
+    data[32768..].fill(b' ');
+    let mut smaller = request(&data, file_policy());
+    smaller.previous = first;
+    let second = pool.write(vec![smaller], 2)[0];
+    assert!(second.is_same_block(&first));
+    assert_eq!(&*pool.read(&second), &data[..]);
+}
+
+#[test]
+fn a_gang_whose_headers_cannot_be_read_is_written_anew() {
+    let pool = splitting_pool(9);
+    let first = pool.write_one(&noise(8192, 1), file_policy());
+    let headers: Vec<Dva> = first.dvas().collect();
+    let again = |seed| {
+        let mut request = request(&noise(8192, seed), file_policy());
+        request.previous = first;
+        pool.write(vec![request], 2)[0]
+    };
+    pool.io.note_stored(Txg::new(TXG.get() - 1));
+    pool.damage(headers[0], 100);
+    assert!(again(2).is_same_block(&first), "the other one says it, too");
+    pool.damage(headers[0], 100);
+    pool.damage(headers[1], 100);
+    let anew = again(3);
+    assert!(!anew.is_same_block(&first));
+    assert_eq!(&*pool.read(&anew), &noise(8192, 3)[..]);
+}
+
 #[test]
 fn a_block_that_shrank_since_the_last_pass_keeps_its_place() {
     let pool = Pool::new(1, 9, options());
