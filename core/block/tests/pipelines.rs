@@ -578,6 +578,101 @@ fn a_gang_whose_headers_cannot_be_read_is_written_anew() {
     assert_eq!(&*pool.read(&anew), &noise(8192, 3)[..]);
 }
 
+/// What it has instead verifies: headers as they were before, and the pieces they lead to.
+#[test]
+fn a_disk_that_lost_the_writes_of_the_last_pass_spoils_no_gang_and_is_made_good() {
+    for (size, ashift) in [(8192, 9), (8192, 12), (65536, 9)] {
+        for (lost, other) in [(0, 1), (1, 0)] {
+            let (lost, other) = (VdevId::new(lost), VdevId::new(other));
+            let pool = splitting_pool(ashift);
+            let policy = WritePolicy {
+                copies: 2,
+                gang_copies: 2,
+                ..file_policy()
+            };
+            let first = pool.write_one(&noise(size, 1), policy);
+            let before = pool.copy_of(lost);
+            let data = noise(size, 2);
+            let mut again = request(&data, policy);
+            again.previous = first;
+            let last = pool.write(vec![again], 2)[0];
+            assert!(last.is_same_block(&first));
+            let right = [lost, other].map(|disk| pool.copy_of(disk));
+            pool.put_back(lost, &before);
+            let operation = Operation::unmeasured();
+            // As long as the group is not stored nothing is mended.
+            pool.io.note_stored(Txg::new(TXG.get() - 1));
+            assert_eq!(&*pool.read(&last), &data[..]);
+            assert_eq!(pool.copy_of(lost), before);
+            pool.io.note_stored(TXG);
+            assert_eq!(&*pool.read(&last), &data[..]);
+            assert_eq!(pool.copy_of(other), right[1], "it was right");
+            pool.io.heal(&last, &operation).unwrap();
+            assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
+            // The other way round: only pieces are as they were.
+            pool.put_back(lost, &before);
+            pool.io.heal(&last, &operation).unwrap();
+            assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
+        }
+    }
+}
+
+/// Whatever part of them, so that headers and pieces that do not belong together are found on both disks.
+#[test]
+fn sectors_that_lost_the_writes_of_the_last_pass_spoil_no_gang_that_has_them_twice() {
+    let mut dice = 1_u64;
+    for _ in 0..40 {
+        let pool = splitting_pool(9);
+        let policy = WritePolicy {
+            copies: 2,
+            gang_copies: 2,
+            ..file_policy()
+        };
+        let first = pool.write_one(&noise(16384, 1), policy);
+        let disks = [VdevId::new(0), VdevId::new(1)];
+        let before = disks.map(|disk| pool.copy_of(disk));
+        let data = noise(16384, 2);
+        let mut again = request(&data, policy);
+        again.previous = first;
+        let last = pool.write(vec![again], 2)[0];
+        let parts = [0, 1].map(|copy| places_of_copy(&pool, &last, copy));
+        let mut images = disks.map(|disk| pool.copy_of(disk));
+        for (one, two) in parts[0].iter().zip(&parts[1]) {
+            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let (vdev, range) = match dice >> 62 {
+                0 => one,
+                1 => two,
+                _ => continue,
+            };
+            images[*vdev][range.clone()].copy_from_slice(&before[*vdev][range.clone()]);
+        }
+        for (disk, image) in disks.iter().zip(&images) {
+            pool.put_back(*disk, image);
+        }
+        for _ in 0..3 {
+            assert_eq!(&*pool.read(&last), &data[..]);
+        }
+    }
+}
+
+/// Where one of the copies of each part of a block is: on which disk, and which bytes of it.
+fn places_of_copy(
+    pool: &Pool,
+    pointer: &BlockPointer,
+    copy: usize,
+) -> Vec<(usize, std::ops::Range<usize>)> {
+    let all = pool.io.places(pointer, &Operation::unmeasured()).unwrap();
+    // Two by two: each part has its copies one after the other.
+    let places = all.iter().skip(copy).step_by(2);
+    places
+        .map(|place| {
+            let start = usize::try_from(place.offset.get()).unwrap();
+            let size = usize::try_from(place.size.get()).unwrap();
+            (place.vdev.index(), start..start + size)
+        })
+        .collect()
+}
+
 #[test]
 fn a_block_that_shrank_since_the_last_pass_keeps_its_place() {
     let pool = Pool::new(1, 9, options());
