@@ -18,6 +18,7 @@ use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::pool_directory::SYNC_POINTER_LIST;
 use tarn_ondisk::units::{Guid, PhysicalSize};
 use tarn_pool::{CreateRequest, Leaving, NewVdev, Pool, PoolOwner};
 use tarn_posix::{CaseSensitivity, FileOwnership, NewFileSystem, create_filesystem};
@@ -235,4 +236,17 @@ fn groups_end_and_leave_a_whole_pool_where_every_block_larger_than_a_sector_is_a
         // Where sectors are large nearly all blocks of the MOS fit into one, when all is done.
         assert!(gangs > 5 || ashift == 12, "{gangs} gangs in the MOS");
     }
+}
+
+/// It is stored in nearly every group, and not compressed: the larger its blocks, the sooner there is no room for them in one piece.
+#[test]
+fn the_list_of_deferred_frees_has_blocks_of_16_kib() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::real(RealOptions::default());
+    let operation = Operation::unmeasured();
+    let pool = new_pool(&host, folder.path(), 12, &operation);
+    let list = pool.directory(&operation).find(SYNC_POINTER_LIST).unwrap();
+    let list = pool.mos().object(list.unwrap(), &operation).unwrap();
+    assert_eq!(list.info().block_size.get(), 16 << 10);
+    pool.close(Leaving::Exported, &operation).unwrap();
 }
