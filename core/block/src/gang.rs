@@ -11,15 +11,25 @@
 //!
 //! A gang's allocated size, as its pointer has it, is that of the header and all pieces.
 //!
+//! A gang that was written by an earlier pass of the same txg is rewritten in place as any other block is: its headers say where
+//! the pieces are, each piece gets its new share, and the headers, which have the checksums of the pieces, are made anew. A header's own
+//! checksum is keyed with what stays: its place and birth.
+//!
+//! So a device that lost the later of two such writes has a header that verifies and leads to pieces as they were: it must not be believed, nor a piece be
+//! *repaired* by it. To read, all parts are gathered and left as they are, whatever is wrong with their copies; only when the whole is what the pointer means are they
+//! read once more, and mended. If it is not, headers are looked for that say something else, which another copy may have.
+//!
 //! # Invariants
 //! - The pieces' sizes add up to the block's, and each piece is smaller than what it is a piece of: so
 //!   trees read from disk are finite. Their depth is bounded besides.
-//! - To free, all headers are read before anything is freed: all or nothing.
+//! - To free, all headers are read before anything is freed: all or nothing. To rewrite, too.
 
 use crate::error::ReadError;
 use crate::io::BlockIo;
+use crate::read::Faults;
 use crate::stored::StoredPointer;
 use crate::write::Batch;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind, StoredBlock};
 use tarn_ondisk::checksum::{Checksum, ChecksumKind};
@@ -39,41 +49,153 @@ const DEPTH_MAX: usize = 16;
 /// The size of a header as its vdev stores it.
 pub(crate) const HEADER_SIZE: PhysicalSize = PhysicalSize::new(512);
 
+/// How many headers more than one a block may have tried. A guess: more than copies that can have been overlooked, and little beside the time that a
+/// pool may take that was made to be slow.
+const OTHER_HEADERS_MAX: u32 = 64;
+
 /// Reads a block from its pieces.
 pub(crate) fn read(
     io: &BlockIo,
     stored: &StoredPointer<'_>,
     operation: &Operation,
 ) -> Result<Buffer, ReadError> {
-    let mut whole = Buffer::zeroed(stored.physical_bytes());
-    read_into(io, stored.pointer, &mut whole, DEPTH_MAX, operation)?;
-    if !stored.verifies(&whole, io.salt()) {
-        return Err(ReadError::GangMismatch {
-            block: stored.address(),
-        });
-    }
-    Ok(whole)
+    let parts = right_parts(io, stored, operation)?;
+    Ok(whole_of(&parts, stored.physical_bytes()))
 }
 
-fn read_into(
-    io: &BlockIo,
-    pointer: &BlockPointer,
-    whole: &mut [u8],
-    depth_left: usize,
-    operation: &Operation,
-) -> Result<(), ReadError> {
-    let mut rest = whole;
-    for member in read_header(io, pointer, depth_left, operation)?.members {
-        let (piece, later) = rest.split_at_mut(member.physical_size().to_usize());
-        if member.is_gang() {
-            read_into(io, &member, piece, depth_left - 1, operation)?;
-        } else {
-            let bytes = io.read_stored(&StoredPointer::parse(&member)?, operation)?;
-            piece.copy_from_slice(&bytes[..piece.len()]);
-        }
+/// What the pieces make up.
+fn whole_of(parts: &[Part], size: usize) -> Buffer {
+    let mut whole = Buffer::zeroed(size);
+    let mut rest = &mut whole[..];
+    for piece in parts.iter().filter(|part| !part.pointer.is_gang()) {
+        let (place, later) = rest.split_at_mut(piece.size.to_usize());
+        place.copy_from_slice(&piece.bytes[..place.len()]);
         rest = later;
     }
-    Ok(())
+    whole
+}
+
+/// The headers and pieces of a gang that make up the block its pointer means. Devices that had others, or none, get these.
+fn right_parts(
+    io: &BlockIo,
+    stored: &StoredPointer<'_>,
+    operation: &Operation,
+) -> Result<Vec<Part>, ReadError> {
+    let is_wrong = AtomicBool::new(false);
+    let mut search = Search {
+        io,
+        operation,
+        faults: Faults::Note(&is_wrong),
+        others_left: OTHER_HEADERS_MAX,
+    };
+    let found = search.gang(stored.pointer, DEPTH_MAX).and_then(|found| {
+        let block = stored.address();
+        let mismatch = ReadError::GangMismatch { block };
+        found.is_right.then_some(found.parts).ok_or(mismatch)
+    });
+    match &found {
+        Ok(parts) if is_wrong.load(Ordering::Relaxed) && io.is_settled(stored.pointer) => {
+            for part in parts {
+                part.mend(io, operation);
+            }
+        }
+        Ok(_) => {}
+        Err(_) => {
+            let mut blaming = Search {
+                faults: Faults::Blame,
+                others_left: 0,
+                ..search
+            };
+            let _ = blaming.gang(stored.pointer, DEPTH_MAX);
+        }
+    }
+    found
+}
+
+/// Looks for the headers of a gang that lead to what its pointer means.
+struct Search<'a> {
+    io: &'a BlockIo,
+    operation: &'a Operation,
+    faults: Faults<'a>,
+    others_left: u32,
+}
+
+/// What a header led to.
+struct Found {
+    parts: Vec<Part>,
+    /// Whether that is what the pointer to the header means.
+    is_right: bool,
+}
+
+impl Search<'_> {
+    fn gang(&mut self, pointer: &BlockPointer, depth_left: usize) -> Result<Found, ReadError> {
+        let mut tried: Vec<Buffer> = Vec::new();
+        let mut best: Option<Result<Found, ReadError>> = None;
+        loop {
+            let (io, operation) = (self.io, self.operation);
+            let header = read_header(io, pointer, depth_left, operation, self.faults, &tried);
+            let header = match (header, best.take()) {
+                (Ok(header), earlier) => {
+                    best = earlier;
+                    header
+                }
+                (Err(_), Some(earlier)) => return earlier,
+                (Err(error), None) => return Err(error),
+            };
+            let found = self.below(pointer, &header, depth_left);
+            if found.as_ref().is_ok_and(|found| found.is_right) {
+                if !tried.is_empty() {
+                    self.faults.note();
+                }
+                return found;
+            }
+            // OpenZFS does not look at the checksums of pieces that are gangs: perhaps this one is right all the same.
+            if found.is_ok() && best.as_ref().is_none_or(Result::is_err) || best.is_none() {
+                best = Some(found);
+            }
+            if self.others_left == 0 {
+                return best.expect("it was set just now, if not before");
+            }
+            self.others_left -= 1;
+            tried.push(header.bytes);
+        }
+    }
+
+    fn below(
+        &mut self,
+        pointer: &BlockPointer,
+        header: &Header,
+        depth_left: usize,
+    ) -> Result<Found, ReadError> {
+        let mut parts = Vec::new();
+        for member in &header.members {
+            if member.is_gang() {
+                parts.extend(self.gang(member, depth_left - 1)?.parts);
+            } else {
+                let stored = StoredPointer::parse(member)?;
+                let verify = |bytes: &[u8]| stored.verifies(bytes, self.io.salt());
+                let size = member.physical_size();
+                let (operation, faults) = (self.operation, self.faults);
+                self.io.probes.reads.increment();
+                parts.push(Part {
+                    pointer: *member,
+                    size,
+                    bytes: self
+                        .io
+                        .read_copies(member, size, operation, faults, &verify)?,
+                });
+            }
+        }
+        let whole = whole_of(&parts, pointer.physical_size().to_usize());
+        let stored = StoredPointer::parse(pointer);
+        let is_right = stored.is_ok_and(|stored| stored.verifies(&whole, self.io.salt()));
+        parts.push(Part {
+            pointer: *pointer,
+            size: HEADER_SIZE,
+            bytes: header.bytes.clone(),
+        });
+        Ok(Found { parts, is_right })
+    }
 }
 
 /// A header that verified.
@@ -84,11 +206,14 @@ struct Header {
     members: Vec<BlockPointer>,
 }
 
+/// Reads a header that is none of those that were tried.
 fn read_header(
     io: &BlockIo,
     pointer: &BlockPointer,
     depth_left: usize,
     operation: &Operation,
+    faults: Faults<'_>,
+    tried: &[Buffer],
 ) -> Result<Header, ReadError> {
     let block = crate::io::address(pointer);
     let corrupt = |what| ReadError::Corrupt { block, what };
@@ -103,9 +228,11 @@ fn read_header(
         return Err(inconsistent("gangs are nested too deeply"));
     }
     let verifier = verifier_of(pointer);
-    let bytes = io.read_copies(pointer, HEADER_SIZE, operation, &|bytes| {
+    let bytes = io.read_copies(pointer, HEADER_SIZE, operation, faults, &|bytes| {
         bytes.get(..GANG_HEADER_BYTES).is_some_and(|header| {
+            let is_tried = |other: &Buffer| &other[..GANG_HEADER_BYTES] == header;
             embedded::verify(ChecksumAlgorithm::GangHeader, header, &verifier).is_ok()
+                && !tried.iter().any(is_tried)
         })
     })?;
     let header = GangHeader::from_block(&bytes).map_err(corrupt)?;
@@ -165,7 +292,8 @@ fn collect_places(
         }));
         return Ok(());
     }
-    for member in read_header(io, pointer, depth_left, operation)?.members {
+    let header = read_header(io, pointer, depth_left, operation, Faults::Mend, &[])?;
+    for member in header.members {
         collect_places(io, &member, depth_left - 1, found, operation)?;
     }
     found.extend(pointer.dvas().map(|dva| {
@@ -181,10 +309,21 @@ fn collect_places(
 
 /// Bytes that are stored in one piece, in one place or several.
 pub(crate) struct Part {
-    pub(crate) dvas: Vec<Dva>,
+    /// What leads there: to a header, if it is that of a gang.
+    pub(crate) pointer: BlockPointer,
     pub(crate) size: PhysicalSize,
     /// What is stored there, perhaps with padding behind it.
     pub(crate) bytes: Buffer,
+}
+
+impl Part {
+    /// Reads it again, now that it is known to be right: who has other bytes gets these.
+    fn mend(&self, io: &BlockIo, operation: &Operation) {
+        let right = self.bytes.get(..self.size.to_usize());
+        let is_right = |bytes: &[u8]| bytes.get(..self.size.to_usize()) == right;
+        // The reader has what he wants. What is not mended now is found again by the next one.
+        let _ = io.read_copies(&self.pointer, self.size, operation, Faults::Mend, &is_right);
+    }
 }
 
 /// All that a block consists of, each part verified: the block itself, or the headers and pieces of a gang.
@@ -193,37 +332,15 @@ pub(crate) fn parts(
     pointer: &BlockPointer,
     operation: &Operation,
 ) -> Result<Vec<Part>, ReadError> {
-    let mut found = Vec::new();
-    collect_parts(io, pointer, DEPTH_MAX, &mut found, operation)?;
-    Ok(found)
-}
-
-fn collect_parts(
-    io: &BlockIo,
-    pointer: &BlockPointer,
-    depth_left: usize,
-    found: &mut Vec<Part>,
-    operation: &Operation,
-) -> Result<(), ReadError> {
-    let dvas = pointer.dvas().collect();
-    if !pointer.is_gang() {
-        found.push(Part {
-            dvas,
-            size: pointer.physical_size(),
-            bytes: io.read_stored(&StoredPointer::parse(pointer)?, operation)?,
-        });
-        return Ok(());
+    let stored = StoredPointer::parse(pointer)?;
+    if pointer.is_gang() {
+        return right_parts(io, &stored, operation);
     }
-    let header = read_header(io, pointer, depth_left, operation)?;
-    for member in &header.members {
-        collect_parts(io, member, depth_left - 1, found, operation)?;
-    }
-    found.push(Part {
-        dvas,
-        size: HEADER_SIZE,
-        bytes: header.bytes,
-    });
-    Ok(())
+    Ok(vec![Part {
+        pointer: *pointer,
+        size: pointer.physical_size(),
+        bytes: io.read_stored(&stored, operation)?,
+    }])
 }
 
 /// What all pieces of one block have in common.
@@ -280,17 +397,27 @@ fn write_gang(
         .zip(totals)
         .map(|(place, total)| Dva::new(place.vdev, place.offset, total).as_gang())
         .collect();
-    let mut header = Buffer::from_slice(&GangHeader::new(&members).to_bytes());
-    let first = places[0];
-    let verifier = embedded::gang_verifier(first.vdev.get(), first.offset.get(), policy.txg.get());
+    push_header(io, &dvas, &members, policy, batch);
+    Ok(dvas)
+}
+
+/// Writes a header that leads to these pieces.
+fn push_header(
+    io: &BlockIo,
+    dvas: &[Dva],
+    members: &[BlockPointer],
+    policy: GangPolicy,
+    batch: &mut Batch,
+) {
+    let mut header = Buffer::from_slice(&GangHeader::new(members).to_bytes());
+    let (vdev, offset) = (dvas[0].vdev(), dvas[0].offset());
     embedded::seal(
         ChecksumAlgorithm::GangHeader,
         &mut header,
-        &verifier,
+        &embedded::gang_verifier(vdev.get(), offset.get(), policy.txg.get()),
         checksum::ByteOrder::Little,
     );
-    batch.push(&io.shapes(), &dvas, HEADER_SIZE, header.into());
-    Ok(dvas)
+    batch.push(&io.shapes(), dvas, HEADER_SIZE, header.into());
 }
 
 fn write_piece(
@@ -317,12 +444,17 @@ fn write_piece(
             write_gang(io, piece, policy, near, depth_left - 1, batch)?
         }
     };
+    Ok(pointer_to_piece(io, &dvas, piece, policy))
+}
+
+/// What a header has of a piece.
+fn pointer_to_piece(io: &BlockIo, dvas: &[Dva], piece: &[u8], policy: GangPolicy) -> BlockPointer {
     let order = checksum::ByteOrder::Little;
     let sum = checksum::checksum(policy.checksum, piece, order, io.salt());
-    Ok(BlockPointer::stored(&StoredBlock {
-        dvas: &dvas,
+    BlockPointer::stored(&StoredBlock {
+        dvas,
         logical_size: LogicalSize::of(piece),
-        physical_size: size,
+        physical_size: PhysicalSize::of(piece),
         compression: Compression::Off,
         checksum_kind: ChecksumKind::from_code(policy.checksum.code()),
         checksum: Checksum(sum.0),
@@ -330,7 +462,100 @@ fn write_piece(
         level: Level::ZERO,
         birth: policy.txg,
         fill: 0,
-    }))
+    })
+}
+
+/// A gang of this txg, as its headers describe it.
+struct Node {
+    pointer: BlockPointer,
+    /// Its pieces, of which some may be gangs. None of what is in one piece.
+    members: Vec<Node>,
+}
+
+/// Writes `bytes` over a gang of this txg and of the same size, where it is. Gives back the places of its leading header.
+///
+/// Nothing is written, and `None` given back, where that cannot be: a header cannot be read, or the gang is not what would be written now.
+#[doc(alias = "zio_rewrite_gang")]
+pub(crate) fn rewrite(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    bytes: &[u8],
+    policy: GangPolicy,
+    batch: &mut Batch,
+    operation: &Operation,
+) -> Option<Vec<Dva>> {
+    assert_eq!(pointer.physical_size(), PhysicalSize::of(bytes));
+    let gang = read_node(io, pointer, policy, DEPTH_MAX, operation)?;
+    Some(rewrite_node(io, &gang, bytes, policy, batch))
+}
+
+fn read_node(
+    io: &BlockIo,
+    pointer: &BlockPointer,
+    policy: GangPolicy,
+    depth_left: usize,
+    operation: &Operation,
+) -> Option<Node> {
+    if !is_as_written(io, pointer, policy) {
+        return None;
+    }
+    let members = if pointer.is_gang() {
+        let header = read_header(io, pointer, depth_left, operation, Faults::Mend, &[]).ok()?;
+        let members = header.members.iter();
+        members
+            .map(|member| read_node(io, member, policy, depth_left - 1, operation))
+            .collect::<Option<Vec<Node>>>()?
+    } else {
+        Vec::new()
+    };
+    Some(Node {
+        pointer: *pointer,
+        members,
+    })
+}
+
+/// Whether this policy wrote it. A header comes from a device, which may lie: what cannot be is not written to.
+fn is_as_written(io: &BlockIo, pointer: &BlockPointer, policy: GangPolicy) -> bool {
+    let (copies, size) = match pointer.is_gang() {
+        true => (policy.header_copies.max(policy.copies), HEADER_SIZE),
+        false => (policy.copies, pointer.physical_size()),
+    };
+    let shapes = io.shapes();
+    pointer.birth() == policy.txg
+        && pointer.physical_birth() == policy.txg
+        && pointer.dva_count() == copies
+        && pointer.dvas().all(|dva| {
+            let place = shapes.place(dva, size);
+            let is_whole =
+                pointer.is_gang() || dva.allocated_size() == io.size_on(dva.vdev(), size);
+            place.is_some_and(|place| io.vdevs.is_place_possible(place)) && is_whole
+        })
+}
+
+fn rewrite_node(
+    io: &BlockIo,
+    node: &Node,
+    bytes: &[u8],
+    policy: GangPolicy,
+    batch: &mut Batch,
+) -> Vec<Dva> {
+    let dvas: Vec<Dva> = node.pointer.dvas().collect();
+    if !node.pointer.is_gang() {
+        let data = Buffer::from_slice(bytes).into();
+        batch.push(&io.shapes(), &dvas, PhysicalSize::of(bytes), data);
+        return dvas;
+    }
+    let mut rest = bytes;
+    let mut members = Vec::with_capacity(node.members.len());
+    for member in &node.members {
+        let (piece, later) = rest.split_at(member.pointer.physical_size().to_usize());
+        let places = rewrite_node(io, member, piece, policy, batch);
+        members.push(pointer_to_piece(io, &places, piece, policy));
+        rest = later;
+    }
+    assert!(rest.is_empty(), "the pieces make up the block");
+    push_header(io, &dvas, &members, policy, batch);
+    dvas
 }
 
 /// A place as a pointer names it.

@@ -30,7 +30,9 @@ pub struct BlockIo {
     pub(crate) log_allowance: AtomicU64,
     /// The newest group that is stored: blocks of later ones may be written again where they are.
     stored: AtomicU64,
-    /// State of the dice for forced ganging.
+    /// Blocks that a test wants split.
+    force_ganging: OnceLock<ForceGanging>,
+    /// State of the dice for that.
     dice: AtomicU64,
 }
 
@@ -153,7 +155,7 @@ impl BlockIo {
         options: BlockIoOptions,
     ) -> BlockIo {
         let shapes = Arc::new(VdevShapes::of(&vdevs));
-        BlockIo {
+        let io = BlockIo {
             host,
             vdevs,
             space,
@@ -165,7 +167,19 @@ impl BlockIo {
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
             log_allowance: AtomicU64::new(0),
             stored: AtomicU64::new(u64::MAX),
-            dice: AtomicU64::new(options.force_ganging.map_or(1, |force| force.seed | 1)),
+            force_ganging: OnceLock::new(),
+            dice: AtomicU64::new(1),
+        };
+        if let Some(force) = options.force_ganging {
+            io.force_ganging(force);
+        }
+        io
+    }
+
+    /// For tests of pools that are open: from now on blocks are split though there is room. Once: later calls change nothing.
+    pub fn force_ganging(&self, force: ForceGanging) {
+        if self.force_ganging.set(force).is_ok() {
+            self.dice.store(force.seed | 1, Ordering::Relaxed);
         }
     }
 
@@ -258,7 +272,7 @@ impl BlockIo {
 
     /// True if a test wants this block split.
     pub(crate) fn is_forced_to_gang(&self, size: PhysicalSize) -> bool {
-        self.options.force_ganging.is_some_and(|force| {
+        self.force_ganging.get().is_some_and(|force| {
             size >= force.from && {
                 let step = |state: u64| state.wrapping_mul(6364136223846793005).wrapping_add(1);
                 let thrown =

@@ -18,6 +18,7 @@ use crate::error::{CopyFailure, CopyFailureReason, ReadError};
 use crate::gang;
 use crate::io::{BlockIo, address};
 use crate::stored::StoredPointer;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::units::PhysicalSize;
@@ -32,6 +33,26 @@ pub enum Form {
     Plain,
     /// As they are stored: compressed, perhaps encrypted.
     Stored,
+}
+
+/// What becomes of bytes that were not the right ones, while others were.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Faults<'a> {
+    /// Whoever had them is blamed, and gets the right ones.
+    Mend,
+    /// They are left, and it is noted that they are there: perhaps they are right, and what they were compared with is wrong.
+    Note(&'a AtomicBool),
+    /// Whoever had them is blamed.
+    Blame,
+}
+
+impl Faults<'_> {
+    /// Something was wrong.
+    pub(crate) fn note(self) {
+        if let Faults::Note(noted) = self {
+            noted.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Says whether bytes are those that were wanted.
@@ -165,6 +186,7 @@ impl BlockIo {
                 place: *place,
                 verify,
                 is_settled: self.is_settled(stored.pointer),
+                noted: None,
             })
             .collect();
         if requests.is_empty() {
@@ -197,28 +219,33 @@ impl BlockIo {
             return gang::read(self, stored, operation);
         }
         let size = stored.pointer.physical_size();
-        self.read_copies(stored.pointer, size, operation, &|bytes| {
-            stored.verifies(bytes, self.salt())
-        })
+        let verify = |bytes: &[u8]| stored.verifies(bytes, self.salt());
+        self.read_copies(stored.pointer, size, operation, Faults::Mend, &verify)
     }
 
-    /// `size` bytes from the first place of a pointer that has them right. Places that did not are
-    /// repaired.
+    /// `size` bytes from the first place of a pointer that has them right. What becomes of places that did not, `faults` says.
     pub(crate) fn read_copies(
         &self,
         pointer: &BlockPointer,
         size: PhysicalSize,
         operation: &Operation,
+        faults: Faults<'_>,
         verify: Verify<'_>,
     ) -> Result<Buffer, ReadError> {
         let shapes = self.shapes();
-        let is_settled = self.is_settled(pointer);
+        let unnoted = AtomicBool::new(false);
+        let (is_settled, noted) = match faults {
+            Faults::Mend => (self.is_settled(pointer), None),
+            Faults::Note(noted) => (false, Some(noted)),
+            Faults::Blame => (self.is_settled(pointer), Some(&unnoted)),
+        };
         let mut failures = Vec::new();
         for dva in self.copies_by_health(pointer) {
             let request = |place| ReadRequest {
                 place,
                 verify,
                 is_settled,
+                noted,
             };
             let attempt = match shapes.place(dva, size) {
                 Some(place) => self
@@ -231,7 +258,11 @@ impl BlockIo {
             };
             match attempt {
                 Ok(bytes) => {
-                    if !failures.is_empty() && is_settled {
+                    if !failures.is_empty()
+                        && let Some(noted) = noted
+                    {
+                        noted.store(true, Ordering::Relaxed);
+                    } else if !failures.is_empty() && is_settled {
                         let count = u64::try_from(failures.len()).expect("three at most");
                         self.probes.bad_copies.add(count);
                         operation.mark(Outcome::Repaired);

@@ -53,8 +53,8 @@ impl BlockIo {
         }
         let mut writes = Vec::new();
         for part in gang::parts(self, pointer, operation)? {
-            let places = part.dvas.iter();
-            writes.extend(places.filter_map(|dva| self.write_of(*dva, part.size, &part.bytes)));
+            let places = part.pointer.dvas();
+            writes.extend(places.filter_map(|dva| self.write_of(dva, part.size, &part.bytes)));
         }
         Ok(self.vdevs.heal(writes, operation)?)
     }

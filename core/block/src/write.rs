@@ -6,7 +6,7 @@
 //! 1. *shape*, on all processors: zeros become a hole; the others are compressed, and those small
 //!    enough go into their pointer; the rest is padded to whole sectors and summed.
 //! 2. *place*, in order: a block that this txg wrote before is rewritten where it is if it fits
-//!    exactly; others get new places, so that neighbours in the batch become neighbours on disk;
+//!    exactly, in one piece or as the gang it is; others get new places, so that neighbours in the batch become neighbours on disk;
 //!    where there is no room in one piece, a gang.
 //! 3. *write*, as one batch of the devices.
 //! 4. *point*: the pointers go back, in the order of the requests.
@@ -232,7 +232,7 @@ impl BlockIo {
         for (slot, shape) in shaped {
             self.probes.writes.increment();
             self.probes.logical_bytes.add(slot.logical_size.get());
-            pointers.push(self.place(&slot, shape, phase, &shapes, batch)?);
+            pointers.push(self.place(&slot, shape, phase, &shapes, batch, operation)?);
         }
         Ok(())
     }
@@ -352,6 +352,7 @@ impl BlockIo {
         phase: WritePhase,
         shapes: &VdevShapes,
         batch: &mut Batch,
+        operation: &Operation,
     ) -> Result<BlockPointer, NoSpace> {
         let (bytes, compression, checksum, order) = match shape {
             Shape::InPointer(pointer) => {
@@ -368,10 +369,24 @@ impl BlockIo {
         let policy = &slot.policy;
         let size = PhysicalSize::of(&bytes);
         self.probes.physical_bytes.add(size.get());
-        let dvas = if slot.rewritable_size == Some(size) {
-            self.probes.rewrites.increment();
+        let gang_policy = GangPolicy {
+            checksum: policy.checksum,
+            copies: policy.copies,
+            header_copies: policy.gang_copies,
+            class: policy.class,
+            txg: phase.txg,
+        };
+        let in_place = if slot.rewritable_size != Some(size) {
+            None
+        } else if slot.previous.is_gang() {
+            gang::rewrite(self, &slot.previous, &bytes, gang_policy, batch, operation)
+        } else {
             let dvas: Vec<Dva> = slot.previous.dvas().collect();
-            batch.push(shapes, &dvas, size, bytes);
+            batch.push(shapes, &dvas, size, bytes.clone());
+            Some(dvas)
+        };
+        let dvas = if let Some(dvas) = in_place {
+            self.probes.rewrites.increment();
             dvas
         } else {
             match self.allocate(policy.class, policy.copies, &[], size, phase.txg) {
@@ -383,13 +398,6 @@ impl BlockIo {
                 }
                 Err(_) => {
                     self.probes.gangs.increment();
-                    let gang_policy = GangPolicy {
-                        checksum: policy.checksum,
-                        copies: policy.copies,
-                        header_copies: policy.gang_copies,
-                        class: policy.class,
-                        txg: phase.txg,
-                    };
                     gang::write(self, &bytes, gang_policy, batch)?
                 }
             }
@@ -459,13 +467,16 @@ impl WriteRequest {
     /// The size the block must have to be rewritten where it is; `None` if it may not be.
     fn rewritable_size(&self, phase: WritePhase) -> Option<PhysicalSize> {
         let previous = &self.previous;
+        let copies = match previous.is_gang() {
+            true => self.policy.gang_copies.max(self.policy.copies),
+            false => self.policy.copies,
+        };
         let may_rewrite = phase.pass >= PASS_REWRITE
             && previous.kind() == PointerKind::Stored
-            && !previous.is_gang()
             && !previous.is_dedup()
             && previous.birth() == phase.txg
             && previous.physical_birth() == phase.txg
-            && previous.dva_count() == self.policy.copies;
+            && previous.dva_count() == copies;
         may_rewrite.then(|| previous.physical_size())
     }
 

@@ -454,6 +454,225 @@ fn from_the_second_pass_on_a_block_of_this_txg_is_rewritten_where_it_is() {
     assert_ne!(new.dvas().next(), older.dvas().next());
 }
 
+/// A pool in which blocks of 8 KiB and more are split, and so are pieces of that size.
+fn splitting_pool(ashift: u32) -> Pool {
+    let force = ForceGanging {
+        from: PhysicalSize::new(8192),
+        percent: 100,
+        seed: 1,
+    };
+    let options = BlockIoOptions {
+        force_ganging: Some(force),
+        ..options()
+    };
+    Pool::new(2, ashift, options)
+}
+
+#[test]
+fn from_the_second_pass_on_a_gang_of_this_txg_is_rewritten_where_it_is() {
+    for (ashift, copies) in [(9, 1), (9, 2), (12, 1), (12, 3)] {
+        let pool = splitting_pool(ashift);
+        let policy = policy(&DatasetPolicy { copies, ..DATASET });
+        let again = |data: &[u8], previous, pass| {
+            let mut request = request(data, policy);
+            request.previous = previous;
+            pool.write(vec![request], pass)[0]
+        };
+        for size in [8192, 16384, 131072] {
+            let first = pool.write_one(&noise(size, 1), policy);
+            assert!(first.is_gang());
+            let taken = pool.allocated();
+            let mut last = first;
+            for pass in 2..5 {
+                let data = noise(size, u64::from(pass));
+                let next = again(&data, last, pass);
+                assert!(next.is_same_block(&first), "pass {pass}");
+                assert_ne!(next.checksum(), last.checksum());
+                assert_eq!(pool.allocated(), taken);
+                assert_eq!(&*pool.read(&next), &data[..]);
+                last = next;
+            }
+            let before = pool.io.read(&first, &Operation::unmeasured());
+            assert!(before.is_err(), "it is gone");
+            // All places lead to it, those of nested headers, too.
+            assert!(pool.io.heal(&last, &Operation::unmeasured()).is_ok());
+            for header in last.dvas().skip(1) {
+                pool.damage(header, 5);
+            }
+            assert_eq!(&*pool.read(&last), &noise(size, 4)[..]);
+            pool.free(&last);
+        }
+        assert_eq!(pool.allocated(), 0);
+    }
+}
+
+#[test]
+fn a_gang_is_not_rewritten_by_the_first_pass_or_another_txg_nor_in_another_size_or_number() {
+    let pool = splitting_pool(9);
+    let again = |data: &[u8], policy, previous, pass| {
+        let mut request = request(data, policy);
+        request.previous = previous;
+        pool.write(vec![request], pass)[0]
+    };
+    let first = pool.write_one(&noise(16384, 1), file_policy());
+    let is_elsewhere = |new: BlockPointer| {
+        let headers: Vec<Dva> = first.dvas().collect();
+        assert!(new.dvas().all(|dva| !headers.contains(&dva)));
+        assert_eq!(&*pool.read(&first), &noise(16384, 1)[..], "as it was");
+    };
+    is_elsewhere(again(&noise(16384, 2), file_policy(), first, 1));
+    is_elsewhere(again(&noise(32768, 2), file_policy(), first, 2));
+    is_elsewhere(again(&noise(4096, 2), file_policy(), first, 2));
+    let more = policy(&DatasetPolicy {
+        copies: 3,
+        ..DATASET
+    });
+    is_elsewhere(again(&noise(16384, 2), more, first, 2));
+    // As many headers as before, but more copies of each piece.
+    let of_pieces = WritePolicy {
+        copies: 2,
+        gang_copies: 2,
+        ..file_policy()
+    };
+    is_elsewhere(again(&noise(16384, 2), of_pieces, first, 2));
+    let mut older = first;
+    older.set_births(Txg::new(99), Txg::new(99));
+    let new = again(&noise(16384, 2), file_policy(), older, 2);
+    is_elsewhere(new);
+    let zeros = again(&[0; 16384], file_policy(), first, 2);
+    assert!(zeros.is_hole());
+    is_elsewhere(zeros);
+}
+
+#[test]
+fn a_gang_whose_size_shrank_since_the_last_pass_keeps_its_place() {
+    let pool = splitting_pool(9);
+    let mut data = text(65536, 1);
+    let first = pool.write_one(&data, file_policy());
+    assert!(first.is_gang() && first.compression() == Compression::Lz4);
+    data[32768..].fill(b' ');
+    let mut smaller = request(&data, file_policy());
+    smaller.previous = first;
+    let second = pool.write(vec![smaller], 2)[0];
+    assert!(second.is_same_block(&first));
+    assert_eq!(&*pool.read(&second), &data[..]);
+}
+
+#[test]
+fn a_gang_whose_headers_cannot_be_read_is_written_anew() {
+    let pool = splitting_pool(9);
+    let first = pool.write_one(&noise(8192, 1), file_policy());
+    let headers: Vec<Dva> = first.dvas().collect();
+    let again = |seed| {
+        let mut request = request(&noise(8192, seed), file_policy());
+        request.previous = first;
+        pool.write(vec![request], 2)[0]
+    };
+    pool.io.note_stored(Txg::new(TXG.get() - 1));
+    pool.damage(headers[0], 100);
+    assert!(again(2).is_same_block(&first), "the other one says it, too");
+    pool.damage(headers[0], 100);
+    pool.damage(headers[1], 100);
+    let anew = again(3);
+    assert!(!anew.is_same_block(&first));
+    assert_eq!(&*pool.read(&anew), &noise(8192, 3)[..]);
+}
+
+/// What it has instead verifies: headers as they were before, and the pieces they lead to.
+#[test]
+fn a_disk_that_lost_the_writes_of_the_last_pass_spoils_no_gang_and_is_made_good() {
+    for (size, ashift) in [(8192, 9), (8192, 12), (65536, 9)] {
+        for (lost, other) in [(0, 1), (1, 0)] {
+            let (lost, other) = (VdevId::new(lost), VdevId::new(other));
+            let pool = splitting_pool(ashift);
+            let policy = WritePolicy {
+                copies: 2,
+                gang_copies: 2,
+                ..file_policy()
+            };
+            let first = pool.write_one(&noise(size, 1), policy);
+            let before = pool.copy_of(lost);
+            let data = noise(size, 2);
+            let mut again = request(&data, policy);
+            again.previous = first;
+            let last = pool.write(vec![again], 2)[0];
+            assert!(last.is_same_block(&first));
+            let right = [lost, other].map(|disk| pool.copy_of(disk));
+            pool.put_back(lost, &before);
+            let operation = Operation::unmeasured();
+            // As long as the group is not stored nothing is mended.
+            pool.io.note_stored(Txg::new(TXG.get() - 1));
+            assert_eq!(&*pool.read(&last), &data[..]);
+            assert_eq!(pool.copy_of(lost), before);
+            pool.io.note_stored(TXG);
+            assert_eq!(&*pool.read(&last), &data[..]);
+            assert_eq!(pool.copy_of(other), right[1], "it was right");
+            pool.io.heal(&last, &operation).unwrap();
+            assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
+            // The other way round: only pieces are as they were.
+            pool.put_back(lost, &before);
+            pool.io.heal(&last, &operation).unwrap();
+            assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
+        }
+    }
+}
+
+/// Whatever part of them, so that headers and pieces that do not belong together are found on both disks.
+#[test]
+fn sectors_that_lost_the_writes_of_the_last_pass_spoil_no_gang_that_has_them_twice() {
+    let mut dice = 1_u64;
+    for _ in 0..40 {
+        let pool = splitting_pool(9);
+        let policy = WritePolicy {
+            copies: 2,
+            gang_copies: 2,
+            ..file_policy()
+        };
+        let first = pool.write_one(&noise(16384, 1), policy);
+        let disks = [VdevId::new(0), VdevId::new(1)];
+        let before = disks.map(|disk| pool.copy_of(disk));
+        let data = noise(16384, 2);
+        let mut again = request(&data, policy);
+        again.previous = first;
+        let last = pool.write(vec![again], 2)[0];
+        let parts = [0, 1].map(|copy| places_of_copy(&pool, &last, copy));
+        let mut images = disks.map(|disk| pool.copy_of(disk));
+        for (one, two) in parts[0].iter().zip(&parts[1]) {
+            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let (vdev, range) = match dice >> 62 {
+                0 => one,
+                1 => two,
+                _ => continue,
+            };
+            images[*vdev][range.clone()].copy_from_slice(&before[*vdev][range.clone()]);
+        }
+        for (disk, image) in disks.iter().zip(&images) {
+            pool.put_back(*disk, image);
+        }
+        for _ in 0..3 {
+            assert_eq!(&*pool.read(&last), &data[..]);
+        }
+    }
+}
+
+/// Where one of the copies of each part of a block is: on which disk, and which bytes of it.
+fn places_of_copy(
+    pool: &Pool,
+    pointer: &BlockPointer,
+    copy: usize,
+) -> Vec<(usize, std::ops::Range<usize>)> {
+    let all = pool.io.places(pointer, &Operation::unmeasured()).unwrap();
+    // Two by two: each part has its copies one after the other.
+    let places = all.iter().skip(copy).step_by(2);
+    places
+        .map(|place| {
+            let start = usize::try_from(place.offset.get()).unwrap();
+            let size = usize::try_from(place.size.get()).unwrap();
+            (place.vdev.index(), start..start + size)
+        })
+        .collect()
+}
+
 #[test]
 fn a_block_that_shrank_since_the_last_pass_keeps_its_place() {
     let pool = Pool::new(1, 9, options());

@@ -5,11 +5,11 @@ mod support;
 
 use std::time::Duration;
 use support::*;
-use tarn_block::{Block, ReadError};
+use tarn_block::{Block, ForceGanging, ReadError};
 use tarn_cache::pressure::{Governor, MachineMemory};
 use tarn_cache::{Cache, CacheOptions, Hint, Kind, ObjectKey, PoolCache};
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::units::Txg;
+use tarn_ondisk::units::{PhysicalSize, Txg};
 use tarn_probe::{Operation, OperationKind, Outcome, Registry, Value};
 
 struct Fixture {
@@ -89,8 +89,16 @@ fn a_block_that_is_written_in_place_is_found_as_it_was_by_who_was_led_to_it_befo
     let fixture = Fixture::new(64 << 20);
     let operation = Operation::unmeasured();
     let (old, new) = (noise(4096, 1), noise(4096, 2));
-    for is_cached in [false, true] {
+    for (is_cached, is_gang) in [(false, false), (true, false), (false, true), (true, true)] {
+        if is_gang {
+            fixture.pool.io.force_ganging(ForceGanging {
+                from: PhysicalSize::new(1024),
+                percent: 100,
+                seed: 1,
+            });
+        }
         let before = fixture.pool.write_one(&old, file_policy());
+        assert_eq!(before.is_gang(), is_gang);
         if is_cached {
             let block = Block::from_slice(&old);
             fixture.cache.insert(&before, block, &operation);

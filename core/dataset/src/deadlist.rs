@@ -13,7 +13,7 @@ use crate::writing::in_object;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
-use tarn_object::{Entry, NewObject, PointerList};
+use tarn_object::{Entry, LIST_BLOCK_BYTES, NewObject, PointerList};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bpobj::PointerListVersion;
 use tarn_ondisk::deadlist::{DeadlistForm, DeadlistHead, entry_name, entry_txg};
@@ -289,7 +289,13 @@ fn new_list(context: &TaskContext<'_>) -> Result<ObjectId, DatasetError> {
         true => PointerListVersion::Freed,
         false => PointerListVersion::Nested,
     };
-    let made = PointerList::create(context.mos(), context.tx, version, context.operation);
+    let made = PointerList::create(
+        context.mos(),
+        context.tx,
+        version,
+        LIST_BLOCK_BYTES,
+        context.operation,
+    );
     Ok(made.map_err(in_object(ObjectId::ZERO))?.id())
 }
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use tarn_block::BlockIo;
 use tarn_object::zap::ZapValue;
-use tarn_object::{ObjectSet, Ownership, PointerList, SyncTx};
+use tarn_object::{LIST_BLOCK_BYTES, ObjectSet, Ownership, PointerList, SyncTx};
 use tarn_ondisk::bpobj::PointerListVersion;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::objset::ObjsetType;
@@ -90,7 +90,13 @@ fn make_special_directories(context: &TaskContext<'_>, root: ObjectId) -> Result
     creation::create_directory(context, Some(root), "$MOS")?;
     creation::create_directory(context, Some(root), "$FREE")?;
     let version = PointerListVersion::Nested;
-    let list = PointerList::create(context.mos(), context.tx, version, context.operation);
+    let list = PointerList::create(
+        context.mos(),
+        context.tx,
+        version,
+        LIST_BLOCK_BYTES,
+        context.operation,
+    );
     let list = list.map_err(crate::writing::in_object(ObjectId::ZERO))?;
     let value = ZapValue::word(list.id().get());
     let writing = context.writing();

@@ -54,7 +54,7 @@ pub use objset::{
     SetPolicy, USER_USED, read_head,
 };
 pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
-pub use pointer_list::{BlockSpace, Entry, PointerList};
+pub use pointer_list::{BlockSpace, Entry, LIST_BLOCK_BYTES, PointerList};
 pub use sealed::{HeadSealing, NewSealedSet, ObjectForm, SealedBlock};
 pub use sync::{BlockLedger, SetLedger, discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.

@@ -33,10 +33,11 @@ use crate::objset::{NewObject, ObjectSet};
 use crate::traverse::Step;
 use crate::tx::SyncTx;
 
-/// The block size of lists and of objects of sublists.
-const BLOCK_BYTES: u64 = 128 << 10;
+/// The block size of nearly all lists, and of objects of sublists.
+#[doc(alias = "SPA_OLD_MAXBLOCKSIZE")]
+pub const LIST_BLOCK_BYTES: u64 = 128 << 10;
 /// How many pointers are read at a time.
-const BATCH: u64 = BLOCK_BYTES >> POINTER_SHIFT;
+const BATCH: u64 = LIST_BLOCK_BYTES >> POINTER_SHIFT;
 /// How deep lists may be nested before we think that they are damaged. OpenZFS keeps them within a few.
 const DEPTH_MAX: usize = 1024;
 
@@ -84,14 +85,16 @@ impl BlockSpace {
 }
 
 impl PointerList {
-    /// Makes an empty list.
+    /// Makes an empty list, of blocks of `block_bytes`.
+    #[doc(alias = "bpobj_alloc")]
     pub fn create(
         set: &Arc<ObjectSet>,
         tx: &SyncTx,
         version: PointerListVersion,
+        block_bytes: u64,
         operation: &Operation,
     ) -> Result<PointerList, ObjectError> {
-        let new = NewObject::plain(ObjectType::BlockPointerList, BLOCK_BYTES)
+        let new = NewObject::plain(ObjectType::BlockPointerList, block_bytes)
             .with_bonus(ObjectType::BlockPointerListHeader, version.size());
         let object = set.allocate(tx, new, operation)?;
         Ok(PointerList {
@@ -279,7 +282,7 @@ impl PointerList {
         operation: &Operation,
     ) -> Result<(), ObjectError> {
         let numbers = if head.sublists.is_zero() {
-            let new = NewObject::plain(ObjectType::BlockPointerSublist, BLOCK_BYTES);
+            let new = NewObject::plain(ObjectType::BlockPointerSublist, LIST_BLOCK_BYTES);
             self.set.allocate(tx, new, operation)?
         } else {
             self.set.object(head.sublists, operation)?

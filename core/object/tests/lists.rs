@@ -8,9 +8,9 @@ use std::sync::Arc;
 use support::{Dice, Pool, SET};
 use tarn_cache::PoolCache;
 use tarn_object::{
-    BlockTrees, Entry, Freeing, GROUP_USED, NewObject, NewObjectSet, ObjectError, ObjectSet, Owner,
-    Ownership, PROJECT_USED, PointerList, Step, USER_USED, Unreadable, Visit, Visitor, WalkOptions,
-    Walked, walk_objset,
+    BlockTrees, Entry, Freeing, GROUP_USED, LIST_BLOCK_BYTES, NewObject, NewObjectSet, ObjectError,
+    ObjectSet, Owner, Ownership, PROJECT_USED, PointerList, Step, USER_USED, Unreadable, Visit,
+    Visitor, WalkOptions, Walked, walk_objset,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
@@ -345,8 +345,16 @@ fn what_is_put_into_lists_comes_out_again_in_any_number_of_groups() {
     let mut pool = Pool::new();
     let set = meta_set(&mut pool);
     let mut tx = pool.begin();
-    let new_list =
-        || PointerList::create(&set, &tx, PointerListVersion::Nested, &pool.operation).unwrap();
+    let new_list = || {
+        PointerList::create(
+            &set,
+            &tx,
+            PointerListVersion::Nested,
+            LIST_BLOCK_BYTES,
+            &pool.operation,
+        )
+        .unwrap()
+    };
     let (list, mut number) = (new_list(), 0);
     let mut fill = |list: &PointerList, count: u64| {
         let entries: Vec<_> = (number..number + count)

@@ -1,9 +1,10 @@
 //! What is counted of a whole pool, below `zfs/POOL:0` in the tree of statistics: `txgs` (the last groups), `dmu_tx`
-//! (the door to them, and what is dirty), `io` (what devices did), `state`.
+//! (the door to them, and what is dirty), `io` (what devices did), `passes` (in how many the groups were stored), `state`.
 
 use crate::pool::{Mode, Parts};
 use crate::txg_history::{TxgHistory, Work};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_object::Txgs;
 use tarn_ondisk::units::Txg;
 use tarn_probe::{Instance, Value, registry};
@@ -15,7 +16,16 @@ pub(crate) struct Probes {
     history: Arc<TxgHistory>,
     txgs: Arc<Txgs>,
     vdevs: Arc<VdevTree>,
-    _instances: [Arc<Instance>; 4],
+    passes: Arc<Passes>,
+    _instances: [Arc<Instance>; 5],
+}
+
+/// In how many passes groups were stored.
+#[derive(Debug, Default)]
+struct Passes {
+    groups: AtomicU64,
+    sum: AtomicU64,
+    most: AtomicU64,
 }
 
 impl Probes {
@@ -25,8 +35,10 @@ impl Probes {
         let of = |name| registry().instance(&module, 0, name);
         let history = Arc::new(TxgHistory::new());
         let (txgs, vdevs) = (parts.env.txgs.clone(), parts.vdevs.clone());
-        let instances = [of("txgs"), of("dmu_tx"), of("io"), of("state")];
-        let [groups, door, io, state] = &instances;
+        let passes = Arc::new(Passes::default());
+        let names = ["txgs", "dmu_tx", "io", "state", "passes"];
+        let instances = names.map(of);
+        let [groups, door, io, state, convergence] = &instances;
 
         let watched = Arc::downgrade(&history);
         groups.provide(move || watched.upgrade().map_or(Vec::new(), |all| all.values()));
@@ -42,6 +54,12 @@ impl Probes {
                 .upgrade()
                 .map_or(Vec::new(), |vdevs| io_values(&vdevs))
         });
+        let watched = Arc::downgrade(&passes);
+        convergence.provide(move || {
+            watched
+                .upgrade()
+                .map_or(Vec::new(), |passes| pass_values(&passes))
+        });
         let watched = (Arc::downgrade(&vdevs), Arc::downgrade(&txgs));
         let is_writable = parts.mode == Mode::ReadWrite;
         state.provide(move || match (watched.0.upgrade(), watched.1.upgrade()) {
@@ -52,8 +70,22 @@ impl Probes {
             history,
             txgs,
             vdevs,
+            passes,
             _instances: instances,
         }
+    }
+
+    /// All that a group changed is stored, in so many passes.
+    pub(crate) fn converged(&self, passes: u32) {
+        let passes = u64::from(passes);
+        self.passes.groups.fetch_add(1, Ordering::Relaxed);
+        self.passes.sum.fetch_add(passes, Ordering::Relaxed);
+        self.passes.most.fetch_max(passes, Ordering::Relaxed);
+    }
+
+    /// The most passes that a group has taken.
+    pub(crate) fn passes_max(&self) -> u64 {
+        self.passes.most.load(Ordering::Relaxed)
     }
 
     /// A group takes changes now.
@@ -113,6 +145,14 @@ fn door_values(txgs: &Txgs) -> Vec<(String, Value)> {
         gauge("dirty_bytes_max", txgs.limits().dirty_bytes_max),
         gauge("open_txg", txgs.open_txg().get()),
         gauge("stored_txg", txgs.stored_txg().get()),
+    ]
+}
+
+fn pass_values(passes: &Passes) -> Vec<(String, Value)> {
+    vec![
+        counter("groups", passes.groups.load(Ordering::Relaxed)),
+        counter("passes", passes.sum.load(Ordering::Relaxed)),
+        gauge("passes_max", passes.most.load(Ordering::Relaxed)),
     ]
 }
 

@@ -222,6 +222,7 @@ impl Pool {
             self.store_space(&scope, &mut ledger)?;
             features = counts.finish().0;
             if self.txgs().dirty_sets(tx.txg()).is_empty() {
+                self.probes.converged(tx.pass());
                 return Ok((features, facts));
             }
             if self.mos().is_dirty(tx.txg()) {
@@ -340,6 +341,11 @@ impl Pool {
             written.is_stale = false;
         }
         Ok(())
+    }
+
+    /// The most passes that a group has taken to be stored, since the pool was opened.
+    pub fn passes_max(&self) -> u64 {
+        self.probes.passes_max()
     }
 
     /// Waits until everything that was changed before is stored.

@@ -23,6 +23,7 @@ use crate::tree::{Layout, TopVdev, VdevTree};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
@@ -53,6 +54,8 @@ pub struct ReadRequest<'a> {
     pub verify: &'a Verify<'a>,
     /// Nobody is writing there. Otherwise bytes that are not the right ones are no fault of a device, and are left as they are: they may be newer.
     pub is_settled: bool,
+    /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is written: who asks decides what is right.
+    pub noted: Option<&'a AtomicBool>,
 }
 
 impl fmt::Debug for ReadRequest<'_> {
@@ -78,6 +81,7 @@ impl VdevTree {
             place,
             verify,
             is_settled: true,
+            noted: None,
         };
         let mut results = self.read_many(&[request], operation);
         results.pop().expect("one request has one result")
@@ -411,6 +415,13 @@ impl OneRead<'_> {
 
     /// A repair that fails changes nothing: the error is counted, and the next reader tries again.
     fn repair(&self, writes: Vec<(usize, Request)>) {
+        if writes.is_empty() {
+            return;
+        }
+        if let Some(noted) = self.request.noted {
+            noted.store(true, Ordering::Relaxed);
+            return;
+        }
         if !self.request.is_settled {
             return;
         }
@@ -496,7 +507,7 @@ impl OneRead<'_> {
             let Some(leaf) = row.asked[correction.column] else {
                 continue;
             };
-            if correction.has_lied {
+            if correction.has_lied && self.blames() {
                 self.top.leaves[leaf].errors.count_checksum();
             }
             let offset = column_offset(row.map.columns[correction.column].offset);

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno, OpenMode};
 use tarn_ondisk::nvlist::Text;
@@ -61,6 +62,7 @@ fn every_layout_gives_back_what_was_written() {
                     place: *place,
                     verify,
                     is_settled: true,
+                    noted: None,
                 })
                 .collect();
             for (result, right) in tree
@@ -194,6 +196,46 @@ fn lying_columns_are_found_out_counted_and_mended() {
                 }
             }
         }
+    }
+}
+
+/// Either somebody may be writing there, or whoever reads wants to decide himself.
+#[test]
+fn what_is_wrong_is_left_and_nobody_is_blamed_where_it_may_be_newer() {
+    for (kind, count) in [(MIRROR, 2), (raidz(1), 3)] {
+        let disks = Disks::one(kind, count, 9);
+        let tree = disks.open();
+        let place = place(8192, 16384);
+        write(&tree, &[place]).unwrap();
+        let right = noise(place);
+        let mut times_noted = 0;
+        for liar in 0..usize::try_from(count).unwrap() {
+            let before = disks.bytes(liar, 0, 65536);
+            for offset in (0..32768).step_by(512) {
+                disks.spoil(liar, offset, 5);
+            }
+            let spoiled = disks.bytes(liar, 0, 65536);
+            assert_ne!(before, spoiled);
+            for asks in [false, true] {
+                let is_noted = AtomicBool::new(false);
+                let request = ReadRequest {
+                    place,
+                    verify: &|bytes| bytes == right,
+                    is_settled: false,
+                    noted: asks.then_some(&is_noted),
+                };
+                let read = tree.read_many(&[request], &operation()).pop().unwrap();
+                assert_eq!(&read.unwrap()[..], &right[..]);
+                assert_eq!(disks.bytes(liar, 0, 65536), spoiled);
+                assert_eq!(checksum_errors(&tree).iter().sum::<u64>(), 0);
+                times_noted += u32::from(is_noted.into_inner());
+            }
+            for offset in (0..32768).step_by(512) {
+                disks.spoil(liar, offset, 5);
+            }
+            assert_eq!(disks.bytes(liar, 0, 65536), before);
+        }
+        assert!(times_noted > 0);
     }
 }
 

@@ -86,6 +86,22 @@ impl Pool {
         file.write_all_at(&byte, offset).unwrap();
     }
 
+    /// All that a disk has.
+    pub fn copy_of(&self, disk: VdevId) -> Vec<u8> {
+        let path = self.folder.path().join(disk.to_string());
+        let mut bytes = vec![0; usize::try_from(DISK_BYTES).unwrap()];
+        let file = File::open(path).unwrap();
+        file.read_exact_at(&mut bytes, DATA_START_BYTES).unwrap();
+        bytes
+    }
+
+    /// Makes a disk what it was.
+    pub fn put_back(&self, disk: VdevId, bytes: &[u8]) {
+        let path = self.folder.path().join(disk.to_string());
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(bytes, DATA_START_BYTES).unwrap();
+    }
+
     /// Takes all that a disk has.
     pub fn lose(&self, disk: VdevId) {
         let path = self.folder.path().join(disk.to_string());
