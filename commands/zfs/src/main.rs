@@ -42,6 +42,7 @@ mod upgrade;
 mod usage;
 mod userspace;
 mod walk;
+mod watching;
 
 use tarn_terminal::failure::Outcome;
 use tarn_terminal::program::{BLANK, Program, Session, Subcommand};

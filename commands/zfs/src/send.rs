@@ -4,6 +4,7 @@
 //! The daemon writes the stream into our standard output itself. Who wants to know how large it will be asks for a plan first; who wants to see it go
 //! asks, once a second, how far it is.
 
+use crate::watching;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -462,10 +463,7 @@ fn watched(
     plan: &SendPlan,
     mut request: Send,
 ) -> Result<tarn_engine::messages::dataset::Sent, Failure> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let watch = format!("{}-{}", std::process::id(), now.as_nanos());
+    let watch = watching::name();
     request.watch = Some(watch.clone());
     let mut board = Board::new(wishes, plan, request.series.is_some());
     board.begin(0);
