@@ -27,6 +27,7 @@ mod inherit;
 mod list;
 mod mount;
 mod order;
+mod pace;
 mod project;
 mod promote;
 mod receive;

@@ -1,10 +1,11 @@
 //! `zfs receive`.
 //!
 //! # Mechanism
-//! The stream does not come through here: the daemon reads the command's standard input itself. What happens meanwhile is asked for beside that, and shown when it has happened.
+//! The stream does not come through here: the daemon reads the command's standard input itself. What happens meanwhile is asked for beside that, and shown when it has happened. On a screen
+//! a line says how much came of the stream that is coming, and how fast; it is wiped out by what follows.
 
 use crate::assignments::Assignments;
-use crate::watching;
+use crate::{pace, watching};
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -56,7 +57,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
         return Err(Failure::error(text));
     }
     let client = session.connect()?;
-    let mut board = Board::new(&request, verbose);
+    let mut board = Board::new(&request, verbose, std::io::stdout().is_terminal());
     let received = watched(&client, request, stream.as_fd(), &mut board)?;
     Ok(u8::from(received.is_incomplete))
 }
@@ -105,10 +106,27 @@ fn follow(client: &Client, watch: String, told: &Receiver<()>, board: &mut Board
     }
 }
 
+/// Wipes out what follows on the line.
+const WIPE: &str = "\x1b[K";
+
+/// Streams that are shorter are in before anybody has read how fast they come.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// Where it is shown.
 struct Board {
     verbose: bool,
     manner: Manner,
+    /// Somebody looks at standard output.
+    is_screen: bool,
+    /// A line is to be wiped out.
+    has_line: bool,
+}
+
+/// What is shown: on standard output, as it is, or as a line of standard error.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Out(String),
+    Error(String),
 }
 
 /// What the words depend on.
@@ -120,10 +138,12 @@ struct Manner {
 }
 
 impl Board {
-    fn new(request: &Receive, verbose: bool) -> Board {
+    fn new(request: &Receive, verbose: bool, is_screen: bool) -> Board {
         let mut said = request.properties.iter();
         Board {
             verbose,
+            is_screen,
+            has_line: false,
             manner: Manner {
                 dry_run: request.dry_run,
                 has_origin: said.any(|(name, _)| name == "origin"),
@@ -132,13 +152,38 @@ impl Board {
     }
 
     fn show(&mut self, progress: &ReceiveProgress) {
-        for line in &progress.lines {
-            match line {
-                ReceiveLine::Event(event) if self.verbose => say(&told(event, self.manner)),
-                ReceiveLine::Event(_) => {}
-                ReceiveLine::Warning(warning) => complain(warning),
+        for piece in self.pieces(progress) {
+            match piece {
+                Piece::Out(text) => say(&text),
+                Piece::Error(text) => complain(text),
             }
         }
+    }
+
+    fn pieces(&mut self, progress: &ReceiveProgress) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let elapsed = Duration::from_nanos(progress.nanoseconds);
+        let is_coming = progress.is_coming && !progress.is_over && elapsed >= SHORT;
+        if std::mem::take(&mut self.has_line) {
+            pieces.push(Piece::Out(WIPE.to_string()));
+        }
+        for line in &progress.lines {
+            match line {
+                ReceiveLine::Event(event) if self.verbose => {
+                    pieces.push(Piece::Out(told(event, self.manner)));
+                }
+                ReceiveLine::Event(_) => {}
+                ReceiveLine::Warning(warning) => pieces.push(Piece::Error(warning.clone())),
+            }
+        }
+        if is_coming && self.verbose && self.is_screen {
+            let bytes = nice_bytes(progress.bytes);
+            let rate = pace::rate_text(progress.bytes, elapsed);
+            // The sender may write to the same screen: its lines begin where this one does.
+            pieces.push(Piece::Out(format!("{bytes} received, {rate}{WIPE}\r")));
+            self.has_line = true;
+        }
+        pieces
     }
 }
 
@@ -379,6 +424,49 @@ mod tests {
         ] {
             assert_eq!(told(&event, Manner::default()), text);
         }
+    }
+
+    #[test]
+    fn how_much_came_is_shown_on_a_screen_until_something_happens() {
+        let shown = |is_screen, verbose| {
+            let mut board = Board::new(&Receive::default(), verbose, is_screen);
+            let coming = ReceiveProgress {
+                is_known: true,
+                is_coming: true,
+                bytes: 8 << 20,
+                nanoseconds: 4_000_000_000,
+                ..ReceiveProgress::default()
+            };
+            let exists = ReceiveEvent::Exists {
+                snapshot: "tank/b@x".to_string(),
+            };
+            let next = ReceiveProgress {
+                lines: vec![
+                    ReceiveLine::Warning("no".to_string()),
+                    ReceiveLine::Event(exists),
+                ],
+                nanoseconds: 0,
+                ..coming.clone()
+            };
+            let mut pieces = board.pieces(&coming);
+            pieces.extend(board.pieces(&next));
+            pieces
+        };
+        let out = |text: &str| Piece::Out(text.to_string());
+        let error = Piece::Error("no".to_string());
+        let exists = "snap tank/b@x already exists; ignoring\n";
+        assert_eq!(
+            shown(true, true),
+            [
+                out("8M received, 2M/s\x1b[K\r"),
+                out(WIPE),
+                error,
+                out(exists)
+            ]
+        );
+        let error = Piece::Error("no".to_string());
+        assert_eq!(shown(false, true), [error, out(exists)]);
+        assert_eq!(shown(true, false), [Piece::Error("no".to_string())]);
     }
 
     #[test]
