@@ -27,6 +27,7 @@ mod inherit;
 mod list;
 mod mount;
 mod order;
+mod pace;
 mod project;
 mod promote;
 mod receive;
@@ -42,6 +43,7 @@ mod upgrade;
 mod usage;
 mod userspace;
 mod walk;
+mod watching;
 
 use tarn_terminal::failure::Outcome;
 use tarn_terminal::program::{BLANK, Program, Session, Subcommand};

@@ -1,10 +1,21 @@
-//! `zfs receive`. The stream does not come through here: the daemon reads the command's standard input itself.
+//! `zfs receive`.
+//!
+//! # Mechanism
+//! The stream does not come through here: the daemon reads the command's standard input itself. What happens meanwhile is asked for beside that, and shown when it has happened. On a screen
+//! a line says how much came of the stream that is coming, and how fast; it is wiped out by what follows.
 
 use crate::assignments::Assignments;
+use crate::{pace, watching};
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use tarn_api::client::Client;
 use tarn_engine::messages::RefusalKind;
-use tarn_engine::messages::dataset::{AbortReceive, Receive, ReceiveEvent, ReceiveNames};
+use tarn_engine::messages::dataset::{
+    AbortReceive, Receive, ReceiveEvent, ReceiveLine, ReceiveNames, ReceiveProgress, Received,
+    WatchReceive,
+};
 use tarn_terminal::connection::hand_over;
 use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::number::nice_bytes;
@@ -16,6 +27,9 @@ const GRAMMAR: Grammar = Grammar {
     short: ":o:x:dehMnuvFsAc",
     long: &[],
 };
+
+/// How soon it is asked again for a receive that has yet to begin.
+const SOON: Duration = Duration::from_millis(20);
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -43,26 +57,138 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
         return Err(Failure::error(text));
     }
     let client = session.connect()?;
-    let (client, line) = hand_over(&client, stream.as_fd())?;
-    let dry_run = request.dry_run;
-    let received = client.dataset_receive(request)?;
-    drop(line);
-    if verbose {
-        received
-            .events
-            .iter()
-            .for_each(|event| tell(event, dry_run));
-    }
-    received.warnings.iter().for_each(complain);
+    let mut board = Board::new(&request, verbose, std::io::stdout().is_terminal());
+    let received = watched(&client, request, stream.as_fd(), &mut board)?;
     Ok(u8::from(received.is_incomplete))
 }
 
-fn tell(event: &ReceiveEvent, dry_run: bool) {
-    say(&told(event, dry_run));
+/// Receives, and shows what happens.
+fn watched(
+    client: &Client,
+    mut request: Receive,
+    stream: BorrowedFd<'_>,
+    board: &mut Board,
+) -> Result<Received, Failure> {
+    let watch = watching::name();
+    request.watch = Some(watch.clone());
+    let (tell, told) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || follow(client, watch, &told, board));
+        let received = receive(client, request, stream);
+        drop(tell);
+        received
+    })
+}
+
+fn receive(client: &Client, request: Receive, stream: BorrowedFd<'_>) -> Result<Received, Failure> {
+    let (client, _line) = hand_over(client, stream)?;
+    Ok(client.dataset_receive(request)?)
+}
+
+/// Asks what happens until there is nothing more. `told` is closed when the receive has ended, or could not begin.
+fn follow(client: &Client, watch: String, told: &Receiver<()>, board: &mut Board) {
+    let mut question = WatchReceive { watch, seen: 0 };
+    let mut has_ended = false;
+    loop {
+        let answer = client.dataset_watch_receive(question.clone());
+        match answer {
+            Ok(progress) if progress.is_known => {
+                question.seen += u64::try_from(progress.lines.len()).unwrap_or(0);
+                board.show(&progress);
+                if progress.is_over {
+                    return;
+                }
+            }
+            // It has told everything, or nothing.
+            _ if has_ended => return,
+            _ => has_ended = told.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout),
+        }
+    }
+}
+
+/// Wipes out what follows on the line.
+const WIPE: &str = "\x1b[K";
+
+/// Streams that are shorter are in before anybody has read how fast they come.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Where it is shown.
+struct Board {
+    verbose: bool,
+    manner: Manner,
+    /// Somebody looks at standard output.
+    is_screen: bool,
+    /// A line is to be wiped out.
+    has_line: bool,
+}
+
+/// What is shown: on standard output, as it is, or as a line of standard error.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Out(String),
+    Error(String),
+}
+
+/// What the words depend on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Manner {
+    dry_run: bool,
+    /// What a clone shall be of was said on the command line.
+    has_origin: bool,
+}
+
+impl Board {
+    fn new(request: &Receive, verbose: bool, is_screen: bool) -> Board {
+        let mut said = request.properties.iter();
+        Board {
+            verbose,
+            is_screen,
+            has_line: false,
+            manner: Manner {
+                dry_run: request.dry_run,
+                has_origin: said.any(|(name, _)| name == "origin"),
+            },
+        }
+    }
+
+    fn show(&mut self, progress: &ReceiveProgress) {
+        for piece in self.pieces(progress) {
+            match piece {
+                Piece::Out(text) => say(&text),
+                Piece::Error(text) => complain(text),
+            }
+        }
+    }
+
+    fn pieces(&mut self, progress: &ReceiveProgress) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let elapsed = Duration::from_nanos(progress.nanoseconds);
+        let is_coming = progress.is_coming && !progress.is_over && elapsed >= SHORT;
+        if std::mem::take(&mut self.has_line) {
+            pieces.push(Piece::Out(WIPE.to_string()));
+        }
+        for line in &progress.lines {
+            match line {
+                ReceiveLine::Event(event) if self.verbose => {
+                    pieces.push(Piece::Out(told(event, self.manner)));
+                }
+                ReceiveLine::Event(_) => {}
+                ReceiveLine::Warning(warning) => pieces.push(Piece::Error(warning.clone())),
+            }
+        }
+        if is_coming && self.verbose && self.is_screen {
+            let bytes = nice_bytes(progress.bytes);
+            let rate = pace::rate_text(progress.bytes, elapsed);
+            // The sender may write to the same screen: its lines begin where this one does.
+            pieces.push(Piece::Out(format!("{bytes} received, {rate}{WIPE}\r")));
+            self.has_line = true;
+        }
+        pieces
+    }
 }
 
 /// What OpenZFS prints of an event.
-fn told(event: &ReceiveEvent, dry_run: bool) -> String {
+fn told(event: &ReceiveEvent, manner: Manner) -> String {
     match event {
         ReceiveEvent::Receiving {
             sent,
@@ -71,10 +197,13 @@ fn told(event: &ReceiveEvent, dry_run: bool) -> String {
             origin,
         } => {
             let origin = match origin {
+                Some(origin) if manner.has_origin => {
+                    format!("using provided clone origin {origin}\n")
+                }
                 Some(origin) => format!("found clone origin {origin}\n"),
                 None => String::new(),
             };
-            let verb = if dry_run {
+            let verb = if manner.dry_run {
                 "would receive"
             } else {
                 "receiving"
@@ -293,8 +422,51 @@ mod tests {
                 "local fs tank/b/x does not have fromsnap (s in stream); must have been deleted locally; ignoring\n",
             ),
         ] {
-            assert_eq!(told(&event, false), text);
+            assert_eq!(told(&event, Manner::default()), text);
         }
+    }
+
+    #[test]
+    fn how_much_came_is_shown_on_a_screen_until_something_happens() {
+        let shown = |is_screen, verbose| {
+            let mut board = Board::new(&Receive::default(), verbose, is_screen);
+            let coming = ReceiveProgress {
+                is_known: true,
+                is_coming: true,
+                bytes: 8 << 20,
+                nanoseconds: 4_000_000_000,
+                ..ReceiveProgress::default()
+            };
+            let exists = ReceiveEvent::Exists {
+                snapshot: "tank/b@x".to_string(),
+            };
+            let next = ReceiveProgress {
+                lines: vec![
+                    ReceiveLine::Warning("no".to_string()),
+                    ReceiveLine::Event(exists),
+                ],
+                nanoseconds: 0,
+                ..coming.clone()
+            };
+            let mut pieces = board.pieces(&coming);
+            pieces.extend(board.pieces(&next));
+            pieces
+        };
+        let out = |text: &str| Piece::Out(text.to_string());
+        let error = Piece::Error("no".to_string());
+        let exists = "snap tank/b@x already exists; ignoring\n";
+        assert_eq!(
+            shown(true, true),
+            [
+                out("8M received, 2M/s\x1b[K\r"),
+                out(WIPE),
+                error,
+                out(exists)
+            ]
+        );
+        let error = Piece::Error("no".to_string());
+        assert_eq!(shown(false, true), [error, out(exists)]);
+        assert_eq!(shown(true, false), [Piece::Error("no".to_string())]);
     }
 
     #[test]

@@ -2,15 +2,16 @@
 //!
 //! # Mechanism
 //! The daemon writes the stream into our standard output itself. Who wants to know how large it will be asks for a plan first; who wants to see it go
-//! asks, once a second, how far it is.
+//! asks, once a second, how far it is. On a screen there are columns after those of OpenZFS: how fast it goes, and how long it will go on.
 
+use crate::{pace, watching};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tarn_api::client::{CallError, Client};
 use tarn_engine::messages::dataset::{
-    DatasetKind, Describe, ReadToken, Send, SendPlan, SendProgress, Series, WatchSend,
+    DatasetKind, Describe, ReadToken, Send, SendPlan, SendProgress, SendStep, Series, WatchSend,
 };
 use tarn_engine::messages::{Refusal, Value};
 use tarn_engine::names::{DatasetName, NameKind};
@@ -462,12 +463,10 @@ fn watched(
     plan: &SendPlan,
     mut request: Send,
 ) -> Result<tarn_engine::messages::dataset::Sent, Failure> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let watch = format!("{}-{}", std::process::id(), now.as_nanos());
+    let watch = watching::name();
     request.watch = Some(watch.clone());
-    let mut board = Board::new(wishes, plan, request.series.is_some());
+    let is_screen = std::io::stderr().is_terminal();
+    let mut board = Board::new(wishes, plan, request.series.is_some(), is_screen);
     board.begin(0);
     let (tell, told) = channel::<()>();
     std::thread::scope(|scope| {
@@ -493,18 +492,23 @@ struct Board<'a> {
     wishes: &'a Wishes,
     plan: &'a SendPlan,
     is_series: bool,
-    /// How many snapshots were announced.
+    /// Somebody looks at it.
+    is_screen: bool,
+    /// How many snapshots were announced, and when the last was.
     begun: usize,
+    begun_at: Instant,
     title: Option<ProcessTitle>,
 }
 
 impl<'a> Board<'a> {
-    fn new(wishes: &'a Wishes, plan: &'a SendPlan, is_series: bool) -> Board<'a> {
+    fn new(wishes: &'a Wishes, plan: &'a SendPlan, is_series: bool, is_screen: bool) -> Board<'a> {
         Board {
             wishes,
             plan,
             is_series,
+            is_screen,
             begun: 0,
+            begun_at: Instant::now(),
             title: wishes.title.then(ProcessTitle::find).flatten(),
         }
     }
@@ -518,15 +522,39 @@ impl<'a> Board<'a> {
     fn begin(&mut self, index: usize) {
         let steps = &self.plan.steps;
         while self.begun <= index && self.begun < steps.len() {
-            let name = &steps[self.begun].name;
+            let header = self.header(&steps[self.begun]);
             self.begun += 1;
+            self.begun_at = Instant::now();
             if self.wishes.progress && !self.wishes.parsable {
-                let blocks = if self.has_blocks() {
-                    "   BLOCKS    "
-                } else {
-                    ""
-                };
-                output::complain(&format!("TIME        SENT   {blocks}SNAPSHOT {name}"));
+                output::complain(&header);
+            }
+        }
+    }
+
+    fn header(&self, step: &SendStep) -> String {
+        let blocks = match self.has_blocks() {
+            true => "   BLOCKS    ",
+            false => "",
+        };
+        let more = match (self.is_screen, step.estimated_bytes) {
+            (false, _) => "",
+            (true, None) => "   RATE",
+            (true, Some(_)) => "   RATE    LEFT",
+        };
+        format!("TIME        SENT   {blocks}SNAPSHOT {}{more}", step.name)
+    }
+
+    /// What a screen shows after a snapshot's name.
+    fn more(&self, bytes: u64, expected_bytes: Option<u64>, elapsed: Duration) -> String {
+        if !self.is_screen || self.wishes.parsable {
+            return String::new();
+        }
+        let rate = pace::rate_text(bytes, elapsed);
+        match expected_bytes {
+            None => format!("   {rate}"),
+            Some(expected) => {
+                let left = pace::left_text(bytes, expected, elapsed);
+                format!("   {rate:>7}   {left}")
             }
         }
     }
@@ -535,7 +563,8 @@ impl<'a> Board<'a> {
         let Some(name) = &progress.name else {
             return;
         };
-        self.begin(usize::try_from(progress.index).unwrap_or(usize::MAX));
+        let index = usize::try_from(progress.index).unwrap_or(usize::MAX);
+        self.begin(index);
         let (bytes, blocks) = (progress.bytes, progress.blocks);
         if let Some(title) = &self.title {
             title.set(&self.title_of(name, bytes));
@@ -543,8 +572,15 @@ impl<'a> Board<'a> {
         if !self.wishes.progress {
             return;
         }
-        let time = clock();
-        output::complain(&match (self.wishes.parsable, self.has_blocks()) {
+        let expected = self.plan.steps.get(index);
+        let expected = expected.and_then(|step| step.estimated_bytes);
+        let more = self.more(bytes, expected, self.begun_at.elapsed());
+        output::complain(&(self.line(&clock(), name, bytes, blocks) + &more));
+    }
+
+    /// OpenZFS's columns.
+    fn line(&self, time: &str, name: &str, bytes: u64, blocks: u64) -> String {
+        match (self.wishes.parsable, self.has_blocks()) {
             (true, true) => format!("{time}\t{bytes}\t{blocks}\t{name}"),
             (false, true) => {
                 let bytes = nice_count(bytes);
@@ -552,7 +588,7 @@ impl<'a> Board<'a> {
             }
             (true, false) => format!("{time}\t{bytes}\t{name}"),
             (false, false) => format!("{time}   {:>5}   {name}", nice_bytes(bytes)),
-        });
+        }
     }
 
     fn title_of(&self, name: &str, bytes: u64) -> String {
@@ -578,7 +614,6 @@ fn clock() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::messages::dataset::SendStep;
 
     fn parsed(line: &str) -> Result<Wishes, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
@@ -704,5 +739,49 @@ mod tests {
             "send from own/a#b1 to own/a@s2 estimated size is 861K\n\
              total estimated size is 861K\n"
         );
+    }
+
+    /// The lines without the columns of a screen are those that OpenZFS 2.3.2 printed.
+    #[test]
+    fn a_screen_has_columns_after_those_of_openzfs() {
+        let plan = SendPlan::default();
+        let step = |estimated_bytes| SendStep {
+            name: "own/a@s1".to_string(),
+            from: None,
+            estimated_bytes,
+        };
+        let elapsed = Duration::from_secs(4);
+        let shown = |options: &str, is_screen, expected| {
+            let wishes = parsed(&format!("{options} own/a@s1")).unwrap();
+            let board = Board::new(&wishes, &plan, false, is_screen);
+            let line = board.line("12:34:56", "own/a@s1", 8 << 20, 321);
+            let more = board.more(8 << 20, expected, elapsed);
+            (board.header(&step(expected)), line + &more)
+        };
+        let own = |header: &str, line: &str| (header.to_string(), line.to_string());
+        let known = Some(128 << 20);
+        assert_eq!(
+            shown("-v", false, known),
+            own(
+                "TIME        SENT   SNAPSHOT own/a@s1",
+                "12:34:56      8M   own/a@s1"
+            )
+        );
+        assert_eq!(
+            shown("-v", true, known),
+            own(
+                "TIME        SENT   SNAPSHOT own/a@s1   RATE    LEFT",
+                "12:34:56      8M   own/a@s1      2M/s   00:01:00"
+            )
+        );
+        assert_eq!(
+            shown("-vv", true, None),
+            own(
+                "TIME        SENT      BLOCKS    SNAPSHOT own/a@s1   RATE",
+                "12:34:56      8M         321    own/a@s1   2M/s"
+            )
+        );
+        let (_, line) = shown("-vP", true, known);
+        assert_eq!(line, "12:34:56\t8388608\town/a@s1");
     }
 }

@@ -64,6 +64,8 @@ macro_rules! for_each_operation {
             "dataset/rollback" dataset_rollback: dataset::Rollback => Done, "Takes a dataset back to a snapshot.";
             "dataset/receive" dataset_receive: dataset::Receive => dataset::Received,
                 "Receives a stream through the caller's descriptor.";
+            "dataset/watch-receive" dataset_watch_receive: dataset::WatchReceive => dataset::ReceiveProgress,
+                "Says what happens while a stream is received.";
             "dataset/abort-receive" dataset_abort_receive: dataset::AbortReceive => Done,
                 "Gives up what was received of a stream that was cut.";
             "dataset/hold" dataset_hold: dataset::Hold => Done, "Puts a hold on snapshots.";

@@ -8,7 +8,7 @@
 //! # Locks
 //! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
 
-use crate::datasets::Watched;
+use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
@@ -35,6 +35,8 @@ const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
 const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
+/// Who watches what is received.
+const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
 
 /// A pool that is open, and what belongs to it here.
 pub(crate) struct OpenPool {
@@ -132,6 +134,8 @@ pub struct Engine {
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
     /// Sendings that somebody watches, by their names.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
+    /// Receives that somebody watches, by their names.
+    pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
     /// Makes the cache follow the machine's memory.
     _memory: Option<MemoryWatch>,
 }
@@ -162,6 +166,7 @@ impl Engine {
             remembering: Mutex::new(REMEMBERING, ()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
             watched: Mutex::new(WATCHED, BTreeMap::new()),
+            watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
             _memory: memory,
         })
     }

@@ -195,6 +195,14 @@ impl Administration for Engine {
         self.command(call, |operation| self.receive(call, &request, operation))
     }
 
+    fn dataset_watch_receive(
+        &self,
+        call: &Call,
+        request: dataset::WatchReceive,
+    ) -> Result<dataset::ReceiveProgress, Refusal> {
+        Ok(self.watch_receive(call, &request))
+    }
+
     fn dataset_abort_receive(
         &self,
         call: &Call,

@@ -11,8 +11,8 @@ use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation};
 use tarn_engine::messages::dataset::{
-    DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, ReceiveEvent, Received,
-    Rename, Send, Series, Snapshot, Unmount,
+    DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, ReceiveEvent, ReceiveLine,
+    ReceiveProgress, Received, Rename, Send, Series, Snapshot, Unmount, WatchReceive,
 };
 use tarn_engine::messages::{Refusal, Value};
 
@@ -765,4 +765,105 @@ fn a_package_that_is_cut_leaves_what_it_made_unmounted() {
     let (snapshots, _) = &tree(&bench, "tank/d")[""];
     assert_eq!(snapshots.len(), 1);
     assert!(!bench.mounted().contains(&"/tank/d".to_string()));
+}
+
+/// What there is to be known of a receive beyond so many lines.
+fn ask(bench: &Bench, uid: u32, seen: usize) -> ReceiveProgress {
+    let mut call = call("");
+    call.caller.uid = uid;
+    let request = WatchReceive {
+        watch: "mine".to_string(),
+        seen: u64::try_from(seen).unwrap(),
+    };
+    bench.engine.dataset_watch_receive(&call, request).unwrap()
+}
+
+/// Asks until there is something, or the receive has ended.
+fn wait_for(bench: &Bench, seen: usize) -> ReceiveProgress {
+    loop {
+        let progress = ask(bench, 0, seen);
+        if progress.is_over || !progress.lines.is_empty() {
+            return progress;
+        }
+    }
+}
+
+/// The second half of the stream comes only when what was told of the first is known.
+#[test]
+fn what_happens_in_a_receive_is_told_while_it_does() {
+    let bench = Bench::new();
+    bench.create("tank/s", &[]).unwrap();
+    bench.write("/tank/s", "file", 1 << 20).unwrap();
+    bench.snapshot("tank/s@1");
+    let mut bytes = Vec::new();
+    sent(&bench, "tank/s@1", None)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let (half, rest) = bytes.split_at(bytes.len() / 2);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (line, _callers) = UnixStream::pair().unwrap();
+    let receiver = Call {
+        pipe: Some(Pipe::new(ours.into(), line.into()).unwrap()),
+        ..call("")
+    };
+    let request = Receive {
+        watch: Some("mine".to_string()),
+        ..into_d(false)
+    };
+    assert!(!ask(&bench, 0, 0).is_known);
+    let received = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| bench.engine.dataset_receive(&receiver, request));
+        theirs.write_all(half).unwrap();
+        let begun = wait_for(&bench, 0);
+        assert!(
+            matches!(
+                &begun.lines[..],
+                [ReceiveLine::Event(ReceiveEvent::Receiving { snapshot, .. })] if snapshot == "tank/d@1"
+            ),
+            "{begun:?}"
+        );
+        assert!(begun.is_coming && !begun.is_over);
+        // Nobody else is told.
+        assert!(!ask(&bench, 12345, 0).is_known);
+        theirs.write_all(rest).unwrap();
+        drop(theirs);
+        receiving.join().unwrap().unwrap()
+    });
+    let ended = wait_for(&bench, 1);
+    let event = received.events[1].clone();
+    assert_eq!(ended.lines, [ReceiveLine::Event(event)]);
+    assert!(ended.is_over && !ended.is_coming);
+    assert!(!ask(&bench, 0, 2).is_known);
+}
+
+#[test]
+fn what_happened_before_a_failure_is_told() {
+    let bench = bench_with(&["a"]);
+    bench.create("tank/d/a/mine", &[]).unwrap();
+    bench.destroy("tank/s/a", true).unwrap();
+    bench.snapshot("tank/s@2");
+    bench.write("/tank/s", "file", 1 << 20).unwrap();
+    bench.snapshot("tank/s@3");
+    let mut bytes = Vec::new();
+    sent(&bench, "tank/s@3", Some("1"))
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let mut cut = tempfile::tempfile().unwrap();
+    cut.write_all(&bytes[..bytes.len() / 2]).unwrap();
+    cut.rewind().unwrap();
+    let request = Receive {
+        watch: Some("mine".to_string()),
+        ..into_d(true)
+    };
+    let refused = receive_as(&bench, cut, request).unwrap_err();
+    assert!(refused.reason.starts_with("incomplete stream"), "{refused}");
+    let told = ask(&bench, 0, 0);
+    assert!(told.is_over);
+    let shown: Vec<String> = told.lines.iter().map(|line| format!("{line:?}")).collect();
+    let at = |text: &str| {
+        let found = shown.iter().position(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("{text}: {shown:?}"))
+    };
+    assert!(at("Warning(\"cannot destroy 'tank/d/a'") < at("snapshot: \"tank/d@2\""));
+    assert!(at("Received") < at("snapshot: \"tank/d@3\""));
 }

@@ -34,6 +34,7 @@ pub fn only_reads(path: &str) -> bool {
             | "dataset/list-owners"
             | "dataset/plan-send"
             | "dataset/read-token"
+            | "dataset/watch-receive"
             | "dataset/watch-send"
             | "statistics/kstat"
     )

@@ -28,6 +28,7 @@ mod unmount;
 mod upgrade;
 mod user_mounts;
 
+pub(crate) use receive::WatchedReceive;
 pub(crate) use send::Watched;
 
 use crate::messages::{Refusal, RefusalKind};

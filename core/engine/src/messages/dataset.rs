@@ -263,6 +263,9 @@ pub struct Receive {
     /// `-x`: properties of the stream that are left out.
     #[serde(default)]
     pub excluded: Vec<String>,
+    /// A name for this receive, under which the same user can ask what happens. Nobody else's.
+    #[serde(default)]
+    pub watch: Option<String>,
 }
 
 /// What of the sent name follows upon the name that was given.
@@ -366,6 +369,44 @@ pub struct Received {
     /// Something that the sender did could not be done here, as the warnings say.
     #[serde(default)]
     pub is_incomplete: bool,
+}
+
+/// What happened since, in a receive that is under way. Waits a moment if that is nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WatchReceive {
+    /// What [`Receive::watch`] was.
+    pub watch: String,
+    /// How many lines are known already.
+    #[serde(default)]
+    pub seen: u64,
+}
+
+/// Reply to [`WatchReceive`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReceiveProgress {
+    /// There is a receive of this name, or was until now.
+    pub is_known: bool,
+    /// What happened beyond what is known, in order.
+    #[serde(default)]
+    pub lines: Vec<ReceiveLine>,
+    /// It has ended, and there is nothing more.
+    pub is_over: bool,
+    /// A stream is coming.
+    pub is_coming: bool,
+    /// How many bytes of that stream came.
+    pub bytes: u64,
+    /// How long it has been coming.
+    pub nanoseconds: u64,
+}
+
+/// One line of what is told of a receive while it is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReceiveLine {
+    /// Something happened.
+    Event(ReceiveEvent),
+    /// Something did not, and does not keep the stream from being received: a line for people.
+    Warning(String),
 }
 
 /// `zfs receive -A`.

@@ -18,15 +18,19 @@ mod package;
 mod permitted;
 mod properties;
 mod tree;
+mod watch;
+
+pub(crate) use watch::Watched as WatchedReceive;
 
 use crate::administration::Call;
 use crate::engine::Engine;
-use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, Received};
+use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, ReceiveLine, Received};
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use package::Package;
 use std::io::{BufReader, Read};
+use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
@@ -35,6 +39,7 @@ use tarn_ondisk::stream::StreamKind;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_stream::reading::{StreamError, StreamReader};
+use watch::Counted;
 
 /// What is said of a stream that does not fit this program.
 const CANNOT: &str = "cannot receive";
@@ -50,6 +55,9 @@ struct Run<'a> {
     request: &'a Receive,
     operation: &'a Operation,
     done: Received,
+    /// Who is told what happens, and how many of the warnings he was told.
+    watched: Option<Arc<WatchedReceive>>,
+    warnings_told: usize,
     /// The file system that the first stream went to.
     top: Option<String>,
     /// The short name of the last snapshot of a package, if it was said.
@@ -70,6 +78,7 @@ impl Engine {
         request: &Receive,
         operation: &Operation,
     ) -> Result<Received, Refusal> {
+        let watching = self.enter_receive(call, request);
         let open = self.require_pool_of(&request.target)?;
         let pipe = call.pipe.clone().ok_or_else(|| {
             let reason = "the caller handed no descriptor over";
@@ -78,8 +87,13 @@ impl Engine {
         let turn = self.turn(&open)?;
         let _streaming = open.streams.begin(&pipe);
         drop(turn);
-        let mut input = BufReader::with_capacity(INPUT_BYTES, pipe);
-        self.receive_from(call, request, &mut input, operation)
+        let watched = watching.0.clone();
+        let input = Counted {
+            input: pipe,
+            watched: watched.clone(),
+        };
+        let mut input = BufReader::with_capacity(INPUT_BYTES, input);
+        self.receive_from(call, request, &mut input, watched, operation)
     }
 
     fn receive_from(
@@ -87,6 +101,7 @@ impl Engine {
         call: &Call,
         request: &Receive,
         input: &mut dyn Read,
+        watched: Option<Arc<WatchedReceive>>,
         operation: &Operation,
     ) -> Result<Received, Refusal> {
         DatasetName::parse(&request.target).map_err(|bad| {
@@ -102,6 +117,8 @@ impl Engine {
             request,
             operation,
             done: Received::default(),
+            watched,
+            warnings_told: 0,
             top: None,
             last: None,
             changed: false,
@@ -111,6 +128,7 @@ impl Engine {
         let mut reader = StreamReader::new(input);
         let outcome = run.take_all(&mut reader);
         run.mount_received(outcome.is_ok());
+        run.tell_warnings();
         let changed = run.changed;
         if let Some(pool) = request.target.split(['/', '@']).next().filter(|_| changed) {
             self.record_command(call, pool, operation);
@@ -196,7 +214,21 @@ impl Run<'_> {
     }
 
     fn tell(&mut self, event: ReceiveEvent) {
+        self.tell_warnings();
+        if let Some(watched) = &self.watched {
+            watched.tell(ReceiveLine::Event(event.clone()));
+        }
         self.done.events.push(event);
+    }
+
+    /// Tells what was warned of since something was told.
+    fn tell_warnings(&mut self) {
+        let warnings = &self.done.warnings[self.warnings_told..];
+        self.warnings_told = self.done.warnings.len();
+        if let Some(watched) = &self.watched {
+            let lines = warnings.iter().cloned().map(ReceiveLine::Warning);
+            lines.for_each(|line| watched.tell(line));
+        }
     }
 }
 

@@ -1,0 +1,147 @@
+//! Receives that somebody watches: what happens is told while it does, and what happened before a failure, too.
+//!
+//! # Mechanism
+//! Who receives gives the receive a name, and asks under that name, in calls of their own, what there is beyond what he knows. Such a call waits a moment for more. When the receive has
+//! ended, what it told stays until it was asked for to the end.
+
+use crate::administration::Call;
+use crate::engine::Engine;
+use crate::messages::dataset::{Receive, ReceiveEvent, ReceiveLine, ReceiveProgress, WatchReceive};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tarn_host::lock::{Condvar, Mutex, Rank};
+
+/// What was told; taken for a moment.
+const TOLD: Rank = Rank::new(tarn_host::ranks::ENGINE + 23, "what a receive told");
+
+/// How long a call waits for more. As long as a screen may show what is a bit old.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// How many receives that have ended are kept for who has not asked yet. A guess: more than end within a moment.
+const ENDED_MAX: usize = 64;
+
+/// A receive that somebody watches.
+pub(crate) struct Watched {
+    uid: u32,
+    told: Mutex<Told>,
+    more: Condvar,
+    /// Bytes of all streams that were read.
+    bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Told {
+    lines: Vec<ReceiveLine>,
+    /// Where the stream that is coming began, in bytes, and when.
+    begun: Option<(u64, u64)>,
+    is_over: bool,
+}
+
+impl Watched {
+    pub(super) fn tell(&self, line: ReceiveLine) {
+        let mut told = self.told.lock();
+        match &line {
+            ReceiveLine::Event(ReceiveEvent::Receiving { .. }) => {
+                let bytes = self.bytes.load(Ordering::Relaxed);
+                told.begun = Some((bytes, tarn_host::monotonic_ns()));
+            }
+            ReceiveLine::Event(_) => told.begun = None,
+            ReceiveLine::Warning(_) => {}
+        }
+        told.lines.push(line);
+        self.more.notify_all();
+    }
+
+    /// What there is beyond so many lines, when there is something, or a moment later.
+    fn beyond(&self, seen: usize) -> ReceiveProgress {
+        let mut told = self.told.lock();
+        if told.lines.len() <= seen && !told.is_over {
+            let _ = self.more.wait_timeout(&mut told, MOMENT);
+        }
+        let lines = told.lines.get(seen..).unwrap_or_default().to_vec();
+        let (began, began_ns) = told.begun.unwrap_or_default();
+        let is_coming = told.begun.is_some();
+        let since = |now: u64, then: u64| match is_coming {
+            true => now.saturating_sub(then),
+            false => 0,
+        };
+        ReceiveProgress {
+            is_known: true,
+            lines,
+            is_over: told.is_over,
+            is_coming,
+            bytes: since(self.bytes.load(Ordering::Relaxed), began),
+            nanoseconds: since(tarn_host::monotonic_ns(), began_ns),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.told.lock().is_over
+    }
+}
+
+/// Tells, when it is dropped, that a receive has ended.
+pub(super) struct Watching(pub(super) Option<Arc<Watched>>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(watched) = &self.0 {
+            watched.told.lock().is_over = true;
+            watched.more.notify_all();
+        }
+    }
+}
+
+/// Counts what is read.
+pub(super) struct Counted<R> {
+    pub(super) input: R,
+    pub(super) watched: Option<Arc<Watched>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.input.read(buffer)?;
+        if let Some(watched) = &self.watched {
+            let bytes = u64::try_from(bytes).unwrap_or(0);
+            watched.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+}
+
+impl Engine {
+    /// Enters a receive under the name that it was given, if that is nobody's.
+    pub(super) fn enter_receive(&self, call: &Call, request: &Receive) -> Watching {
+        let mut receives = self.watched_receives.lock();
+        if receives.len() >= ENDED_MAX {
+            receives.retain(|_, watched: &mut Arc<Watched>| !watched.is_over());
+        }
+        let name = request.watch.as_ref();
+        let Some(name) = name.filter(|name| !receives.contains_key(*name)) else {
+            return Watching(None);
+        };
+        let watched = Arc::new(Watched {
+            uid: call.caller.uid,
+            told: Mutex::new(TOLD, Told::default()),
+            more: Condvar::new(),
+            bytes: AtomicU64::new(0),
+        });
+        receives.insert(name.clone(), watched.clone());
+        Watching(Some(watched))
+    }
+
+    pub(crate) fn watch_receive(&self, call: &Call, request: &WatchReceive) -> ReceiveProgress {
+        let watched = self.watched_receives.lock().get(&request.watch).cloned();
+        let watched = watched.filter(|watched| watched.uid == call.caller.uid);
+        let Some(watched) = watched else {
+            return ReceiveProgress::default();
+        };
+        let progress = watched.beyond(usize::try_from(request.seen).unwrap_or(usize::MAX));
+        if progress.is_over {
+            self.watched_receives.lock().remove(&request.watch);
+        }
+        progress
+    }
+}
