@@ -99,11 +99,12 @@ impl Pool {
         if joined.is_empty() {
             return;
         }
+        // Who finds a place there can tell what it counts for.
+        self.io().vdevs_changed();
         for top in self.vdevs().top_levels() {
             if joined.contains(&top.id) {
                 self.space().add_vdev(top.id, geometry_of(&top), Vec::new());
             }
         }
-        self.io().vdevs_changed();
     }
 }
