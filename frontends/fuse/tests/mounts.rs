@@ -304,8 +304,6 @@ fn whoever_stops_leaves_no_mount_because_another_is_busy() {
     rustix::mount::mount("none", &paths[1], "tmpfs", MountFlags::empty(), None).unwrap();
     assert_eq!(bench.engine.stop().len(), 1);
     assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()));
-    assert!(!paths[0].join("ours").exists() && !paths[2].join("ours").exists());
-    rustix::mount::unmount(&paths[1], UnmountFlags::empty()).unwrap();
-    drop(files);
-    while rustix::mount::unmount(&paths[1], UnmountFlags::DETACH).is_ok() {}
+    // What was mounted over one of them goes with the mount below which it is.
+    assert!(paths.iter().all(|path| !path.join("ours").exists()));
 }
