@@ -787,6 +787,8 @@ mod tests {
         kept: std::sync::Mutex<Vec<usize>>,
         ended: AtomicBool,
         entered: AtomicBool,
+        /// How many requests were empty.
+        empty: AtomicU32,
     }
 
     impl Handler for Gate {
@@ -816,8 +818,12 @@ mod tests {
             if self.may_promise(request) {
                 return Some(Box::new(request.bytes().to_vec()));
             }
-            // What is read of a socket whose other end has gone, without an end. The thread ends.
-            assert!(!request.bytes().is_empty(), "the test is over");
+            if request.bytes().is_empty() {
+                // The other end has gone. An error may follow, as from the kernel; if none does the test is over, and the thread ends.
+                let count = self.empty.fetch_add(1, Ordering::SeqCst);
+                assert!(count < 1000, "the test is over");
+                return None;
+            }
             // Nobody may be there to hear it.
             let _ = rustix::io::write(&device.descriptor, request.bytes());
             None
@@ -870,6 +876,7 @@ mod tests {
             kept: std::sync::Mutex::default(),
             ended: AtomicBool::new(false),
             entered: AtomicBool::new(false),
+            empty: AtomicU32::new(0),
         });
         requests.iter().for_each(|request| ask(&theirs, request));
         server.add(ours, gate.clone()).unwrap();
