@@ -56,7 +56,7 @@ fn find<'a>(line: &'a str, folders: &[String]) -> Option<&'a str> {
     folders.iter().find_map(|folder| {
         let at = line.find(folder.as_str())?;
         let ends = line[at + folder.len()..].chars().next();
-        // `/work` is in `/workers` only by chance, and in `/net/work` at another place.
+        // `/place` is in `/places` only by chance, and in `/net/place` at another place.
         let is_whole =
             ends.is_none_or(|next| !next.is_alphanumeric() && next != '-' && next != '_');
         let begins = line[..at].chars().next_back();
