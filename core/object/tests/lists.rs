@@ -527,8 +527,16 @@ fn a_list_that_is_named_twice_is_refused() {
     let mut pool = Pool::new();
     let set = meta_set(&mut pool);
     let mut tx = pool.begin();
-    let new_list =
-        || PointerList::create(&set, &tx, PointerListVersion::Nested, &pool.operation).unwrap();
+    let new_list = || {
+        PointerList::create(
+            &set,
+            &tx,
+            PointerListVersion::Nested,
+            LIST_BLOCK_BYTES,
+            &pool.operation,
+        )
+        .unwrap()
+    };
     let lists: Vec<_> = (0..LISTS).map(|_| new_list()).collect();
     for (list, number) in lists.iter().zip(0..) {
         list.append(&tx, &pointer(number), &pool.operation).unwrap();
