@@ -1,7 +1,7 @@
 //! Following the sender: what became of file systems and snapshots there, since the increment's first snapshot.
 //!
 //! # Mechanism
-//! Before the streams of an increment of a tree come, the tree here is brought to what the sender's is now ([`tree`](super::tree)): clones are promoted, snapshots and file
+//! Before the streams of an increment of a tree come, the tree here is brought to what the sender's is now ([`tree`]): clones are promoted, snapshots and file
 //! systems renamed, and with `-F` those destroyed that are no more. After the streams it is done once more, since what is to be moved may have had to wait for
 //! its new parent.
 //!
