@@ -519,9 +519,10 @@ impl Server {
                     Ok(()) if is_ours => {}
                     // It was read, so it is served, whoever owns the device.
                     Ok(()) => return self.serve_not_owned(&served, request),
-                    Err(_) if is_ours => {
+                    Err(Errno::AGAIN) if is_ours => {
                         read = served.read(request);
                     }
+                    Err(_) if is_ours => {}
                     Err(_) => return,
                 }
             }
@@ -531,6 +532,10 @@ impl Server {
                 if served.is_crowded(is_waited_for) {
                     self.invite(&served);
                 }
+                continue;
+            }
+            if read != Err(Errno::AGAIN) {
+                // Whatever it is, it may be said only once.
                 continue;
             }
             served.at_once.store(0, Ordering::Relaxed);
