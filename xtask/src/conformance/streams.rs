@@ -216,6 +216,8 @@ impl<'a> Scene<'a> {
         fs::copy(&case.stream, &whole)?;
         if case.is_package {
             self.package(case, &whole)?;
+            // A package that broke off mounts nothing.
+            self.instance.zfs("mount -a")?;
         } else {
             self.pieces(TARGET, &whole)?;
         }
