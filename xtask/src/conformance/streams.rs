@@ -216,8 +216,6 @@ impl<'a> Scene<'a> {
         fs::copy(&case.stream, &whole)?;
         if case.is_package {
             self.package(case, &whole)?;
-            // A package that broke off mounts nothing.
-            self.instance.zfs("mount -a")?;
         } else {
             self.pieces(TARGET, &whole)?;
         }
@@ -272,6 +270,8 @@ impl<'a> Scene<'a> {
                 }
                 base = Some(*short);
             }
+            // A package that broke off mounts nothing; and what is below comes upon what it is below.
+            self.instance.zfs("mount -a")?;
         }
         Ok(())
     }
