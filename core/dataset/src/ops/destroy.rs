@@ -118,6 +118,12 @@ pub(super) fn check_head(
     }
 }
 
+/// Refuses to give up what was half received, where something depends on it. It is whoever receives that asks.
+pub(super) fn check_abandoned(view: View<'_>, head: &Dataset<'_>) -> Result<(), TaskRefusal> {
+    check_without_snapshots(view, head, &Gone::default())?;
+    check_children(head, None, &Gone::default())
+}
+
 fn busy(why: &str) -> TaskRefusal {
     TaskRefusal::Busy {
         why: why.to_string(),
@@ -126,15 +132,26 @@ fn busy(why: &str) -> TaskRefusal {
 
 /// Refuses a head that is in use, is being received into, or has snapshots.
 fn check_unchained(view: View<'_>, head: &Dataset<'_>, gone: &Gone) -> Result<(), TaskRefusal> {
-    check_unused(view, head.id())?;
-    if view.namespace().is_receiving(head.id()) {
-        return Err(busy("dataset is busy"));
+    match view.namespace().is_receiving(head.id()) {
+        true => Err(busy("dataset is busy")),
+        false => check_without_snapshots(view, head, gone),
     }
+}
+
+/// Refuses a head that is in use or has snapshots.
+fn check_without_snapshots(
+    view: View<'_>,
+    head: &Dataset<'_>,
+    gone: &Gone,
+) -> Result<(), TaskRefusal> {
+    check_unused(view, head.id())?;
     let Some(previous) = head.previous()? else {
         return Ok(());
     };
+    // A chain that leads to the head counts, whatever the table of names says: unless what it names goes before.
     let has_snapshots = previous.next_snapshot == head.id();
-    if has_snapshots && head.snapshot_count()? > gone.snapshots_of(head.directory().id()) {
+    let gone_before = gone.snapshots_of(head.directory().id());
+    if has_snapshots && (gone_before == 0 || head.snapshot_count()? > gone_before) {
         return Err(busy("dataset is busy"));
     }
     // It would go with its last clone.

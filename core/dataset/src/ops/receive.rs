@@ -15,7 +15,7 @@
 use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
 use super::create::{Made, apply_settings_to, check_name, check_new, check_place};
-use super::destroy::{destroy, give_away, remove};
+use super::destroy::{check_abandoned, destroy, give_away, remove};
 use super::destroy_snapshot::{DestroySnapshots, check_unused, destroy_if_marked};
 use super::rollback::{origin_txg, paid_for, written_since};
 use super::set::{Source, apply_one, check_limit_of, check_settings, find, store_with_limits};
@@ -1151,25 +1151,6 @@ fn take_contents(
     Ok(())
 }
 
-/// Refuses to give up a head that something depends on.
-#[doc(alias = "dsl_destroy_head_check_impl")]
-fn check_alone(view: View<'_>, head: &Dataset<'_>) -> Result<(), TaskRefusal> {
-    check_unused(view, head.id())?;
-    if let Some(previous) = head.previous()? {
-        if previous.next_snapshot == head.id() {
-            return Err(busy("dataset is busy"));
-        }
-        // It would go with its last clone.
-        if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
-            check_unused(view, head.stored()?.previous_snapshot)?;
-        }
-    }
-    match head.directory().child_ids()?.is_empty() {
-        true => Ok(()),
-        false => Err(busy("filesystem has children")),
-    }
-}
-
 /// Gives up what was received so far.
 #[derive(Debug, Clone)]
 pub struct AbandonReceive {
@@ -1186,7 +1167,7 @@ impl SyncTask for AbandonReceive {
         if !stored.flags.contains(DatasetFlags::INCONSISTENT) {
             return Err(busy("dataset is busy"));
         }
-        check_alone(view, &head)
+        check_abandoned(view, &head)
     }
 
     #[doc(alias = "dmu_recv_cleanup_ds")]
