@@ -41,15 +41,6 @@ fn open(writer: MosWriter<'_>) -> Result<PointerList, PoolError> {
     list.map_err(|cause| PoolError::Object { object: id, cause })
 }
 
-/// Whether there is something to free.
-pub(crate) fn is_empty(writer: MosWriter<'_>) -> Result<bool, PoolError> {
-    let list = open(writer)?;
-    list.is_empty().map_err(|cause| PoolError::Object {
-        object: list.id(),
-        cause,
-    })
-}
-
 /// Frees what the txg before has put off. In the first pass.
 #[doc(alias = "spa_sync_deferred_frees")]
 pub(crate) fn free_all(writer: MosWriter<'_>, io: &BlockIo) -> Result<(), PoolError> {

@@ -149,11 +149,11 @@ impl Pool {
         self.cache().groups_stored(txg);
     }
 
-    /// Whether there is something to do though nobody has changed anything.
+    /// Whether there is something to do though nobody has changed anything. What late passes put off waits for a group that is stored anyway: freeing it puts
+    /// off the list's own block, and so on for ever.
     fn has_housekeeping(&self, tx: &SyncTx, operation: &Operation) -> Result<bool, PoolError> {
         let writer = self.writer(tx, operation);
         Ok(self.is_configuration_changed()
-            || !deferred::is_empty(writer)?
             || self.namespace().has_more_to_free(operation)?
             || log_space_maps::exist(writer.directory())?)
     }

@@ -23,7 +23,7 @@ mod printed;
 pub mod value;
 pub mod xdr;
 
-pub use value::{NvError, NvList, NvType, NvValue, Text};
+pub use value::{NvDouble, NvError, NvList, NvType, NvValue, Text};
 
 use crate::declare::{ByteOrder, Corrupt, Reader, widen};
 
@@ -219,7 +219,7 @@ mod tests {
             .with("booleans", NvValue::BooleanArray(vec![true, false]))
             .with("int8s", NvValue::Int8Array(vec![-1, 1]))
             .with("uint8s", NvValue::Uint8Array(vec![255, 0]))
-            .with("double", NvValue::Double(1.5))
+            .with("double", NvValue::Double(1.5.into()))
             .with("empty", Vec::<u64>::new())
             .with("no lists", Vec::<NvList>::new())
     }

@@ -8,8 +8,8 @@
 //! reader meets the inner pairs, with their own end, before the next outer pair.
 
 use super::{
-    DEPTH_MAX, NvList, NvType, NvValue, Text, VERSION, align8, check_size, size_in_memory,
-    stored_size, value_size_in_memory,
+    DEPTH_MAX, NvDouble, NvList, NvType, NvValue, Text, VERSION, align8, check_size,
+    size_in_memory, stored_size, value_size_in_memory,
 };
 use crate::declare::{Corrupt, Reader, narrow};
 
@@ -100,7 +100,7 @@ fn decode_value(
         NvType::Int64 => NvValue::Int64(pair.i64()?),
         NvType::Uint64 => NvValue::Uint64(pair.u64()?),
         NvType::Hrtime => NvValue::Hrtime(pair.i64()?),
-        NvType::Double => NvValue::Double(f64::from_bits(pair.u64()?)),
+        NvType::Double => NvValue::Double(NvDouble::from_bits(pair.u64()?)),
         NvType::String => NvValue::String(text(pair)?),
         NvType::ByteArray => NvValue::ByteArray(pair.take(count)?.to_vec()),
         NvType::Uint8Array => NvValue::Uint8Array(pair.take(count)?.to_vec()),
@@ -234,7 +234,7 @@ fn encode_value(value: &NvValue, bytes: &mut Vec<u8>) {
         NvValue::BooleanValue(truth) => bytes.extend(u32::from(*truth).to_le_bytes()),
         NvValue::Int64(number) | NvValue::Hrtime(number) => bytes.extend(number.to_le_bytes()),
         NvValue::Uint64(number) => bytes.extend(number.to_le_bytes()),
-        NvValue::Double(number) => bytes.extend(number.to_le_bytes()),
+        NvValue::Double(number) => bytes.extend(number.to_bits().to_le_bytes()),
         NvValue::String(text) => append_text(text, bytes),
         NvValue::ByteArray(items) | NvValue::Uint8Array(items) => bytes.extend(items),
         NvValue::Int8Array(items) => bytes.extend(items.iter().map(|item| item.cast_unsigned())),

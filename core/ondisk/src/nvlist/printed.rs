@@ -79,7 +79,7 @@ impl fmt::Display for Plain<'_> {
             NvValue::Uint32(value) => write!(f, "{value:#x}"),
             NvValue::Uint64(value) => write!(f, "{value:#x}"),
             NvValue::Hrtime(value) => write!(f, "{value:#x}"),
-            NvValue::Double(value) => write!(f, "0x{value:.6}"),
+            NvValue::Double(value) => write!(f, "0x{:.6}", f64::from(*value)),
             NvValue::String(text) => write!(f, "{text}"),
             NvValue::ByteArray(values) => each(f, values, |value| format!("0x{value:02x}")),
             NvValue::Int8Array(values) => each(f, values, i8::to_string),

@@ -231,8 +231,36 @@ impl NvType {
     }
 }
 
+/// A number with a fraction, as it is stored: two are equal when their bits are, so that also a number that is none is equal to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NvDouble(u64);
+
+impl NvDouble {
+    /// The number with these bits, as IEEE 754 has them.
+    pub(crate) fn from_bits(bits: u64) -> NvDouble {
+        NvDouble(bits)
+    }
+
+    /// The bits of the number.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<f64> for NvDouble {
+    fn from(number: f64) -> NvDouble {
+        NvDouble(number.to_bits())
+    }
+}
+
+impl From<NvDouble> for f64 {
+    fn from(number: NvDouble) -> f64 {
+        f64::from_bits(number.0)
+    }
+}
+
 /// A value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvValue {
     /// No value: that the name is there says all.
     Boolean,
@@ -257,7 +285,7 @@ pub enum NvValue {
     /// A time in nanoseconds.
     Hrtime(i64),
     /// A number with a fraction.
-    Double(f64),
+    Double(NvDouble),
     /// True or false.
     BooleanValue(bool),
     /// A string.
@@ -430,7 +458,7 @@ pub enum NvError {
 
 /// A list of names with values.
 #[doc(alias = "nvlist_t")]
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NvList {
     flags: u32,
     pairs: Vec<(Text, NvValue)>,

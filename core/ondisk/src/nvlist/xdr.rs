@@ -10,7 +10,9 @@
 //! four bytes of that count. OpenZFS reserves room by those sizes, so a list with empty arrays
 //! ends in as many zero bytes as were counted in vain.
 
-use super::{NvList, NvType, NvValue, Text, VERSION, check_size, size_in_memory, stored_size};
+use super::{
+    NvDouble, NvList, NvType, NvValue, Text, VERSION, check_size, size_in_memory, stored_size,
+};
 use crate::declare::{Corrupt, Reader, narrow};
 
 /// Both sizes, the length of the name, the type and the element count.
@@ -81,7 +83,7 @@ fn decode_value(
         NvType::Int64 => NvValue::Int64(reader.i64()?),
         NvType::Uint64 => NvValue::Uint64(reader.u64()?),
         NvType::Hrtime => NvValue::Hrtime(reader.i64()?),
-        NvType::Double => NvValue::Double(f64::from_bits(reader.u64()?)),
+        NvType::Double => NvValue::Double(NvDouble::from_bits(reader.u64()?)),
         NvType::String => NvValue::String(text(reader)?),
         NvType::ByteArray => NvValue::ByteArray(padded_bytes(reader, count)?.to_vec()),
         NvType::Uint8Array => NvValue::Uint8Array(counted(reader, count, narrow_u8)?),
@@ -255,7 +257,7 @@ fn encode_value(value: &NvValue, bytes: &mut Vec<u8>) {
         NvValue::BooleanValue(truth) => append_u32(u32::from(*truth), bytes),
         NvValue::Int64(number) | NvValue::Hrtime(number) => bytes.extend(number.to_be_bytes()),
         NvValue::Uint64(number) => bytes.extend(number.to_be_bytes()),
-        NvValue::Double(number) => bytes.extend(number.to_be_bytes()),
+        NvValue::Double(number) => bytes.extend(number.to_bits().to_be_bytes()),
         NvValue::String(text) => append_text(text, bytes),
         NvValue::ByteArray(items) => append_padded(items, bytes),
         NvValue::Uint8Array(items) => append_array(items, bytes, |&n| u32::from(n)),
