@@ -94,7 +94,9 @@ fn right_parts(
         found.is_right.then_some(found.parts).ok_or(mismatch)
     });
     match &found {
-        Ok(parts) if is_wrong.load(Ordering::Relaxed) && io.is_settled(stored.pointer) => {
+        Ok(parts)
+            if is_wrong.load(Ordering::Relaxed) && io.is_settled(stored.pointer, operation) =>
+        {
             for part in parts {
                 part.mend(io, operation);
             }

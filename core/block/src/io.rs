@@ -11,6 +11,7 @@ use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk::block_pointer::{BlockPointer, Dva};
 use tarn_ondisk::units::{AllocatedSize, PhysicalSize, Txg, VdevId};
+use tarn_probe::Operation;
 use tarn_space::Space;
 use tarn_transform::Salt;
 use tarn_vdev::{Place, VdevTree};
@@ -30,6 +31,9 @@ pub struct BlockIo {
     pub(crate) log_allowance: AtomicU64,
     /// The newest group that is stored: blocks of later ones may be written again where they are.
     stored: AtomicU64,
+    /// When that was, in nanoseconds of the host's clock, and when the group before it was stored. Zero if that was not said.
+    stored_ns: AtomicU64,
+    stored_before_ns: AtomicU64,
     /// Blocks that a test wants split.
     force_ganging: OnceLock<ForceGanging>,
     /// State of the dice for that.
@@ -167,6 +171,8 @@ impl BlockIo {
             deferred_frees: Mutex::new(ranks::DEFERRED_FREES, Vec::new()),
             log_allowance: AtomicU64::new(0),
             stored: AtomicU64::new(u64::MAX),
+            stored_ns: AtomicU64::new(0),
+            stored_before_ns: AtomicU64::new(0),
             force_ganging: OnceLock::new(),
             dice: AtomicU64::new(1),
         };
@@ -188,14 +194,26 @@ impl BlockIo {
         let _ = self.salt.set(salt);
     }
 
-    /// Says which group is the newest that is stored. Until it is said for the first time all are.
+    /// Says which group is the newest that is stored. Until it is said for the first time all are. To be said by one thread, and before space that the
+    /// group makes free is given out.
     pub fn note_stored(&self, txg: Txg) {
-        self.stored.store(txg.get(), Ordering::Relaxed);
+        let now_ns = self.host.monotonic_ns();
+        let before = self.stored_ns.swap(now_ns, Ordering::AcqRel);
+        self.stored_before_ns.store(before, Ordering::Release);
+        self.stored.store(txg.get(), Ordering::Release);
     }
 
-    /// Whether a block stays as it is. One of a group that is being stored may be written again where it is, while somebody reads it who was led to it before.
-    pub(crate) fn is_settled(&self, pointer: &BlockPointer) -> bool {
-        pointer.physical_birth().get() <= self.stored.load(Ordering::Relaxed)
+    /// Whether a block is where its pointer says, and stays there as it is. If not, other bytes in its places are no fault of a device, and must not be
+    /// replaced by those of the block:
+    ///
+    /// - A block of a group that is being stored may be written again where it is, while somebody reads it who was led to it before.
+    /// - A block that somebody looked up long ago may have been freed, and its places been given to another one. That takes three groups at
+    ///   least: the one that frees it, and two until what it frees is given out (`TXG_DEFER_SIZE`). Here no more than one is allowed, for
+    ///   a repair takes time as well.
+    pub(crate) fn is_settled(&self, pointer: &BlockPointer, operation: &Operation) -> bool {
+        let is_stored = pointer.physical_birth().get() <= self.stored.load(Ordering::Acquire);
+        let stored_before_ns = self.stored_before_ns.load(Ordering::Acquire);
+        is_stored && (stored_before_ns == 0 || operation.looked_up_ns() > stored_before_ns)
     }
 
     /// A top-level vdev came or went, or changed its sector size.

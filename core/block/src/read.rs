@@ -10,7 +10,8 @@
 //! - Nothing is given out that did not verify, except where the pointer says that there is no
 //!   checksum.
 //! - Nothing is allocated by a size that the disk gave before the size was checked.
-//! - A block of a group that is not stored yet is never repaired, for it may be in the midst of being written again.
+//! - A block of a group that is not stored yet is never repaired, for it may be in the midst of being written again. Nor is one that was looked up long ago:
+//!   its places may belong to another block by now.
 
 use crate::data::Block;
 use crate::embed;
@@ -178,14 +179,20 @@ impl BlockIo {
             .flatten()
             .map(|(stored, _)| move |bytes: &[u8]| stored.verifies(bytes, salt))
             .collect();
+        let settled: Vec<_> = planned
+            .iter()
+            .flatten()
+            .map(|(stored, _)| move || self.is_settled(stored.pointer, operation))
+            .collect();
         let requests: Vec<ReadRequest<'_>> = planned
             .iter()
             .flatten()
             .zip(&verifies)
-            .map(|((stored, place), verify)| ReadRequest {
+            .zip(&settled)
+            .map(|(((_, place), verify), is_settled)| ReadRequest {
                 place: *place,
                 verify,
-                is_settled: self.is_settled(stored.pointer),
+                is_settled,
                 noted: None,
             })
             .collect();
@@ -194,7 +201,7 @@ impl BlockIo {
         }
         operation.mark(Outcome::Disk);
         let mut answers = self.vdevs.read_many(&requests, operation).into_iter();
-        drop(verifies);
+        drop((verifies, settled));
         planned
             .into_iter()
             .map(|plan| {
@@ -234,17 +241,18 @@ impl BlockIo {
     ) -> Result<Buffer, ReadError> {
         let shapes = self.shapes();
         let unnoted = AtomicBool::new(false);
-        let (is_settled, noted) = match faults {
-            Faults::Mend => (self.is_settled(pointer), None),
+        let (blames, noted) = match faults {
+            Faults::Mend => (true, None),
             Faults::Note(noted) => (false, Some(noted)),
-            Faults::Blame => (self.is_settled(pointer), Some(&unnoted)),
+            Faults::Blame => (true, Some(&unnoted)),
         };
+        let is_settled = || blames && self.is_settled(pointer, operation);
         let mut failures = Vec::new();
         for dva in self.copies_by_health(pointer) {
             let request = |place| ReadRequest {
                 place,
                 verify,
-                is_settled,
+                is_settled: &is_settled,
                 noted,
             };
             let attempt = match shapes.place(dva, size) {
@@ -262,7 +270,7 @@ impl BlockIo {
                         && let Some(noted) = noted
                     {
                         noted.store(true, Ordering::Relaxed);
-                    } else if !failures.is_empty() && is_settled {
+                    } else if !failures.is_empty() && is_settled() {
                         let count = u64::try_from(failures.len()).expect("three at most");
                         self.probes.bad_copies.add(count);
                         operation.mark(Outcome::Repaired);

@@ -12,7 +12,7 @@ use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{Level, PhysicalSize, Txg, VdevId};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, OperationKind};
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, GzipLevel, ZstdLevel};
 
 fn compressions() -> Vec<CompressionAlgorithm> {
@@ -182,6 +182,53 @@ fn a_copy_that_may_be_in_the_midst_of_being_written_again_is_left_as_it_is() {
     assert_eq!(&*pool.read(&pointer), &data[..]);
     pool.damage(copies[1], 17);
     assert_eq!(&*pool.read(&pointer), &data[..], "the first was repaired");
+}
+
+/// Its places may belong to another block by now, whose bytes would be lost.
+#[test]
+fn a_copy_of_a_block_that_was_looked_up_long_ago_is_left_as_it_is() {
+    let pool = Pool::new(2, 9, options());
+    let dataset = DatasetPolicy {
+        copies: 2,
+        ..DATASET
+    };
+    let data = noise(4096, 9);
+    let pointer = pool.write_one(&data, policy(&dataset));
+    let copies: Vec<Dva> = pointer.dvas().collect();
+    let store = |later| pool.io.note_stored(Txg::new(TXG.get() + later));
+    store(0);
+    let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Read);
+    let read = || pool.io.read(&pointer, &operation);
+    store(1);
+    pool.damage(copies[0], 17);
+    assert_eq!(&*read().unwrap(), &data[..], "one group is too few");
+    pool.damage(copies[1], 17);
+    assert_eq!(&*read().unwrap(), &data[..], "the first was repaired");
+    // The same bits once more.
+    pool.damage(copies[1], 17);
+    store(2);
+    pool.damage(copies[0], 17);
+    assert_eq!(&*read().unwrap(), &data[..]);
+    assert_eq!(
+        &*pool.io.read_many(&[pointer], &operation).remove(0).unwrap(),
+        &data[..]
+    );
+    let errors = || -> u64 {
+        let leaves = pool.io.vdevs().leaves();
+        leaves
+            .iter()
+            .map(|leaf| leaf.errors.values().checksum)
+            .sum()
+    };
+    assert_eq!(errors(), 1, "that of before");
+    pool.damage(copies[1], 17);
+    assert!(read().is_err(), "no repair");
+    // The same bits once more.
+    pool.damage(copies[1], 17);
+    operation.look_up_anew();
+    assert_eq!(&*read().unwrap(), &data[..]);
+    pool.damage(copies[1], 17);
+    assert_eq!(&*read().unwrap(), &data[..], "the first was repaired");
 }
 
 /// Of a pointer that lies, the good copy is read; nothing is written to where it says that another would be.

@@ -411,11 +411,12 @@ impl PoolCache {
     }
 
     /// Has blocks read that may be wanted soon. Returns at once; what is here or on its way already
-    /// is left out, and when the workers have too much to do, so is the rest.
-    pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind) {
+    /// is left out, and when the workers have too much to do, so is the rest. The pointers were looked up by `operation`.
+    pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind, operation: &Operation) {
         let cache = &self.0.cache;
         let hint = Hint::prefetch(kind);
-        let mut job = Job::new(cache.clone(), self.0.io.clone(), self.0.pool);
+        let (io, looked_up_ns) = (self.0.io.clone(), operation.looked_up_ns());
+        let mut job = Job::new(cache.clone(), io, self.0.pool, looked_up_ns);
         for pointer in pointers {
             if pointer.kind() != PointerKind::Stored {
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! A job is a batch of blocks, each with its flight already in its shard. Workers take jobs in order
-//! and read those blocks that nobody has begun to read meanwhile, as one batch of the devices.
+//! and read those blocks that nobody has begun to read meanwhile, as one batch of the devices. Blocks that were freed while they waited are left out.
 //!
 //! # Invariants
 //! - The queue is bounded in blocks. What does not fit is abandoned, which costs nobody but the reader.
@@ -20,7 +20,7 @@ use tarn_block::BlockIo;
 use tarn_host::Host;
 use tarn_host::lock::{Condvar, Mutex};
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_probe::{Operation, OperationKind};
+use tarn_probe::{DatasetId, Operation, OperationKind, What, Who};
 
 /// How many blocks may wait. A guess: some windows full.
 const QUEUE_BLOCKS_MAX: usize = 4096;
@@ -32,15 +32,18 @@ pub(crate) struct Job {
     cache: Arc<Cache>,
     io: Arc<BlockIo>,
     pool: u64,
+    /// When its blocks were looked up, in nanoseconds of the host's clock.
+    looked_up_ns: u64,
     blocks: VecDeque<(BlockPointer, Key, Arc<Flight>)>,
 }
 
 impl Job {
-    pub(crate) fn new(cache: Arc<Cache>, io: Arc<BlockIo>, pool: u64) -> Job {
+    pub(crate) fn new(cache: Arc<Cache>, io: Arc<BlockIo>, pool: u64, looked_up_ns: u64) -> Job {
         Job {
             cache,
             io,
             pool,
+            looked_up_ns,
             blocks: VecDeque::new(),
         }
     }
@@ -50,20 +53,29 @@ impl Job {
     }
 
     /// Reads everything that has no leader yet.
-    fn run(mut self, operation: &Operation) {
+    fn run(mut self, clock: tarn_probe::Clock) {
+        let what = What::plain(OperationKind::Prefetch, DatasetId::NONE, 0);
+        let operation = Operation::begun_at(clock, self.looked_up_ns, Who::INTERNAL, what);
         while !self.blocks.is_empty() {
             let batch = self.take_batch();
             let cache = self.cache.clone();
             let led: Vec<(BlockPointer, Leader<'_>)> = batch
                 .into_iter()
                 .filter(|(_, _, flight)| flight.try_lead())
+                .filter(|(_, key, flight)| {
+                    let is_wanted = !flight.is_stale();
+                    if !is_wanted {
+                        cache.shard(key).abandon(key, flight);
+                    }
+                    is_wanted
+                })
                 .map(|(pointer, key, flight)| {
                     let shard = cache.shard(&key);
                     (pointer, Leader { shard, key, flight })
                 })
                 .collect();
             let pointers: Vec<BlockPointer> = led.iter().map(|(pointer, _)| *pointer).collect();
-            let answers = self.io.read_many(&pointers, operation);
+            let answers = self.io.read_many(&pointers, &operation);
             for ((pointer, leader), answer) in led.iter().zip(answers) {
                 let contents = answer.map(|block| Contents::of(pointer, block));
                 leader.land(contents, Use::Prefetch, operation.started_ns());
@@ -183,7 +195,7 @@ impl Shared {
             if let Some(job) = queue.jobs.pop_front() {
                 queue.blocks -= job.blocks.len();
                 drop(queue);
-                job.run(&Operation::internal(clock, OperationKind::Prefetch));
+                job.run(clock);
                 queue = self.queue.lock();
                 continue;
             }

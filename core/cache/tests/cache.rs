@@ -158,7 +158,8 @@ fn prefetched_blocks_are_there_when_their_reader_comes() {
         .map(|seed| request(&noise(65536, seed), file_policy()))
         .collect();
     let pointers = fixture.pool.write(requests, 1);
-    fixture.cache.prefetch(&pointers, Kind::Data);
+    let operation = Operation::unmeasured();
+    fixture.cache.prefetch(&pointers, Kind::Data, &operation);
     for (seed, pointer) in (0..).zip(&pointers) {
         let block = fixture.read(pointer).unwrap();
         assert_eq!(&*block, &noise(65536, seed)[..]);

@@ -89,6 +89,6 @@ impl Namespace {
             Some(head.stored().ok()?.root)
         };
         let roots: Vec<_> = names.iter().filter_map(root).collect();
-        self.mos().env().expect_heads(&roots);
+        self.mos().env().expect_heads(&roots, operation);
     }
 }

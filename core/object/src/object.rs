@@ -48,7 +48,7 @@ use crate::ranks;
 use crate::walk::{PointerMemo, TreeTop, hint_for, metadata_hint};
 
 /// How often a read that fails is looked up again while its object is being stored.
-const READ_ATTEMPTS_MAX: u32 = 20;
+pub(crate) const READ_ATTEMPTS_MAX: u32 = 20;
 /// How long to wait in between. A guess: a batch of writes takes about as long.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -495,7 +495,7 @@ impl Object {
 
     /// After a failed read: whether the tree was replaced since, or is being replaced just now. In the latter case waits
     /// a little.
-    fn may_have_moved(&self, generation: u64) -> bool {
+    pub(crate) fn may_have_moved(&self, generation: u64) -> bool {
         {
             let state = self.state.lock();
             if state.generation != generation {

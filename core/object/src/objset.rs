@@ -110,10 +110,10 @@ impl ObjectEnv {
     }
 
     /// Has the heads of object sets read that will be looked at soon.
-    pub fn expect_heads(&self, roots: &[BlockPointer]) {
+    pub fn expect_heads(&self, roots: &[BlockPointer], operation: &Operation) {
         let sound = roots.iter().filter(|root| root.check().is_ok());
         let sound: Vec<BlockPointer> = sound.copied().collect();
-        self.cache.prefetch(&sound, Kind::Metadata);
+        self.cache.prefetch(&sound, Kind::Metadata, operation);
     }
 
     /// A block of zeros.

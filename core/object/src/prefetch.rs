@@ -84,7 +84,7 @@ impl Object {
         } else {
             Kind::Data
         };
-        cache.prefetch(&pointers, kind);
+        cache.prefetch(&pointers, kind, operation);
     }
 }
 

@@ -413,7 +413,7 @@ impl<'a> Walker<'a> {
                 let is_sound =
                     |pointer: &BlockPointer| !pointer.is_hole() && pointer.check().is_ok();
                 let soon: Vec<_> = soon.filter(is_sound).collect();
-                self.cache.prefetch(&soon, Kind::Metadata);
+                self.cache.prefetch(&soon, Kind::Metadata, self.operation);
             }
             for (entry, pointer) in part {
                 self.pointer(tree, pointer, level - 1, first + widen(*entry))?;

@@ -17,13 +17,13 @@ use std::ops::Range;
 use tarn_cache::{Contents, Hint, Kind, WeakContents};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
-use tarn_ondisk::dnode::POINTER_SHIFT;
+use tarn_ondisk::dnode::{Dnode, POINTER_SHIFT};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
-use crate::object::{Located, Newest, Object, ObjectState};
+use crate::object::{Located, Newest, Object, ObjectState, READ_ATTEMPTS_MAX};
 
 /// A pointer of the stored tree from which to go down, as of one instant.
 #[derive(Debug, Clone)]
@@ -376,10 +376,32 @@ impl Object {
         wanted: Wanted,
         operation: &Operation,
     ) -> Result<Option<u64>, ObjectError> {
-        let (stored, geometry) = {
-            let state = self.state.lock();
-            (state.stored.clone(), state.geometry())
-        };
+        let mut attempts = 0;
+        loop {
+            let (stored, geometry, generation) = {
+                let state = self.state.lock();
+                (state.stored.clone(), state.geometry(), state.generation)
+            };
+            let failure = match self.next_within(&stored, &geometry, from, wanted, operation) {
+                Ok(found) => return Ok(found),
+                Err(failure) => failure,
+            };
+            attempts += 1;
+            if attempts == READ_ATTEMPTS_MAX || !self.may_have_moved(generation) {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// The same in one tree, which may be replaced meanwhile: then blocks of pointers may not be there any more.
+    fn next_within(
+        &self,
+        stored: &Dnode,
+        geometry: &Geometry,
+        from: u64,
+        wanted: Wanted,
+        operation: &Operation,
+    ) -> Result<Option<u64>, ObjectError> {
         let level = stored.levels - 1;
         for (index, pointer) in (0..).zip(&stored.pointers) {
             let span = geometry.span(level, index);
@@ -387,7 +409,7 @@ impl Object {
                 continue;
             }
             let found =
-                self.next_below(pointer, level, index, from, wanted, &geometry, operation)?;
+                self.next_below(pointer, level, index, from, wanted, geometry, operation)?;
             if found.is_some() {
                 return Ok(found);
             }

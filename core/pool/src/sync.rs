@@ -144,8 +144,8 @@ impl Pool {
 
     /// Nobody goes back behind this group any more.
     fn group_stored(&self, txg: Txg) {
-        self.space().txg_stored(txg);
         self.io().note_stored(txg);
+        self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
     }
 

@@ -66,6 +66,8 @@ impl What {
 pub struct Operation {
     clock: Clock,
     started_ns: u64,
+    /// See [`looked_up_ns`](Operation::looked_up_ns).
+    looked_up_ns: AtomicU64,
     who: Who,
     what: What,
     stages_ns: [AtomicU64; Stage::COUNT],
@@ -83,6 +85,7 @@ impl Operation {
         Operation {
             clock,
             started_ns,
+            looked_up_ns: AtomicU64::new(started_ns),
             who,
             what,
             stages_ns: Default::default(),
@@ -113,6 +116,17 @@ impl Operation {
     /// When it began, in nanoseconds of its clock.
     pub fn started_ns(&self) -> u64 {
         self.started_ns
+    }
+
+    /// Since when it has looked up what it reads by, in nanoseconds of its clock: nothing that leads it to a device is older. That is since it began,
+    /// unless it [looks up anew](Operation::look_up_anew).
+    pub fn looked_up_ns(&self) -> u64 {
+        self.looked_up_ns.load(Ordering::Relaxed)
+    }
+
+    /// From now on it reads only by what it looks up from now on, or by what somebody holds for as long as it reads.
+    pub fn look_up_anew(&self) {
+        self.looked_up_ns.store((self.clock)(), Ordering::Relaxed);
     }
 
     /// The clock it is measured with.
@@ -260,6 +274,15 @@ mod tests {
             (42, 8192, 4096)
         );
         assert_eq!((record.client, record.user), (ClientId(7), 1000));
+    }
+
+    #[test]
+    fn what_it_reads_by_is_as_old_as_itself_unless_it_looks_up_anew() {
+        let waited = Operation::begun_at(clock, 400, Who::INTERNAL, *read_4k().what());
+        assert_eq!(waited.looked_up_ns(), 400);
+        advance(100);
+        waited.look_up_anew();
+        assert_eq!((waited.started_ns(), waited.looked_up_ns()), (400, clock()));
     }
 
     #[test]

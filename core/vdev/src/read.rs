@@ -45,6 +45,9 @@ pub struct Place {
 /// Says whether bytes are the ones that were written.
 pub type Verify<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 
+/// Says whether a place may be repaired with the bytes that were written there.
+pub type Settled<'a> = dyn Fn() -> bool + Sync + 'a;
+
 /// A place to be read, and how to know that it was read right.
 #[derive(Clone, Copy)]
 pub struct ReadRequest<'a> {
@@ -52,8 +55,9 @@ pub struct ReadRequest<'a> {
     pub place: Place,
     /// Accepts the right bytes only.
     pub verify: &'a Verify<'a>,
-    /// Nobody is writing there. Otherwise bytes that are not the right ones are no fault of a device, and are left as they are: they may be newer.
-    pub is_settled: bool,
+    /// Whether what is to be read is still what belongs there, and nobody is writing it. Otherwise bytes that are not the right ones are no fault of a
+    /// device, and are left as they are: they may be newer. Asked when it matters, for a read may take long.
+    pub is_settled: &'a Settled<'a>,
     /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is written: who asks decides what is right.
     pub noted: Option<&'a AtomicBool>,
 }
@@ -80,7 +84,7 @@ impl VdevTree {
         let request = ReadRequest {
             place,
             verify,
-            is_settled: true,
+            is_settled: &|| true,
             noted: None,
         };
         let mut results = self.read_many(&[request], operation);
@@ -356,7 +360,7 @@ impl OneRead<'_> {
 
     /// Whether what does not verify is the fault of a device.
     fn blames(&self) -> bool {
-        self.request.is_settled && self.operation.what().kind != OperationKind::LogSearch
+        (self.request.is_settled)() && self.operation.what().kind != OperationKind::LogSearch
     }
 
     fn accept(&self, mut buffer: Buffer) -> Option<Buffer> {
@@ -422,7 +426,7 @@ impl OneRead<'_> {
             noted.store(true, Ordering::Relaxed);
             return;
         }
-        if !self.request.is_settled {
+        if !(self.request.is_settled)() {
             return;
         }
         self.operation.mark(Happened::Repaired);

@@ -61,7 +61,7 @@ fn every_layout_gives_back_what_was_written() {
                 .map(|(place, verify)| ReadRequest {
                     place: *place,
                     verify,
-                    is_settled: true,
+                    is_settled: &|| true,
                     noted: None,
                 })
                 .collect();
@@ -221,7 +221,7 @@ fn what_is_wrong_is_left_and_nobody_is_blamed_where_it_may_be_newer() {
                 let request = ReadRequest {
                     place,
                     verify: &|bytes| bytes == right,
-                    is_settled: false,
+                    is_settled: &|| false,
                     noted: asks.then_some(&is_noted),
                 };
                 let read = tree.read_many(&[request], &operation()).pop().unwrap();

@@ -14,7 +14,7 @@ use tarn_ondisk::label::{DATA_START_BYTES, data_size};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{AllocatedSize, Guid, Level, LogicalSize, ObjectId, Txg, VdevId};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, OperationKind};
 use tarn_space::{Class, Geometry, Space, SpaceOptions};
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
 use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
@@ -121,7 +121,8 @@ impl Pool {
     }
 
     pub fn read(&self, pointer: &BlockPointer) -> Block {
-        self.io.read(pointer, &Operation::unmeasured()).unwrap()
+        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Read);
+        self.io.read(pointer, &operation).unwrap()
     }
 
     pub fn free(&self, pointer: &BlockPointer) {

@@ -151,6 +151,8 @@ fn find_all(
             return true;
         }
         bytes = 0;
+        // Who sends holds what is sent, however long that takes.
+        operation.look_up_anew();
         hand_over(Batch::Some(std::mem::take(&mut batch)))
     });
     if hand_over(Batch::Some(batch)) {
@@ -165,8 +167,8 @@ fn read_all(
     take: &Receiver<Batch<Found>>,
     hand_over: &Sender<Batch<Item>>,
 ) {
-    let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Prefetch);
     while let Some(batch) = take.recv() {
+        let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Prefetch);
         let read = match batch {
             Batch::Some(batch) => Batch::Some(read(cache, forms, batch, &operation)),
             Batch::End(outcome) => Batch::End(outcome),
