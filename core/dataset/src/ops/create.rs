@@ -44,6 +44,11 @@ use tarn_ondisk::units::ObjectId;
 /// Sizes that blocks of a volume can have.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
+/// The stored number of the `casesensitivity` that has no name differ from another in case only. Where that is `mixed`, they
+/// do: for us, and for snapshots and bookmarks.
+#[doc(alias = "ZFS_CASE_INSENSITIVE")]
+const INSENSITIVE: u64 = 1;
+
 /// Properties that can change later and are in the object set all the same.
 const FACTS: [&str; 2] = ["volsize", "version"];
 
@@ -146,7 +151,7 @@ impl SyncTask for CreateFilesystem {
             let facts = self.facts(context)?;
             let made = Made::new(context, &self.name)?;
             apply_settings(context, &self.name, &self.settings)?;
-            if facts.case != 0 {
+            if facts.case == INSENSITIVE {
                 context
                     .writing()
                     .change(made.head, |stored: &mut ondisk::dataset::Dataset| {

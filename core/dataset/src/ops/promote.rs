@@ -201,7 +201,6 @@ impl<'a> Family<'a> {
                 return Err(conflict(name));
             }
         }
-        let of_clone = clone.bookmarks()?;
         for bookmark in self.parent_head.bookmarks()? {
             if bookmark.stored.creation_txg > self.origin().stored.creation_txg {
                 continue;
@@ -209,7 +208,7 @@ impl<'a> Family<'a> {
             if too_long(&bookmark.name) {
                 return Err(refused_length());
             }
-            if of_clone.iter().any(|other| other.name == bookmark.name) {
+            if clone.bookmark(&bookmark.name)?.is_some() {
                 return Err(conflict(&bookmark.name));
             }
         }
