@@ -90,7 +90,7 @@ pub(crate) fn create_directory(
     if let Some(parent) = parent {
         let above: DatasetDirectory = writing.reading().bonus_of(parent)?;
         writing.put(above.children, component, &ZapValue::word(id.get()))?;
-        if !component.starts_with(['$', '%']) {
+        if filesystem_counts::is_counted(component) {
             filesystem_counts::adjust(context, parent, Counted::Filesystems, 1)?;
         }
     }

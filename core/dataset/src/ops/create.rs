@@ -320,8 +320,7 @@ impl Made {
         let parent = context.view().directory(parent)?;
         let directory = creation::create_directory(context, Some(parent.id()), component)?;
         let head = creation::create_head(context, directory, origin)?;
-        let is_counted = !component.starts_with('%');
-        if is_counted && context.features.is_active(Feature::FilesystemLimits) {
+        if context.features.is_active(Feature::FilesystemLimits) {
             filesystem_counts::count(context, &context.view().directory(name)?)?;
         }
         Ok(Made {

@@ -495,7 +495,7 @@ fn destroy_directory(
     let writing = context.writing();
     let parent = directory.stored()?.parent;
     let (_, component) = directory.name().rsplit_once('/').unwrap_or_default();
-    if !component.starts_with('%') {
+    if filesystem_counts::is_counted(component) {
         filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
     }
     set_reservation(context, directory, 0)?;
