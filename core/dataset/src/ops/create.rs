@@ -15,6 +15,7 @@ use super::set::{AUTO, apply_one, check_settings, find};
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::creation;
 use crate::dataset::Dataset;
+use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -390,6 +391,7 @@ pub(super) fn check_place<'a>(view: View<'a>, name: &str) -> Result<Directory<'a
     if parent.directory().child(component)?.is_some() {
         return Err(exists());
     }
+    deadlist::check_pool(view)?;
     check_whole(&parent)?;
     Ok(parent.directory().clone())
 }

@@ -24,6 +24,7 @@ use crate::ops::destroy_together::Gone;
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
+use crate::stored::Reading;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use crate::writing::in_object;
 use std::collections::BTreeMap;
@@ -116,20 +117,27 @@ pub(super) fn check_snapshot(
     if !defer && kept_by > 1 {
         return Err(TaskRefusal::Cloned);
     }
-    let next: Stored = view.mos().bonus_of(stored.next_snapshot)?;
-    let has_remapped = snapshot.extension(REMAP_DEADLIST)?.is_some();
-    let is_divided = deadlist::is_divided(view.mos(), stored.deadlist)?
-        && deadlist::is_divided(view.mos(), next.deadlist)?;
-    if has_remapped || !is_divided {
-        return Err(TaskRefusal::NotSupported {
-            what: match has_remapped {
-                true => "destroying a snapshot with blocks on removed vdevs",
-                false => "destroying a snapshot of before pool version 26",
-            }
-            .to_string(),
-        });
+    match hindrance(view.mos(), snapshot, &stored)? {
+        None => Ok(()),
+        Some(what) => Err(TaskRefusal::NotSupported {
+            what: what.to_string(),
+        }),
     }
-    Ok(())
+}
+
+/// What of a snapshot cannot be taken apart, and so keeps it from being destroyed.
+fn hindrance(
+    reading: Reading<'_>,
+    snapshot: &Dataset<'_>,
+    stored: &Stored,
+) -> Result<Option<&'static str>, DatasetError> {
+    if snapshot.extension(REMAP_DEADLIST)?.is_some() {
+        return Ok(Some("destroying a snapshot with blocks on removed vdevs"));
+    }
+    let next: Stored = reading.bonus_of(stored.next_snapshot)?;
+    let is_divided = deadlist::is_divided(reading, stored.deadlist)?
+        && deadlist::is_divided(reading, next.deadlist)?;
+    Ok((!is_divided).then_some("destroying a snapshot of before pool version 26"))
 }
 
 /// Refuses what would destroy or change a dataset that is being sent.
@@ -162,7 +170,8 @@ pub(crate) fn destroy_or_mark(
     Ok(())
 }
 
-/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone.
+/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone. One that cannot be taken apart
+/// stays, with its mark: whoever put that there could have.
 pub(crate) fn destroy_if_marked(
     context: &TaskContext<'_>,
     snapshot: ObjectId,
@@ -176,7 +185,11 @@ pub(crate) fn destroy_if_marked(
     if !is_marked || stored.child_count > 1 || reading.count(stored.user_holds)? > 0 {
         return Ok(());
     }
-    destroy(context, &context.view().dataset_by_id(snapshot)?)
+    let snapshot = context.view().dataset_by_id(snapshot)?;
+    match hindrance(reading, &snapshot, &stored)? {
+        None => destroy(context, &snapshot),
+        Some(_) => Ok(()),
+    }
 }
 
 fn record(context: &TaskContext<'_>, name: &'static str, snapshot: &Dataset<'_>) {
