@@ -150,6 +150,37 @@ pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), Task
     }
 }
 
+/// What goes of what keeps a snapshot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Going {
+    pub(super) holds: u64,
+    pub(super) clones: u64,
+}
+
+/// Refuses to take from a snapshot what keeps it, where it is marked, nothing else keeps it, and somebody uses it: it would go, too.
+pub(super) fn check_stays_or_unused(
+    view: View<'_>,
+    snapshot: ObjectId,
+    going: Going,
+) -> Result<(), TaskRefusal> {
+    if snapshot.is_zero() {
+        return Ok(());
+    }
+    let stored: Stored = view.mos().bonus_of(snapshot)?;
+    let holds = view.mos().count(stored.user_holds)?;
+    match is_only_marked(&stored, holds, going) {
+        true => check_unused(view, snapshot),
+        false => Ok(()),
+    }
+}
+
+/// Whether a snapshot is marked, and nothing keeps it when this is gone: it has one child always, and each clone is one more.
+fn is_only_marked(stored: &Stored, holds: u64, going: Going) -> bool {
+    stored.flags.contains(DatasetFlags::DEFER_DESTROY)
+        && stored.child_count.saturating_sub(going.clones) <= 1
+        && holds <= going.holds
+}
+
 /// Destroys a snapshot, or marks it where something keeps it.
 pub(crate) fn destroy_or_mark(
     context: &TaskContext<'_>,
@@ -181,8 +212,8 @@ pub(crate) fn destroy_if_marked(
     }
     let reading = context.writing().reading();
     let stored: Stored = reading.bonus_of(snapshot)?;
-    let is_marked = stored.flags.contains(DatasetFlags::DEFER_DESTROY);
-    if !is_marked || stored.child_count > 1 || reading.count(stored.user_holds)? > 0 {
+    let holds = reading.count(stored.user_holds)?;
+    if !is_only_marked(&stored, holds, Going::default()) {
         return Ok(());
     }
     let snapshot = context.view().dataset_by_id(snapshot)?;
