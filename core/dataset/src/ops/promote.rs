@@ -105,6 +105,17 @@ impl SyncTask for Promote {
     }
 }
 
+/// How many snapshots a promotion would give to a clone, and what directory has them now. None for what is no clone.
+pub(super) fn moved_by_promotion<'a>(
+    clone: &Dataset<'a>,
+) -> Result<Option<(Directory<'a>, u64)>, DatasetError> {
+    let family = Family::of(clone)?;
+    Ok(family.map(|family| {
+        let moved = u64::try_from(family.shared.len()).unwrap_or(u64::MAX);
+        (family.parent, moved)
+    }))
+}
+
 /// A dataset of a chain.
 struct Link {
     id: ObjectId,
