@@ -26,12 +26,11 @@ fn id(pool: &Pool, name: &str) -> ObjectId {
 
 /// Short names of snapshots, and what they lead to.
 fn snapshots(pool: &Pool, head: &str) -> Vec<(String, ObjectId)> {
-    let all = with_dataset(pool, head, |head| {
+    with_dataset(pool, head, |head| {
         let all = head.snapshots().unwrap().into_iter();
         let named = |one: Dataset<'_>| (one.snapshot_name().unwrap().to_string(), one.id());
-        all.map(named).collect::<Vec<_>>()
-    });
-    all
+        all.map(named).collect()
+    })
 }
 
 fn bookmarks(pool: &Pool, head: &str) -> Vec<String> {
