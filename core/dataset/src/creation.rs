@@ -90,7 +90,7 @@ pub(crate) fn create_directory(
     if let Some(parent) = parent {
         let above: DatasetDirectory = writing.reading().bonus_of(parent)?;
         writing.put(above.children, component, &ZapValue::word(id.get()))?;
-        if !component.starts_with(['$', '%']) {
+        if filesystem_counts::is_counted(component) {
             filesystem_counts::adjust(context, parent, Counted::Filesystems, 1)?;
         }
     }
@@ -156,8 +156,8 @@ fn descend(
     let origin_directory: DatasetDirectory = writing.reading().bonus_of(snapshot.directory)?;
     let origin_head: ondisk::dataset::Dataset =
         writing.reading().bonus_of(origin_directory.head_dataset)?;
-    head.deadlist =
-        deadlist::create_like(context, origin_head.deadlist, head.previous_snapshot_txg)?;
+    let like = origin_head.deadlist;
+    head.deadlist = deadlist::create_like(context, like, head.previous_snapshot_txg, origin)?;
     let next_clones = match snapshot.next_clones {
         ObjectId::ZERO => writing.create_zap(ObjectType::DslNextClones)?,
         there => there,
@@ -203,7 +203,8 @@ pub(crate) fn create_origin_snapshot(
     writing.change(id, |stored: &mut ondisk::dataset::Dataset| {
         *stored = snapshot;
     })?;
-    let deadlist = deadlist::create_like(context, stored.deadlist, Txg::from(u64::MAX))?;
+    let like = stored.deadlist;
+    let deadlist = deadlist::create_like(context, like, Txg::MAX, stored.previous_snapshot)?;
     deadlist::add_key(context, deadlist, stored.previous_snapshot_txg)?;
     writing.change(head, |stored: &mut ondisk::dataset::Dataset| {
         stored.deadlist = deadlist;

@@ -183,6 +183,21 @@ impl<'a> Dataset<'a> {
         Ok(names.iter().map(|(name, _)| name.len()).max())
     }
 
+    /// The bookmark of this head with this short name. As of snapshots, a name in another case will do where the dataset does not
+    /// tell cases apart.
+    #[doc(alias = "dsl_bookmark_lookup_impl")]
+    pub fn bookmark(&self, name: &str) -> Result<Option<NamedBookmark>, DatasetError> {
+        let flags = self.stored()?.flags;
+        let any_case = flags.contains(ondisk::dataset::DatasetFlags::CASE_INSENSITIVE);
+        let bookmarks = self.bookmarks()?;
+        let exact = bookmarks.iter().find(|one| one.name == name);
+        let equal = || {
+            let mut all = bookmarks.iter().filter(|_| any_case);
+            all.find(|one| one.name.eq_ignore_ascii_case(name))
+        };
+        Ok(exact.or_else(equal).cloned())
+    }
+
     /// The bookmarks of this head, sorted by name.
     pub fn bookmarks(&self) -> Result<Vec<NamedBookmark>, DatasetError> {
         let mos = self.mos();

@@ -4,23 +4,31 @@
 //! of snapshots. Many lists of a deadlist are empty, above all in datasets that never
 //! had a snapshot; with the feature `empty_bpobj` they are one object that all share, and a list gets an object
 //! of its own with its first block.
+//!
+//! # Old pools
+//! A pool of before version 26 has each deadlist in one list, and keeps those when it is upgraded: that of the head of `$ORIGIN`, of which every
+//! new dataset is a clone, for good. Such a list is added to, asked what it has, and freed; nothing here divides it. What is made
+//! after a dataset that has one gets the keys that it would have. In a pool that is still that old nothing can be made
+//! ([`check_pool`]): whoever else opens it does not know the form that we store.
 
 use crate::error::DatasetError;
+use crate::namespace::View;
 use crate::space_charge::SpaceChange;
 use crate::stored::Reading;
-use crate::task::TaskContext;
+use crate::task::{TaskContext, TaskRefusal};
 use crate::writing::in_object;
 use std::collections::BTreeMap;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
-use tarn_object::{Entry, LIST_BLOCK_BYTES, NewObject, PointerList};
+use tarn_object::{Entry, LIST_BLOCK_BYTES, NewObject, PointerList, Step};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::bpobj::PointerListVersion;
+use tarn_ondisk::dataset::Dataset;
 use tarn_ondisk::deadlist::{DeadlistForm, DeadlistHead, entry_name, entry_txg};
 use tarn_ondisk::declare::Stored;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::pool_directory::{EMPTY_POINTER_LIST, POOL_DIRECTORY};
+use tarn_ondisk::pool_directory::{EMPTY_POINTER_LIST, FREE_POINTER_LIST, POOL_DIRECTORY};
 use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize, Txg};
 
 /// Makes a deadlist without lists.
@@ -45,20 +53,56 @@ pub(crate) fn add_key(
     context.writing().put(deadlist, &entry_name(txg), &value)
 }
 
-/// Makes a deadlist with the keys of another up to `before`, and nothing in its lists.
+/// Makes a deadlist with the keys of another up to `before`, and nothing in its lists. `newest` is the newest snapshot that has a key to come: one that is
+/// not divided has none to copy, and they are found from there on.
 #[doc(alias = "dsl_deadlist_clone")]
 pub(crate) fn create_like(
     context: &TaskContext<'_>,
     other: ObjectId,
     before: Txg,
+    newest: ObjectId,
 ) -> Result<ObjectId, DatasetError> {
+    let reading = context.writing().reading();
+    let keys = match is_divided(reading, other)? {
+        true => lists(reading, other)?.into_keys().collect(),
+        false => keys_of_chain(reading, newest)?,
+    };
     let made = create(context)?;
-    for txg in lists(context.writing().reading(), other)?.into_keys() {
-        if txg < before {
-            add_key(context, made, txg)?;
-        }
+    for txg in keys.into_iter().filter(|txg| *txg < before) {
+        add_key(context, made, txg)?;
     }
     Ok(made)
+}
+
+/// The keys that the deadlist of what comes after a snapshot has: when each snapshot was taken that comes before that one.
+#[doc(alias = "dsl_deadlist_regenerate")]
+fn keys_of_chain(reading: Reading<'_>, newest: ObjectId) -> Result<Vec<Txg>, DatasetError> {
+    let mut keys: Vec<Txg> = Vec::new();
+    let mut next = newest;
+    while !next.is_zero() {
+        let snapshot: Dataset = reading.bonus_of(next)?;
+        let key = snapshot.previous_snapshot_txg;
+        if keys.last().is_some_and(|after| key >= *after) {
+            return Err(DatasetError::Inconsistent {
+                object: next,
+                why: "the snapshot before it is not older",
+            });
+        }
+        keys.push(key);
+        next = snapshot.previous_snapshot;
+    }
+    Ok(keys)
+}
+
+/// Refuses a pool in which deadlists are not divided: it has no list of what is freed in the background either, which
+/// version 26 brought with them.
+pub(crate) fn check_pool(view: View<'_>) -> Result<(), TaskRefusal> {
+    match view.mos().number(POOL_DIRECTORY, FREE_POINTER_LIST)? {
+        Some(_) => Ok(()),
+        None => Err(TaskRefusal::NotSupported {
+            what: "making a dataset in a pool of before version 26".to_string(),
+        }),
+    }
 }
 
 /// Whether a deadlist has its blocks in lists by birth; those of before pool version 26 have not.
@@ -74,6 +118,9 @@ pub(crate) fn space_in(
     deadlist: ObjectId,
     range: impl RangeBounds<Txg>,
 ) -> Result<SpaceChange, DatasetError> {
+    if !deadlist.is_zero() && !is_divided(reading, deadlist)? {
+        return space_in_list(reading, deadlist, range);
+    }
     let shared = shared_empty_list(reading)?;
     let mut space = SpaceChange::default();
     for (_, list) in lists(reading, deadlist)?.range(range) {
@@ -81,6 +128,32 @@ pub(crate) fn space_in(
             space.add(space_of(reading, *list)?);
         }
     }
+    Ok(space)
+}
+
+/// The same of one that is not divided, whose blocks are all looked at.
+#[doc(alias = "bpobj_space_range")]
+fn space_in_list(
+    reading: Reading<'_>,
+    list: ObjectId,
+    range: impl RangeBounds<Txg>,
+) -> Result<SpaceChange, DatasetError> {
+    if (range.start_bound(), range.end_bound()) == (Bound::Unbounded, Bound::Unbounded) {
+        return space_of(reading, list);
+    }
+    let io = reading.set.env().cache.io();
+    let mut space = SpaceChange::default();
+    let add = |entry: &Entry| {
+        // A key is for what was born after it, and what was born in the next one is still its.
+        let born_after = Txg::from(entry.pointer.birth().get().saturating_sub(1));
+        if range.contains(&born_after) {
+            space.add(SpaceChange::of_block(io, &entry.pointer));
+        }
+        Step::Continue
+    };
+    open(reading, list)?
+        .for_each(reading.operation, add)
+        .map_err(in_object(list))?;
     Ok(space)
 }
 

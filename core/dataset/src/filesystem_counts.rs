@@ -5,6 +5,9 @@
 //! true from then on by whoever creates, destroys or moves something below. A directory without counts ends the way up:
 //! no limit was ever set there or above.
 //!
+//! What a stream goes into counts like any other, though nobody is shown it and no limit keeps it from being made: OpenZFS counts it,
+//! and where it takes one off that was never counted it stops for good.
+//!
 //! The limits themselves bind users to whom the right to change them was not given; whoever may administer the pool is not
 //! kept by them.
 
@@ -53,7 +56,13 @@ pub(crate) fn counts_of(directory: &Directory<'_>) -> Result<Option<Counts>, Dat
     }))
 }
 
-/// Changes the counts of a directory and of all above it.
+/// Whether a directory with this last component counts: those of the pool itself do not.
+pub(crate) fn is_counted(component: &str) -> bool {
+    !component.starts_with('$')
+}
+
+/// Changes the counts of a directory and of all above it. Where fewer were counted than there are, by whatever wrote the pool
+/// before, none are left: a number that only limits depend on keeps nobody from storing a group.
 #[doc(alias = "dsl_fs_ss_count_adjust")]
 pub(crate) fn adjust(
     context: &TaskContext<'_>,
@@ -71,11 +80,7 @@ pub(crate) fn adjust(
         let Some(count) = writing.reading().number(id, counted.name())? else {
             return Ok(());
         };
-        let count =
-            u64::try_from(i128::from(count) + change).map_err(|_| DatasetError::Inconsistent {
-                object: id,
-                why: "it counts fewer file systems or snapshots than there are",
-            })?;
+        let count = u64::try_from(i128::from(count) + change).unwrap_or(0);
         writing.put(id, counted.name(), &ZapValue::word(count))?;
         id = writing.reading().bonus_of::<DatasetDirectory>(id)?.parent;
     }
@@ -105,7 +110,7 @@ pub(crate) fn count(
     }
     let mut counts = Counts::default();
     for (component, id) in directory.child_ids()? {
-        if component.starts_with(['$', '%']) {
+        if !is_counted(&component) {
             continue;
         }
         let name = format!("{}/{component}", directory.name());

@@ -12,7 +12,7 @@
 //!
 //! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on parity.
 
-use crate::dataset::{Dataset, NamedBookmark};
+use crate::dataset::Dataset;
 use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
@@ -155,10 +155,9 @@ pub fn written_since(
         }
         _ => {
             let head = view.directory(since.head())?.head()?;
-            let bookmarks = head.as_ref().map(Dataset::bookmarks).transpose()?;
-            let named = |bookmark: &NamedBookmark| Some(bookmark.name.as_str()) == since.tail();
-            let found = bookmarks.into_iter().flatten().find(named);
-            match (&head, &found) {
+            let short = since.tail().unwrap_or_default();
+            let found = head.as_ref().map(|head| head.bookmark(short)).transpose()?;
+            match (&head, &found.flatten()) {
                 (Some(head), Some(found)) => {
                     sizes_written(dataset, &Since::Bookmark(head, &found.stored))?
                 }

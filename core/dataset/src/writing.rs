@@ -83,7 +83,7 @@ impl<'a> Writing<'a> {
         Ok(zap.object().id())
     }
 
-    /// Adds a name that is not there, or changes its value.
+    /// Adds a name that is not there, or changes its value: of that very name, whatever equal ones there are.
     pub(crate) fn put(
         self,
         id: ObjectId,
@@ -94,7 +94,7 @@ impl<'a> Writing<'a> {
         put.map_err(in_zap(id))
     }
 
-    /// Removes a name. Says whether it was there.
+    /// Removes that very name. Says whether it was there.
     pub(crate) fn remove(self, id: ObjectId, name: &str) -> Result<bool, DatasetError> {
         match self.zap(id)?.remove(self.tx, name) {
             Ok(()) => Ok(true),

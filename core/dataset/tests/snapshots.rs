@@ -1021,6 +1021,31 @@ fn a_livelist_that_contradicts_itself_frees_nothing() {
 }
 
 #[test]
+fn a_livelist_that_has_a_hole_frees_nothing() {
+    let mut pool = cloned();
+    falsify(&mut pool, |part, context| {
+        let mut entries = entries_of(part, context);
+        entries.reverse();
+        let is_data = |entry: &Entry| entry.pointer.logical_size().get() == BLOCK;
+        let index = entries.iter().position(is_data).unwrap();
+        let pointer_bytes = 128;
+        let object = context.mos().object(part.id(), context.operation).unwrap();
+        let offset = u64::try_from(index * pointer_bytes).unwrap();
+        object
+            .write(context.tx, offset, &[0; 128], context.operation)
+            .unwrap();
+    });
+    // Something on the list dies, so that what is left of it would be written anew.
+    pool.write("tank/c", 8 * MIB, BLOCK);
+    pool.sync();
+    let used = pool.directory("tank/c").used.get();
+    assert_eq!(way(&mut pool, "tank/c"), "livelist");
+    while pool.free_in_background(1000).more {}
+    assert_eq!(pool.directory("tank/$FREE").used.get(), used);
+    assert_eq!(pool.features.count(Feature::Livelist), 1);
+}
+
+#[test]
 fn a_livelist_that_a_new_death_contradicts_is_given_up() {
     let mut pool = cloned();
     falsify(&mut pool, |part, context| {

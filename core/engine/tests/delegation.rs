@@ -598,6 +598,53 @@ fn limits_bind_those_who_may_not_change_them() {
     snapshot(&bench, &ann(), "tank/a/b@3").unwrap();
 }
 
+/// A promotion gives the clone the snapshots up to its origin. Where both are below a limit, they were counted there before.
+#[test]
+fn a_promotion_is_bound_by_the_limit_on_snapshots() {
+    let bench = bench();
+    let promote = |name: &str| {
+        let name = name.to_string();
+        bench.engine.dataset_promote(&ann(), Promote { name })
+    };
+    for name in ["tank/a@1", "tank/a@2", "tank/a@3"] {
+        snapshot(&bench, &call(""), name).unwrap();
+    }
+    create(&bench, &call(""), "tank/other", &[]).unwrap();
+    let clone = |origin: &str, name: &str| {
+        let request = MakeClone {
+            origin: origin.to_string(),
+            name: name.to_string(),
+            ..MakeClone::default()
+        };
+        bench.engine.dataset_clone(&call(""), request).unwrap();
+    };
+    clone("tank/a@2", "tank/other/clone");
+    to_ann(&bench, "tank/a", "promote,mount");
+    to_ann(&bench, "tank/other", "promote,mount");
+    bench.set("tank/other", &[("snapshot_limit", "1")]).unwrap();
+    bench.set("tank/a", &[("snapshot_limit", "3")]).unwrap();
+    let refused = promote("tank/other/clone").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot promote 'tank/other/clone': out of space"
+    );
+    assert_eq!(refused.kind, RefusalKind::NoSpace);
+    bench.set("tank/other", &[("snapshot_limit", "2")]).unwrap();
+    promote("tank/other/clone").unwrap();
+    // Of what is below itself it has counted them already, and that one has not.
+    snapshot(&bench, &call(""), "tank/a@4").unwrap();
+    clone("tank/a@4", "tank/a/below");
+    bench
+        .set("tank/a/below", &[("snapshot_limit", "1")])
+        .unwrap();
+    promote("tank/a/below").unwrap_err();
+    bench
+        .set("tank/a/below", &[("snapshot_limit", "2")])
+        .unwrap();
+    bench.set("tank/a", &[("snapshot_limit", "1")]).unwrap();
+    promote("tank/a/below").unwrap();
+}
+
 #[test]
 fn mounts_are_made_for_users_only_where_they_harm_nobody() {
     let bench = bench();

@@ -345,7 +345,7 @@ impl PointerList {
     }
 
     /// What a part of a livelist still has: the blocks that were added and are not marked as freed after that, the oldest first. `None`
-    /// when it contradicts itself: a block is freed that was not added, or added twice.
+    /// when it contradicts itself: a block is freed that was not added, or added twice, or something is on it that is no block.
     #[doc(alias = "dsl_process_sub_livelist")]
     pub fn still_allocated(
         &self,
@@ -356,6 +356,8 @@ impl PointerList {
         let mut left = Vec::new();
         let mut is_right = true;
         self.for_each(operation, |entry| {
+            // Nobody notes one: it is no block.
+            is_right &= !entry.pointer.is_hole();
             let key = key_of(&entry.pointer);
             // A block in the dedup table is freed as often as it was written, and one that was cloned as often as that was done.
             let may_repeat = entry.pointer.is_dedup() || is_clone(&entry.pointer);

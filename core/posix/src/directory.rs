@@ -50,21 +50,22 @@ pub(crate) struct Directory<'a> {
     pub zap: ObjectZap<'a>,
     /// Whether entries say what they lead to.
     pub has_types: bool,
-    naming: &'a Naming,
 }
 
 impl<'a> Directory<'a> {
     /// The table of a directory.
-    pub fn open(object: &Arc<Object>, naming: &'a Naming, operation: &'a Operation) -> Self {
+    pub fn open(object: &Arc<Object>, naming: &Naming, operation: &'a Operation) -> Self {
         let mut zap = open_zap(object, operation);
         if let Some(normalize) = naming.normalize() {
             zap = zap.with_normalize(normalize);
+        }
+        if let Some(compare) = naming.compare() {
+            zap = zap.with_comparison(compare);
         }
         Directory {
             id: object.id(),
             zap,
             has_types: true,
-            naming,
         }
     }
 
@@ -95,8 +96,7 @@ impl<'a> Directory<'a> {
         let Some(found) = self.zap.find(name).map_err(table_error(self.id))? else {
             return Ok(None);
         };
-        let entry = self.entry(found.name, &found.value)?;
-        Ok(Some(entry).filter(|entry| self.naming.answers(&entry.name, name)))
+        self.entry(found.name, &found.value).map(Some)
     }
 
     /// Adds an entry.

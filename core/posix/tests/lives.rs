@@ -424,6 +424,37 @@ fn names_that_differ_in_case_are_one_where_the_dataset_says_so() {
     files.unlink(&root(), top, b"OTHER", operation).unwrap();
 }
 
+/// Mixed names are hashed without regard to case, for Windows, and are each a name of its own for us.
+#[test]
+fn names_that_differ_in_case_are_two_where_a_dataset_is_mixed() {
+    let new = NewFileSystem {
+        case: CaseSensitivity::Mixed,
+        ..NewFileSystem::default()
+    };
+    let mounted = Mounted::with(new, MountProperties::default());
+    let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
+    let (small, large) = (file(&mounted, "name"), file(&mounted, "NAME"));
+    let find = |name: &[u8]| {
+        let found = files.lookup(&root(), top, name, operation);
+        found.map(|found| found.id)
+    };
+    assert_eq!(find(b"name").unwrap(), small);
+    assert_eq!(find(b"NAME").unwrap(), large);
+    assert_eq!(find(b"Name").unwrap_err().errno(), 2);
+    let again = mounted.make(&root(), top, "NAME", FileKind::Regular, 0o644);
+    assert_eq!(again.unwrap_err().errno(), 17);
+    let mode = RenameMode::Replace;
+    files
+        .rename(&root(), top, b"name", top, b"Name", mode, operation)
+        .unwrap();
+    assert_eq!(find(b"Name").unwrap(), small);
+    assert_eq!(find(b"NAME").unwrap(), large);
+    assert_eq!(files.attributes(top, operation).unwrap().size, 4);
+    files.unlink(&root(), top, b"NAME", operation).unwrap();
+    assert_eq!(find(b"Name").unwrap(), small);
+    assert_eq!(find(b"NAME").unwrap_err().errno(), 2);
+}
+
 #[test]
 fn a_user_who_has_used_up_his_quota_gets_no_more() {
     let mounted = Mounted::new();

@@ -11,7 +11,7 @@ use super::destroy_snapshot::join_births;
 use super::set::find;
 use crate::counting_bookmarks::{self, of_snapshot, value_of, zap_of};
 use crate::creation::create_names;
-use crate::dataset::{Dataset, NamedBookmark};
+use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::{BadName, DatasetName, NameKind};
 use crate::namespace::View;
@@ -82,7 +82,7 @@ fn check(
     }
     let (parsed, short) = parse(name)?;
     let head = find(view, parsed.head())?;
-    if bookmark_of(&head, &short)?.is_some() {
+    if head.bookmark(&short)?.is_some() {
         return Err(TaskRefusal::Exists {
             name: name.to_string(),
         });
@@ -130,17 +130,11 @@ fn find_origin<'a>(view: View<'a>, name: &str) -> Result<Origin<'a>, TaskRefusal
         (NameKind::Snapshot, _) => find(view, name).map(Origin::Snapshot),
         (NameKind::Bookmark, Some(short)) => {
             let head = find(view, parsed.head())?;
-            let bookmark = bookmark_of(&head, short)?.ok_or_else(not_found)?;
+            let bookmark = head.bookmark(short)?.ok_or_else(not_found)?;
             Ok(Origin::Bookmark(head, bookmark.stored))
         }
         _ => Err(not_found()),
     }
-}
-
-/// The bookmark of a head with this short name.
-fn bookmark_of(head: &Dataset<'_>, short: &str) -> Result<Option<NamedBookmark>, DatasetError> {
-    let bookmarks = head.bookmarks()?;
-    Ok(bookmarks.into_iter().find(|one| one.name == short))
 }
 
 /// Whether what was made of this dataset then is a part of the past of a head: its own, or that of what it is a clone of.
@@ -237,7 +231,7 @@ impl SyncTask for DestroyBookmarks {
         for name in &self.names {
             let checked = parse(name).and_then(|(parsed, short)| {
                 let head = find(view, parsed.head())?;
-                match bookmark_of(&head, &short)? {
+                match head.bookmark(&short)? {
                     Some(bookmark) if !bookmark.stored.redaction.is_zero() => {
                         Err(TaskRefusal::NotSupported {
                             what: "destroying a redaction bookmark".to_string(),
@@ -270,11 +264,10 @@ impl SyncTask for DestroyBookmarks {
 
 #[doc(alias = "dsl_bookmark_destroy_sync_impl")]
 fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>, short: &str) -> Result<(), DatasetError> {
-    let (Some(bookmark), Some(zap)) = (bookmark_of(head, short)?, zap_of(context, head.id())?)
-    else {
+    let (Some(bookmark), Some(zap)) = (head.bookmark(short)?, zap_of(context, head.id())?) else {
         return Ok(());
     };
-    context.writing().remove(zap, short)?;
+    context.writing().remove(zap, &bookmark.name)?;
     end_uses(context, &bookmark.stored)?;
     let created = bookmark.stored.creation_txg;
     let was_counting = bookmark.stored.flags & Bookmark::HAS_FREED_BEFORE_NEXT != 0;

@@ -15,6 +15,7 @@ use super::set::{AUTO, apply_one, check_settings, find};
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::creation;
 use crate::dataset::Dataset;
+use crate::deadlist;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -43,6 +44,11 @@ use tarn_ondisk::units::ObjectId;
 
 /// Sizes that blocks of a volume can have.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
+
+/// The stored number of the `casesensitivity` that has no name differ from another in case only. Where that is `mixed`, they
+/// do: for us, and for snapshots and bookmarks.
+#[doc(alias = "ZFS_CASE_INSENSITIVE")]
+const INSENSITIVE: u64 = 1;
 
 /// Properties that can change later and are in the object set all the same.
 const FACTS: [&str; 2] = ["volsize", "version"];
@@ -146,7 +152,7 @@ impl SyncTask for CreateFilesystem {
             let facts = self.facts(context)?;
             let made = Made::new(context, &self.name)?;
             apply_settings(context, &self.name, &self.settings)?;
-            if facts.case != 0 {
+            if facts.case == INSENSITIVE {
                 context
                     .writing()
                     .change(made.head, |stored: &mut ondisk::dataset::Dataset| {
@@ -315,8 +321,7 @@ impl Made {
         let parent = context.view().directory(parent)?;
         let directory = creation::create_directory(context, Some(parent.id()), component)?;
         let head = creation::create_head(context, directory, origin)?;
-        let is_counted = !component.starts_with('%');
-        if is_counted && context.features.is_active(Feature::FilesystemLimits) {
+        if context.features.is_active(Feature::FilesystemLimits) {
             filesystem_counts::count(context, &context.view().directory(name)?)?;
         }
         Ok(Made {
@@ -386,6 +391,7 @@ pub(super) fn check_place<'a>(view: View<'a>, name: &str) -> Result<Directory<'a
     if parent.directory().child(component)?.is_some() {
         return Err(exists());
     }
+    deadlist::check_pool(view)?;
     check_whole(&parent)?;
     Ok(parent.directory().clone())
 }

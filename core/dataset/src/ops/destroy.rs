@@ -22,7 +22,7 @@
 //! - Whoever asks has seen to it that nobody has the dataset open for writing.
 
 use super::bookmark;
-use super::destroy_snapshot::{check_unused, destroy_if_marked};
+use super::destroy_snapshot::{Going, check_stays_or_unused, check_unused, destroy_if_marked};
 use super::destroy_together::Gone;
 use super::set::{find, set_reservation, store_with_limits};
 use crate::crypto_key;
@@ -46,7 +46,6 @@ use tarn_block::WritePhase;
 use tarn_object::zap::ZapValue;
 use tarn_object::{BlockTrees, ObjectError, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk as ondisk;
-use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
@@ -148,17 +147,23 @@ fn check_without_snapshots(
     let Some(previous) = head.previous()? else {
         return Ok(());
     };
+    let directory = head.directory();
     // A chain that leads to the head counts, whatever the table of names says: unless what it names goes before.
     let has_snapshots = previous.next_snapshot == head.id();
-    let gone_before = gone.snapshots_of(head.directory().id());
+    let gone_before = gone.snapshots_of(directory.id());
     if has_snapshots && (gone_before == 0 || head.snapshot_count()? > gone_before) {
         return Err(busy("dataset is busy"));
     }
-    // It would go with its last clone.
-    if previous.flags.contains(DatasetFlags::DEFER_DESTROY) {
-        check_unused(view, head.stored()?.previous_snapshot)?;
-    }
-    Ok(())
+    // By then, that is what it leads to.
+    let origin = match has_snapshots {
+        true => directory.stored()?.origin,
+        false => head.stored()?.previous_snapshot,
+    };
+    let going = Going {
+        holds: 0,
+        clones: 1 + gone.clones_of(origin),
+    };
+    check_stays_or_unused(view, origin, going)
 }
 
 /// Refuses a head with children, other than one that goes along.
@@ -495,7 +500,7 @@ fn destroy_directory(
     let writing = context.writing();
     let parent = directory.stored()?.parent;
     let (_, component) = directory.name().rsplit_once('/').unwrap_or_default();
-    if !component.starts_with('%') {
+    if filesystem_counts::is_counted(component) {
         filesystem_counts::adjust(context, parent, Counted::Filesystems, -1)?;
     }
     set_reservation(context, directory, 0)?;

@@ -24,6 +24,7 @@ use crate::ops::destroy_together::Gone;
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
+use crate::stored::Reading;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use crate::writing::in_object;
 use std::collections::BTreeMap;
@@ -116,20 +117,27 @@ pub(super) fn check_snapshot(
     if !defer && kept_by > 1 {
         return Err(TaskRefusal::Cloned);
     }
-    let next: Stored = view.mos().bonus_of(stored.next_snapshot)?;
-    let has_remapped = snapshot.extension(REMAP_DEADLIST)?.is_some();
-    let is_divided = deadlist::is_divided(view.mos(), stored.deadlist)?
-        && deadlist::is_divided(view.mos(), next.deadlist)?;
-    if has_remapped || !is_divided {
-        return Err(TaskRefusal::NotSupported {
-            what: match has_remapped {
-                true => "destroying a snapshot with blocks on removed vdevs",
-                false => "destroying a snapshot of before pool version 26",
-            }
-            .to_string(),
-        });
+    match hindrance(view.mos(), snapshot, &stored)? {
+        None => Ok(()),
+        Some(what) => Err(TaskRefusal::NotSupported {
+            what: what.to_string(),
+        }),
     }
-    Ok(())
+}
+
+/// What of a snapshot cannot be taken apart, and so keeps it from being destroyed.
+fn hindrance(
+    reading: Reading<'_>,
+    snapshot: &Dataset<'_>,
+    stored: &Stored,
+) -> Result<Option<&'static str>, DatasetError> {
+    if snapshot.extension(REMAP_DEADLIST)?.is_some() {
+        return Ok(Some("destroying a snapshot with blocks on removed vdevs"));
+    }
+    let next: Stored = reading.bonus_of(stored.next_snapshot)?;
+    let is_divided = deadlist::is_divided(reading, stored.deadlist)?
+        && deadlist::is_divided(reading, next.deadlist)?;
+    Ok((!is_divided).then_some("destroying a snapshot of before pool version 26"))
 }
 
 /// Refuses what would destroy or change a dataset that is being sent.
@@ -140,6 +148,37 @@ pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), Task
             why: "dataset is busy".to_string(),
         }),
     }
+}
+
+/// What goes of what keeps a snapshot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Going {
+    pub(super) holds: u64,
+    pub(super) clones: u64,
+}
+
+/// Refuses to take from a snapshot what keeps it, where it is marked, nothing else keeps it, and somebody uses it: it would go, too.
+pub(super) fn check_stays_or_unused(
+    view: View<'_>,
+    snapshot: ObjectId,
+    going: Going,
+) -> Result<(), TaskRefusal> {
+    if snapshot.is_zero() {
+        return Ok(());
+    }
+    let stored: Stored = view.mos().bonus_of(snapshot)?;
+    let holds = view.mos().count(stored.user_holds)?;
+    match is_only_marked(&stored, holds, going) {
+        true => check_unused(view, snapshot),
+        false => Ok(()),
+    }
+}
+
+/// Whether a snapshot is marked, and nothing keeps it when this is gone: it has one child always, and each clone is one more.
+fn is_only_marked(stored: &Stored, holds: u64, going: Going) -> bool {
+    stored.flags.contains(DatasetFlags::DEFER_DESTROY)
+        && stored.child_count.saturating_sub(going.clones) <= 1
+        && holds <= going.holds
 }
 
 /// Destroys a snapshot, or marks it where something keeps it.
@@ -162,7 +201,8 @@ pub(crate) fn destroy_or_mark(
     Ok(())
 }
 
-/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone.
+/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone. One that cannot be taken apart
+/// stays, with its mark: whoever put that there could have.
 pub(crate) fn destroy_if_marked(
     context: &TaskContext<'_>,
     snapshot: ObjectId,
@@ -172,11 +212,15 @@ pub(crate) fn destroy_if_marked(
     }
     let reading = context.writing().reading();
     let stored: Stored = reading.bonus_of(snapshot)?;
-    let is_marked = stored.flags.contains(DatasetFlags::DEFER_DESTROY);
-    if !is_marked || stored.child_count > 1 || reading.count(stored.user_holds)? > 0 {
+    let holds = reading.count(stored.user_holds)?;
+    if !is_only_marked(&stored, holds, Going::default()) {
         return Ok(());
     }
-    destroy(context, &context.view().dataset_by_id(snapshot)?)
+    let snapshot = context.view().dataset_by_id(snapshot)?;
+    match hindrance(reading, &snapshot, &stored)? {
+        None => destroy(context, &snapshot),
+        Some(_) => Ok(()),
+    }
 }
 
 fn record(context: &TaskContext<'_>, name: &'static str, snapshot: &Dataset<'_>) {

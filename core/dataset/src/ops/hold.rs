@@ -6,7 +6,7 @@
 //! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the pool is next imported, if nobody did so before
 //! ([`temporary_snapshot`]).
 
-use super::destroy_snapshot::{check_unused, destroy_if_marked};
+use super::destroy_snapshot::{Going, check_stays_or_unused, destroy_if_marked};
 use super::set::find;
 use super::temporary_snapshot;
 use crate::dataset::Dataset;
@@ -16,7 +16,6 @@ use crate::namespace::View;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
-use tarn_ondisk::dataset::DatasetFlags;
 use tarn_ondisk::object_type::ObjectType;
 
 /// Longest tag in bytes.
@@ -138,24 +137,26 @@ impl SyncTask for ReleaseHolds {
     type Output = ();
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
-        let mut last = TaskRefusal::NotFound {
-            name: self.names.first().cloned().unwrap_or_default(),
+        let going = Going {
+            holds: 1,
+            clones: 0,
         };
+        let mut found = Err(TaskRefusal::NotFound {
+            name: self.names.first().cloned().unwrap_or_default(),
+        });
         for name in &self.names {
-            match find_snapshot(view, name) {
+            let why_not = match find_snapshot(view, name) {
                 Ok(snapshot) if has_hold(&snapshot, &self.tag)? => {
-                    // It would go with its last hold.
-                    let flags = snapshot.stored()?.flags;
-                    return match flags.contains(DatasetFlags::DEFER_DESTROY) {
-                        true => check_unused(view, snapshot.id()),
-                        false => Ok(()),
-                    };
+                    check_stays_or_unused(view, snapshot.id(), going)?;
+                    found = Ok(());
+                    continue;
                 }
-                Ok(_) => last = TaskRefusal::NoSuchTag,
-                Err(refusal) => last = refusal,
-            }
+                Ok(_) => TaskRefusal::NoSuchTag,
+                Err(refusal) => refusal,
+            };
+            found = found.map_err(|_| why_not);
         }
-        Err(last)
+        found
     }
 
     fn apply(self, context: &TaskContext<'_>) -> Result<(), DatasetError> {

@@ -5,6 +5,8 @@
 //! who have no privilege: who was given the right to change a limit of a dataset is not kept by that one, but by those above it. After it
 //! was made, whoever made a dataset gets what is set aside for creators.
 
+use super::promote::moved_by_promotion;
+use super::set::find;
 use crate::delegation::{self, User};
 use crate::directory::Directory;
 use crate::error::DatasetError;
@@ -46,6 +48,8 @@ pub enum Growth {
         /// The full name of its new parent.
         to: String,
     },
+    /// The snapshots that this clone gets when it is promoted.
+    Promoted(String),
 }
 
 /// The limit on how many there may be below a dataset.
@@ -111,6 +115,14 @@ fn check_limits(view: View<'_>, user: &User, growth: &[Growth]) -> Result<(), Ta
                 let old: Vec<ObjectId> = above.iter().skip(1).map(Directory::id).collect();
                 more.add(&to, Limit::Filesystems, filesystems, Some(&old))?;
                 more.add(&to, Limit::Snapshots, counts.snapshots, Some(&old))?;
+            }
+            Growth::Promoted(clone) => {
+                let clone = find(view, clone)?;
+                if let Some((from, snapshots)) = moved_by_promotion(&clone)? {
+                    let old: Vec<ObjectId> = from.lineage()?.iter().map(Directory::id).collect();
+                    let to = clone.directory();
+                    more.add(to, Limit::Snapshots, snapshots, Some(&old))?;
+                }
             }
         }
     }

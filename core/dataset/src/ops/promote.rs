@@ -105,6 +105,17 @@ impl SyncTask for Promote {
     }
 }
 
+/// How many snapshots a promotion would give to a clone, and what directory has them now. None for what is no clone.
+pub(super) fn moved_by_promotion<'a>(
+    clone: &Dataset<'a>,
+) -> Result<Option<(Directory<'a>, u64)>, DatasetError> {
+    let family = Family::of(clone)?;
+    Ok(family.map(|family| {
+        let moved = u64::try_from(family.shared.len()).unwrap_or(u64::MAX);
+        (family.parent, moved)
+    }))
+}
+
 /// A dataset of a chain.
 struct Link {
     id: ObjectId,
@@ -201,7 +212,6 @@ impl<'a> Family<'a> {
                 return Err(conflict(name));
             }
         }
-        let of_clone = clone.bookmarks()?;
         for bookmark in self.parent_head.bookmarks()? {
             if bookmark.stored.creation_txg > self.origin().stored.creation_txg {
                 continue;
@@ -209,7 +219,7 @@ impl<'a> Family<'a> {
             if too_long(&bookmark.name) {
                 return Err(refused_length());
             }
-            if of_clone.iter().any(|other| other.name == bookmark.name) {
+            if clone.bookmark(&bookmark.name)?.is_some() {
                 return Err(conflict(&bookmark.name));
             }
         }

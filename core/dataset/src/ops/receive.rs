@@ -16,7 +16,9 @@ use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
 use super::create::{Made, apply_settings_to, check_name, check_new, check_place};
 use super::destroy::{check_abandoned, destroy, give_away, remove};
-use super::destroy_snapshot::{DestroySnapshots, check_unused, destroy_if_marked};
+use super::destroy_snapshot::{
+    DestroySnapshots, Going, check_stays_or_unused, check_unused, destroy_if_marked,
+};
 use super::rollback::{origin_txg, paid_for, written_since};
 use super::set::{Source, apply_one, check_limit_of, check_settings, find, store_with_limits};
 use super::snapshot::{Identity, check_moment, check_set_aside, take};
@@ -885,6 +887,11 @@ impl SyncTask for FinishReceive {
         check_unused(view, target.id())?;
         check_whole(&target)?;
         check_base(view, &target, &stored)?;
+        let going = Going {
+            holds: 0,
+            clones: 1,
+        };
+        check_stays_or_unused(view, stored.previous_snapshot, going)?;
         let before = target.stored()?;
         if view.is_syncing() {
             check_moment(view, &target, &before)?;

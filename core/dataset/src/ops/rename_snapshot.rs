@@ -36,9 +36,7 @@ impl SyncTask for RenameSnapshots {
             let name = snapshot.name();
             let head = snapshot.directory().head()?;
             let is_taken = match head {
-                Some(head) => head
-                    .snapshot(&self.to)?
-                    .is_some_and(|other| other.id() != snapshot.id()),
+                Some(head) => head.snapshot(&self.to)?.is_some(),
                 None => false,
             };
             let refusal = if is_taken {

@@ -177,7 +177,8 @@ fn go_back(
         Part::Snapshots,
         Part::Head,
     )?;
-    let deadlist = deadlist::create_like(context, before.deadlist, Txg::MAX)?;
+    let deadlist =
+        deadlist::create_like(context, before.deadlist, Txg::MAX, before.previous_snapshot)?;
     deadlist::free(context, before.deadlist)?;
     writing.change(head.id(), |stored: &mut Stored| {
         stored.deadlist = deadlist;

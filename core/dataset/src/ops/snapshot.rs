@@ -336,7 +336,8 @@ fn divide_time(
     head: ObjectId,
     before: &ondisk::dataset::Dataset,
 ) -> Result<ObjectId, DatasetError> {
-    let deadlist = deadlist::create_like(context, before.deadlist, Txg::MAX)?;
+    let deadlist =
+        deadlist::create_like(context, before.deadlist, Txg::MAX, before.previous_snapshot)?;
     deadlist::add_key(context, deadlist, before.previous_snapshot_txg)?;
     counting_bookmarks::divide_deadlist(context, head, deadlist, before.previous_snapshot_txg)?;
     Ok(deadlist)

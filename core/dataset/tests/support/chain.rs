@@ -199,6 +199,13 @@ fn judge_deadlist(pool: &Pool, link: &Link, before: Option<&Link>, what: &str) {
     let id = link.stored.deadlist;
     let mos = pool.namespace.mos();
     let zap = mos.object(id, &pool.operation).unwrap();
+    let all_before = before.into_iter().flat_map(|before| &before.blocks);
+    let dead = all_before.filter(|(place, _)| !link.blocks.contains_key(place));
+    if zap.object_type() == ObjectType::BlockPointerList {
+        let dead: Blocks = dead.map(|(place, block)| (*place, *block)).collect();
+        assert_eq!(blocks_of_list(pool, id), dead, "undivided deadlist: {what}");
+        return;
+    }
     let mut lists = BTreeMap::new();
     for entry in ObjectZap::of(&zap, &pool.operation).entries().unwrap() {
         let tarn_object::zap::OwnedName::Text(name) = &entry.name else {
@@ -210,8 +217,6 @@ fn judge_deadlist(pool: &Pool, link: &Link, before: Option<&Link>, what: &str) {
     }
     let mut expected: BTreeMap<Txg, Blocks> =
         lists.keys().map(|txg| (*txg, Blocks::new())).collect();
-    let all_before = before.into_iter().flat_map(|before| &before.blocks);
-    let dead = all_before.filter(|(place, _)| !link.blocks.contains_key(place));
     let mut total = 0;
     for (place, block) in dead {
         total += block.deflated;

@@ -71,14 +71,12 @@ impl Engine {
         let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let view = open.pool.namespace().view(operation);
         let head = view.directory(parsed.head()).and_then(|found| found.head());
-        let bookmarks = match head {
-            Ok(Some(head)) => head.bookmarks(),
-            Ok(None) => Ok(Vec::new()),
+        let bookmark = match head {
+            Ok(Some(head)) => head.bookmark(parsed.tail().unwrap_or_default()),
+            Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        let is_there =
-            |one: &tarn_dataset::dataset::NamedBookmark| parsed.tail() == Some(one.name.as_str());
-        if !bookmarks.is_ok_and(|bookmarks| bookmarks.iter().any(is_there)) {
+        if !bookmark.is_ok_and(|found| found.is_some()) {
             let reason = format!("bookmark '{name}' does not exist.");
             return Err(Refusal::new(RefusalKind::NotFound, "", reason));
         }

@@ -210,15 +210,12 @@ impl Scope<'_> {
         let view = self.open.pool.namespace().view(self.operation);
         let head = view.directory(name.head())?.head()?;
         let head = head.ok_or_else(not_found)?;
-        let bookmarks = head.bookmarks()?;
-        let wanted = |bookmark: &&tarn_dataset::dataset::NamedBookmark| {
-            name.tail() == Some(bookmark.name.as_str())
-        };
-        let bookmark = bookmarks.iter().find(wanted).ok_or_else(not_found)?;
+        let bookmark = head.bookmark(name.tail().unwrap_or_default())?;
+        let bookmark = bookmark.ok_or_else(not_found)?;
         Ok(properties::describe_bookmark(
             self.open,
             &head,
-            bookmark,
+            &bookmark,
             self.wanted,
         ))
     }

@@ -9,6 +9,7 @@ use crate::messages::{Done, Refusal};
 use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use tarn_dataset::names::DatasetName;
+use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::promote::Promote as PromoteTask;
 use tarn_probe::Operation;
 
@@ -37,8 +38,9 @@ impl Engine {
         needs.extend(origin.map(|origin| need(origin, &[permission::PROMOTE])));
         self.permit(call, &open, &action, &needs, operation)?;
         let task = PromoteTask { name: name.clone() };
-        let command = self.command_record(call);
-        let promoted = open.pool.run_command(task, command, operation);
+        let growth = vec![Growth::Promoted(name.clone())];
+        let task = self.on_behalf(call, task, growth, Vec::new());
+        let promoted = self.run_on_behalf(call, &open, task, operation);
         promoted
             .map(|()| Done {})
             .map_err(|error| of_task(action, &error))

@@ -76,7 +76,7 @@ fn has_words(header: &FatHeader) -> bool {
     header.flags().has(ZapFlags::WORD_NAMES)
 }
 
-/// The entry of a name in its leaf: of exactly that name if it is there, else of one that is equal.
+/// The entry of a name in its leaf: of exactly that name if it is there, else of one that is equal, where that will do.
 fn entry_in(
     leaf: &Leaf<'_>,
     block: u64,
@@ -85,7 +85,7 @@ fn entry_in(
     let exact = leaf
         .find(wanted.hash, wanted.name)
         .map_err(corrupt(block))?;
-    if exact.is_some() || wanted.normalize.is_none() {
+    if exact.is_some() || wanted.equal.is_none() {
         return Ok(exact);
     }
     leaf.find_matching(wanted.hash, |stored| wanted.matches(stored))

@@ -77,7 +77,7 @@ fn candidates(index: &MicroIndex, hash: ZapHash) -> impl Iterator<Item = (&Curso
         .map(|(cursor, slot)| (cursor, *slot))
 }
 
-/// The slot of a name: of exactly that name if it is there, else of one that is equal to it.
+/// The slot of a name: of exactly that name if it is there, else of one that is equal to it, where that will do.
 fn slot_of(
     block: &[u8],
     index: &MicroIndex,

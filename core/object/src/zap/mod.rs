@@ -6,7 +6,9 @@
 //! number may be open on one object, from any thread.
 //!
 //! Some directories treat names as equal that differ in case or in their Unicode form. Such a ZAP hashes the
-//! normalised name and stores the name as given; who opens it gives the function that normalises.
+//! normalised name and stores the name as given; who opens it gives the function that normalises. Only *finding* a name is
+//! content with an equal one. What is added, changed and removed is the name itself, as in OpenZFS: names that are
+//! equal can be in one ZAP, as those of `fs@x` and `fs@X` are, and who wants only one of them looks before he adds.
 //!
 //! # Invariants
 //! - After each call, and so in each txg, the blocks are a ZAP that OpenZFS reads.
@@ -98,6 +100,7 @@ pub struct ZapEntry {
 pub struct Zap<B: ZapBlocks> {
     blocks: B,
     normalize: Option<Normalize>,
+    compare: Option<Normalize>,
     micro_bytes_max: usize,
 }
 
@@ -157,6 +160,7 @@ impl<B: ZapBlocks> Zap<B> {
         Zap {
             blocks,
             normalize: None,
+            compare: None,
             micro_bytes_max,
         }
     }
@@ -164,6 +168,13 @@ impl<B: ZapBlocks> Zap<B> {
     /// The same, with the function that normalises names.
     pub fn with_normalize(mut self, normalize: Normalize) -> Self {
         self.normalize = Some(normalize);
+        self
+    }
+
+    /// The same, where names that are hashed alike are equal only if they are alike in this form, too.
+    #[doc(alias = "MT_MATCH_CASE")]
+    pub fn with_comparison(mut self, compare: Normalize) -> Self {
+        self.compare = Some(compare);
         self
     }
 
@@ -202,7 +213,7 @@ impl<B: ZapBlocks> Zap<B> {
     pub fn find<'n>(&self, name: impl Into<Name<'n>>) -> Result<Option<ZapEntry>, ZapError> {
         let name = name.into();
         self.with_kind(|kind| {
-            let wanted = self.wanted(name, kind.rules())?;
+            let wanted = self.wanted(name, kind.rules())?.or_equal(self);
             match kind {
                 Kind::Micro(index) => micro::find(&self.blocks, index, &wanted),
                 Kind::Fat(fat) => fat::find(&self.blocks, fat, &wanted),
@@ -267,7 +278,7 @@ impl<B: ZapBlocks> Zap<B> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// `Exists` when the name, or one that is equal to it here, is there; also as [`Zap::lookup`].
+    /// `Exists` when this very name is there; also as [`Zap::lookup`].
     pub fn insert<'n>(
         &self,
         tx: &B::Tx,
@@ -277,7 +288,7 @@ impl<B: ZapBlocks> Zap<B> {
         self.put(tx, name.into(), value, Present::Refuse)
     }
 
-    /// Adds an entry, or changes its value.
+    /// Adds an entry, or changes the value of the one with this very name.
     ///
     /// # Errors
     /// As [`Zap::lookup`].
@@ -290,7 +301,7 @@ impl<B: ZapBlocks> Zap<B> {
         self.put(tx, name.into(), value, Present::Replace)
     }
 
-    /// Removes an entry.
+    /// Removes the entry with this very name.
     ///
     /// # Errors
     /// `NotFound` when it is not there; also as [`Zap::lookup`].
@@ -355,8 +366,8 @@ impl<B: ZapBlocks> Zap<B> {
         Ok(fat)
     }
 
-    /// A name with its hash here.
-    fn wanted<'n>(&'n self, name: Name<'n>, rules: Rules) -> Result<Wanted<'n>, ZapError> {
+    /// A name, and no other, with its hash here.
+    fn wanted<'n>(&self, name: Name<'n>, rules: Rules) -> Result<Wanted<'n>, ZapError> {
         let normalize = match (rules.normalization, &self.normalize) {
             (0, _) => None,
             (_, Some(normalize)) => Some(normalize),
@@ -372,7 +383,7 @@ impl<B: ZapBlocks> Zap<B> {
             name,
             hash,
             normalized,
-            normalize,
+            equal: None,
         })
     }
 
@@ -431,22 +442,34 @@ enum Present {
     Replace,
 }
 
-/// A name to be found, with its hash and how it is compared.
+/// A name to be found, with its hash.
 struct Wanted<'n> {
     name: Name<'n>,
     hash: ZapHash,
+    /// The form in which it is hashed, where names are normalised.
     normalized: Option<Vec<u8>>,
-    normalize: Option<&'n Normalize>,
+    /// Where an equal name will do: the form in which names are compared, and what makes it.
+    equal: Option<(Vec<u8>, Normalize)>,
 }
 
 impl Wanted<'_> {
-    /// True when a stored text is equal to the name in the ZAP's own view.
+    /// The same, where a name will do that is equal to it in the ZAP's own view.
+    fn or_equal<B: ZapBlocks>(mut self, zap: &Zap<B>) -> Self {
+        let (Name::Text(text), Some(normalized)) = (self.name, self.normalized.take()) else {
+            return self;
+        };
+        self.equal = match (&zap.compare, &zap.normalize) {
+            (Some(compare), _) => Some((compare(text), compare.clone())),
+            (None, Some(normalize)) => Some((normalized, normalize.clone())),
+            (None, None) => None,
+        };
+        self
+    }
+
+    /// True when a stored text is the name, or one that will do.
     fn matches(&self, stored: &[u8]) -> bool {
-        match (self.name, &self.normalized, self.normalize) {
-            (Name::Text(text), _, _) if text == stored => true,
-            (_, Some(normalized), Some(normalize)) => normalize(stored) == *normalized,
-            _ => false,
-        }
+        let is_equal = |(form, compare): &(Vec<u8>, Normalize)| compare(stored) == *form;
+        self.is_exactly(stored) || self.equal.as_ref().is_some_and(is_equal)
     }
 
     /// True when a stored text is the name itself.

@@ -236,38 +236,164 @@ fn a_differentiator_that_cannot_be_is_refused() {
     }
 }
 
+fn upper() -> Normalize {
+    Arc::new(|name| name.to_ascii_uppercase())
+}
+
+/// A ZAP that normalises, micro or fat, without entries.
+fn normalizing(memory: &Memory, is_large: bool) -> Zap<&Memory> {
+    let (salt, normalization) = (3, 1);
+    let new = match is_large {
+        false => NewZap::Micro {
+            salt,
+            normalization,
+        },
+        true => NewZap::Fat {
+            salt,
+            normalization,
+            flags: ZapFlags::default(),
+        },
+    };
+    Zap::create(memory, &(), new)
+        .unwrap()
+        .with_normalize(upper())
+}
+
+fn memory_for(is_large: bool) -> Memory {
+    Memory::new(if is_large { 16 << 10 } else { 512 })
+}
+
+/// The name that is found, and its value.
+fn found(zap: &Zap<&Memory>, name: &str) -> Option<(String, u64)> {
+    let entry = zap.find(name).unwrap()?;
+    let OwnedName::Text(text) = entry.name else {
+        panic!("names are text here")
+    };
+    let name = String::from_utf8(text).unwrap();
+    Some((name, entry.value.as_word().unwrap()))
+}
+
+fn entry(name: &str, value: u64) -> Option<(String, u64)> {
+    Some((name.to_string(), value))
+}
+
 /// In a ZAP that normalises, a name finds the entry that is equal to it, and is found there in the form in
 /// which it was given.
 #[test]
-fn names_that_are_equal_after_normalising_are_one_name() {
+fn a_name_finds_one_that_is_equal_after_normalising() {
     let memory = Memory::new(512);
-    let new = NewZap::Micro {
-        salt: 3,
-        normalization: 1,
-    };
-    let upper: Normalize = Arc::new(|name| name.to_ascii_uppercase());
-    let zap = Zap::create(&memory, &(), new)
-        .unwrap()
-        .with_normalize(upper);
+    let zap = normalizing(&memory, false);
     zap.insert(&(), "ReadMe", &ZapValue::word(1)).unwrap();
-    assert!(matches!(
-        zap.insert(&(), "README", &ZapValue::word(2)),
-        Err(ZapError::Exists)
-    ));
-    let found = zap.find("readme").unwrap().unwrap();
-    assert_eq!(found.name, OwnedName::Text(b"ReadMe".to_vec()));
+    assert_eq!(found(&zap, "readme"), entry("ReadMe", 1));
     zap.insert(&(), "x".repeat(60).as_str(), &ZapValue::word(2))
         .unwrap();
     assert!(is_fat(&memory));
     assert_eq!(zap.lookup_word("rEADmE").unwrap(), Some(1));
-    zap.remove(&(), "README").unwrap();
-    assert_eq!(zap.lookup("ReadMe").unwrap(), None);
 
     let plain = Zap::open(&memory);
     assert!(matches!(
         plain.lookup("a"),
         Err(ZapError::Normalized { form: 1 })
     ));
+}
+
+/// OpenZFS adds, changes and removes nothing but the very name: `fs@x` and `fs@X` are two snapshots of most datasets.
+#[test]
+fn names_that_are_only_equal_are_added_changed_and_removed_each_for_itself() {
+    for is_large in [false, true] {
+        let memory = memory_for(is_large);
+        let zap = normalizing(&memory, is_large);
+        zap.insert(&(), "x", &ZapValue::word(1)).unwrap();
+        zap.update(&(), "X", &ZapValue::word(2)).unwrap();
+        assert_eq!(zap.count().unwrap(), 2);
+        assert!(matches!(
+            zap.insert(&(), "X", &ZapValue::word(3)),
+            Err(ZapError::Exists)
+        ));
+        zap.update(&(), "x", &ZapValue::word(4)).unwrap();
+        assert_eq!(found(&zap, "x"), entry("x", 4));
+        assert_eq!(found(&zap, "X"), entry("X", 2));
+        zap.remove(&(), "x").unwrap();
+        assert!(matches!(zap.remove(&(), "x"), Err(ZapError::NotFound)));
+        assert_eq!(found(&zap, "x"), entry("X", 2));
+        assert_eq!(zap.count().unwrap(), 1);
+        zap.insert(&(), "x", &ZapValue::word(5)).unwrap();
+        zap.blocks().state().forget();
+        assert_eq!(found(&zap, "x"), entry("x", 5));
+        assert_eq!(found(&zap, "X"), entry("X", 2));
+        assert_eq!(is_fat(&memory), is_large);
+        // As does a micro ZAP with both that becomes fat.
+        zap.insert(&(), "y".repeat(60).as_str(), &ZapValue::word(6))
+            .unwrap();
+        assert_eq!(found(&zap, "x"), entry("x", 5));
+        assert_eq!(found(&zap, "X"), entry("X", 2));
+    }
+}
+
+/// Both names of one hash, put into the block as OpenZFS does: with the first differentiators that are free.
+#[test]
+fn names_of_openzfs_that_are_only_equal_are_told_apart() {
+    use tarn_ondisk::zap::{fat::FatHeader, leaf::LeafEdit, micro::Micro};
+    let (salt, normalization) = (3, 2);
+    for is_large in [false, true] {
+        let memory = memory_for(is_large);
+        let size = memory.block_size.get();
+        let flags = ZapFlags::default();
+        let hash = ZapHash::of(Name::Text(b"X"), salt, flags);
+        let mut blocks = memory.blocks.borrow_mut();
+        let first = blocks.entry(0).or_insert_with(|| vec![0; size]);
+        match is_large {
+            false => {
+                let mut micro = Micro::format(first, salt, normalization);
+                micro.add(0, b"X", 1, 0);
+                micro.add(1, b"x", 2, 1);
+            }
+            true => {
+                let mut header = FatHeader::new(size.trailing_zeros(), salt, normalization, flags);
+                header.entry_count = 2;
+                header.format(first);
+                let leaf = blocks.entry(1).or_insert_with(|| vec![0; size]);
+                let mut leaf = LeafEdit::format(leaf, true);
+                for (name, value, differentiator) in [("X", 1, 0), ("x", 2, 1)] {
+                    let (name, value) = (Name::Text(name.as_bytes()), ZapValue::word(value));
+                    leaf.insert_with(hash, name, &value, differentiator)
+                        .unwrap();
+                }
+            }
+        }
+        drop(blocks);
+        let zap = Zap::open(&memory).with_normalize(upper());
+        assert_eq!(found(&zap, "x"), entry("x", 2));
+        assert_eq!(found(&zap, "X"), entry("X", 1));
+        zap.update(&(), "x", &ZapValue::word(3)).unwrap();
+        zap.remove(&(), "X").unwrap();
+        assert_eq!(zap.count().unwrap(), 1);
+        assert_eq!(found(&zap, "x"), entry("x", 3));
+        assert_eq!(found(&zap, "X"), entry("x", 3));
+    }
+}
+
+/// Where case matters though it is not hashed, a name that is written otherwise is found in its own case only.
+#[test]
+fn names_that_are_hashed_alike_can_still_be_told_apart() {
+    for is_large in [false, true] {
+        let memory = memory_for(is_large);
+        // Of two forms, one that is hashed and one that is compared, the second keeps the case. A minus stands for nothing.
+        let without_minus = |name: &[u8]| -> Vec<u8> {
+            let rest = name.iter().filter(|&&byte| byte != b'-');
+            rest.copied().collect()
+        };
+        let hashed: Normalize = Arc::new(move |name| without_minus(name).to_ascii_uppercase());
+        let zap = normalizing(&memory, is_large)
+            .with_normalize(hashed)
+            .with_comparison(Arc::new(without_minus));
+        zap.insert(&(), "AB", &ZapValue::word(1)).unwrap();
+        assert_eq!(found(&zap, "a-b"), None);
+        zap.insert(&(), "ab", &ZapValue::word(2)).unwrap();
+        assert_eq!(found(&zap, "a-b"), entry("ab", 2));
+        assert_eq!(found(&zap, "A-B"), entry("AB", 1));
+        assert_eq!(found(&zap, "Ab"), None);
+    }
 }
 
 #[test]

@@ -462,9 +462,8 @@ pub(super) fn find_bookmark<'a>(
     let parsed = DatasetName::parse(name).map_err(|_| not_found())?;
     let head = view.directory(parsed.head())?.head()?;
     let head = head.ok_or_else(not_found)?;
-    let bookmarks = head.bookmarks()?.into_iter();
-    let mut named = bookmarks.filter(|one| parsed.tail() == Some(one.name.as_str()));
-    let bookmark = named.next().ok_or_else(not_found)?;
+    let bookmark = head.bookmark(parsed.tail().unwrap_or_default())?;
+    let bookmark = bookmark.ok_or_else(not_found)?;
     Ok((head, bookmark))
 }
 
