@@ -275,7 +275,12 @@ impl FileSystem {
                 let mode = FileKind::Regular.mode_bits() | 0o644;
                 let birth = Birth::Now;
                 let file = self.make_hidden(directory.id, facts, mode, birth, tx, operation)?;
-                table.insert(tx, name, file.id, FileKind::Regular)?;
+                if let Err(error) = table.insert(tx, name, file.id, FileKind::Regular) {
+                    // It is small and in memory, so it can be freed.
+                    let facts = (*file.facts()).clone();
+                    let _ = self.lose_last_name(&file, facts, tx, operation);
+                    return Err(error);
+                }
                 self.count_entries(&directory, 1, 0, self.now(), tx, operation)?;
                 let (id, made) = (file.id, file.facts());
                 let slots = file.object.info().slots;
