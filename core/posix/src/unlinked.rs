@@ -228,10 +228,8 @@ impl FileSystem {
             node.reprieve();
             return Err(error.into());
         }
-        if let Some(Ok(acl)) = node.facts().old_acl()
-            && !acl.external.is_zero()
-        {
-            self.set.free_object(tx, acl.external, operation)?;
+        if let Some(list) = node.facts().acl_object() {
+            self.free_acl_object(list, tx, operation)?;
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);

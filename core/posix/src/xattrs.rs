@@ -3,7 +3,7 @@
 //! # Mechanism
 //! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick to reach and limited. With
 //! `xattr=dir`, and when the list would be too large, each is a file in a directory that has no name, to which an
-//! attribute of the file leads. Readers look into the list first and then into the directory, whatever the property says,
+//! attribute of the file leads. Files in the form of before version 5 have only that. Readers look into the list first and then into the directory, whatever the property says,
 //! for it may have changed.
 //!
 //! Names are stored with their namespace. Some systems leave the namespace of users out (`xattr_compat=all`), so a name
@@ -33,7 +33,6 @@ use crate::ops::create::Birth;
 use crate::ops::text_of;
 use crate::properties::XattrStore;
 use crate::store::store_facts;
-use crate::tables::Style;
 use crate::types::{Credentials, FileKind};
 
 /// The largest value that goes into the list.
@@ -160,8 +159,8 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        let prefers_list = self.properties().xattrs == XattrStore::Attributes
-            && self.tables.current().style == Style::Attributes;
+        let prefers_list =
+            self.properties().xattrs == XattrStore::Attributes && facts.form == Form::Attributes;
         let mut list = self.xattr_list(object.id(), facts)?;
         if prefers_list && value.len() <= LISTED_VALUE_BYTES_MAX {
             list.set(name, NvValue::ByteArray(value.to_vec()));
