@@ -1,4 +1,4 @@
-//! Names that are the same to some and not to others.
+//! Names that are the same to some and not to others, and names that are too long to be made and are there.
 
 mod support;
 
@@ -155,4 +155,46 @@ fn attributes_of_a_mixed_dataset_are_told_apart_by_case() {
     }
     unlink(&mounted, "f").unwrap();
     assert_eq!(mounted.objects(), before);
+}
+
+/// Names of more than 255 bytes can be made while `longname` is on, and used for good.
+#[test]
+fn long_names_that_are_there_are_found_and_removed_though_none_are_made_any_more() {
+    let properties = |has_long_names| MountProperties {
+        has_long_names,
+        ..MountProperties::default()
+    };
+    let mounted = Mounted::with(NewFileSystem::default(), properties(true));
+    let long = |letter: &str, count| letter.repeat(count);
+    for letter in ["a", "b"] {
+        file(&mounted, &long(letter, 300)).unwrap();
+    }
+    let id = file(&mounted, &long("c", 1023)).unwrap();
+    let (top, name) = (mounted.root(), long("d", 300));
+    mounted
+        .make(&root(), top, &name, FileKind::Directory, 0o755)
+        .unwrap();
+    assert_eq!(errno(file(&mounted, &long("e", 1024))), 36);
+    mounted.files.set_properties(properties(false));
+    assert_eq!(find(&mounted, &long("c", 1023)).unwrap(), id);
+    unlink(&mounted, &long("c", 1023)).unwrap();
+    unlink(&mounted, &long("a", 300)).unwrap();
+    rename(&mounted, &long("b", 300), "short").unwrap();
+    mounted
+        .files
+        .remove_directory(&root(), top, name.as_bytes(), &mounted.operation)
+        .unwrap();
+    // What is not there and cannot be is too long.
+    assert_eq!(errno(file(&mounted, &long("a", 300))), 36);
+    assert_eq!(errno(rename(&mounted, "short", &long("a", 300))), 36);
+    assert_eq!(errno(rename(&mounted, &long("a", 300), "other")), 36);
+    assert_eq!(errno(find(&mounted, &long("a", 300))), 36);
+    assert_eq!(errno(unlink(&mounted, &long("a", 300))), 36);
+    assert_eq!(errno(find(&mounted, &long("a", 1024))), 36);
+    assert_eq!(errno(find(&mounted, &long("a", 255))), 2);
+    let names = mounted.names(top);
+    assert_eq!(
+        (names.len(), names[0].0.as_slice()),
+        (1, b"short".as_slice())
+    );
 }
