@@ -166,9 +166,13 @@ fn long_names_that_are_there_are_found_and_removed_though_none_are_made_any_more
     };
     let mounted = Mounted::with(NewFileSystem::default(), properties(true));
     let long = |letter: &str, count| letter.repeat(count);
+    file(&mounted, &long("a", 255)).unwrap();
+    unlink(&mounted, &long("a", 255)).unwrap();
+    assert!(!mounted.files.object_set().has_long_names());
     for letter in ["a", "b"] {
-        file(&mounted, &long(letter, 300)).unwrap();
+        file(&mounted, &long(letter, 256)).unwrap();
     }
+    assert!(mounted.files.object_set().has_long_names());
     let id = file(&mounted, &long("c", 1023)).unwrap();
     let (top, name) = (mounted.root(), long("d", 300));
     mounted
@@ -178,8 +182,8 @@ fn long_names_that_are_there_are_found_and_removed_though_none_are_made_any_more
     mounted.files.set_properties(properties(false));
     assert_eq!(find(&mounted, &long("c", 1023)).unwrap(), id);
     unlink(&mounted, &long("c", 1023)).unwrap();
-    unlink(&mounted, &long("a", 300)).unwrap();
-    rename(&mounted, &long("b", 300), "short").unwrap();
+    unlink(&mounted, &long("a", 256)).unwrap();
+    rename(&mounted, &long("b", 256), "short").unwrap();
     mounted
         .files
         .remove_directory(&root(), top, name.as_bytes(), &mounted.operation)
