@@ -4,7 +4,9 @@ mod support;
 
 use support::{Mounted, someone};
 use tarn_object::{NewObject, Object};
-use tarn_ondisk::acl::{AclEntry, AclPhys, AclWho, encode_entries, kind, permission};
+use tarn_ondisk::acl::{
+    AclEntry, AclPhys, AclWho, encode_entries, encode_initial_entries, kind, permission,
+};
 use tarn_ondisk::declare::{ByteOrder, Reader, Stored};
 use tarn_ondisk::fuid::Fuid;
 use tarn_ondisk::intent_log::{LogRecord, LoggedAttributes, LoggedChange, mask};
@@ -116,6 +118,22 @@ fn bonus_type(mounted: &Mounted, id: ObjectId) -> ObjectType {
     object(mounted, id).typed_bonus().0
 }
 
+/// Records as a crash may have left them.
+fn replay<const COUNT: usize>(mounted: &Mounted, changes: [LoggedChange; COUNT]) {
+    let files = mounted.files.clone();
+    let log = files.intent_log().unwrap();
+    let mut replayer = Replayer::begin(log, &*files, &mounted.operation);
+    for (sequence, change) in (1..).zip(changes) {
+        let record = LogRecord {
+            txg: Txg::from(1),
+            sequence,
+            case_insensitive: false,
+            change,
+        };
+        replayer.apply(&record).unwrap();
+    }
+}
+
 /// Whether a file's attributes have these entries of an access control list.
 fn has_entries(mounted: &Mounted, id: ObjectId, entries: &[AclEntry]) -> bool {
     let object = object(mounted, id);
@@ -215,8 +233,9 @@ fn posix_list() -> Vec<u8> {
 fn an_old_file_keeps_the_attributes_that_it_is_given_first() {
     const LIST: &[u8] = b"system.posix_acl_access";
     let mounted = old();
-    let ids = ["user", "list", "record", "moved"].map(|name| file(&mounted, name, 0o644));
-    let [user, list, record, moved] = ids;
+    let names = ["user", "list", "record", "moved", "entries"];
+    let ids = names.map(|name| file(&mounted, name, 0o644));
+    let [user, list, record, moved, entries] = ids;
     set_xattr(&mounted, moved, b"user.a", b"in the hidden directory");
     for id in ids {
         write(&mounted, &root(), id, b"old");
@@ -228,32 +247,29 @@ fn an_old_file_keeps_the_attributes_that_it_is_given_first() {
     set_xattr(&mounted, user, b"user.a", b"first");
     set_xattr(&mounted, moved, b"user.a", b"in the list");
     set_xattr(&mounted, list, LIST, &posix_list());
-    let files = mounted.files.clone();
-    let mut replayer = Replayer::begin(files.intent_log().unwrap(), &*files, &mounted.operation);
-    let set = LogRecord {
-        txg: Txg::from(1),
-        sequence: 1,
-        case_insensitive: false,
-        change: LoggedChange::SetXattr {
-            object: record,
-            name: Text::from("user.a"),
-            value: b"recorded".to_vec(),
-        },
+    let set = LoggedChange::SetXattr {
+        object: record,
+        name: Text::from("user.a"),
+        value: b"recorded".to_vec(),
     };
-    replayer.apply(&set).unwrap();
-    drop(replayer);
+    let set_list = LoggedChange::SetInitialAcl {
+        object: entries,
+        entry_count: 3,
+        entries: encode_initial_entries(&owner_only()).unwrap(),
+    };
+    replay(&mounted, [set, set_list]);
     let check = |mounted: &Mounted| {
         assert_eq!(xattr(mounted, user, b"user.a"), b"first");
         assert_eq!(xattr(mounted, moved, b"user.a"), b"in the list");
         assert_eq!(xattr(mounted, record, b"user.a"), b"recorded");
         assert_eq!(xattr(mounted, list, LIST), posix_list());
+        assert!(has_entries(mounted, entries, &owner_only()));
         for id in ids {
             assert_eq!(mounted.contents(id), b"old");
             assert_eq!(bonus_type(mounted, id), ObjectType::SystemAttributes);
         }
     };
     check(&mounted);
-    drop(files);
     check(&mounted.remounted());
 }
 
@@ -307,9 +323,6 @@ fn a_long_list_that_a_mode_replaces_goes_once_and_no_file_with_it() {
         chmod(&mounted, changed, 0o600).unwrap();
         chmod(&mounted, changed, 0o640).unwrap();
         write(&mounted, &someone(7), written, b"no set-id bit any more");
-        let files = mounted.files.clone();
-        let mut replayer =
-            Replayer::begin(files.intent_log().unwrap(), &*files, &mounted.operation);
         let mode = LoggedAttributes {
             object: replayed,
             mask: mask::MODE,
@@ -322,14 +335,7 @@ fn a_long_list_that_a_mode_replaces_goes_once_and_no_file_with_it() {
             extended: None,
             domains: Vec::new(),
         };
-        let record = LogRecord {
-            txg: Txg::from(1),
-            sequence: 1,
-            case_insensitive: false,
-            change: LoggedChange::SetAttributes(Box::new(mode)),
-        };
-        replayer.apply(&record).unwrap();
-        drop(replayer);
+        replay(&mounted, [LoggedChange::SetAttributes(Box::new(mode))]);
         let objects = mounted.objects();
         for list in lists {
             assert!(!objects.contains(&list.get()), "its list was freed");
