@@ -66,10 +66,10 @@ impl FileSystem {
         let left = old_list.filter(|list| facts.acl_object() != Some(*list));
         node.note_change(tx.txg());
         node.set_facts(facts);
-        match left {
-            Some(list) => self.free_acl_object(list, tx, operation),
-            None => Ok(()),
+        if let Some(list) = left {
+            self.free_acl_object(list, tx, operation);
         }
+        Ok(())
     }
 
     /// Gives an old file of a file system that was upgraded attributes; its access control list moves into them. A symbolic link
@@ -146,16 +146,12 @@ impl FileSystem {
             .map_err(|what| PosixError::Attributes { object: id, what })
     }
 
-    /// Frees the object of an access control list that no file names any more. What is there instead of one is somebody else's.
-    pub(crate) fn free_acl_object(
-        &self,
-        id: ObjectId,
-        tx: &Tx,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        match self.find_acl_object(id, operation)? {
-            Some(_) => Ok(self.set.free_object(tx, id, operation)?),
-            None => Ok(()),
+    /// Frees the object of an access control list that no file names any more. What is there instead of one is somebody else's. What
+    /// cannot be read cannot be freed: it stays, and does no harm.
+    pub(crate) fn free_acl_object(&self, id: ObjectId, tx: &Tx, operation: &Operation) {
+        if let Ok(Some(_)) = self.find_acl_object(id, operation) {
+            // It is in memory, so this does not fail.
+            let _ = self.set.free_object(tx, id, operation);
         }
     }
 

@@ -229,7 +229,7 @@ impl FileSystem {
             return Err(error.into());
         }
         if let Some(list) = node.facts().acl_object() {
-            self.free_acl_object(list, tx, operation)?;
+            self.free_acl_object(list, tx, operation);
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);

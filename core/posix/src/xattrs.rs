@@ -3,8 +3,8 @@
 //! # Mechanism
 //! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick to reach and limited. With
 //! `xattr=dir`, and when the list would be too large, each is a file in a directory that has no name, to which an
-//! attribute of the file leads. Files in the form of before version 5 have only that. Readers look into the list first and then into the directory, whatever the property says,
-//! for it may have changed.
+//! attribute of the file leads. Files in the form of before version 5 have only that directory. Readers look into the list first and
+//! then into the directory, whatever the property says, for it may have changed.
 //!
 //! Names are stored with their namespace. Some systems leave the namespace of users out (`xattr_compat=all`), so a name
 //! without one is the users' too.
