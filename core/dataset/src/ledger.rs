@@ -114,6 +114,9 @@ impl<'a> HeadLedger<'a> {
         if set.has_large_dnodes() {
             self.features.insert(Feature::LargeDnode);
         }
+        if set.has_long_names() && context.features.is_enabled(Feature::Longname) {
+            self.features.insert(Feature::Longname);
+        }
         for feature in std::mem::take(&mut self.features) {
             feature_use::activate(context, self.id, feature)?;
         }

@@ -653,6 +653,22 @@ fn large_dnodes_are_a_feature_of_the_file_system_that_has_them() {
 }
 
 #[test]
+fn long_names_are_a_feature_of_the_file_system_that_has_them() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    let set = pool.head_set("tank/a");
+    set.note_long_name();
+    for round in 0..2 {
+        pool.write_to(&set, 0, MIB + round);
+        pool.write("tank/b", 0, MIB + round);
+        pool.sync();
+        assert_eq!(pool.features.count(Feature::Longname), 1);
+    }
+    pool.run(destroy("tank/a")).unwrap();
+    assert_eq!(pool.features.count(Feature::Longname), 0);
+}
+
+#[test]
 fn a_volume_has_what_it_needs_set_aside() {
     let mut pool = Pool::new();
     let volume = |name: &str, sparse| CreateVolume {

@@ -297,6 +297,8 @@ pub struct ObjectSet {
     pub(crate) meta: Arc<Object>,
     /// Whether dnodes larger than a slot were stored since it was opened.
     pub(crate) has_large_dnodes: AtomicBool,
+    /// Whether names of more than 255 bytes were made since it was opened.
+    has_long_names: AtomicBool,
     /// By user, group, project; none where it was never needed.
     accounts: [Mutex<Option<Arc<Object>>>; 3],
 }
@@ -424,6 +426,7 @@ impl ObjectSet {
                 numbers: Mutex::new(ranks::NUMBERS, Numbers::default()),
                 meta: object(META_DNODE, &objset.meta_dnode),
                 has_large_dnodes: AtomicBool::new(false),
+                has_long_names: AtomicBool::new(false),
                 accounts: accounts.map(|account| Mutex::new(ranks::TABLE, account)),
                 head: Mutex::new(
                     ranks::HEAD,
@@ -510,6 +513,16 @@ impl ObjectSet {
     /// Whether dnodes larger than a slot were stored since it was opened (feature `large_dnode`).
     pub fn has_large_dnodes(&self) -> bool {
         self.has_large_dnodes.load(Ordering::Relaxed)
+    }
+
+    /// Whether names of more than 255 bytes were made since it was opened (feature `longname`).
+    pub fn has_long_names(&self) -> bool {
+        self.has_long_names.load(Ordering::Relaxed)
+    }
+
+    /// A name of more than 255 bytes is made, in the transaction under way.
+    pub fn note_long_name(&self) {
+        self.has_long_names.store(true, Ordering::Relaxed);
     }
 
     /// How many objects are stored.

@@ -14,6 +14,7 @@ use tarn_probe::Operation;
 
 use crate::error::{PosixError, table_error};
 use crate::names::Naming;
+use crate::properties::NAME_BYTES_MAX;
 use crate::types::FileKind;
 
 /// The ZAP in an object, where names are what they are.
@@ -108,6 +109,12 @@ impl<'a> Directory<'a> {
         kind: FileKind,
     ) -> Result<(), PosixError> {
         let value = ZapValue::word(self.value_of(id, kind));
+        if name.len() > NAME_BYTES_MAX
+            && let Some(set) = self.zap.object().set()
+        {
+            // Whoever stores the group says so of the dataset, for those who know no such names.
+            set.note_long_name();
+        }
         self.zap
             .insert(tx, name, &value)
             .map_err(table_error(self.id))

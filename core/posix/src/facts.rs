@@ -4,9 +4,11 @@
 //! [`Facts`] has the attributes that every file has as fields, and all attributes, known or not, in their stored order
 //! beside them. Encoding puts the fields back in their places, so what we do not know is carried through. A file from
 //! before ZPL version 5 is read from its fixed structure. In a file system that is still of such a version it is written back
-//! in that form; in one that was upgraded it gets attributes when it is first changed.
+//! in that form; in one that was upgraded it gets attributes when it is first changed. Symbolic links keep the form for good, as in
+//! OpenZFS: where a link leads is behind the structure or in its contents, and is looked for there as long as the link has it.
 //!
 //! # Invariants
+//! - A file in the old form has no attributes but those of the structure: who would set another changes the form first.
 //! - New files have their attributes in the order in which OpenZFS lays them out, so that layouts are shared.
 
 use tarn_object::Tx;
@@ -205,6 +207,9 @@ impl Facts {
     }
 
     /// Sets an attribute that is no field. It gets a number if it has none.
+    ///
+    /// # Panics
+    /// When the file is in the old form, which has no place for it.
     pub fn set_value(
         &mut self,
         attribute: FileAttribute,
@@ -213,18 +218,23 @@ impl Facts {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        assert_eq!(self.form, Form::Attributes, "{attribute:?} has a place");
         let id = tables.id_or_register(tx, attribute, operation)?;
         self.values.set(id, value);
         Ok(())
     }
 
-    /// The mode changes, and with it the stored access control list, which says the same.
+    /// The mode changes, and with it the stored access control list, which says the same. An old file does not name an object with its
+    /// list any more then: who stores the facts frees that.
     pub fn set_permissions(&mut self, permissions: u32, tables: &Tables) {
         self.mode = (self.mode & !0o7777) | (permissions & 0o7777);
         let entries = trivial_entries(self.mode);
-        if let (Style::Structure(version), Form::OldFile { .. }) = (tables.style, &self.form)
-            && let Some(acl) = FileAttribute::ZnodeAcl.fixed_id()
+        if let (Form::OldFile { .. }, Some(acl)) = (&self.form, FileAttribute::ZnodeAcl.fixed_id())
         {
+            let version = match tables.style {
+                Style::Structure(version) => version,
+                Style::Attributes => AclVersion::Fuid,
+            };
             self.values.set(acl, old_acl_bytes(&entries, version));
         }
         if self.form == Form::Attributes
@@ -280,7 +290,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Turns an old file into one with attributes. `entries` are those of its access control list.
+    /// Turns an old file, which is no symbolic link, into one with attributes. `entries` are those of its access control list.
     pub fn modernize(
         &mut self,
         entries: &[AclEntry],
@@ -310,16 +320,7 @@ impl Facts {
             let id = tables.id_or_register(tx, FileAttribute::XattrDirectory, operation)?;
             self.values.set_word(id, 0);
         }
-        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
-        if self.kind() == FileKind::SymbolicLink && tail.len() >= size && size > 0 {
-            self.set_value(
-                FileAttribute::LinkTarget,
-                tail[..size].to_vec(),
-                tables,
-                tx,
-                operation,
-            )?;
-        } else if self.flags.has(ZnodeFlags::BONUS_SCAN_STAMP) && tail.len() >= 32 {
+        if self.flags.has(ZnodeFlags::BONUS_SCAN_STAMP) && tail.len() >= 32 {
             self.set_value(
                 FileAttribute::ScanStamp,
                 tail[..32].to_vec(),
@@ -367,7 +368,7 @@ impl Facts {
         values
     }
 
-    /// The old form's embedded access control list; none when the file has attributes.
+    /// The old form's access control list, or what says where that is; none when the file has attributes.
     pub fn old_acl(&self) -> Option<Result<AclPhys, Corrupt>> {
         let id = FileAttribute::ZnodeAcl.fixed_id()?;
         if self.form == Form::Attributes {
@@ -377,6 +378,13 @@ impl Facts {
         let mut reader =
             ondisk::declare::Reader::new("access control list", bytes, ByteOrder::Little);
         Some(ondisk::declare::Stored::decode(&mut reader))
+    }
+
+    /// The object that an old file has for its access control list, if that is a long one.
+    #[doc(alias = "zfs_external_acl")]
+    pub fn acl_object(&self) -> Option<ObjectId> {
+        let acl = self.old_acl()?.ok()?;
+        (!acl.external.is_zero()).then_some(acl.external)
     }
 }
 

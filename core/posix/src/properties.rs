@@ -75,7 +75,7 @@ pub struct MountProperties {
     pub snapshot_directory: SnapshotDirectory,
     /// How many slots of 512 bytes the dnodes of new files have (`dnodesize`; `auto` is 2).
     pub dnode_slots: usize,
-    /// Whether names may have up to 1023 bytes (feature and property `longname`).
+    /// Whether new names may have up to 1023 bytes (feature and property `longname`).
     pub has_long_names: bool,
     /// What durability costs.
     pub sync: SyncPolicy,
@@ -100,9 +100,19 @@ impl Default for MountProperties {
     }
 }
 
+/// The longest name where long ones are taken, in bytes.
+#[doc(alias = "ZAP_MAXNAMELEN_NEW")]
+pub const LONG_NAME_BYTES_MAX: usize = tarn_ondisk::zap::LONG_NAME_BYTES_MAX - 1;
+/// The longest name elsewhere.
+#[doc(alias = "ZAP_MAXNAMELEN")]
+pub const NAME_BYTES_MAX: usize = tarn_ondisk::zap::NAME_BYTES_MAX - 1;
+
 impl MountProperties {
-    /// The longest name, in bytes.
+    /// The longest name that something new can have, in bytes. Longer ones may be there from when `longname` was on.
     pub fn name_bytes_max(&self) -> usize {
-        if self.has_long_names { 1023 } else { 255 }
+        match self.has_long_names {
+            true => LONG_NAME_BYTES_MAX,
+            false => NAME_BYTES_MAX,
+        }
     }
 }

@@ -3,7 +3,12 @@
 //! # Mechanism
 //! Attributes are encoded by a layout, into the bonus and, where that is too small, a spill block; layouts that are new are
 //! stored in the same transaction. Files of a file system before version 5 keep their fixed structure. An old file in a file
-//! system that was upgraded gets attributes when it is first changed, and its access control list moves into them.
+//! system that was upgraded gets attributes when it is first changed, and its access control list moves into them; symbolic links
+//! stay as they are, for OpenZFS looks for their targets by that.
+//!
+//! # Invariants
+//! - The object of a long access control list is freed after the file was stored that does not name it any more, in the same
+//!   transaction: what a file names is there.
 
 use std::sync::Arc;
 
@@ -23,9 +28,24 @@ use crate::facts::{Facts, Form};
 use crate::filesystem::{FileSystem, VERSION_FUID};
 use crate::node::Node;
 use crate::tables::{AttributeTables, Style};
+use crate::types::FileKind;
 
 impl FileSystem {
-    /// Stores what is known of a file, and shows it. The caller holds `change`.
+    /// What is known of a file, to be changed and then stored in this transaction. An old file of a file system that was upgraded
+    /// has attributes here, so that there is a place for whatever is set. The caller holds `change`.
+    pub(crate) fn facts_to_change(
+        &self,
+        node: &Node,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Facts, PosixError> {
+        let mut facts = (*node.facts()).clone();
+        self.modernize(node.id, &mut facts, tx, operation)?;
+        Ok(facts)
+    }
+
+    /// Stores what is known of a file, and shows it. The object of an access control list that the file does not name any more is
+    /// freed, once nothing names it. The caller holds `change`.
     pub(crate) fn store(
         &self,
         node: &Node,
@@ -33,9 +53,7 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        if facts.form != Form::Attributes && self.tables.current().style == Style::Attributes {
-            self.modernize(node.id, &mut facts, tx, operation)?;
-        }
+        self.modernize(node.id, &mut facts, tx, operation)?;
         if self.version() < VERSION_FUID {
             // The upper flags came with that version.
             facts.flags = ZnodeFlags::from_word(facts.flags.word() & 0xffff_ffff);
@@ -44,12 +62,19 @@ impl FileSystem {
             facts.accessed = facts.accessed.max(accessed);
         }
         store_facts(&self.tables, &node.object, &mut facts, tx, operation)?;
+        let old_list = node.facts().acl_object();
+        let left = old_list.filter(|list| facts.acl_object() != Some(*list));
         node.note_change(tx.txg());
         node.set_facts(facts);
+        if let Some(list) = left {
+            self.free_acl_object(list, tx, operation);
+        }
         Ok(())
     }
 
-    /// Gives an old file attributes. Its access control list moves into them.
+    /// Gives an old file of a file system that was upgraded attributes; its access control list moves into them. A symbolic link
+    /// keeps its form, and so does a file whose list cannot be read: nothing is lost then, and a new mode makes a new list.
+    #[doc(alias = "zfs_sa_upgrade")]
     fn modernize(
         &self,
         id: ObjectId,
@@ -57,26 +82,45 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        let corrupt = |what| PosixError::Attributes { object: id, what };
-        let mut entries = trivial_entries(facts.mode);
-        if let Some(acl) = facts.old_acl() {
-            let acl = acl.map_err(corrupt)?;
-            match acl.embedded().map_err(corrupt)? {
-                Some(embedded) if !embedded.is_empty() => entries = embedded,
-                Some(_) => {}
-                None => {
-                    let size = usize::try_from(acl.size().map_err(corrupt)?).unwrap_or(usize::MAX);
-                    let version = acl.version().map_err(corrupt)?;
-                    entries = self.external_acl(acl.external, size, version, operation)?;
-                    self.set.free_object(tx, acl.external, operation)?;
-                }
-            }
+        let is_old = facts.form != Form::Attributes;
+        if !is_old
+            || self.tables.current().style != Style::Attributes
+            || facts.kind() == FileKind::SymbolicLink
+        {
+            return Ok(());
         }
-        facts.modernize(&entries, &self.tables, tx, operation)
+        match self.old_entries(id, facts, operation) {
+            Ok(entries) => facts.modernize(&entries, &self.tables, tx, operation),
+            Err(error) if error.is_failure() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// An access control list in an object of its own.
-    fn external_acl(
+    /// The entries of an old file's access control list.
+    fn old_entries(
+        &self,
+        id: ObjectId,
+        facts: &Facts,
+        operation: &Operation,
+    ) -> Result<Vec<AclEntry>, PosixError> {
+        let corrupt = |what| PosixError::Attributes { object: id, what };
+        let Some(acl) = facts.old_acl() else {
+            return Ok(trivial_entries(facts.mode));
+        };
+        let acl = acl.map_err(corrupt)?;
+        match acl.embedded().map_err(corrupt)? {
+            Some(embedded) if !embedded.is_empty() => Ok(embedded),
+            Some(_) => Ok(trivial_entries(facts.mode)),
+            None => {
+                let size = usize::try_from(acl.size().map_err(corrupt)?).unwrap_or(usize::MAX);
+                let version = acl.version().map_err(corrupt)?;
+                self.external_entries(acl.external, size, version, operation)
+            }
+        }
+    }
+
+    /// The entries of an access control list in an object of its own.
+    fn external_entries(
         &self,
         id: ObjectId,
         size: usize,
@@ -90,11 +134,42 @@ impl FileSystem {
                 why: "an access control list is too long",
             });
         }
+        let Some(object) = self.find_acl_object(id, operation)? else {
+            return Err(PosixError::Damaged {
+                object: id,
+                why: "it should be an access control list, and is none",
+            });
+        };
         let mut bytes = vec![0; size];
-        let object = self.set.object(id, operation)?;
         object.read(0, &mut bytes, operation)?;
         decode_entries(&bytes, ByteOrder::Little, version)
             .map_err(|what| PosixError::Attributes { object: id, what })
+    }
+
+    /// Frees the object of an access control list that no file names any more. What is there instead of one is somebody else's. What
+    /// cannot be read cannot be freed: it stays, and does no harm.
+    pub(crate) fn free_acl_object(&self, id: ObjectId, tx: &Tx, operation: &Operation) {
+        if let Ok(Some(_)) = self.find_acl_object(id, operation) {
+            // It is in memory, so this does not fail.
+            let _ = self.set.free_object(tx, id, operation);
+        }
+    }
+
+    /// The object of an access control list; none if this is no such object, or not there.
+    fn find_acl_object(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Option<Arc<Object>>, PosixError> {
+        let object = match self.set.object(id, operation) {
+            Err(ObjectError::NoSuchObject { .. }) => return Ok(None),
+            object => object?,
+        };
+        let is_list = matches!(
+            object.info().object_type,
+            ObjectType::OldAcl | ObjectType::Acl
+        );
+        Ok(is_list.then_some(object))
     }
 }
 

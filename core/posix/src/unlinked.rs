@@ -6,6 +6,9 @@
 //! transaction of its own, and with the last piece the object and its place in the set. Small files that nobody
 //! has open do not take the way through the set: they are freed in the transaction that removes their name.
 //!
+//! A file's hidden directory of extended attributes is freed before the file that leads to it. OpenZFS frees the file first and puts the
+//! directory into the set, to be emptied later; so there may be directories in it that are not empty, if they are hidden ones.
+//!
 //! # After a crash
 //! What is in the set when a file system is mounted has no name and nobody has it open: it is freed.
 
@@ -13,6 +16,7 @@ use std::sync::Arc;
 
 use tarn_object::{Tx, zap::ZapValue};
 use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
 use crate::directory::open_zap;
@@ -130,6 +134,9 @@ impl FileSystem {
     /// Frees all that a condemned file has, in as many transactions as it takes.
     fn free_in_parts(&self, node: &Arc<Node>, operation: &Operation) -> Result<(), PosixError> {
         let facts = node.facts();
+        if facts.is_directory() && facts.flags.has(ZnodeFlags::XATTR) {
+            self.free_xattrs(node, operation)?;
+        }
         if let Some(directory) = self.xattr_directory(&facts, operation).ok().flatten() {
             self.free_xattr_directory(node, &directory, operation)?;
         }
@@ -156,6 +163,19 @@ impl FileSystem {
         directory: &Arc<Node>,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        self.free_xattrs(directory, operation)?;
+        let tx = self.begin_freeing(0, operation)?;
+        if directory.condemn() {
+            self.free_condemned(directory, &tx, operation)?;
+        }
+        let mut facts = (*node.facts()).clone();
+        facts.xattr_directory = ObjectId::ZERO;
+        self.store(node, facts, &tx, operation)
+    }
+
+    /// Frees what is in a hidden directory, each with its entry.
+    #[doc(alias = "zfs_purgedir")]
+    fn free_xattrs(&self, directory: &Node, operation: &Operation) -> Result<(), PosixError> {
         let table = self.directory(directory, operation)?;
         for entry in table.zap.entries().map_err(table_error(directory.id))? {
             let entry = table.entry(entry.name, &entry.value)?;
@@ -168,13 +188,7 @@ impl FileSystem {
                 Err(error) => return Err(error),
             }
         }
-        let tx = self.begin_freeing(0, operation)?;
-        if directory.condemn() {
-            self.free_condemned(directory, &tx, operation)?;
-        }
-        let mut facts = (*node.facts()).clone();
-        facts.xattr_directory = ObjectId::ZERO;
-        self.store(node, facts, &tx, operation)
+        Ok(())
     }
 
     /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that at most what fits in one transaction
@@ -214,10 +228,8 @@ impl FileSystem {
             node.reprieve();
             return Err(error.into());
         }
-        if let Some(Ok(acl)) = node.facts().old_acl()
-            && !acl.external.is_zero()
-        {
-            self.set.free_object(tx, acl.external, operation)?;
+        if let Some(list) = node.facts().acl_object() {
+            self.free_acl_object(list, tx, operation);
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);

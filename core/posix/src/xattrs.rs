@@ -3,8 +3,8 @@
 //! # Mechanism
 //! With `xattr=sa` they are a list of names and bytes in one attribute of the file, which is quick to reach and limited. With
 //! `xattr=dir`, and when the list would be too large, each is a file in a directory that has no name, to which an
-//! attribute of the file leads. Readers look into the list first and then into the directory, whatever the property says,
-//! for it may have changed.
+//! attribute of the file leads. Files in the form of before version 5 have only that directory. Readers look into the list first and
+//! then into the directory, whatever the property says, for it may have changed.
 //!
 //! Names are stored with their namespace. Some systems leave the namespace of users out (`xattr_compat=all`), so a name
 //! without one is the users' too.
@@ -33,7 +33,6 @@ use crate::ops::create::Birth;
 use crate::ops::text_of;
 use crate::properties::XattrStore;
 use crate::store::store_facts;
-use crate::tables::Style;
 use crate::types::{Credentials, FileKind};
 
 /// The largest value that goes into the list.
@@ -160,8 +159,8 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        let prefers_list = self.properties().xattrs == XattrStore::Attributes
-            && self.tables.current().style == Style::Attributes;
+        let prefers_list =
+            self.properties().xattrs == XattrStore::Attributes && facts.form == Form::Attributes;
         let mut list = self.xattr_list(object.id(), facts)?;
         if prefers_list && value.len() <= LISTED_VALUE_BYTES_MAX {
             list.set(name, NvValue::ByteArray(value.to_vec()));
@@ -275,7 +274,12 @@ impl FileSystem {
                 let mode = FileKind::Regular.mode_bits() | 0o644;
                 let birth = Birth::Now;
                 let file = self.make_hidden(directory.id, facts, mode, birth, tx, operation)?;
-                table.insert(tx, name, file.id, FileKind::Regular)?;
+                if let Err(error) = table.insert(tx, name, file.id, FileKind::Regular) {
+                    // It is small and in memory, so it can be freed.
+                    let facts = (*file.facts()).clone();
+                    let _ = self.lose_last_name(&file, facts, tx, operation);
+                    return Err(error);
+                }
                 self.count_entries(&directory, 1, 0, self.now(), tx, operation)?;
                 let (id, made) = (file.id, file.facts());
                 let slots = file.object.info().slots;

@@ -246,6 +246,7 @@ impl FileSystem {
         };
         let object = self.allocate_file(new.kind, birth, tx, operation)?;
         let mut pending = Pending::default();
+        let mut has_entry = false;
         let made = (|| {
             let mut facts = facts.build(&self.tables, tx, operation)?;
             if let Some(target) = new.target {
@@ -273,14 +274,17 @@ impl FileSystem {
             store_facts(&self.tables, &object, &mut facts, tx, operation)?;
             self.directory(directory, operation)?
                 .insert(tx, name, object.id(), new.kind)?;
+            has_entry = true;
             self.count_entries(directory, 1, i64::from(is_directory), now, tx, operation)?;
             Ok(facts)
         })();
         let facts = match made {
             Ok(facts) => facts,
             Err(error) => {
-                // Neither can fail: the entry is in memory if it is there, and the object is.
-                let _ = self.directory(directory, operation)?.remove(tx, name);
+                // Neither can fail: the entry is in memory, and the object is.
+                if has_entry {
+                    let _ = self.directory(directory, operation)?.remove(tx, name);
+                }
                 let _ = self.set.free_object(tx, object.id(), operation);
                 return Err(error);
             }

@@ -40,17 +40,17 @@ impl FileSystem {
             return Ok(false);
         }
         let change = lock_existing(&[&node])?;
-        let mut facts = (*node.facts()).clone();
-        let capability = self.stored_xattr(&node, &facts, CAPABILITY_NAME, operation)?;
+        let old = (*node.facts()).clone();
+        let capability = self.stored_xattr(&node, &old, CAPABILITY_NAME, operation)?;
         let permissions = match which {
-            Privileges::Capabilities => facts.permissions(),
-            Privileges::All => without_set_ids(&Credentials::root(), &facts),
+            Privileges::Capabilities => old.permissions(),
+            Privileges::All => without_set_ids(&Credentials::root(), &old),
         };
-        if capability.is_none() && permissions == facts.permissions() {
+        if capability.is_none() && permissions == old.permissions() {
             return Ok(false);
         }
-        let old = (*node.facts()).clone();
         let tx = self.begin(ATTRIBUTE_BYTES, operation)?;
+        let mut facts = self.facts_to_change(&node, &tx, operation)?;
         let mut pending = Pending::default();
         if capability.is_some() {
             self.take_xattr(

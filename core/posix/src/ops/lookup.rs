@@ -12,7 +12,7 @@ use crate::filesystem::FileSystem;
 use crate::names;
 use crate::node::Node;
 use crate::ops::access::EXECUTE;
-use crate::properties::SnapshotDirectory;
+use crate::properties::{LONG_NAME_BYTES_MAX, SnapshotDirectory};
 use crate::types::{Attributes, Credentials};
 
 impl FileSystem {
@@ -50,15 +50,23 @@ impl FileSystem {
         }
     }
 
-    /// The entry of a name in a directory.
+    /// The entry of a name in a directory. A long name that is there is found though the dataset takes no new ones.
     pub(crate) fn find_entry(
         &self,
         directory: &Node,
         name: &[u8],
         operation: &Operation,
     ) -> Result<Option<Entry>, PosixError> {
-        names::check(name, self.properties().name_bytes_max())?;
+        names::check(name, LONG_NAME_BYTES_MAX)?;
         self.directory(directory, operation)?.find(name)
+    }
+
+    /// What is said of a name that is not there.
+    pub(crate) fn missing(&self, name: &[u8]) -> PosixError {
+        match name.len() > self.properties().name_bytes_max() {
+            true => PosixError::NameTooLong,
+            false => PosixError::NotFound,
+        }
     }
 
     /// The file that a name in a directory leads to, without a look at permissions.
@@ -70,7 +78,7 @@ impl FileSystem {
     ) -> Result<Arc<Node>, PosixError> {
         let entry = self
             .find_entry(directory, name, operation)?
-            .ok_or(PosixError::NotFound)?;
+            .ok_or_else(|| self.missing(name))?;
         match self.node(entry.id, operation) {
             Err(PosixError::NotFound) => {
                 // It may have been removed since the look at the directory; if not, something is lost.

@@ -148,7 +148,7 @@ impl FileSystem {
                 credentials,
                 source: self
                     .named(from_parent, from, operation)?
-                    .ok_or(PosixError::NotFound)?,
+                    .ok_or_else(|| self.missing(from))?,
                 target: self.named(to_parent, to, operation)?,
                 from_parent: from_parent.clone(),
                 from,

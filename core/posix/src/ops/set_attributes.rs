@@ -85,7 +85,7 @@ impl FileSystem {
             )?
         };
         let content = changes.size.map(|_| node.content.write());
-        let mut new = (*facts).clone();
+        let mut new = self.facts_to_change(&node, &tx, operation)?;
         if let Some(size) = changes.size {
             self.set_size(&node, &mut new, size, &tx, operation)?;
         }
@@ -241,7 +241,7 @@ impl FileSystem {
         }
     }
 
-    /// The permission bits have changed, and access control lists that say the same, or more, follow.
+    /// The permission bits have changed, and a POSIX access control list, which says the same or more, follows.
     pub(crate) fn follow_permissions(
         &self,
         node: &Arc<Node>,
@@ -251,12 +251,6 @@ impl FileSystem {
         tx: &tarn_object::Tx,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        if let Form::OldFile { .. } = old.form
-            && let Some(Ok(acl)) = old.old_acl()
-            && !acl.external.is_zero()
-        {
-            self.set.free_object(tx, acl.external, operation)?;
-        }
         if let Some(acl) = self.access_acl(node, old, operation)? {
             let value = acl.with_mode(new.permissions()).encode();
             self.put_xattr(

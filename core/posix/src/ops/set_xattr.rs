@@ -65,8 +65,8 @@ impl FileSystem {
         let node = self.node(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
-        let mut facts = (*node.facts()).clone();
-        let existing = self.stored_name(&node, &facts, name, operation)?;
+        let old = node.facts();
+        let existing = self.stored_name(&node, &old, name, operation)?;
         match (mode, &existing) {
             (XattrMode::Create, Some(_)) => return Err(PosixError::Exists),
             (XattrMode::Replace, None) => return Err(PosixError::NoAttribute),
@@ -77,7 +77,7 @@ impl FileSystem {
             XATTR_BYTES + tarn_ondisk::declare::widen(value.len()),
             operation,
         )?;
-        let old = node.facts();
+        let mut facts = self.facts_to_change(&node, &tx, operation)?;
         let mut pending = Pending::default();
         let mut is_stored = true;
         if let Some(list) = list {
@@ -129,10 +129,10 @@ impl FileSystem {
         let node = self.node(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
-        let mut facts = (*node.facts()).clone();
-        let existing = self.stored_name(&node, &facts, name, operation)?;
+        let existing = self.stored_name(&node, &node.facts(), name, operation)?;
         let existing = existing.ok_or(PosixError::NoAttribute)?;
         let tx = self.begin_freeing(0, operation)?;
+        let mut facts = self.facts_to_change(&node, &tx, operation)?;
         let (object, mut pending) = (&node.object, Pending::default());
         self.take_xattr(object, &mut facts, &existing, &mut pending, &tx, operation)?;
         facts.attributes_changed(self.now());

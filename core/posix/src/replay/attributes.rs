@@ -51,7 +51,7 @@ impl FileSystem {
                 false => self.begin_replay(ATTRIBUTE_BYTES, operation)?,
             };
             let content = size.map(|_| node.content.write());
-            let mut facts = (*node.facts()).clone();
+            let mut facts = self.facts_to_change(&node, &tx, operation)?;
             if let Some(size) = size {
                 self.set_size(&node, &mut facts, size, &tx, operation)?;
             }
@@ -63,7 +63,6 @@ impl FileSystem {
             }
             if has(mask::MODE) {
                 let permissions = u32::try_from(set.mode & 0o7777).unwrap_or(0);
-                self.forget_old_acl(&old, permissions, &tx, operation)?;
                 self.change_permissions(&mut facts, permissions);
             }
             facts.attributes_changed(self.now());
@@ -85,23 +84,6 @@ impl FileSystem {
         changed.map_err(failed(set.object))
     }
 
-    /// An old file's access control list in an object of its own goes when its mode changes.
-    fn forget_old_acl(
-        &self,
-        old: &Facts,
-        permissions: u32,
-        tx: &Tx,
-        operation: &Operation,
-    ) -> Result<(), PosixError> {
-        if let (Form::OldFile { .. }, true) = (&old.form, old.permissions() != permissions)
-            && let Some(Ok(acl)) = old.old_acl()
-            && !acl.external.is_zero()
-        {
-            self.set.free_object(tx, acl.external, operation)?;
-        }
-        Ok(())
-    }
-
     #[doc(alias("zfs_replay_acl", "zfs_replay_acl_v0"))]
     pub(super) fn replay_acl(
         &self,
@@ -113,9 +95,9 @@ impl FileSystem {
         let entries = decode_entries(entries, ByteOrder::Little, AclVersion::Initial)?;
         let node = self.node_of_record(object, operation)?;
         let _change = lock_all(&[&node]);
-        let mut facts = (*node.facts()).clone();
         let changed = (|| {
             let tx = self.begin_replay(ATTRIBUTE_BYTES, operation)?;
+            let mut facts = self.facts_to_change(&node, &tx, operation)?;
             set_acl(&mut facts, &entries, flags, &self.tables, &tx, operation)?;
             facts.attributes_changed(self.now());
             self.store(&node, facts, &tx, operation)?;
@@ -136,10 +118,15 @@ impl FileSystem {
     ) -> Result<(), RecordError> {
         let node = self.node_of_record(object, operation)?;
         let _change = lock_all(&[&node]);
-        let mut facts = (*node.facts()).clone();
         let changed = (|| {
-            let mut list = self.xattr_list(object, &facts)?;
+            let mut list = self.xattr_list(object, &node.facts())?;
             let tx = self.begin_replay(ATTRIBUTE_BYTES, operation)?;
+            let mut facts = self.facts_to_change(&node, &tx, operation)?;
+            if facts.form != Form::Attributes {
+                return Err(PosixError::NotSupported(
+                    "extended attributes among the others of a file from before version 5",
+                ));
+            }
             let attribute = FileAttribute::Xattrs;
             if value.is_empty() {
                 list.remove(name);

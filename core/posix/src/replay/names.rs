@@ -133,13 +133,13 @@ impl FileSystem {
         birth: Birth,
         operation: &Operation,
     ) -> Result<(), RecordError> {
-        let mut facts = (*owner.facts()).clone();
         let mode = u32::try_from(create.mode).unwrap_or(0) & 0o177_777;
         let made = (|| {
-            if !facts.xattr_directory.is_zero() {
+            if !owner.facts().xattr_directory.is_zero() {
                 return Err(PosixError::Exists);
             }
             let tx = self.begin_replay(ENTRY_BYTES, operation)?;
+            let mut facts = self.facts_to_change(owner, &tx, operation)?;
             let mut of_owner = facts.clone();
             (of_owner.owner, of_owner.group) = (create.owner, create.group);
             let node = self.make_hidden(owner.id, &of_owner, mode, birth, &tx, operation)?;

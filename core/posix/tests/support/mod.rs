@@ -14,15 +14,18 @@ use tarn_block::{
 };
 use tarn_cache::{Cache, CacheOptions, PoolCache};
 use tarn_host::{Host, RealOptions};
+use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{
-    BlockLedger, NewObjectSet, ObjectEnv, ObjectSet, SetLedger, SetPolicy, SyncTx, TxgLimits, Txgs,
-    Wake, sync_objsets,
+    BlockLedger, NewObject, NewObjectSet, ObjectEnv, ObjectSet, SetLedger, SetPolicy, SyncTx, Tx,
+    TxEstimate, TxgLimits, Txgs, Wake, sync_objsets,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::label::data_size;
 use tarn_ondisk::nvlist::Text;
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg, VdevId};
+use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, NewFile};
 use tarn_posix::{
@@ -308,6 +311,35 @@ impl Mounted {
         let policy = SetPolicy::new(BLOCKS);
         let set = ObjectSet::open(env, SET, &root, policy, owner, &self.operation).unwrap();
         Mounted::open(storage, &set, properties)
+    }
+
+    /// Changes what is stored by hand, in a transaction, as others may have left it.
+    pub fn change(&self, change: impl FnOnce(&Arc<ObjectSet>, &Tx)) {
+        let estimate = TxEstimate::writing(1 << 20);
+        let tx = self
+            .storage
+            .txgs
+            .assign(&estimate, &self.operation)
+            .unwrap();
+        change(self.files.object_set(), &tx);
+    }
+
+    /// The same file system raised to the newest version, as `zfs upgrade` does that.
+    pub fn upgraded(self) -> Mounted {
+        self.change(|set, tx| {
+            let master = set.object(MASTER_NODE, &self.operation).unwrap();
+            let zap = ObjectZap::of(&master, &self.operation);
+            let version = ZapValue::word(NewFileSystem::default().version);
+            zap.update(tx, master::VERSION, &version).unwrap();
+            let (new, new_zap) = (
+                NewObject::plain(ObjectType::SaMasterNode, 0),
+                NewZap::micro(set),
+            );
+            let attributes = ObjectZap::allocate(set, tx, new, new_zap, &self.operation).unwrap();
+            let attributes = ZapValue::word(attributes.object().id().get());
+            zap.insert(tx, master::ATTRIBUTES, &attributes).unwrap();
+        });
+        self.remounted()
     }
 
     pub fn sync(&self) {
