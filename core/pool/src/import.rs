@@ -128,7 +128,8 @@ impl Pool {
         let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
-        Ok(claimed.store_in_first_group(self)?)
+        claimed.store_in_first_group(self)?;
+        self.cancel_left_scan(operation)
     }
 
     /// From here on labels say who uses it.
