@@ -11,6 +11,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB, Scan};
 use tarn_ondisk::units::ObjectId;
+use tarn_pool::error::ImportError;
 use tarn_pool::{Leaving, Mode, Pool};
 use tarn_probe::Operation;
 
@@ -142,6 +143,38 @@ fn what_a_scan_says_is_its_queue_and_is_not_is_not_freed() {
         let scan = scan_of(&pool, &operation);
         assert_eq!((scan.state, scan.queue), (CANCELED, ObjectId::ZERO));
         pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
+/// How often deduplicated blocks are referenced is in tables that only OpenZFS writes: whoever frees one without them stops for good.
+#[test]
+fn a_pool_with_a_dedup_table_is_opened_read_only_or_not_at_all() {
+    let machine = machine(&["a"]);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let pool = create(host, &["a"], &operation);
+        let add = |pool: &Pool, called: &str, object_type| {
+            change_mos(pool, &operation, |tx, mos| {
+                let table = new_zap(tx, mos, object_type, &operation);
+                let table = ZapValue::word(table.object().id().get());
+                put(tx, mos, called, &table, &operation);
+            });
+            pool.close(Leaving::Exported, &operation).unwrap();
+        };
+        add(&pool, name::DEDUP_STATISTICS, ObjectType::DedupStatistics);
+        // Statistics alone are left when the last table is gone.
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        add(&pool, "DDT-sha256-zap-unique", ObjectType::DedupZap);
+        let Err(refused) = import(host, Mode::ReadWrite, &operation) else {
+            panic!("it was opened for writing");
+        };
+        let why = refused.to_string();
+        assert!(matches!(refused, ImportError::Deduplicated { .. }), "{why}");
+        assert!(why.contains("DDT-sha256-zap-unique"), "{why}");
+        assert!(why.contains("readonly=on"), "{why}");
+        let pool = import(host, Mode::ReadOnly, &operation).unwrap();
+        pool.close(Leaving::Kept, &operation).unwrap();
     });
     run.unwrap();
 }
