@@ -76,6 +76,16 @@ pub fn new_vdev(disk: &str) -> NewVdev {
 
 /// Makes a pool of these disks, with all features.
 pub fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
+    create_without(host, disks, &[], operation)
+}
+
+/// The same, with all features but these.
+pub fn create_without(
+    host: &Host,
+    disks: &[&str],
+    absent: &[Feature],
+    operation: &Operation,
+) -> Arc<Pool> {
     let features = Feature::ALL.iter().copied();
     let request = CreateRequest {
         name: "tank",
@@ -83,7 +93,7 @@ pub fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
         spares: Vec::new(),
         ashift: Some(12),
         features: features
-            .filter(|feature| feature.is_enabled_by_default())
+            .filter(|feature| feature.is_enabled_by_default() && !absent.contains(feature))
             .collect(),
         properties: Vec::new(),
         comment: None,
