@@ -7,8 +7,9 @@
 //! written whole. From then on writes of the group go into that buffer, unless a reader still
 //! has it; then into a copy.
 //!
-//! Before an existing block is written whole, the pointer to it is looked up, though its contents are not needed: storing
-//! the group will need the block of pointers, and if that cannot be read, it is the writer who should hear of it.
+//! Before a block is written whole, the pointer to it is looked up, though its contents are not needed, and a new one has none: storing
+//! the group will need the block of pointers, and if that cannot be read, it is the writer who should hear of it. So are the ends of a range
+//! before it is freed. What lies wholly in the range need not be readable.
 //!
 //! # Invariants
 //! - The lock is not held while a block is read; what was decided under it is decided again afterwards.
@@ -53,7 +54,7 @@ pub enum Caching {
 
 /// Whether a change needs what was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Old {
+pub(crate) enum Old {
     /// It does.
     Needed,
     /// It writes the whole block, and may see anything.
@@ -175,7 +176,7 @@ impl Object {
         operation: &Operation,
     ) -> Result<(), ObjectError> {
         self.check_plain()?;
-        self.look_up_parent(tx, block.get(), operation)?;
+        self.look_up_parent(tx, block.get(), Old::Overwritten, operation)?;
         let mut state = self.alive()?;
         assert_eq!(
             LogicalSize::of(&contents),
@@ -244,9 +245,7 @@ impl Object {
         self.check_plain()?;
         let mut base: Option<Arc<Buffer>> = None;
         let is_whole = old == Old::Overwritten;
-        if is_whole {
-            self.look_up_parent(tx, block, operation)?;
-        }
+        self.look_up_parent(tx, block, old, operation)?;
         loop {
             let mut state = self.alive()?;
             self.check_reach(&state, block)?;
@@ -316,11 +315,13 @@ impl Object {
         Ok(turned)
     }
 
-    /// Looks up the pointer to a block that will be written whole.
+    /// Looks up the pointer to a block that will be written, unless it is read anyway. Where it is in memory already, that was done; but what this
+    /// group has freed and will have after all is taken out of what is given up unread.
     pub(crate) fn look_up_parent(
         &self,
         tx: &Tx,
         block: u64,
+        old: Old,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
         if tx.is_syncing() {
@@ -328,12 +329,37 @@ impl Object {
         }
         let is_known = {
             let state = self.alive()?;
-            !matches!(state.newest_of(block), Newest::Unknown)
-                || state.stored.max_block.get() < block
+            match state.newest_of(block) {
+                Newest::Unknown => old == Old::Needed,
+                Newest::Freed => !state.is_freed_in(tx.txg(), block),
+                Newest::Data(_) | Newest::Sealed | Newest::Cloned(_) => true,
+            }
         };
         if !is_known {
             self.stored_pointer(Level::ZERO, block, operation)?;
         }
+        Ok(())
+    }
+
+    /// Looks up what will be changed where a range of freed blocks begins or ends: all blocks of pointers of which a part is in it.
+    fn look_up_bound(&self, tx: &Tx, bound: u64, operation: &Operation) -> Result<(), ObjectError> {
+        if tx.is_syncing() {
+            return Ok(());
+        }
+        let (levels, geometry) = {
+            let state = self.alive()?;
+            (state.stored.levels, state.geometry())
+        };
+        // The highest level of which a block begins right there.
+        let is_start = |level: &u8| {
+            geometry
+                .span(*level, geometry.ancestor(bound, *level))
+                .start
+                == bound
+        };
+        let level = (0..levels).rev().find(is_start).unwrap_or(0);
+        let block = geometry.ancestor(bound, level);
+        self.stored_pointer(Level::new(level), block, operation)?;
         Ok(())
     }
 
@@ -558,7 +584,7 @@ impl Object {
     /// pointers in the range; huge ranges are better freed in several groups.
     ///
     /// # Errors
-    /// What could not be read to be zeroed in part, or the object was freed meanwhile.
+    /// What could not be read to be zeroed in part, or has pointers to blocks of which a part is freed; or the object was freed meanwhile.
     pub fn free_range(
         &self,
         tx: &Tx,
@@ -600,6 +626,10 @@ impl Object {
             self.zero_part(tx, last, 0..narrow(end % block_size), operation)?;
         }
         if first < last {
+            self.look_up_bound(tx, first, operation)?;
+            if !is_tail {
+                self.look_up_bound(tx, last, operation)?;
+            }
             self.free_blocks(tx, first, last, is_tail)?;
         }
         Ok(())

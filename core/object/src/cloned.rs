@@ -22,6 +22,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
 use tarn_probe::Operation;
 
+use crate::buffer::Old;
 use crate::dirty::Pending;
 use crate::error::ObjectError;
 use crate::object::{Newest, Object};
@@ -109,7 +110,7 @@ impl Object {
         let last = first.get().checked_add(last);
         let last = last.ok_or_else(|| self.too_large(u64::MAX))?;
         for block in first.get()..=last {
-            self.look_up_parent(tx, block, operation)?;
+            self.look_up_parent(tx, block, Old::Overwritten, operation)?;
         }
         let io = self.context.env.cache.io();
         let mut state = self.alive()?;

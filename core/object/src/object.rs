@@ -178,6 +178,13 @@ impl ObjectState {
         }
         Newest::Unknown
     }
+
+    /// Whether what this group has last done to a block was to free it.
+    pub fn is_freed_in(&self, txg: Txg, block: u64) -> bool {
+        let group = self.pending.back().filter(|pending| pending.txg == txg);
+        group.is_some_and(|pending| pending.freed.contains(block))
+            && matches!(self.newest_of(block), Newest::Freed)
+    }
 }
 
 impl Object {

@@ -16,6 +16,7 @@
 //! - In an object set that is encrypted, nothing is written but as it came: who wants to change contents is refused.
 //! - What is not in memory of a dnode block's sealing is in the pointer to it.
 
+use crate::buffer::Old;
 use crate::dirty::{Form, SpillContents};
 use crate::error::ObjectError;
 use crate::object::Object;
@@ -172,7 +173,7 @@ impl Object {
         contents: SealedBlock,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
-        self.look_up_parent(tx, block.get(), operation)?;
+        self.look_up_parent(tx, block.get(), Old::Overwritten, operation)?;
         let mut state = self.alive()?;
         assert_eq!(
             contents.logical_size, state.newest.block_size,

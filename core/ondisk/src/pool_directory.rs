@@ -51,6 +51,9 @@ pub const CACHE_DEVICES: &str = "l2cache";
 /// ZAP: holds that go when the pool is next imported.
 #[doc(alias = "DMU_POOL_TMP_USERREFS")]
 pub const TEMPORARY_HOLDS: &str = "tmp_userrefs";
+/// What dedup tables are called: `DDT-sha256-zap-unique`, each one ZAP; or `DDT-sha256`, a list of ZAPs (feature `fast_dedup`).
+#[doc(alias = "DMU_POOL_DDT")]
+pub const DEDUP_TABLE_PREFIX: &str = "DDT-";
 /// ZAP: statistics of the dedup tables.
 #[doc(alias = "DMU_POOL_DDT_STATS")]
 pub const DEDUP_STATISTICS: &str = "DDT-statistics";
@@ -122,6 +125,11 @@ pub const VDEV_ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 /// In the ZAP of a top-level vdev: a RAID-Z expansion.
 #[doc(alias = "VDEV_TOP_ZAP_RAIDZ_EXPAND_STATE")]
 pub const VDEV_EXPAND_STATE: &str = "org.openzfs:raidz_expand_state";
+
+/// Whether a name of the pool directory is that of a dedup table, or of a list of them.
+pub fn is_dedup_table(name: &str) -> bool {
+    name.starts_with(DEDUP_TABLE_PREFIX) && name != DEDUP_STATISTICS
+}
 
 /// The key under which the log space map of a txg is.
 pub fn log_space_map_name(txg: Txg) -> String {

@@ -3,17 +3,35 @@
 //! An array of words in the pool directory, under `scan`.
 
 use crate::bookmark::TraversalMark;
+use crate::declare::{ByteOrder, Stored};
 use crate::on_disk;
 use crate::units::{ObjectId, Txg};
+
+/// A scrub, as [`Scan::function`] has it.
+pub const SCRUB: u64 = 1;
+/// A resilver, as [`Scan::function`] has it.
+pub const RESILVER: u64 = 2;
+
+/// It runs, or is paused, as [`Scan::state`] has it.
+pub const SCANNING: u64 = 1;
+/// It came to its end, as [`Scan::state`] has it.
+pub const FINISHED: u64 = 2;
+/// It was ended, as [`Scan::state`] has it.
+pub const CANCELED: u64 = 3;
+
+const WORD_BYTES: usize = 8;
+
+/// How many words a scan has; some versions wrote one more before the last.
+const WORDS: usize = Scan::SIZE / WORD_BYTES;
 
 on_disk! {
     /// A scrub or resilver.
     #[doc(alias = "dsl_scan_phys_t")]
     #[derive(Copy, Default)]
     pub struct Scan [192 bytes] {
-        /// 1 for a scrub, 2 for a resilver.
+        /// [`SCRUB`] or [`RESILVER`].
         0   => function: u64,
-        /// 1 while running, 2 when finished, 3 when cancelled.
+        /// [`SCANNING`], [`FINISHED`] or [`CANCELED`].
         8   => state: u64,
         /// ZAP: datasets still to scan.
         16  => queue: ObjectId,
@@ -35,5 +53,52 @@ on_disk! {
         120 => dedup_cursor: [u64; 4],
         152 => mark: TraversalMark,
         184 => flags: u64,
+    }
+}
+
+impl Scan {
+    /// In [`Scan::flags`]: a scrub is paused.
+    #[doc(alias = "DSF_SCRUB_PAUSED")]
+    pub const PAUSED: u64 = 1 << 1;
+
+    /// From the array that is stored. None of one that makes no sense.
+    #[doc(alias = "ZPOOL_ERRATA_ZOL_2094_SCRUB")]
+    pub fn from_words(words: &[u64]) -> Option<Scan> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let scan = Scan::from_short_bytes(&bytes, ByteOrder::Little).ok()?;
+        let flags = words.get(WORDS).copied().unwrap_or(scan.flags);
+        Some(Scan { flags, ..scan })
+    }
+
+    /// The array that is stored.
+    pub fn to_words(&self) -> Vec<u64> {
+        let bytes = self.to_bytes();
+        let words = bytes.as_chunks::<WORD_BYTES>().0.iter();
+        words.map(|word| u64::from_le_bytes(*word)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_survives_as_words() {
+        let scan = Scan {
+            function: RESILVER,
+            state: SCANNING,
+            queue: ObjectId::new(77),
+            flags: Scan::PAUSED,
+            ..Scan::default()
+        };
+        let mut words = scan.to_words();
+        assert_eq!(words.len(), WORDS);
+        assert_eq!(Scan::from_words(&words), Some(scan));
+        // With a word too many before the last, as version 0.6.3 wrote it.
+        words.insert(WORDS - 1, 0);
+        assert_eq!(Scan::from_words(&words), Some(scan));
+        // An early version had no flags.
+        words.truncate(WORDS - 1);
+        assert_eq!(Scan::from_words(&words).map(|scan| scan.flags), Some(0));
     }
 }

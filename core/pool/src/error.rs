@@ -145,6 +145,14 @@ pub enum ImportError {
         /// Their guids.
         features: Vec<String>,
     },
+    /// There are deduplicated blocks. How often they are referenced is in tables that we do not write, so none of them can be freed.
+    #[error(
+        "the pool has deduplicated blocks (table {table}), which can be read and not be freed; import it with '-o readonly=on'"
+    )]
+    Deduplicated {
+        /// One of the tables, as the pool's directory names it.
+        table: String,
+    },
     /// An earlier run left an intent log that cannot be replayed here. Whoever writes the pool without replaying it loses what it holds.
     #[error(
         "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log, or give it up with 'zpool import -o discardlog'"

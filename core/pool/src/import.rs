@@ -128,7 +128,8 @@ impl Pool {
         let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
-        Ok(claimed.store_in_first_group(self)?)
+        claimed.store_in_first_group(self)?;
+        self.cancel_left_scan(operation)
     }
 
     /// From here on labels say who uses it.
@@ -283,6 +284,7 @@ fn finish(
         }
         Mode::ReadWrite => {
             let directory = directory_of(&mos, operation);
+            refuse_dedup_tables(directory)?;
             let (root, tops) = (vdevs.config(), vdevs.top_levels());
             tops.iter().try_for_each(space_maps::refuse_without_array)?;
             unflushed = log_space_maps::read(directory, &root, &tops, &arrays)?;
@@ -325,6 +327,16 @@ fn finish(
         clones,
     });
     Ok(pool)
+}
+
+/// Refuses what has dedup tables, of the kind that no feature tells of as well. OpenZFS removes one that is empty.
+fn refuse_dedup_tables(directory: Directory<'_>) -> Result<(), ImportError> {
+    let entries = directory.entries(name::POOL_DIRECTORY)?;
+    let mut names = entries.into_iter().map(|(name, _)| name);
+    match names.find(|entry| name::is_dedup_table(entry)) {
+        Some(table) => Err(ImportError::Deduplicated { table }),
+        None => Ok(()),
+    }
 }
 
 fn directory_of<'a>(mos: &'a Arc<ObjectSet>, operation: &'a Operation) -> Directory<'a> {

@@ -4,11 +4,13 @@
 
 use crate::directory::Directory;
 use crate::error::PoolError;
-use crate::jobs::TaskError;
+use crate::error_log;
+use crate::jobs::{SyncScope, TaskError};
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
-use tarn_dataset::task::InternalEvent;
+use tarn_dataset::task::{FeatureCounts, InternalEvent};
 use tarn_object::zap::ZapValue;
+use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::PROPERTIES;
 use tarn_probe::Operation;
@@ -43,7 +45,7 @@ pub enum PoolPropertyChange {
     /// `compatibility`, which labels have.
     Compatibility(Option<String>),
     /// `feature@…=enabled`.
-    Enable(tarn_ondisk::features::Feature),
+    Enable(Feature),
 }
 
 impl Pool {
@@ -71,10 +73,7 @@ impl Pool {
 }
 
 /// Makes one change; gives back what the history says of it.
-fn apply(
-    scope: &crate::jobs::SyncScope<'_>,
-    change: PoolPropertyChange,
-) -> Result<String, PoolError> {
+fn apply(scope: &SyncScope<'_>, change: PoolPropertyChange) -> Result<String, PoolError> {
     match change {
         PoolPropertyChange::Stored(name, value, shown) => {
             let text = format!("{name}={shown}");
@@ -92,8 +91,22 @@ fn apply(
             Ok(text)
         }
         PoolPropertyChange::Enable(feature) => {
-            scope.features.enable(feature)?;
+            enable(scope, feature)?;
             Ok(format!("feature@{}=enabled", feature.name()))
         }
     }
+}
+
+/// Enables a feature, and brings what is stored into the form that it then has.
+#[doc(alias = "feature_enable_sync")]
+fn enable(scope: &SyncScope<'_>, feature: Feature) -> Result<(), PoolError> {
+    let was_by_head = scope.features.is_enabled(Feature::HeadErrlog);
+    scope.features.enable(feature)?;
+    if was_by_head || !scope.features.is_enabled(Feature::HeadErrlog) {
+        return Ok(());
+    }
+    error_log::list_by_head(scope.writer, |dataset| {
+        let dataset = scope.context.view().dataset_without_name(dataset).ok()?;
+        Some(dataset.directory().head().ok()??.id())
+    })
 }

@@ -1,111 +1,15 @@
 //! Vdevs that are added to a pool: all that belongs to them is stored with them, or nothing of them is.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use tarn_cache::{Cache, CacheOptions};
-use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
-use tarn_host::sim::{Fault, SimHost, SimOptions};
-use tarn_host::{Action, Errno, Host};
-use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
-use tarn_object::{NewObject, ObjectSet, Owner, Ownership, Tx};
-use tarn_ondisk::features::Feature;
-use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{Guid, ObjectId, Txg};
+mod support;
+
+use support::{create, import, machine, new_vdev, path};
+use tarn_host::sim::Fault;
+use tarn_host::{Action, Errno};
+use tarn_ondisk::units::ObjectId;
 use tarn_pool::error::ImportError;
-use tarn_pool::{CreateRequest, ImportRequest, Leaving, Mode, NewVdev, Pool, PoolOwner};
-use tarn_probe::{Operation, registry};
+use tarn_pool::{Leaving, Mode, Pool};
+use tarn_probe::Operation;
 use tarn_space::Class;
-use tarn_vdev::import_search::{DevicePaths, pools, search};
-use tarn_vdev::{Need, VdevConfig, VdevKind};
-
-/// A file system with nothing in it.
-struct Empty;
-
-impl FillFilesystem for Empty {
-    fn fill(
-        &self,
-        tx: &Tx,
-        set: &Arc<ObjectSet>,
-        facts: &NewFilesystem,
-        operation: &Operation,
-    ) -> Result<(), FillError> {
-        let new = NewObject::plain(ObjectType::MasterNode, 0);
-        let master = ObjectZap::allocate(set, tx, new, NewZap::micro(set), operation)?;
-        master.insert(tx, "VERSION", &ZapValue::word(facts.version))?;
-        Ok(())
-    }
-}
-
-/// Nobody owns anything.
-struct NoOwners;
-
-impl Ownership for NoOwners {
-    fn owner(&self, _: ObjectType, _: &[u8]) -> Option<Owner> {
-        None
-    }
-}
-
-fn machine(disks: &[&str]) -> SimHost {
-    let machine = SimHost::new(SimOptions::seed(5));
-    for disk in disks {
-        machine.add_disk(path(disk), 128 << 20);
-    }
-    machine
-}
-
-fn path(disk: &str) -> String {
-    format!("/disks/{disk}")
-}
-
-fn new_vdev(disk: &str) -> NewVdev {
-    let mut config = VdevConfig::new(VdevKind::File, Guid::ZERO);
-    config.path = Some(path(disk).as_str().into());
-    NewVdev {
-        config,
-        is_log: false,
-    }
-}
-
-fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
-    let features = Feature::ALL.iter().copied();
-    let request = CreateRequest {
-        name: "tank",
-        vdevs: disks.iter().map(|disk| new_vdev(disk)).collect(),
-        spares: Vec::new(),
-        ashift: Some(12),
-        features: features
-            .filter(|feature| feature.is_enabled_by_default())
-            .collect(),
-        properties: Vec::new(),
-        comment: None,
-        compatibility: None,
-        root_properties: Vec::new(),
-        root_facts: NewFilesystem::default(),
-        fill: Arc::new(Empty),
-        ownership: Arc::new(NoOwners),
-        owner: PoolOwner::default(),
-        version_text: "pool version 5000".to_string(),
-    };
-    let cache = Cache::new(host, CacheOptions::default(), registry());
-    Pool::create(host, &cache, request, operation).unwrap()
-}
-
-fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool>, ImportError> {
-    let found = search(host, &[PathBuf::from("/disks")]);
-    let (candidates, _) = pools(&found);
-    let request = ImportRequest {
-        candidate: &candidates[0],
-        paths: &DevicePaths::of(&found),
-        name: None,
-        mode,
-        need: Need::All,
-        until: Txg::MAX,
-        discards_logs: false,
-        owner: PoolOwner::default(),
-    };
-    let cache = Cache::new(host, CacheOptions::default(), registry());
-    Pool::import(host, &cache, &request, operation)
-}
 
 /// The devices that the pool consists of.
 fn devices(pool: &Pool) -> Vec<String> {

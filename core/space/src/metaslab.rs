@@ -291,6 +291,11 @@ impl Metaslab {
         true
     }
 
+    /// Whether there is something to hand over of this txg.
+    pub(crate) fn is_changed(&self, txg: Txg) -> bool {
+        self.allocating.contains_key(&txg) || self.freeing.contains_key(&txg)
+    }
+
     /// What is to be stored for a txg, allocated and freed. The freed ranges are deferred.
     pub(crate) fn take_changes(&mut self, txg: Txg) -> (Vec<Range>, Vec<Range>) {
         let allocated = self.allocating.remove(&txg).unwrap_or_default();

@@ -401,6 +401,13 @@ impl State {
         self.changed.entry(txg).or_default().insert((vdev, index));
     }
 
+    /// A group that has nothing else to store need not be stored for what was undone.
+    fn forget_change(&mut self, vdev: VdevId, index: usize, txg: Txg) {
+        if let Some(metaslabs) = self.changed.get_mut(&txg) {
+            metaslabs.remove(&(vdev, index));
+        }
+    }
+
     /// Puts back what was just taken. What is stored already is left for the caller to free.
     pub(crate) fn undo(&mut self, places: &[Allocation], txg: Txg) -> Vec<Allocation> {
         let mut left = Vec::new();
@@ -410,6 +417,8 @@ impl State {
             let metaslab = metaslab.expect("what was allocated has a metaslab");
             if !metaslab.undo(place.range(), txg) {
                 left.push(*place);
+            } else if !metaslab.is_changed(txg) {
+                self.forget_change(place.vdev, index, txg);
             }
         }
         left

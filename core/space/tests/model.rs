@@ -341,6 +341,24 @@ fn what_was_not_written_is_put_back_at_once() {
     space.txg_stored(Txg::new(5));
 }
 
+/// Nobody asks for the changes of a group in which nothing else happened.
+#[test]
+fn what_was_put_back_leaves_nothing_to_be_stored() {
+    let space = pool(&[(2, Class::Normal)]);
+    let (first, second) = (Txg::new(5), Txg::new(6));
+    let places = allocate(&space, Class::Normal, 2, 4096);
+    space.undo(&places, first);
+    space.txg_stored(first);
+    let size_on = |_| AllocatedSize::new(4096);
+    let kept = space.allocate(Class::Normal, 1, &[], &size_on, second);
+    let put_back = space.allocate(Class::Normal, 1, &[], &size_on, second);
+    space.undo(&put_back.unwrap(), second);
+    let changes = space.take_changes(second);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].allocated, [kept.unwrap()[0].range()]);
+    space.txg_stored(second);
+}
+
 #[test]
 fn frees_of_what_cannot_be_are_refused() {
     let space = pool(&[(2, Class::Normal)]);

@@ -6,7 +6,9 @@
 
 use crate::messages::pool::{DedupRow, DedupTables};
 use tarn_object::zap::ZapValue;
-use tarn_ondisk::pool_directory::{DEDUP_STATISTICS, POOL_DIRECTORY};
+use tarn_ondisk::pool_directory::{
+    DEDUP_STATISTICS, DEDUP_TABLE_PREFIX, POOL_DIRECTORY, is_dedup_table,
+};
 use tarn_ondisk::units::ObjectId;
 use tarn_pool::directory::Directory;
 use tarn_pool::{Pool, PoolError};
@@ -17,9 +19,6 @@ const ROWS: usize = 64;
 
 /// Numbers in a row of a histogram.
 const ROW_WORDS: usize = 8;
-
-/// What tables are called: `DDT-sha256-zap-unique`.
-const PREFIX: &str = "DDT-";
 
 /// What is known of the tables of a pool.
 #[doc(alias = "ddt_get_dedup_object_stats")]
@@ -88,9 +87,9 @@ fn table_objects(directory: Directory<'_>) -> Result<Vec<ObjectId>, PoolError> {
 /// Names behind the prefix, and their objects.
 fn listed(directory: Directory<'_>, zap: ObjectId) -> Result<Vec<(String, ObjectId)>, PoolError> {
     let entries = directory.entries(zap)?.into_iter();
-    let named = entries.filter(|(name, _)| name != DEDUP_STATISTICS);
+    let named = entries.filter(|(name, _)| is_dedup_table(name));
     let found = named.filter_map(|(name, value)| {
-        let name = name.strip_prefix(PREFIX)?.to_string();
+        let name = name.strip_prefix(DEDUP_TABLE_PREFIX)?.to_string();
         Some((name, ObjectId::new(value.as_word()?)))
     });
     Ok(found.collect())

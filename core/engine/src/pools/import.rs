@@ -599,6 +599,11 @@ fn import_refusal(error: &ImportError, action: String) -> Refusal {
             let refusal = Refusal::new(RefusalKind::Corrupt, action, error.to_string());
             refusal.with_hint("The pool can be imported using '-o readonly=on'.")
         }
+        ImportError::Deduplicated { .. } => {
+            let reason = "deduplicated blocks can be read and not be freed";
+            let refusal = Refusal::new(RefusalKind::Unsupported, action, reason);
+            refusal.with_hint("The pool can be imported using '-o readonly=on'.")
+        }
         ImportError::OnlyReadable { features: named } => {
             let cure = "All unsupported features are only required for writing to the pool.\n\
                         The pool can be imported using '-o readonly=on'.";

@@ -2,20 +2,10 @@
 
 use super::dates::{date, duration, nice};
 use crate::engine::OpenPool;
-use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::pool_directory as name;
-use tarn_ondisk::scan::Scan;
+use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB, Scan};
 use tarn_pool::{Pool, PoolError};
 use tarn_probe::Operation;
-
-/// A scrub, as [`Scan::function`] has it; the other is a resilver.
-const SCRUB: u64 = 1;
-const RESILVER: u64 = 2;
-
-/// States, as [`Scan::state`] has them.
-const SCANNING: u64 = 1;
-const FINISHED: u64 = 2;
-const CANCELLED: u64 = 3;
 
 /// Where the time is in the words of an uberblock.
 const UBERBLOCK_TIME_WORD: usize = 4;
@@ -26,14 +16,8 @@ pub(super) fn text(pool: &Pool, operation: &Operation) -> Result<Option<String>,
     let Some(value) = directory.value(name::SCAN)? else {
         return Ok(None);
     };
-    let bytes: Vec<u8> = value
-        .to_words()
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    // One that is too short is from a version that stored less; there is nothing to show of it.
-    let scan = Scan::from_short_bytes(&bytes, ByteOrder::Little);
-    Ok(scan.ok().and_then(|scan| describe(&scan)))
+    let scan = Scan::from_words(&value.to_words());
+    Ok(scan.and_then(|scan| describe(&scan)))
 }
 
 fn describe(scan: &Scan) -> Option<String> {
@@ -54,7 +38,7 @@ fn describe(scan: &Scan) -> Option<String> {
             let processed = with_unit(&processed);
             format!("resilvered {processed} in {took} with {errors} errors on {ended}")
         }
-        (CANCELLED, _) => format!("{what} canceled on {ended}"),
+        (CANCELED, _) => format!("{what} canceled on {ended}"),
         (SCANNING, _) => format!("{what} in progress since {begun}"),
         _ => return None,
     })

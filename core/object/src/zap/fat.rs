@@ -7,10 +7,14 @@
 
 use super::state::{CHECKED_LEAVES_MAX, FatState, Kind, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
-use std::collections::BTreeSet;
-use tarn_ondisk::zap::fat::{self, FatHeader, TablePlace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use tarn_ondisk::zap::fat::{self, FatHeader, TablePlace, table_bits_max};
 use tarn_ondisk::zap::leaf::{FREE_CHUNKS_LOW, Leaf, LeafEdit, LeafEntry, LeafFull};
 use tarn_ondisk::zap::{Cursor, Name, ZapFlags, ZapHash, ZapValue};
+
+/// The size of blocks of a micro ZAP that becomes fat.
+pub(super) const BLOCK_BYTES: usize = 1 << fat::BLOCK_SHIFT;
 
 /// Splits that one insert may cause: one per bit of a hash.
 const SPLITS_MAX: usize = 64;
@@ -19,19 +23,38 @@ const SPLITS_MAX: usize = 64;
 pub(super) fn create<B: ZapBlocks>(blocks: &B, tx: &B::Tx, rules: Rules) -> Result<Kind, ZapError> {
     let block_shift = shift_of(blocks);
     let header = FatHeader::new(block_shift, rules.salt, rules.normalization, rules.flags);
-    change(blocks, tx, 0, |block| {
-        header.format(block);
-        Ok(())
-    })?;
     let sorted = rules.normalization != 0;
     change(blocks, tx, 1, |block| {
         LeafEdit::format(block, sorted);
+        Ok(())
+    })?;
+    change(blocks, tx, 0, |block| {
+        header.format(block);
         Ok(())
     })?;
     Ok(Kind::Fat(FatState {
         header,
         checked: BTreeSet::from([1]),
     }))
+}
+
+/// Refuses entries that a fat ZAP of the usual size of blocks cannot hold: those that are alike in all
+/// bits that the table may have must fit into one leaf.
+pub(super) fn require_room(
+    entries: impl Iterator<Item = (ZapHash, usize)>,
+    rules: Rules,
+) -> Result<(), ZapError> {
+    let room = LeafEdit::format(&mut vec![0; BLOCK_BYTES], false)
+        .view()
+        .chunk_count();
+    let bits = table_bits_max(rules.flags);
+    let mut taken: BTreeMap<u64, usize> = BTreeMap::new();
+    for (hash, chunks) in entries {
+        let alike = taken.entry(hash.prefix(bits)).or_default();
+        *alike += chunks;
+        refuse_if(*alike > room)?;
+    }
+    Ok(())
 }
 
 /// Decodes the header.
@@ -174,29 +197,50 @@ pub(super) fn put<B: ZapBlocks>(
     value: &ZapValue,
     present: Present,
 ) -> Result<(), ZapError> {
+    match find_entry(blocks, fat, wanted)? {
+        None => add(blocks, tx, fat, wanted, value, None),
+        Some(_) if present == Present::Refuse => Err(ZapError::Exists),
+        Some(_) => replace(blocks, tx, fat, wanted, value),
+    }
+}
+
+/// The block of a name's leaf, and the entry in it.
+fn find_entry<B: ZapBlocks>(
+    blocks: &B,
+    fat: &FatState,
+    wanted: &Wanted<'_>,
+) -> Result<Option<(u64, LeafEntry)>, ZapError> {
     let block = leaf_block(blocks, &fat.header, wanted.hash)?;
     let found = look(blocks, block, |bytes| {
         entry_in(&open_leaf(bytes, block, wanted.hash)?, block, wanted)
     })?;
-    let Some(entry) = found else {
-        return add(blocks, tx, fat, wanted, value, None);
-    };
-    if present == Present::Refuse {
-        return Err(ZapError::Exists);
+    Ok(found.map(|entry| (block, entry)))
+}
+
+/// Changes the value of an entry that is there; its leaf splits until it has room.
+fn replace<B: ZapBlocks>(
+    blocks: &B,
+    tx: &B::Tx,
+    fat: &mut FatState,
+    wanted: &Wanted<'_>,
+    value: &ZapValue,
+) -> Result<(), ZapError> {
+    let bits = table_bits_max(fat.header.flags());
+    for _ in 0..=SPLITS_MAX {
+        let (block, entry) = find_entry(blocks, fat, wanted)?.ok_or(ZapError::NotFound)?;
+        let updated = edit(blocks, tx, fat, block, |leaf| {
+            let updated = leaf.update(&entry, value);
+            let must_split = updated == Err(LeafFull::MustSplit);
+            refuse_if(must_split && !leaf.could_update(&entry, value, bits))?;
+            Ok(updated)
+        })?;
+        match updated {
+            Ok(()) => return Ok(()),
+            Err(LeafFull::TooLarge) => return Err(too_large(wanted.name, value)),
+            Err(LeafFull::MustSplit) => split(blocks, tx, fat, wanted.hash)?,
+        }
     }
-    let updated = edit(
-        blocks,
-        tx,
-        fat,
-        block,
-        |leaf| Ok(leaf.update(&entry, value)),
-    )?;
-    if updated.is_ok() {
-        return Ok(());
-    }
-    // No room beside the old value: take the entry out, and put it back with its differentiator.
-    remove_entry(blocks, tx, fat, block, &entry)?;
-    add(blocks, tx, fat, wanted, value, Some(entry.differentiator))
+    Err(ZapError::Full)
 }
 
 /// Adds an entry that is not there; leaves split until it has room.
@@ -208,25 +252,40 @@ pub(super) fn add<B: ZapBlocks>(
     value: &ZapValue,
     differentiator: Option<u32>,
 ) -> Result<(), ZapError> {
+    let bits = table_bits_max(fat.header.flags());
+    touch_header(blocks, tx)?;
     for _ in 0..=SPLITS_MAX {
         let block = leaf_block(blocks, &fat.header, wanted.hash)?;
         let added = edit(blocks, tx, fat, block, |leaf| {
-            Ok(match differentiator {
+            let added = match differentiator {
                 Some(given) => leaf.insert_with(wanted.hash, wanted.name, value, given),
                 None => leaf.insert(wanted.hash, wanted.name, value).map(|_| ()),
-            })
+            };
+            let must_split = added == Err(LeafFull::MustSplit);
+            let could = || leaf.could_insert(wanted.hash, wanted.name, value, bits);
+            refuse_if(must_split && !could())?;
+            Ok(added)
         })?;
         match added {
             Ok(()) => {
                 fat.header.entry_count += 1;
-                write_header(blocks, tx, fat)?;
-                return grow_ahead(blocks, tx, fat, block);
+                write_header(blocks, tx, &fat.header)?;
+                grow_ahead(blocks, tx, fat, block);
+                return Ok(());
             }
             Err(LeafFull::TooLarge) => return Err(too_large(wanted.name, value)),
             Err(LeafFull::MustSplit) => split(blocks, tx, fat, wanted.hash)?,
         }
     }
     Err(ZapError::Full)
+}
+
+/// Refuses what no split makes room for: leaves would be split for it, and the table grown, until it has all the bits it may have.
+fn refuse_if(is_hopeless: bool) -> Result<(), ZapError> {
+    match is_hopeless {
+        true => Err(ZapError::Full),
+        false => Ok(()),
+    }
 }
 
 /// The refusal for an entry that no leaf has room for.
@@ -247,29 +306,15 @@ pub(super) fn remove<B: ZapBlocks>(
     fat: &mut FatState,
     wanted: &Wanted<'_>,
 ) -> Result<(), ZapError> {
-    let block = leaf_block(blocks, &fat.header, wanted.hash)?;
-    let found = look(blocks, block, |bytes| {
-        entry_in(&open_leaf(bytes, block, wanted.hash)?, block, wanted)
-    })?;
-    let entry = found.ok_or(ZapError::NotFound)?;
-    remove_entry(blocks, tx, fat, block, &entry)?;
-    write_header(blocks, tx, fat)
-}
-
-/// Takes an entry out of its leaf, and counts it out.
-fn remove_entry<B: ZapBlocks>(
-    blocks: &B,
-    tx: &B::Tx,
-    fat: &mut FatState,
-    block: u64,
-    entry: &LeafEntry,
-) -> Result<(), ZapError> {
+    let found = find_entry(blocks, fat, wanted)?;
+    let (block, entry) = found.ok_or(ZapError::NotFound)?;
+    touch_header(blocks, tx)?;
     edit(blocks, tx, fat, block, |leaf| {
-        leaf.remove(entry);
+        leaf.remove(&entry);
         Ok(())
     })?;
     fat.header.entry_count = fat.header.entry_count.saturating_sub(1);
-    Ok(())
+    write_header(blocks, tx, &fat.header)
 }
 
 /// Changes a leaf. The first time, everything in it is looked at: what the disk says of free chunks is not believed
@@ -298,6 +343,9 @@ fn edit<B: ZapBlocks, T>(
 }
 
 /// Splits the leaf that a hash leads to, growing the table first if it has no bit to tell the halves apart.
+///
+/// Whatever is to be changed is first had in this transaction as it is, and looked at; from the first change on there is nothing to be read that could fail,
+/// and leave half of the entries where nobody finds them.
 fn split<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
@@ -311,57 +359,101 @@ fn split<B: ZapBlocks>(
     while length >= fat.header.shift() {
         grow_table(blocks, tx, fat)?;
     }
-    let sorted = fat.header.normalization != 0;
-    let new_block = fat.header.allocate_blocks(1);
+    let mut header = fat.header.clone();
+    // The half whose next bit is set moves.
+    let moved = hash.prefix(length) << 1 | 1;
+    let entries = header.entries_of(moved, length + 1).ok_or(ZapError::Full)?;
+    let table = table_runs(&header, entries, shift_of(blocks));
+    touch_header(blocks, tx)?;
+    require_pointers(blocks, tx, &table, block)?;
+    let new_block = header.allocate_blocks(1);
+    let sorted = header.normalization != 0;
     let mut other = vec![0; blocks.block_size()];
-    let prefix = edit(blocks, tx, fat, block, |leaf| {
-        let moved = leaf.split(&mut other, sorted);
-        Ok((moved.view().prefix(), moved.view().prefix_length()))
+    change(blocks, tx, new_block, |_| Ok(()))?;
+    edit(blocks, tx, fat, block, |leaf| {
+        leaf.split(&mut other, sorted);
+        Ok(())
     })?;
     change(blocks, tx, new_block, |bytes| {
         bytes.copy_from_slice(&other);
         Ok(())
     })?;
     fat.checked.insert(new_block);
-    fat.header.leaf_count += 1;
-    let entries = fat
-        .header
-        .entries_of(prefix.0, prefix.1)
-        .ok_or(ZapError::Full)?;
-    for index in entries {
-        point(blocks, tx, &fat.header, index, new_block)?;
+    for (table_block, run) in table.now.iter().chain(&table.next) {
+        change(blocks, tx, *table_block, |bytes| {
+            run.clone()
+                .for_each(|index| fat::set_pointer(bytes, index, new_block));
+            Ok(())
+        })?;
     }
-    write_header(blocks, tx, fat)
+    header.leaf_count += 1;
+    fat.header = header;
+    write_header(blocks, tx, &fat.header)
 }
 
-/// Makes one entry of the table lead to a leaf, also in the table that is being made.
-fn point<B: ZapBlocks>(
+/// Words of the table, by the block they are in.
+type Runs = BTreeMap<u64, Range<usize>>;
+
+/// Where a row of the table's entries is stored.
+struct TableRuns {
+    now: Runs,
+    /// In the table that is being made.
+    next: Runs,
+}
+
+fn table_runs(header: &FatHeader, entries: Range<u64>, shift: u32) -> TableRuns {
+    let extend = |runs: &mut Runs, place: TablePlace| {
+        let run = runs.entry(place.block).or_insert(place.index..place.index);
+        run.end = place.index + 1;
+    };
+    let mut table = TableRuns {
+        now: Runs::new(),
+        next: Runs::new(),
+    };
+    for index in entries {
+        extend(&mut table.now, header.place(index, shift));
+        let places = header.places_in_next(index, shift);
+        for place in places.into_iter().flatten() {
+            extend(&mut table.next, place);
+        }
+    }
+    table
+}
+
+/// Has blocks of the table in this transaction, where all of these words must lead to one leaf. What the next table has there is not known before it
+/// is made.
+fn require_pointers<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
-    header: &FatHeader,
-    index: u64,
+    table: &TableRuns,
     leaf: u64,
 ) -> Result<(), ZapError> {
-    let shift = shift_of(blocks);
-    let set = |place: TablePlace| {
-        change(blocks, tx, place.block, |bytes| {
-            fat::set_pointer(bytes, place.index, leaf);
+    for (&block, run) in &table.now {
+        change(blocks, tx, block, |bytes| {
+            for index in run.clone() {
+                let found = fat::pointer(bytes, index).unwrap_or_default();
+                if found != leaf {
+                    let place = TablePlace { block, index };
+                    return Err(corrupt(block)(fat::bad_pointer(place, found)));
+                }
+            }
             Ok(())
-        })
-    };
-    set(header.place(index, shift))?;
-    for place in header.places_in_next(index, shift).into_iter().flatten() {
-        set(place)?;
+        })?;
+    }
+    for &block in table.next.keys() {
+        change(blocks, tx, block, |_| Ok(()))?;
     }
     Ok(())
 }
 
-/// Takes one step towards a table of twice the size.
+/// Takes one step towards a table of twice the size, or none if it fails.
 fn grow_table<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState) -> Result<(), ZapError> {
-    if fat.header.is_embedded() {
+    let mut header = fat.header.clone();
+    touch_header(blocks, tx)?;
+    if header.is_embedded() {
         let header_block = look(blocks, 0, |bytes| Ok(bytes.to_vec()))?;
         let mut table = vec![0; blocks.block_size()];
-        let made = fat.header.make_external(&header_block, &mut table);
+        let made = header.make_external(&header_block, &mut table);
         let table_block = made.map_err(|_| ZapError::Full)?;
         change(blocks, tx, table_block, |bytes| {
             bytes.copy_from_slice(&table);
@@ -372,9 +464,10 @@ fn grow_table<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState) -> Resul
             bytes[half..].fill(0);
             Ok(())
         })?;
-        return write_header(blocks, tx, fat);
+        fat.header = header;
+        return write_header(blocks, tx, &fat.header);
     }
-    let copy = fat.header.next_copy().map_err(|_| ZapError::Full)?;
+    let copy = header.next_copy().map_err(|_| ZapError::Full)?;
     let from = look(blocks, copy.from, |bytes| Ok(bytes.to_vec()))?;
     for (half, to) in from.chunks_exact(from.len() / 2).zip(copy.to) {
         change(blocks, tx, to, |bytes| {
@@ -382,38 +475,40 @@ fn grow_table<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState) -> Resul
             Ok(())
         })?;
     }
-    if let Some(old) = fat.header.record_copy() {
-        blocks.free(tx, old.first, old.count)?;
+    let old = header.record_copy();
+    fat.header = header;
+    write_header(blocks, tx, &fat.header)?;
+    match old {
+        Some(old) => blocks.free(tx, old.first, old.count),
+        None => Ok(()),
     }
-    write_header(blocks, tx, fat)
 }
 
 /// Grows the table before it is needed: while a copy is under way, and when a leaf that is nearly full could not
-/// split.
-fn grow_ahead<B: ZapBlocks>(
-    blocks: &B,
-    tx: &B::Tx,
-    fat: &mut FatState,
-    block: u64,
-) -> Result<(), ZapError> {
-    let is_due = fat.header.table.next_block != 0
-        || look(blocks, block, |bytes| {
+/// split. What keeps it from growing matters only to the insert that needs it; the one that was just made is there.
+fn grow_ahead<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState, block: u64) {
+    let cannot_split = || {
+        look(blocks, block, |bytes| {
             let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
             let cannot_split = leaf.prefix_length() >= fat.header.shift();
             Ok(cannot_split && leaf.free_count() < FREE_CHUNKS_LOW)
-        })?;
-    match is_due.then(|| grow_table(blocks, tx, fat)) {
-        // A table that may not grow matters only to the insert that needs it.
-        None | Some(Ok(()) | Err(ZapError::Full)) => Ok(()),
-        Some(Err(error)) => Err(error),
+        })
+    };
+    if fat.header.table.next_block != 0 || cannot_split().unwrap_or(false) {
+        let _ = grow_table(blocks, tx, fat);
     }
 }
 
+/// Has the header's block in this transaction, so that it can be written when all else is done.
+fn touch_header<B: ZapBlocks>(blocks: &B, tx: &B::Tx) -> Result<(), ZapError> {
+    change(blocks, tx, 0, |_| Ok(()))
+}
+
 /// Puts the header into its block; the table beside it stays.
-fn write_header<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &FatState) -> Result<(), ZapError> {
+fn write_header<B: ZapBlocks>(blocks: &B, tx: &B::Tx, header: &FatHeader) -> Result<(), ZapError> {
     use tarn_ondisk::declare::Stored;
     change(blocks, tx, 0, |bytes| {
-        fat.header.write_to(bytes);
+        header.write_to(bytes);
         Ok(())
     })
 }

@@ -3,6 +3,7 @@
 use super::state::{Kind, MicroIndex, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
 use std::collections::BTreeMap;
+use tarn_ondisk::zap::fat::table_bits_max;
 use tarn_ondisk::zap::micro::{self, Micro};
 use tarn_ondisk::zap::{Cursor, DIFFERENTIATOR_END, Name, OwnedName, ZapFlags, ZapHash, ZapValue};
 
@@ -75,6 +76,19 @@ fn candidates(index: &MicroIndex, hash: ZapHash) -> impl Iterator<Item = (&Curso
         .slots
         .range(first..=last)
         .map(|(cursor, slot)| (cursor, *slot))
+}
+
+/// How many names would be in one leaf with this one for ever, if the ZAP were fat.
+fn neighbor_count(index: &MicroIndex, hash: ZapHash) -> usize {
+    let bits = table_bits_max(index.rules.flags);
+    let first = Cursor {
+        hash: ZapHash::of_prefix(hash.prefix(bits), bits).expect("it is a prefix"),
+        differentiator: 0,
+    };
+    let later = index.slots.range(first..).map(|(cursor, _)| cursor.hash);
+    later
+        .take_while(|other| other.prefix(bits) == hash.prefix(bits))
+        .count()
 }
 
 /// The slot of a name: of exactly that name if it is there, else of one that is equal to it, where that will do.
@@ -175,12 +189,13 @@ pub(super) fn put<B: ZapBlocks>(
     if micro::must_be_fat(text, value).is_some() {
         return Ok(false);
     }
+    if micro::join(neighbor_count(index, wanted.hash)).is_err() {
+        return Ok(false);
+    }
     let mut taken: Vec<u32> = candidates(index, wanted.hash)
         .map(|(cursor, _)| cursor.differentiator)
         .collect();
-    let Ok(differentiator) = micro::unused_differentiator(&mut taken) else {
-        return Ok(false);
-    };
+    let differentiator = micro::unused_differentiator(&mut taken);
     let Some(slot) = free_slot(blocks, tx, index, bytes_max)? else {
         return Ok(false);
     };

@@ -33,6 +33,7 @@ pub use tarn_ondisk::zap::{Cursor, Name, OwnedName, ZapFlags, ZapValue};
 use state::{FatState, Kind, MicroIndex, Rules};
 use std::sync::Arc;
 use tarn_ondisk::declare::Corrupt;
+use tarn_ondisk::zap::leaf::chunks_of;
 use tarn_ondisk::zap::{BlockKind, ZapHash};
 use thiserror::Error;
 
@@ -332,7 +333,7 @@ impl<B: ZapBlocks> Zap<B> {
                 if micro::put(&self.blocks, tx, index, &wanted, value, present, limit)? {
                     return Ok(());
                 }
-                let fat = self.make_fat(tx, index)?;
+                let fat = self.make_fat(tx, index, &wanted, value)?;
                 *kind = Kind::Fat(fat);
             }
             let Kind::Fat(fat) = kind else {
@@ -342,16 +343,30 @@ impl<B: ZapBlocks> Zap<B> {
         })
     }
 
-    /// Turns a micro ZAP into a fat one: its entries keep their differentiators, so that walks go on.
-    fn make_fat(&self, tx: &B::Tx, index: &MicroIndex) -> Result<FatState, ZapError> {
+    /// Turns a micro ZAP into a fat one, for what it cannot hold: its entries keep their differentiators, so that walks go on.
+    ///
+    /// Nothing is changed before it is known that a fat one can hold everything; from there on there is nothing to be read but what was just made.
+    fn make_fat(
+        &self,
+        tx: &B::Tx,
+        index: &MicroIndex,
+        new: &Wanted<'_>,
+        value: &ZapValue,
+    ) -> Result<FatState, ZapError> {
         let entries = micro::entries_from(&self.blocks, index, Cursor::START, usize::MAX)?;
-        let cursors: Vec<Cursor> = index.slots.keys().copied().collect();
-        let block_bytes = 1 << tarn_ondisk::zap::fat::BLOCK_SHIFT;
-        self.blocks.set_block_size(tx, block_bytes)?;
+        let cursors = || index.slots.keys().copied();
+        let hashes = cursors().map(|cursor| cursor.hash);
+        let all = hashes.zip(&entries).map(|(hash, entry)| {
+            let name = entry.name.as_name();
+            (hash, chunks_of(name, &entry.value))
+        });
+        let new = (new.hash, chunks_of(new.name, value));
+        fat::require_room(all.chain([new]), index.rules)?;
+        self.blocks.set_block_size(tx, fat::BLOCK_BYTES)?;
         let Kind::Fat(mut fat) = fat::create(&self.blocks, tx, index.rules)? else {
             unreachable!("a fat ZAP was made");
         };
-        for (entry, cursor) in entries.iter().zip(cursors) {
+        for (entry, cursor) in entries.iter().zip(cursors()) {
             let wanted = self.wanted(entry.name.as_name(), index.rules)?;
             let differentiator = Some(cursor.differentiator);
             fat::add(
@@ -395,7 +410,7 @@ impl<B: ZapBlocks> Zap<B> {
         self.with_kind_mut(|kind| run(kind))
     }
 
-    /// Runs with leave to change what is remembered. After an error it is forgotten: the blocks know.
+    /// Runs with leave to change what is remembered. After an error half-way it is forgotten: the blocks know.
     fn with_kind_mut<T>(
         &self,
         run: impl FnOnce(&mut Kind) -> Result<T, ZapError>,
@@ -406,10 +421,8 @@ impl<B: ZapBlocks> Zap<B> {
             None => self.load()?,
         };
         let outcome = run(&mut kind);
-        if !matches!(
-            outcome,
-            Err(ZapError::Corrupt { .. } | ZapError::Block { .. })
-        ) {
+        // What was refused changed nothing.
+        if let Ok(_) | Err(ZapError::Exists | ZapError::NotFound) = outcome {
             *slot = Some(kind);
         }
         outcome

@@ -3,7 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tarn_ondisk::zap::fat::table_bits_max;
+use tarn_ondisk::zap::micro::Micro;
 
 /// An object in memory.
 #[derive(Default)]
@@ -11,6 +13,10 @@ struct Memory {
     block_size: Cell<usize>,
     blocks: RefCell<BTreeMap<u64, Vec<u8>>>,
     state: ZapState,
+    /// How many blocks can be had before one cannot, once.
+    good_count: Cell<Option<usize>>,
+    /// Blocks that were changed in this group, and are in memory.
+    dirty: RefCell<BTreeSet<u64>>,
 }
 
 impl Memory {
@@ -18,6 +24,30 @@ impl Memory {
         let memory = Memory::default();
         memory.block_size.set(block_size);
         memory
+    }
+
+    /// A group is stored; in the next, one block cannot be had, after so many that can.
+    fn next_group(&self, good_count: usize) {
+        self.dirty.borrow_mut().clear();
+        self.good_count.set(Some(good_count));
+    }
+
+    /// Has a block, which fails only where it must be read.
+    fn have(&self, block: u64) -> Result<(), ZapError> {
+        if self.dirty.borrow().contains(&block) {
+            return Ok(());
+        }
+        match self.good_count.get() {
+            Some(0) => {
+                self.good_count.set(None);
+                let cause = Arc::new(std::io::Error::other("it cannot be read"));
+                Err(ZapError::Block { block, cause })
+            }
+            good_count => {
+                self.good_count.set(good_count.map(|count| count - 1));
+                Ok(())
+            }
+        }
     }
 }
 
@@ -29,6 +59,7 @@ impl ZapBlocks for &Memory {
     }
 
     fn look(&self, block: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), ZapError> {
+        self.have(block)?;
         let bytes = self.blocks.borrow().get(&block).cloned();
         look(&bytes.unwrap_or_else(|| vec![0; self.block_size()]));
         Ok(())
@@ -40,6 +71,8 @@ impl ZapBlocks for &Memory {
         block: u64,
         change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), ZapError> {
+        self.have(block)?;
+        self.dirty.borrow_mut().insert(block);
         let size = self.block_size();
         change(
             self.blocks
@@ -71,8 +104,10 @@ impl ZapBlocks for &Memory {
     }
 }
 
+const SALT: u64 = 0x1234_5678_9abc_def1;
+
 const MICRO: NewZap = NewZap::Micro {
-    salt: 0x1234_5678_9abc_def1,
+    salt: SALT,
     normalization: 0,
 };
 
@@ -138,6 +173,162 @@ fn a_long_name_or_a_text_value_makes_it_fat() {
         assert!(is_fat(&memory));
         assert_eq!(zap.lookup(name.as_str()).unwrap(), Some(value));
         assert_eq!(zap.lookup_word("first").unwrap(), Some(5));
+    }
+}
+
+fn hash(name: &[u8]) -> ZapHash {
+    ZapHash::of(Name::Text(name), SALT, ZapFlags::default())
+}
+
+/// The first bits of a name's hash: all by which leaves are told apart.
+fn leaf_of(name: &[u8]) -> u64 {
+    hash(name).prefix(table_bits_max(ZapFlags::default()))
+}
+
+/// Names of 49 bytes that are in one leaf whatever is split. The hash is linear: which bits of a name change together without changing it is found by elimination.
+fn names_alike(count: usize) -> Vec<Vec<u8>> {
+    let first = vec![b'`'; 49];
+    let differing = |flips: &[(usize, u8)]| {
+        let mut name = first.clone();
+        flips.iter().for_each(|&(byte, bit)| name[byte] ^= 1 << bit);
+        name
+    };
+    let mut pivots: Vec<(u64, Vec<(usize, u8)>)> = Vec::new();
+    let mut silent = Vec::new();
+    for flip in (0..49).flat_map(|byte| (0..5).map(move |bit| (byte, bit))) {
+        let mut flips = vec![flip];
+        let mut change = leaf_of(&differing(&flips)) ^ leaf_of(&first);
+        for (pivot, others) in &pivots {
+            if change ^ pivot < change {
+                change ^= pivot;
+                flips.extend(others);
+            }
+        }
+        match change {
+            0 => silent.push(flips),
+            _ => {
+                pivots.push((change, flips));
+                pivots.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+            }
+        }
+    }
+    let names = (0..count).map(|number| {
+        let chosen = (0..silent.len()).filter(|place| number >> place.min(&63) & 1 == 1);
+        let flips: Vec<_> = chosen.flat_map(|place| silent[place].clone()).collect();
+        differing(&flips)
+    });
+    names.collect()
+}
+
+fn assert_found(zap: &Zap<&Memory>, names: &[Vec<u8>]) {
+    for name in names {
+        let found = zap.lookup(name.as_slice()).unwrap();
+        assert_eq!(found, Some(ZapValue::word(hash(name).word())), "{name:?}");
+    }
+    assert_eq!(walk(zap, 100).len(), names.len());
+}
+
+/// Names whose hashes are alike are refused before there are too many for a fat ZAP to hold.
+#[test]
+fn a_micro_zap_takes_no_more_names_than_a_fat_one_can_hold() {
+    let memory = Memory::new(512);
+    let zap = Zap::create(&memory, &(), MICRO).unwrap();
+    let mut names: Vec<Vec<u8>> = (0..100).map(|n| format!("other-{n}").into()).collect();
+    let insert = |name: &[u8]| zap.insert(&(), name, &ZapValue::word(hash(name).word()));
+    names.iter().for_each(|name| insert(name).unwrap());
+    let alike = names_alike(200);
+    for (number, name) in alike.iter().enumerate() {
+        match insert(name) {
+            Ok(()) => names.push(name.clone()),
+            Err(ZapError::Full) => assert!(number >= 127, "{number} are no reason"),
+            Err(why) => panic!("{why}"),
+        }
+    }
+    assert_eq!(names.len(), 100 + 127);
+    assert!(!is_fat(&memory), "what no fat one can hold makes it none");
+    assert_found(&zap, &names);
+    names.push(vec![b'n'; 50]);
+    insert(&[b'n'; 50]).unwrap();
+    assert!(is_fat(&memory));
+    assert_found(&zap, &names);
+    for name in &alike[127..] {
+        assert!(matches!(insert(name), Err(ZapError::Full)));
+    }
+    assert!(
+        memory.blocks.borrow().len() < 100,
+        "the table grew for what it could not help"
+    );
+    zap.blocks().state().forget();
+    assert_found(&zap, &names);
+}
+
+/// OpenZFS counts only names whose hashes are equal.
+#[test]
+fn a_micro_zap_that_no_fat_one_can_hold_stays_as_it_is() {
+    let memory = Memory::new(512);
+    let names = names_alike(200);
+    let mut block = vec![0; 16 << 10];
+    let mut micro = Micro::format(&mut block, SALT, 0);
+    for (slot, name) in names.iter().enumerate() {
+        let differentiator = u32::try_from(slot).unwrap();
+        micro.add(slot, name, hash(name).word(), differentiator);
+    }
+    memory.block_size.set(16 << 10);
+    memory.blocks.borrow_mut().insert(0, block);
+    let zap = Zap::open(&memory);
+    assert_found(&zap, &names);
+    let long = "n".repeat(50);
+    for value in [ZapValue::word(1), ZapValue::text("some text")] {
+        let added = zap.insert(&(), long.as_str(), &value);
+        assert!(matches!(added, Err(ZapError::Full)));
+        assert!(!is_fat(&memory));
+        assert_found(&zap, &names);
+    }
+}
+
+/// Whatever block cannot be had while a name is added, replaced or removed: all other names are there, and it itself is as before or as wanted.
+#[test]
+fn a_block_that_cannot_be_read_costs_no_names() {
+    for good_count in 0..10 {
+        let memory = Memory::new(1024);
+        let new = NewZap::Fat {
+            salt: SALT,
+            normalization: 0,
+            flags: ZapFlags::default(),
+        };
+        let zap = Zap::create(&memory, &(), new).unwrap();
+        let mut model: BTreeMap<Vec<u8>, ZapValue> = BTreeMap::new();
+        let mut failures = 0;
+        for number in 0..900u64 {
+            let name = format!("{:03}", number % 300).into_bytes();
+            let text = "t".repeat(usize::try_from(number / 3).unwrap());
+            let value = (number % 13 != 7).then(|| ZapValue::text(&text));
+            memory.next_group(good_count);
+            let outcome = match &value {
+                Some(value) => zap.update(&(), name.as_slice(), value),
+                None => zap.remove(&(), name.as_slice()),
+            };
+            memory.good_count.set(None);
+            match &outcome {
+                Ok(()) | Err(ZapError::NotFound) => {}
+                Err(ZapError::Block { .. }) => {
+                    failures += 1;
+                    let found = zap.lookup(name.as_slice()).unwrap();
+                    assert_eq!(found.as_ref(), model.get(&name), "{number}");
+                }
+                Err(why) => panic!("{why}"),
+            }
+            match value.filter(|_| outcome.is_ok()) {
+                Some(value) => _ = model.insert(name, value),
+                None if outcome.is_ok() => _ = model.remove(&name),
+                None => {}
+            }
+            assert_eq!(zap.count().unwrap(), u64::try_from(model.len()).unwrap());
+            if outcome.is_err() || number % 50 == 0 {
+                assert_eq!(walk(&zap, 100), model, "{number}");
+            }
+        }
+        assert!(failures > 0, "after {good_count}");
     }
 }
 

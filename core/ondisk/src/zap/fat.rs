@@ -367,13 +367,17 @@ impl FatHeader {
     }
 
     fn check_growth(&self) -> Result<(), TableFull> {
-        let bits = self.flags().hash_bits();
-        if self.shift() >= bits - UNUSED_BITS_MIN {
+        if self.shift() >= table_bits_max(self.flags()) {
             Err(TableFull)
         } else {
             Ok(())
         }
     }
+}
+
+/// How many bits of a hash may index the table. Names that are alike in these are in one leaf for ever.
+pub const fn table_bits_max(flags: ZapFlags) -> u32 {
+    flags.hash_bits() - UNUSED_BITS_MIN
 }
 
 /// How many bits index an embedded table, in blocks of `2^block_shift` bytes.

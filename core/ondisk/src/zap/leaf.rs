@@ -642,7 +642,7 @@ impl<'a> LeafEdit<'a> {
         assert!(self.view().covers(hash), "the name belongs into this leaf");
         let name_bytes = stored_name(name);
         let value_bytes = value.to_big_endian();
-        let needed = 1 + chunks_for(name_bytes.len()) + chunks_for(value_bytes.len());
+        let needed = chunks_of(name, value);
         if needed > self.view().chunk_count() {
             return Err(LeafFull::TooLarge);
         }
@@ -743,6 +743,29 @@ impl<'a> LeafEdit<'a> {
         let length = self.view().prefix_length();
         assert!(length > 0, "a leaf without a prefix has no sibling");
         self.set_prefix(self.view().prefix() >> 1, length - 1);
+    }
+
+    /// Whether an entry that has no room here would have it in a leaf of those only whose hashes begin with the same `bits`: no split takes those apart.
+    pub fn could_insert(&self, hash: ZapHash, name: Name<'_>, value: &ZapValue, bits: u32) -> bool {
+        self.chunks_alike(hash, bits) + chunks_of(name, value) <= self.view().chunk_count()
+    }
+
+    /// The same of a value of an entry that was found here.
+    pub fn could_update(&self, entry: &LeafEntry, value: &ZapValue, bits: u32) -> bool {
+        let others = self.chunks_alike(entry.hash, bits) - chunks_for(entry.value_size());
+        others + chunks_for(value.size()) <= self.view().chunk_count()
+    }
+
+    /// How many chunks the entries take whose hashes have the same first `bits` as this one.
+    fn chunks_alike(&self, hash: ZapHash, bits: u32) -> usize {
+        let chunks = (0..self.geometry.chunk_count)
+            .filter(|&chunk| self.block[self.geometry.chunk_place(chunk)] == ENTRY);
+        let entries = chunks.map(|chunk| self.view().entry(chunk));
+        let entries = entries.map(|entry| entry.expect("a checked leaf has sound entries"));
+        entries
+            .filter(|entry| entry.hash.prefix(bits) == hash.prefix(bits))
+            .map(|entry| 1 + self.name_chunks(&entry) + chunks_for(entry.value_size()))
+            .sum()
     }
 
     /// How many chunks the name of an entry takes.
@@ -967,6 +990,15 @@ pub(super) fn swap(block: &mut [u8]) -> Result<(), Corrupt> {
 #[doc(alias = "ZAP_LEAF_ARRAY_NCHUNKS")]
 const fn chunks_for(size: usize) -> usize {
     size.div_ceil(ARRAY_SIZE)
+}
+
+/// How many chunks an entry takes.
+pub fn chunks_of(name: Name<'_>, value: &ZapValue) -> usize {
+    let name_bytes = match name {
+        Name::Text(text) => text.len() + 1,
+        Name::Words(words) => 8 * words.len(),
+    };
+    1 + chunks_for(name_bytes) + chunks_for(value.size())
 }
 
 /// A name as an array holds it.

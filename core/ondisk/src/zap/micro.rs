@@ -36,9 +36,10 @@ pub const BLOCK_BYTES_MAX: usize = 128 << 10;
 pub const LARGE_BLOCK_BYTES_MAX: usize = 1 << 20;
 /// By how much a full block grows.
 pub const GROWTH_BYTES: usize = 512;
-/// How many names may share a hash: were it more, they would not fit in a leaf of the usual size
+/// How many names may be alike in the bits of the hash by which leaves are told apart
+/// ([`table_bits_max`](super::fat::table_bits_max)): were it more, they would not fit in a leaf of the usual size
 /// once the ZAP must be fat. A leaf has 638 chunks, an entry needs at most five.
-const COLLISIONS_MAX: usize = 127;
+const NEIGHBORS_MAX: usize = 127;
 
 const WHAT: &str = "micro ZAP";
 const NAME_PLACE: usize = 14;
@@ -83,9 +84,9 @@ pub enum MustBeFat {
     /// All slots are taken, and the block may not grow.
     #[error("the block is full and may not grow")]
     Full,
-    /// Too many names have this hash.
-    #[error("too many names share a hash")]
-    Collisions,
+    /// Too many names would share a leaf for ever.
+    #[error("the hashes of too many names are alike")]
+    Neighbors,
 }
 
 /// Whether an entry is of the kind that a micro ZAP can hold: `None` if so.
@@ -109,11 +110,17 @@ pub fn grown_size(size: usize, size_max: usize) -> Result<usize, MustBeFat> {
     }
 }
 
-/// The smallest differentiator that none of `taken` has: those of the entries with one hash.
-pub fn unused_differentiator(taken: &mut [u32]) -> Result<u32, MustBeFat> {
-    if taken.len() >= COLLISIONS_MAX {
-        return Err(MustBeFat::Collisions);
+/// Whether a name may join `count` others whose hashes are alike.
+#[doc(alias = "mze_canfit_fzap_leaf")]
+pub fn join(count: usize) -> Result<(), MustBeFat> {
+    match count < NEIGHBORS_MAX {
+        true => Ok(()),
+        false => Err(MustBeFat::Neighbors),
     }
+}
+
+/// The smallest differentiator that none of `taken` has: those of the entries with one hash.
+pub fn unused_differentiator(taken: &mut [u32]) -> u32 {
     taken.sort_unstable();
     let mut unused = 0;
     for &differentiator in taken.iter() {
@@ -121,7 +128,7 @@ pub fn unused_differentiator(taken: &mut [u32]) -> Result<u32, MustBeFat> {
             unused += 1;
         }
     }
-    Ok(unused)
+    unused
 }
 
 /// A micro ZAP's block, to be read, or also changed where `B` can be.
@@ -373,12 +380,20 @@ mod tests {
 
     #[test]
     fn the_smallest_unused_differentiator_is_found() {
-        assert_eq!(unused_differentiator(&mut []), Ok(0));
-        assert_eq!(unused_differentiator(&mut [3, 0, 1]), Ok(2));
-        assert_eq!(
-            unused_differentiator(&mut [0; 127]),
-            Err(MustBeFat::Collisions)
-        );
+        assert_eq!(unused_differentiator(&mut []), 0);
+        assert_eq!(unused_differentiator(&mut [3, 0, 1]), 2);
+    }
+
+    #[test]
+    fn names_that_are_alike_are_as_many_as_a_leaf_holds() {
+        use crate::zap::leaf::{LeafEdit, chunks_of};
+        use crate::zap::{Name, fat};
+        let mut block = vec![0; 1 << fat::BLOCK_SHIFT];
+        let room = LeafEdit::format(&mut block, false).view().chunk_count();
+        let entry = chunks_of(Name::Text(&[b'n'; NAME_BYTES_MAX - 1]), &ZapValue::word(1));
+        assert!(NEIGHBORS_MAX * entry <= room);
+        assert_eq!(join(NEIGHBORS_MAX - 1), Ok(()));
+        assert_eq!(join(NEIGHBORS_MAX), Err(MustBeFat::Neighbors));
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Pools on a simulated machine, with nothing in them.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses its own part of this module"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use tarn_cache::{Cache, CacheOptions};
+use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
+use tarn_host::Host;
+use tarn_host::sim::{SimHost, SimOptions};
+use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
+use tarn_object::{NewObject, ObjectSet, Owner, Ownership, Tx, TxEstimate};
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::pool_directory::POOL_DIRECTORY;
+use tarn_ondisk::units::{Guid, Txg};
+use tarn_pool::error::ImportError;
+use tarn_pool::{CreateRequest, ImportRequest, Mode, NewVdev, Pool, PoolOwner};
+use tarn_probe::{Operation, registry};
+use tarn_vdev::import_search::{DevicePaths, pools, search};
+use tarn_vdev::{Need, VdevConfig, VdevKind};
+
+/// A file system with nothing in it.
+struct Empty;
+
+impl FillFilesystem for Empty {
+    fn fill(
+        &self,
+        tx: &Tx,
+        set: &Arc<ObjectSet>,
+        facts: &NewFilesystem,
+        operation: &Operation,
+    ) -> Result<(), FillError> {
+        let new = NewObject::plain(ObjectType::MasterNode, 0);
+        let master = ObjectZap::allocate(set, tx, new, NewZap::micro(set), operation)?;
+        master.insert(tx, "VERSION", &ZapValue::word(facts.version))?;
+        Ok(())
+    }
+}
+
+/// Nobody owns anything.
+struct NoOwners;
+
+impl Ownership for NoOwners {
+    fn owner(&self, _: ObjectType, _: &[u8]) -> Option<Owner> {
+        None
+    }
+}
+
+/// A machine with these disks.
+pub fn machine(disks: &[&str]) -> SimHost {
+    let machine = SimHost::new(SimOptions::seed(5));
+    for disk in disks {
+        machine.add_disk(path(disk), 128 << 20);
+    }
+    machine
+}
+
+/// Where a disk is.
+pub fn path(disk: &str) -> String {
+    format!("/disks/{disk}")
+}
+
+/// A disk, to become part of a pool.
+pub fn new_vdev(disk: &str) -> NewVdev {
+    let mut config = VdevConfig::new(VdevKind::File, Guid::ZERO);
+    config.path = Some(path(disk).as_str().into());
+    NewVdev {
+        config,
+        is_log: false,
+    }
+}
+
+/// Makes a pool of these disks, with all features.
+pub fn create(host: &Host, disks: &[&str], operation: &Operation) -> Arc<Pool> {
+    create_without(host, disks, &[], operation)
+}
+
+/// The same, with all features but these.
+pub fn create_without(
+    host: &Host,
+    disks: &[&str],
+    absent: &[Feature],
+    operation: &Operation,
+) -> Arc<Pool> {
+    let features = Feature::ALL.iter().copied();
+    let request = CreateRequest {
+        name: "tank",
+        vdevs: disks.iter().map(|disk| new_vdev(disk)).collect(),
+        spares: Vec::new(),
+        ashift: Some(12),
+        features: features
+            .filter(|feature| feature.is_enabled_by_default() && !absent.contains(feature))
+            .collect(),
+        properties: Vec::new(),
+        comment: None,
+        compatibility: None,
+        root_properties: Vec::new(),
+        root_facts: NewFilesystem::default(),
+        fill: Arc::new(Empty),
+        ownership: Arc::new(NoOwners),
+        owner: PoolOwner::default(),
+        version_text: "pool version 5000".to_string(),
+    };
+    let cache = Cache::new(host, CacheOptions::default(), registry());
+    Pool::create(host, &cache, request, operation).unwrap()
+}
+
+/// Imports the pool on the disks.
+pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool>, ImportError> {
+    let found = search(host, &[PathBuf::from("/disks")]);
+    let (candidates, _) = pools(&found);
+    let request = ImportRequest {
+        candidate: &candidates[0],
+        paths: &DevicePaths::of(&found),
+        name: None,
+        mode,
+        need: Need::All,
+        until: Txg::MAX,
+        discards_logs: false,
+        owner: PoolOwner::default(),
+    };
+    let cache = Cache::new(host, CacheOptions::default(), registry());
+    Pool::import(host, &cache, &request, operation)
+}
+
+/// Changes the MOS behind the pool's back, and stores that.
+pub fn change_mos(pool: &Pool, operation: &Operation, change: impl FnOnce(&Tx, &Arc<ObjectSet>)) {
+    let estimate = TxEstimate::default();
+    let tx = pool.txgs().assign(&estimate, operation).unwrap();
+    change(&tx, pool.mos());
+    drop(tx);
+    pool.sync_all(operation).unwrap();
+}
+
+/// Sets a name of the pool's directory.
+pub fn put(tx: &Tx, mos: &Arc<ObjectSet>, name: &str, value: &ZapValue, operation: &Operation) {
+    let directory = mos.object(POOL_DIRECTORY, operation).unwrap();
+    let directory = ObjectZap::of(&directory, operation);
+    directory.update(tx, name, value).unwrap();
+}
+
+/// Makes a ZAP of the MOS.
+pub fn new_zap<'a>(
+    tx: &Tx,
+    mos: &Arc<ObjectSet>,
+    object_type: ObjectType,
+    operation: &'a Operation,
+) -> ObjectZap<'a> {
+    let new = NewObject::plain(object_type, 0);
+    ObjectZap::allocate(mos, tx, new, NewZap::micro(mos), operation).unwrap()
+}
