@@ -28,6 +28,7 @@ pub mod import;
 mod jobs;
 mod log_devices;
 mod log_space_maps;
+mod missed_groups;
 mod mos_writer;
 mod offline;
 pub mod pool;
