@@ -93,7 +93,7 @@ impl Pool {
         let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
         let configuration = Directory::new(&first.mos, operation).configuration()?;
         let mut trusted = whole_tree(&configuration)?;
-        request.paths.fix(&mut trusted);
+        request.paths.fix(suggested.guid, &mut trusted);
         trusted.add_missed_writes(suggested);
         let opened = if trusted == *suggested {
             first.vdevs.require(request.need)?;
