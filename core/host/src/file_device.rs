@@ -23,6 +23,7 @@ use crate::buffer::Buffer;
 use crate::clock;
 use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
 use crate::error::{Action, DeviceError, Errno, OpenError};
+use crate::flushes::Flushes;
 use crate::lock::check_wait;
 use crate::pool::{self, Pool};
 use crate::slow::{Arm, SlowDevices};
@@ -80,6 +81,7 @@ pub(crate) struct Flow {
     /// The error of the flush that failed; 0 if none.
     retired: AtomicI32,
     turns: Turns,
+    flushes: Flushes,
     /// It is slowed.
     arm: Option<Arm>,
     /// Calls to the system that have not come back.
@@ -245,6 +247,7 @@ impl FileDevice {
             info,
             retired: AtomicI32::new(0),
             turns: Turns::default(),
+            flushes: Flushes::default(),
             arm,
             owed: AtomicU64::new(0),
             answered_ns: AtomicU64::new(0),
@@ -321,8 +324,11 @@ impl FileDevice {
         match &self.ring {
             None => self.pool.take(jobs),
             Some(ring) => {
-                let by_ring =
-                    |job: &Job| matches!(job.action, Action::Read | Action::Write | Action::Flush);
+                let by_ring = |job: &Job| match job.action {
+                    Action::Read | Action::Write => true,
+                    Action::Flush => !self.flow.shares_errors(),
+                    _ => false,
+                };
                 let (ring_jobs, pool_jobs) = jobs.into_iter().partition(by_ring);
                 ring.take(ring_jobs);
                 self.pool.take(pool_jobs);
@@ -445,6 +451,15 @@ impl Flow {
 
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    pub(crate) fn flushes(&self) -> &Flushes {
+        &self.flushes
+    }
+
+    /// Whether an error of writing may be told to one flush only, of several that run.
+    pub(crate) fn shares_errors(&self) -> bool {
+        !(self.info.is_block_device && self.info.is_direct)
     }
 
     pub(crate) fn is_block_device(&self) -> bool {

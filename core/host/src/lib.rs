@@ -32,6 +32,7 @@ pub mod device;
 mod error;
 mod file;
 mod file_device;
+mod flushes;
 mod host;
 mod identity;
 pub mod lock;

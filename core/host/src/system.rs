@@ -37,10 +37,13 @@ pub(crate) fn carry_out(job: Job, flow: &Flow) {
 /// Ends a job. If it failed and was made of several requests, each is tried alone first, so that only
 /// those fail that must.
 pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>) {
-    if let Some(Failure::Errno(errno)) = failure
-        && job.action == Action::Flush
-    {
-        flow.retire(errno);
+    let mut failure = failure;
+    if job.action == Action::Flush {
+        match failure {
+            Some(Failure::Errno(errno)) => flow.retire(errno),
+            // Another one has failed meanwhile, and may have lost what this one was to cover.
+            _ => failure = failure.or(flow.retirement().map(Failure::Errno)),
+        }
     }
     if failure.is_none() || job.segments.len() <= 1 {
         return job.end(times, failure);
@@ -79,8 +82,14 @@ fn attempt(job: &Job, flow: &Flow) -> Result<(), Failure> {
         }
         Action::Read | Action::Write => write_in_turn(flow, job),
         Action::Flush => {
-            refuse_lost_file(flow)?;
-            retry(|| rustix::fs::fdatasync(file))
+            let flush = || {
+                refuse_lost_file(flow)?;
+                retry(|| rustix::fs::fdatasync(file))
+            };
+            match flow.shares_errors() {
+                true => flow.flushes().share(flush),
+                false => flush(),
+            }
         }
         Action::Discard => discard(file, flow.is_block_device(), job.offset, job.length),
         Action::WriteZeroes => write_zeroes(file, flow.is_block_device(), job.offset, job.length),

@@ -53,7 +53,7 @@ impl Pool {
         }
         let outcome = match (self.mode(), leaving) {
             (Mode::ReadOnly, _) => Ok(()),
-            (Mode::ReadWrite, Leaving::Kept) => self.sync_all(operation),
+            (Mode::ReadWrite, Leaving::Kept) => self.store_all(operation),
             (Mode::ReadWrite, Leaving::Exported) => {
                 self.store_state(PoolState::Exported, operation)
             }
@@ -105,6 +105,17 @@ impl Pool {
         self.run_in_sync(operation, move |scope| {
             scope.change_facts(move |facts| facts.state = state);
             Ok(Ok(()))
-        })
+        })?;
+        self.store_all(operation)
+    }
+
+    /// Stores everything, also what happened to devices while the last group was stored: nobody does it later.
+    fn store_all(&self, operation: &Operation) -> Result<(), TaskError> {
+        self.sync_all(operation)?;
+        // Each of these groups has lost one device more, so there is a last one.
+        while self.is_configuration_changed() {
+            self.sync_all(operation)?;
+        }
+        Ok(())
     }
 }

@@ -5,8 +5,8 @@
 //! group in which something has changed, the packed list in the MOS is replaced, and all labels are
 //! written around the uberblock. Otherwise labels are left alone.
 //!
-//! A device that fails while a group is stored lacks something of it. The labels of that group say so, the MOS only that of the next: so
-//! whoever opens the pool believes both.
+//! A device that fails while a group is stored lacks something of it. A later pass says so in the MOS. If it fails behind the last of them, the labels of that group may say so, the MOS
+//! only that of the next: so whoever opens the pool believes both.
 //!
 //! A device that is new has no label of the pool until its group is stored: labels of earlier groups do not name it.
 
@@ -60,7 +60,7 @@ impl Pool {
     }
 }
 
-/// Brings the configuration in the MOS up to date, in the first pass.
+/// Brings the configuration in the MOS up to date: in the first pass, and in a later one if something happened to devices meanwhile.
 #[doc(alias = "spa_sync_config_object")]
 pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(), PoolError> {
     let pool = scope.pool;
@@ -79,7 +79,10 @@ pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(),
         return Ok(());
     }
     let changes = pool.vdevs().change_count();
-    pool.configuration.lock().in_mos = Some(changes);
+    let before = pool.configuration.lock().in_mos.replace(changes);
+    if scope.writer.tx.pass() > 1 && before == Some(changes) {
+        return Ok(());
+    }
     write(scope.writer, facts, pool.vdevs())
 }
 

@@ -33,7 +33,7 @@ impl Pool {
         let top = &root.children[id.index()];
         let is_log = top.top_level.as_ref().is_some_and(|top| top.is_log);
         top.without(guid).ok_or(NOT_A_MIRROR)?;
-        self.require_replicas(top, guid, is_log, operation)?;
+        self.require_replicas(top, guid, is_log)?;
         let hold = match is_log {
             true => Some(self.empty_log(id, operation)?),
             false => None,
@@ -45,10 +45,8 @@ impl Pool {
             let Some(change) = top.without(guid) else {
                 return Ok(Ok(None));
             };
-            match pool.require_replicas(top, guid, is_log, scope.writer.operation) {
-                Ok(()) => {}
-                Err(VdevChangeError::Pool(error)) => return Err(error),
-                Err(_) => return Ok(Ok(None)),
+            if pool.require_replicas(top, guid, is_log).is_err() {
+                return Ok(Ok(None));
             }
             let departed = pool.vdevs().reshape(Change {
                 config: change.config,
@@ -77,24 +75,16 @@ impl Pool {
         top: &VdevConfig,
         guid: Guid,
         is_log: bool,
-        operation: &Operation,
     ) -> Result<(), VdevChangeError> {
         let others = top.leaves().into_iter().filter(|leaf| leaf.guid != guid);
-        for other in others {
-            let Some(leaf) = self.vdevs().leaf(other.guid) else {
-                continue;
-            };
-            let is_enough = match is_log {
-                true => leaf.is_usable(),
-                false => {
-                    leaf.is_trusted()
-                        && !vdev_objects::has_missed(self.directory(operation), other)?
-                }
-            };
-            if is_enough {
-                return Ok(());
-            }
+        let mut others = others.filter_map(|leaf| self.vdevs().leaf(leaf.guid));
+        let is_enough = others.any(|leaf| match is_log {
+            true => leaf.is_usable(),
+            false => leaf.is_trusted(),
+        });
+        match is_enough {
+            true => Ok(()),
+            false => Err(VdevChangeError::NoReplicas),
         }
-        Err(VdevChangeError::NoReplicas)
     }
 }

@@ -93,7 +93,7 @@ impl Pool {
         let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
         let configuration = Directory::new(&first.mos, operation).configuration()?;
         let mut trusted = whole_tree(&configuration)?;
-        request.paths.fix(&mut trusted);
+        request.paths.fix(suggested.guid, &mut trusted);
         trusted.add_missed_writes(suggested);
         let opened = if trusted == *suggested {
             first.vdevs.require(request.need)?;
@@ -103,6 +103,10 @@ impl Pool {
             open(host, cache, request, &trusted, request.need, operation)?
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
+        if let Err(error) = pool.heed_missed_groups(operation) {
+            pool.abandon();
+            return Err(error.into());
+        }
         if request.mode == Mode::ReadWrite {
             if let Err(error) = pool.prepare_for_writing(request, operation) {
                 pool.abandon();
@@ -125,6 +129,7 @@ impl Pool {
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<(), ImportError> {
+        self.vdevs().note_absent();
         let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;

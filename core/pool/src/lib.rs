@@ -30,6 +30,7 @@ mod jobs;
 mod left_scan;
 mod log_devices;
 mod log_space_maps;
+mod missed_groups;
 mod mos_writer;
 mod offline;
 pub mod pool;

@@ -444,7 +444,27 @@ pub(crate) fn create_array(writer: MosWriter<'_>) -> Result<ObjectId, PoolError>
     Ok(writer.create(new)?.id())
 }
 
-fn head_of(object: &Object) -> Result<SpaceMapHead, PoolError> {
+/// Makes an empty space map.
+#[doc(alias = "space_map_alloc")]
+pub(crate) fn create_map(
+    writer: MosWriter<'_>,
+    features: &SyncingFeatures<'_>,
+    block_bytes: u64,
+) -> Result<Arc<Object>, PoolError> {
+    let bonus = match features.is_enabled(Feature::SpacemapHistogram) {
+        true => {
+            features.increment(Feature::SpacemapHistogram)?;
+            <SpaceMapHead as tarn_ondisk::declare::Stored>::SIZE
+        }
+        false => SpaceMapHead::SIZE_V0,
+    };
+    let new = NewObject::plain(ObjectType::SpaceMap, block_bytes)
+        .with_bonus(ObjectType::SpaceMapHeader, bonus);
+    writer.create(new)
+}
+
+/// What the bonus of a space map says.
+pub(crate) fn head_of(object: &Object) -> Result<SpaceMapHead, PoolError> {
     let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
     let (head, _) = head.map_err(|cause| PoolError::Corrupt {
         object: object.id(),
@@ -462,16 +482,7 @@ fn open_or_create(
     if let Some(map) = storing.arrays.map_of(directory, vdev, index)? {
         return directory.object(map);
     }
-    let bonus = match storing.features.is_enabled(Feature::SpacemapHistogram) {
-        true => {
-            storing.features.increment(Feature::SpacemapHistogram)?;
-            <SpaceMapHead as tarn_ondisk::declare::Stored>::SIZE
-        }
-        false => SpaceMapHead::SIZE_V0,
-    };
-    let new = NewObject::plain(ObjectType::SpaceMap, LOG_BLOCK_BYTES)
-        .with_bonus(ObjectType::SpaceMapHeader, bonus);
-    let object = storing.writer.create(new)?;
+    let object = create_map(storing.writer, storing.features, LOG_BLOCK_BYTES)?;
     let array = directory.object(storing.arrays.array(vdev)?.object)?;
     let word = object.id().get().to_le_bytes();
     storing.writer.write(&array, index * WORD_BYTES, &word)?;
@@ -575,10 +586,7 @@ impl<'a> Appender<'a> {
         self.head.histogram = self.histogram(storing);
         let appended = self.encoder.finish();
         storing.writer.write(self.object, at, &appended)?;
-        let bytes = tarn_ondisk::declare::Stored::to_bytes(&self.head);
-        // A log from before histograms keeps its short head.
-        let room = self.object.bonus().len().min(bytes.len());
-        storing.writer.set_bonus(self.object, &bytes[..room])
+        set_head(storing.writer, self.object, &self.head)
     }
 
     /// Free ranges by size, where `space` knows them; what was known before otherwise.
@@ -593,6 +601,18 @@ impl<'a> Appender<'a> {
         }
         histogram
     }
+}
+
+/// Replaces what the bonus of a space map says.
+pub(crate) fn set_head(
+    writer: MosWriter<'_>,
+    object: &Object,
+    head: &SpaceMapHead,
+) -> Result<(), PoolError> {
+    let bytes = tarn_ondisk::declare::Stored::to_bytes(head);
+    // A map from before histograms keeps its short head.
+    let room = object.bonus().len().min(bytes.len());
+    writer.set_bonus(object, &bytes[..room])
 }
 
 /// The entries that the pool's features allow.

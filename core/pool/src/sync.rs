@@ -18,6 +18,7 @@ use crate::features::SyncingFeatures;
 use crate::history_write;
 use crate::jobs::{Closed, PATIENCE_NS, SyncScope, Taken, TaskError};
 use crate::log_space_maps;
+use crate::missed_groups;
 use crate::mos_writer::MosWriter;
 use crate::pool::{Mode, Pool, StoredState};
 use crate::space_maps::{self, Storing};
@@ -139,6 +140,10 @@ impl Pool {
             facts,
         };
         self.publish_facts();
+        if self.is_configuration_changed() {
+            // A device has failed behind the last pass. Until the next group only labels say so, if that.
+            self.txgs().kick();
+        }
         Ok(())
     }
 
@@ -217,8 +222,9 @@ impl Pool {
                     self.txgs().kick();
                 }
                 self.record_events(&scope, &events)?;
-                config::update(&scope, &mut facts)?;
             }
+            missed_groups::store(&scope)?;
+            config::update(&scope, &mut facts)?;
             self.store_space(&scope, &mut ledger)?;
             features = counts.finish().0;
             if self.txgs().dirty_sets(tx.txg()).is_empty() {

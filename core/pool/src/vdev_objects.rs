@@ -1,7 +1,7 @@
 //! Objects of the MOS that belong to vdevs: they go with them.
 //!
 //! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of space maps; a leaf that missed
-//! writes has a space map of the groups it missed. How they are made is in [`config`](crate::config) and [`space_maps`](crate::space_maps).
+//! writes has a space map of the groups it missed. How they are made is in [`config`](crate::config), [`space_maps`](crate::space_maps) and [`missed_groups`](crate::missed_groups).
 
 use crate::config::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
@@ -49,20 +49,6 @@ pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(),
         }
     }
     writer.free(top.metaslab_array)
-}
-
-/// Whether a leaf missed groups that it never got since, as its stored record says.
-pub(crate) fn has_missed(
-    directory: crate::directory::Directory<'_>,
-    leaf: &VdevConfig,
-) -> Result<bool, PoolError> {
-    match leaf.dirty_time.filter(|missed| !missed.is_zero()) {
-        None => Ok(false),
-        Some(missed) => {
-            let (head, _) = head_of(&directory.object(missed)?.bonus(), missed)?;
-            Ok(head.allocated != 0)
-        }
-    }
 }
 
 fn free_space_map(scope: &SyncScope<'_>, map: ObjectId) -> Result<(), PoolError> {

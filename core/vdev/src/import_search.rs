@@ -99,36 +99,42 @@ impl CandidatePool {
     }
 }
 
-/// Where the devices are that were found, by their guid.
+/// Where the devices are that were found, by the pool that their labels name and their guid. A pool that was copied and got another guid has
+/// devices of the same guids as before: each pool has its own.
 #[derive(Debug, Clone, Default)]
-pub struct DevicePaths(BTreeMap<Guid, PathBuf>);
+pub struct DevicePaths(BTreeMap<(Option<Guid>, Guid), PathBuf>);
 
 impl DevicePaths {
     /// From a search.
     pub fn of(result: &SearchResult) -> DevicePaths {
-        let best = best_devices(result.devices.iter());
-        DevicePaths(
-            best.into_iter()
-                .map(|(guid, found)| (guid, found[0].path.clone()))
-                .collect(),
-        )
+        let mut by_pool: BTreeMap<Option<Guid>, Vec<&FoundDevice>> = BTreeMap::new();
+        for device in &result.devices {
+            by_pool.entry(device.pool()).or_default().push(device);
+        }
+        let paths = by_pool.into_iter().flat_map(|(pool, devices)| {
+            let best = best_devices(devices.into_iter()).into_iter();
+            best.map(move |(guid, found)| ((pool, guid), found[0].path.clone()))
+        });
+        DevicePaths(paths.collect())
     }
 
-    /// Where a device is.
-    pub fn path(&self, guid: Guid) -> Option<&Path> {
-        self.0.get(&guid).map(PathBuf::as_path)
+    /// Where a device of a pool is. Hot spares that are not in use, and caches, name no pool: whoever lists them has them.
+    pub fn path(&self, pool: Guid, guid: Guid) -> Option<&Path> {
+        let own = self.0.get(&(Some(pool), guid));
+        own.or_else(|| self.0.get(&(None, guid)))
+            .map(PathBuf::as_path)
     }
 
-    /// Puts the right paths into a tree, hot spares and caches included. Gives the leaves that were
+    /// Puts the right paths into a tree of a pool, hot spares and caches included. Gives the leaves that were
     /// not found.
     #[doc(alias = "fix_paths")]
-    pub fn fix(&self, config: &mut VdevConfig) -> Vec<Guid> {
+    pub fn fix(&self, pool: Guid, config: &mut VdevConfig) -> Vec<Guid> {
         let mut missing = Vec::new();
         config.change_each(&mut |vdev| {
             if !vdev.kind.is_leaf() {
                 return;
             }
-            match self.0.get(&vdev.guid) {
+            match self.path(pool, vdev.guid) {
                 Some(path) => vdev.path = Some(Text::from(path.as_os_str().as_bytes())),
                 None => missing.push(vdev.guid),
             }
@@ -265,7 +271,7 @@ fn candidate(
     let facts = PoolFacts::parse(newest)?;
     let mut root = VdevConfig::new(VdevKind::Root, guid);
     root.children = top_level_vdevs(newest, &tops)?;
-    let missing = paths.fix(&mut root);
+    let missing = paths.fix(guid, &mut root);
     let duplicates = best_devices(devices.iter().copied()).into_iter();
     let duplicates = duplicates.filter_map(|(guid, found)| {
         let other = found
@@ -353,6 +359,12 @@ fn best_devices<'a>(
 }
 
 impl FoundDevice {
+    /// The pool that its label names.
+    fn pool(&self) -> Option<Guid> {
+        let pool = self.label.optional_u64("pool_guid").ok().flatten();
+        pool.map(Guid::from)
+    }
+
     /// Where the device was when its label was written.
     fn path_in_label(&self) -> Option<&[u8]> {
         if let Ok(Some(path)) = self.label.optional_text("path") {
@@ -523,6 +535,35 @@ mod tests {
         };
         assert!(pools(&result).0.is_empty());
         let paths = DevicePaths::of(&result);
-        assert_eq!(paths.path(Guid::from(11)), Some(Path::new("/spare")));
+        let spare = paths.path(Guid::from(7), Guid::from(11));
+        assert_eq!(spare, Some(Path::new("/spare")));
+    }
+
+    #[test]
+    fn a_copy_of_a_pool_under_another_guid_has_devices_of_its_own() {
+        let root = root(1);
+        let mut devices = Vec::new();
+        for (pool, txg, folder) in [(7u64, 9, "one"), (8, 20, "other")] {
+            for leaf in 0..2 {
+                let path = format!("/{folder}/{leaf}");
+                let mut device = device(&root, 0, leaf, txg, &path);
+                device.label.set("pool_guid", pool);
+                devices.push(device);
+            }
+        }
+        let result = SearchResult {
+            devices,
+            denied: Vec::new(),
+        };
+        let (found, _) = pools(&result);
+        let paths = |pool: &CandidatePool| {
+            let leaves = pool.root.leaves().into_iter();
+            let paths = leaves.map(|leaf| leaf.path.clone().unwrap().to_string());
+            paths.collect::<Vec<_>>()
+        };
+        assert_eq!(found.len(), 2);
+        assert_eq!(paths(&found[0]), ["/one/0", "/one/1"]);
+        assert_eq!(paths(&found[1]), ["/other/0", "/other/1"]);
+        assert!(found.iter().all(|pool| pool.duplicates.is_empty()));
     }
 }

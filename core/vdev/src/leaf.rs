@@ -332,6 +332,15 @@ impl Leaf {
         state.window = None;
     }
 
+    /// Its vdev is written without it, if it is not in use. Gives whether that is the first that it misses. One that is known to be out of date may have all that it missed kept for it.
+    pub(crate) fn note_skipped(&self) -> bool {
+        if self.is_usable() {
+            return false;
+        }
+        let mut state = self.state.write();
+        !std::mem::replace(&mut state.is_out_of_date, true)
+    }
+
     /// Something was written to its vdev that is not kept. Gives whether it missed that, and nothing before.
     pub(crate) fn note_not_kept(&self) -> bool {
         if self.is_usable() {

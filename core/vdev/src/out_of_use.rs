@@ -62,6 +62,32 @@ impl VdevTree {
         true
     }
 
+    /// A device is out of date, as somebody remembers who is not in its configuration.
+    pub fn note_out_of_date(&self, guid: Guid) {
+        let leaf = self.leaf(guid);
+        if let Some(leaf) = leaf.filter(|leaf| !leaf.is_out_of_date()) {
+            leaf.set_out_of_date(true);
+            self.note_change();
+        }
+    }
+
+    /// Devices that are not there when a pool is opened for writing miss what is written from now on, labels and uberblocks at the least.
+    pub fn note_absent(&self) {
+        self.tops().iter().for_each(|top| self.note_skipped(top));
+    }
+
+    /// A vdev is written: those of its devices that are not in use miss it. On a log vdev it counts only if it is made durable there.
+    pub(crate) fn note_skipped(&self, top: &TopVdev) {
+        if top.is_log || !top.standing().state.is_usable() {
+            return;
+        }
+        for leaf in &top.leaves {
+            if leaf.note_skipped() {
+                self.note_change();
+            }
+        }
+    }
+
     /// A vdev holds nothing: its devices that work have missed nothing that counts.
     pub fn note_empty(&self, vdev: VdevId) {
         let top = self.top(vdev);

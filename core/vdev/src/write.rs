@@ -120,6 +120,7 @@ impl VdevTree {
         }
         let involved: Vec<_> = tops.values().cloned().collect();
         self.require_usable(&involved)?;
+        involved.iter().for_each(|top| self.note_skipped(top));
         let rows = self.rows(&tops, &writes, operation);
         let mut ios = Vec::new();
         for (write, row) in writes.into_iter().zip(rows) {

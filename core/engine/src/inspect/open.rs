@@ -183,7 +183,7 @@ fn search_list(candidate: &CandidatePool, found: &SearchResult) -> NvList {
         let (id, txg) = (number(tree, "id").unwrap_or(0), number(label, "txg"));
         if tops.get(&id).is_none_or(|(newest, _)| *newest < txg) {
             let mut tree = tree.clone();
-            set_paths(&mut tree, &paths, NESTING_MAX);
+            set_paths(&mut tree, facts.guid, &paths, NESTING_MAX);
             tops.insert(id, (txg, tree));
         }
     }
@@ -217,16 +217,16 @@ fn search_list(candidate: &CandidatePool, found: &SearchResult) -> NvList {
 }
 
 /// Puts the paths where devices were found into a stored tree.
-fn set_paths(tree: &mut NvList, paths: &DevicePaths, nesting_left: usize) {
+fn set_paths(tree: &mut NvList, pool: Guid, paths: &DevicePaths, nesting_left: usize) {
     let guid = tree.optional_u64("guid").ok().flatten().map(Guid::from);
-    if let Some(path) = guid.and_then(|guid| paths.path(guid)) {
+    if let Some(path) = guid.and_then(|guid| paths.path(pool, guid)) {
         tree.set("path", Text::from(path.as_os_str().as_encoded_bytes()));
     }
     if let Ok(children) = tree.lists_mut("children")
         && nesting_left > 0
     {
         for child in children {
-            set_paths(child, paths, nesting_left - 1);
+            set_paths(child, pool, paths, nesting_left - 1);
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn read(
         caches: listed(pool, name::CACHE_DEVICES, "l2cache", operation)?,
     };
     for vdev in auxiliary.spares.iter_mut().chain(&mut auxiliary.caches) {
-        paths.fix(vdev);
+        paths.fix(pool.facts().guid, vdev);
     }
     Ok(auxiliary)
 }
