@@ -22,6 +22,7 @@ use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
+use tarn_ondisk::history::COMMAND_BYTES_MAX;
 use tarn_pool::{CommandRecord, Mode};
 use tarn_probe::Operation;
 use tarn_vdev::VdevKind;
@@ -288,10 +289,11 @@ impl Engine {
         }
     }
 
-    /// What the history says of a command.
+    /// What the history says of a command. The history is a ring, and nobody pushes everything out of it with one line.
     pub(crate) fn command_record(&self, call: &Call) -> CommandRecord {
+        let kept = call.command.floor_char_boundary(COMMAND_BYTES_MAX);
         CommandRecord {
-            command: call.command.clone(),
+            command: call.command[..kept].to_string(),
             user: call.caller.uid,
             host_name: self.host.identity().hostname.clone(),
         }
