@@ -638,6 +638,62 @@ fn mounts_are_made_for_users_only_where_they_harm_nobody() {
     denied(engine.dataset_mount(&ann(), Mount::default()));
 }
 
+#[test]
+fn parents_are_made_by_who_may_make_them() {
+    let bench = bench();
+    bench.create("tank/to", &[]).unwrap();
+    snapshot(&bench, &call(""), "tank/a@1").unwrap();
+    let with_parents = |name: &str, given: &[(&str, &str)]| {
+        let request = Create {
+            name: name.to_string(),
+            properties: owned(given),
+            parents: true,
+            ..Create::default()
+        };
+        bench.engine.dataset_create(&ann(), request).map(drop)
+    };
+    let clone = |name: &str| {
+        let request = MakeClone {
+            origin: "tank/a@1".to_string(),
+            name: name.to_string(),
+            parents: true,
+            ..MakeClone::default()
+        };
+        bench.engine.dataset_clone(&ann(), request).map(drop)
+    };
+    let rename = |from: &str, to: &str| {
+        let request = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            parents: true,
+            ..Rename::default()
+        };
+        bench.engine.dataset_rename(&ann(), request).map(drop)
+    };
+    allow(&bench, "tank/to", Holder::User(ANN), "l", "create,mount");
+    to_ann(&bench, "tank/a", "clone,rename,mount");
+    let before = bench.names();
+    let refused = denied(with_parents("tank/to/x/y", &[]));
+    assert_eq!(refused, "cannot create 'tank/to/x/y': permission denied");
+    denied(clone("tank/to/x/y"));
+    denied(rename("tank/a/b", "tank/to/x/y"));
+    assert_eq!(bench.names(), before);
+    with_parents("tank/to/x", &[]).unwrap();
+    // What creators get is enough for what is below.
+    allow(
+        &bench,
+        "tank/to",
+        Holder::Creator,
+        "",
+        "create,mount,compression",
+    );
+    let compressed = [("compression", "lz4")];
+    with_parents("tank/to/one/two/three", &compressed).unwrap();
+    denied(with_parents("tank/to/four/five", &[("atime", "off")]));
+    clone("tank/to/six/seven").unwrap();
+    assert!(!bench.names().contains(&"tank/to/four".to_string()));
+}
+
 fn roll_back(bench: &Bench, by: &Call, name: &str) -> Result<(), Refusal> {
     let request = Rollback {
         name: name.to_string(),

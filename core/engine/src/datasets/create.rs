@@ -11,7 +11,7 @@ use crate::create::new_filesystem::Fill;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Create, Created, DatasetKind};
 use crate::messages::{Refusal, RefusalKind};
-use crate::policy::{need, permission};
+use crate::policy::{need, of_property, parent_of, permission};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
@@ -111,10 +111,35 @@ impl Engine {
         properties: &[(String, String)],
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let parent = nearest(open, name, operation);
-        let needs = [need(parent, &[permission::CREATE, permission::MOUNT])];
-        self.permit(call, open, cannot_create(name), &needs, operation)?;
-        self.permit_new(call, open, cannot_create(name), name, properties, operation)
+        let action = cannot_create(name);
+        self.permit_below(call, open, &action, name, operation)?;
+        let there = nearest(open, name, operation);
+        let needed: Vec<&str> = properties
+            .iter()
+            .map(|(name, _)| of_property(name))
+            .collect();
+        self.permit_new(call, open, action, there, &needed, operation)
+    }
+
+    /// Refuses a caller who may not make something of this name. Parents that are missing he makes as well, and each is made below another: what is granted below the nearest that is
+    /// there must be enough for them.
+    pub(super) fn permit_below(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        action: &str,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let needed = [permission::CREATE, permission::MOUNT];
+        let there = nearest(open, name, operation);
+        self.permit(call, open, action, &[need(there, &needed)], operation)?;
+        match parent_of(name) {
+            Ok(parent) if parent != there => {
+                self.permit_new(call, open, action, there, &needed, operation)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A task that makes a dataset of this name.

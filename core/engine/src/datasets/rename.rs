@@ -5,7 +5,7 @@
 //! ([`rename_snapshots`](super::rename_snapshots)).
 
 use super::cannot_open;
-use super::create::{cannot_create, missing_parents, nearest, parent};
+use super::create::{cannot_create, missing_parents, parent};
 use super::remount::{Back, Follower, TakenOff, Unmounted, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
@@ -114,12 +114,10 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let (from, to) = (&request.from, &request.to);
-        let parent = nearest(open, to, operation);
-        let needs = [
-            need(from, &[permission::RENAME, permission::MOUNT]),
-            need(parent, &[permission::CREATE, permission::MOUNT]),
-        ];
-        self.permit(call, open, cannot_rename(from), &needs, operation)
+        let needs = [need(from, &[permission::RENAME, permission::MOUNT])];
+        let action = cannot_rename(from);
+        self.permit(call, open, &action, &needs, operation)?;
+        self.permit_below(call, open, &action, to, operation)
     }
 
     fn create_ancestors(
