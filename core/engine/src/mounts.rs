@@ -33,7 +33,7 @@ pub type Ended = Box<dyn Fn() + Send + Sync>;
 pub struct MountRequest<'a> {
     /// The dataset's name, which the system shows as the source.
     pub source: &'a str,
-    /// A folder that exists.
+    /// A folder that exists, by a path without links. Nothing is mounted when the path leads elsewhere by now.
     pub path: &'a Path,
     /// How.
     pub options: MountOptions,
@@ -63,7 +63,7 @@ pub trait Mounter: Send + Sync {
     /// Why not.
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal>;
 
-    /// Undoes a mount. With `force` also one that is in use.
+    /// Undoes a mount; `path` is the one under which it was made. With `force` also one that is in use.
     ///
     /// # Errors
     /// Why not; it is still mounted then.
@@ -91,8 +91,10 @@ pub trait Mounter: Send + Sync {
 /// A mounted dataset.
 #[derive(Clone)]
 pub(crate) struct Mounted {
-    /// Where.
+    /// Where, as its mount point says.
     pub(crate) path: PathBuf,
+    /// The folder that this led to when it was mounted: a path without links.
+    pub(crate) place: PathBuf,
     /// Its name towards the mounter; none until the mounter has given one.
     pub(crate) key: MountKey,
     /// How.
@@ -101,6 +103,32 @@ pub(crate) struct Mounted {
     pub(crate) temporary: TemporaryOptions,
     /// The files.
     pub(crate) tree: Arc<MountedTree>,
+}
+
+impl Mounted {
+    /// What is to be remembered of it when it is undone for a change.
+    pub(crate) fn before(&self) -> MountedBefore {
+        MountedBefore {
+            path: self.path.clone(),
+            place: self.place.clone(),
+            temporary: TemporaryOptions {
+                // It had its effect.
+                discards_log: false,
+                ..self.temporary
+            },
+        }
+    }
+}
+
+/// A mount that was undone for a change.
+#[derive(Debug, Clone)]
+pub(crate) struct MountedBefore {
+    /// Where it was.
+    pub(crate) path: PathBuf,
+    /// The folder that this led to.
+    pub(crate) place: PathBuf,
+    /// What stood above its properties, and does so again when it is mounted again.
+    pub(crate) temporary: TemporaryOptions,
 }
 
 /// The word of `-o` that gives up what an intent log has that cannot be applied again.
@@ -145,6 +173,15 @@ impl TemporaryOptions {
             }
         }
         options
+    }
+
+    /// A mount without set-id programs, or without devices, stays so whatever this property says now.
+    pub(crate) fn keep_harmless(&mut self, property: &str, options: MountOptions) {
+        match property {
+            "setuid" if !options.setuid => self.setuid = Some(false),
+            "devices" if !options.devices => self.devices = Some(false),
+            _ => {}
+        }
     }
 
     /// This property counts again.

@@ -257,27 +257,26 @@ impl Engine {
         self.permit(call, open, "", needs, operation).is_ok()
     }
 
-    /// Refuses a caller who may not give these properties to a dataset that he makes.
+    /// Refuses a caller who would lack one of these permissions for what he makes somewhere below a dataset.
     #[doc(alias = "zfs_set_prop_nvlist")]
     pub(crate) fn permit_new(
         &self,
         call: &Call,
         open: &OpenPool,
         action: impl Into<String>,
-        name: &str,
-        properties: &[(String, String)],
+        above: &str,
+        permissions: &[&str],
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        if self.trusts(&call.caller) || properties.is_empty() {
+        if self.trusts(&call.caller) || permissions.is_empty() {
             return Ok(());
         }
         let user = user_of(&call.caller);
         let check = || -> Result<(), Denial> {
             let view = open.pool.namespace().view(operation);
-            let parent = view.directory(parent_of(name)?)?;
-            for (property, _) in properties {
-                let permission = of_property(property);
-                if !delegation::would_be_granted(&parent, permission, &user)? {
+            let above = view.directory(above)?;
+            for permission in permissions {
+                if !delegation::would_be_granted(&above, permission, &user)? {
                     return Err(Denial::NotGranted);
                 }
             }

@@ -3,7 +3,6 @@
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
 use crate::messages::{Done, Refusal, dataset, delegation, pool, statistics};
-use tarn_pool::CommandRecord;
 use tarn_probe::{Operation, Outcome};
 
 impl Engine {
@@ -28,11 +27,7 @@ impl Engine {
         let Some(open) = self.find_pool(pool) else {
             return;
         };
-        let record = CommandRecord {
-            command: call.command.clone(),
-            user: call.caller.uid,
-            host_name: self.host.identity().hostname.clone(),
-        };
+        let record = self.command_record(call);
         // A pool that cannot be written any more has told so to everybody who waits for it.
         drop(open.pool.record_command(record, operation));
     }

@@ -278,6 +278,13 @@ fn a_change_and_its_command_are_in_the_history() {
     bench.set("tank/a", &[("atime", "off")]).unwrap();
     bench.set("tank/a", &[("atime", "maybe")]).unwrap_err();
     bench.destroy("tank/a", false).unwrap();
+    // Of a long line the beginning is kept, in whole characters.
+    let request = Create {
+        name: "tank/b".to_string(),
+        ..Create::default()
+    };
+    let long = format!("x{}", "é".repeat(1 << 20));
+    bench.engine.dataset_create(&call(&long), request).unwrap();
     let history = pool::History {
         name: "tank".to_string(),
     };
@@ -288,5 +295,6 @@ fn a_change_and_its_command_are_in_the_history() {
         .filter_map(|record| record.command.clone())
         .collect();
     let expected = ["zpool create", "zfs create", "zfs set", "zfs destroy"];
-    assert_eq!(commands, expected);
+    assert_eq!(commands[..4], expected);
+    assert_eq!(commands[4], long[..8191]);
 }

@@ -13,6 +13,7 @@ use tarn_engine::messages::dataset::{
 use tarn_engine::messages::delegation::{Allow, Grant, Holder, ListAllowed, Unallow};
 use tarn_engine::messages::pool;
 use tarn_engine::messages::{Caller, Refusal, RefusalKind};
+use tarn_engine::mounts::MountOptions;
 
 const ANN: u32 = 4_000_001;
 const STAFF: u32 = 4_000_100;
@@ -682,6 +683,152 @@ fn mounts_are_made_for_users_only_where_they_harm_nobody() {
     };
     denied(engine.dataset_rename(&ann(), rename));
     denied(engine.dataset_mount(&ann(), Mount::default()));
+}
+
+#[test]
+fn parents_are_made_by_who_may_make_them() {
+    let bench = bench();
+    bench.create("tank/to", &[]).unwrap();
+    snapshot(&bench, &call(""), "tank/a@1").unwrap();
+    let with_parents = |name: &str, given: &[(&str, &str)]| {
+        let request = Create {
+            name: name.to_string(),
+            properties: owned(given),
+            parents: true,
+            ..Create::default()
+        };
+        bench.engine.dataset_create(&ann(), request).map(drop)
+    };
+    let clone = |name: &str| {
+        let request = MakeClone {
+            origin: "tank/a@1".to_string(),
+            name: name.to_string(),
+            parents: true,
+            ..MakeClone::default()
+        };
+        bench.engine.dataset_clone(&ann(), request).map(drop)
+    };
+    let rename = |from: &str, to: &str| {
+        let request = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            parents: true,
+            ..Rename::default()
+        };
+        bench.engine.dataset_rename(&ann(), request).map(drop)
+    };
+    allow(&bench, "tank/to", Holder::User(ANN), "l", "create,mount");
+    to_ann(&bench, "tank/a", "clone,rename,mount");
+    let before = bench.names();
+    let refused = denied(with_parents("tank/to/x/y", &[]));
+    assert_eq!(refused, "cannot create 'tank/to/x/y': permission denied");
+    denied(clone("tank/to/x/y"));
+    denied(rename("tank/a/b", "tank/to/x/y"));
+    assert_eq!(bench.names(), before);
+    with_parents("tank/to/x", &[]).unwrap();
+    // What creators get is enough for what is below.
+    allow(
+        &bench,
+        "tank/to",
+        Holder::Creator,
+        "",
+        "create,mount,compression",
+    );
+    let compressed = [("compression", "lz4")];
+    with_parents("tank/to/one/two/three", &compressed).unwrap();
+    denied(with_parents("tank/to/four/five", &[("atime", "off")]));
+    clone("tank/to/six/seven").unwrap();
+    assert!(!bench.names().contains(&"tank/to/four".to_string()));
+}
+
+fn roll_back(bench: &Bench, by: &Call, name: &str) -> Result<(), Refusal> {
+    let request = Rollback {
+        name: name.to_string(),
+        ..Rollback::default()
+    };
+    bench.engine.dataset_rollback(by, request).map(drop)
+}
+
+fn options(bench: &Bench, path: &str) -> MountOptions {
+    bench.notebook.mounts.lock().unwrap()[&bench.path(path)].options
+}
+
+#[test]
+fn what_is_unmounted_for_a_moment_gets_its_options_back() {
+    let bench = bench();
+    let root = call("");
+    let engine = &bench.engine;
+    for name in ["tank/a/b@1", "tank/c@1"] {
+        snapshot(&bench, &root, name).unwrap();
+    }
+    let unmount = |name: &str| {
+        let request = Unmount {
+            name: Some(name.to_string()),
+            ..Unmount::default()
+        };
+        engine.dataset_unmount(&root, request).unwrap();
+    };
+    let mount = |by: &Call, name: &str, options: &[&str]| {
+        let request = Mount {
+            name: Some(name.to_string()),
+            options: options.iter().map(|one| (*one).to_string()).collect(),
+            ..Mount::default()
+        };
+        engine.dataset_mount(by, request).unwrap();
+    };
+    to_ann(&bench, "tank", "mount,rollback,setuid,devices");
+    unmount("tank/c");
+    mount(&root, "tank/c", &["ro,noexec"]);
+    roll_back(&bench, &root, "tank/c@1").unwrap();
+    let kept = options(&bench, "/tank/c");
+    assert!(kept.read_only && !kept.exec && kept.setuid && kept.devices);
+    unmount("tank/a/b");
+    mount(&ann(), "tank/a/b", &[]);
+    roll_back(&bench, &root, "tank/a/b@1").unwrap();
+    let is_harmless = |path| {
+        let options = options(&bench, path);
+        !options.setuid && !options.devices
+    };
+    assert!(is_harmless("/tank/a/b"));
+    // She cannot give it what it was mounted without.
+    for property in ["setuid", "devices"] {
+        set(&bench, &ann(), "tank/a/b", property, "on").unwrap();
+        assert!(is_harmless("/tank/a/b"), "{property}");
+    }
+    // What she has brought is hers, whoever mounted it.
+    roll_back(&bench, &ann(), "tank/c@1").unwrap();
+    assert!(is_harmless("/tank/c"));
+    assert!(options(&bench, "/tank/c").read_only);
+    // Root can.
+    set(&bench, &root, "tank/c", "setuid", "on").unwrap();
+    assert!(options(&bench, "/tank/c").setuid);
+}
+
+#[test]
+fn what_a_user_takes_off_comes_back_only_where_it_was() {
+    let bench = bench();
+    to_ann(&bench, "tank", "mount,rollback");
+    for name in ["tank/a/b@1", "tank/c@1"] {
+        snapshot(&bench, &call(""), name).unwrap();
+    }
+    let (b, c) = (bench.path("/tank/a/b"), bench.path("/tank/c"));
+    let victim = bench.path("/victim");
+    std::fs::create_dir(&victim).unwrap();
+    // In what shows when it is unmounted there is a link in its place.
+    bench.notebook.then_links_to(&b, &victim);
+    let refused = denied(roll_back(&bench, &ann(), "tank/a/b@1"));
+    let leads = format!("{} leads to {}", b.display(), victim.display());
+    assert_eq!(refused, format!("cannot mount 'tank/a/b': {leads}"));
+    // Or others can put one there.
+    bench.notebook.then_is_open_to_all(&bench.path("/tank"));
+    let refused = denied(roll_back(&bench, &ann(), "tank/c@1"));
+    let reason = format!("others can lead {} elsewhere", c.display());
+    assert_eq!(refused, format!("cannot mount 'tank/c': {reason}"));
+    assert_eq!(bench.mounted(), ["/tank", "/tank/a"]);
+    // It is mounted by who may do everything.
+    let mount = Mount::default();
+    bench.engine.dataset_mount(&call(""), mount).unwrap();
+    assert_eq!(bench.mounted(), ["/tank", "/tank/a", "/tank/c"]);
 }
 
 #[test]

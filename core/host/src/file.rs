@@ -1,7 +1,8 @@
 //! The few files of our own: the pool cache file, ids, key files; and folders to be searched for devices.
 
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, FileError};
@@ -28,8 +29,30 @@ pub struct DirectoryEntry {
     pub kind: FileKind,
 }
 
+/// Files of our own are far smaller; a cache file has some kilobytes for each pool. A guess, which bounds what a wrong path costs.
+const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a plain file. Devices and pipes, whose reading may do something or never end, are refused before anything is read, and so is what is too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
-    std::fs::read(path).map_err(|error| failure("read", path, &error))
+    let read = || -> io::Result<Vec<u8>> {
+        // Opening must not wait for whoever opens the other end of a pipe.
+        let waits_for_nobody = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | waits_for_nobody;
+        // Some devices do something when they are opened, so it is looked at before; and again, for it may be another by then.
+        let is_plain = std::fs::metadata(path)?.is_file();
+        let file = match is_plain {
+            true => File::from(rustix::fs::open(path, flags, Mode::empty())?),
+            false => return Err(rustix::io::Errno::INVAL.into()),
+        };
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() > READ_BYTES_MAX {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        let mut contents = Vec::new();
+        file.take(READ_BYTES_MAX).read_to_end(&mut contents)?;
+        Ok(contents)
+    };
+    read().map_err(|error| failure("read", path, &error))
 }
 
 /// Replaces a file by a new one in one step. After a crash there is the old file or the new one, whole.
@@ -111,6 +134,28 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
     }
 }
 
+/// Where a path leads, all links on it followed as far as it goes; what is not there has its name. None where a link leads nowhere.
+pub(crate) fn leads_to(path: &Path) -> Option<PathBuf> {
+    for there in path.ancestors() {
+        if std::fs::symlink_metadata(there).is_err() {
+            continue;
+        }
+        let found = std::fs::canonicalize(there).ok()?;
+        let rest = path.strip_prefix(there).ok()?;
+        // Nobody can tell what is above a folder that is not there.
+        let is_plain = rest
+            .components()
+            .all(|one| matches!(one, std::path::Component::Normal(_)));
+        return is_plain.then(|| found.components().chain(rest.components()).collect());
+    }
+    None
+}
+
+/// Whether a name is a link.
+pub(crate) fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
 /// Whether nobody but these users can lead a path elsewhere: each folder on the way, and what it leads to if that is there, is a folder of theirs and no link,
 /// and others cannot write to it. Where they can, but may not remove what others have made, what comes next must be there.
 pub(crate) fn is_guarded(path: &Path, users: &[u32]) -> bool {
@@ -175,5 +220,43 @@ mod tests {
         mode("a", 0o1777);
         assert!(is_guarded(&path("a/b"), &users));
         assert!(!is_guarded(&path("a/new"), &users));
+    }
+
+    #[test]
+    fn a_path_leads_through_links_as_far_as_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = std::fs::canonicalize(folder.path()).unwrap();
+        let path = |name: &str| folder.join(name);
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        symlink(path("a"), path("link")).unwrap();
+        symlink(path("gone"), path("a/nowhere")).unwrap();
+        assert_eq!(leads_to(&path("a/b")), Some(path("a/b")));
+        assert_eq!(leads_to(&path("link")), Some(path("a")));
+        assert_eq!(leads_to(&path("link/b/new/er")), Some(path("a/b/new/er")));
+        assert_eq!(leads_to(&path("a/new/../../x")), None);
+        assert_eq!(leads_to(&path("link/nowhere")), None);
+        assert_eq!(leads_to(&path("link/nowhere/x")), None);
+        assert!(is_link(&path("link")) && !is_link(&path("link/b")));
+    }
+
+    #[test]
+    fn only_plain_files_of_a_bounded_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("small"), b"words").unwrap();
+        assert_eq!(read(&path("small")).unwrap(), b"words");
+        let large = File::create(path("large")).unwrap();
+        large.set_len(READ_BYTES_MAX).unwrap();
+        assert!(read(&path("large")).is_ok());
+        large.set_len(READ_BYTES_MAX + 1).unwrap();
+        assert!(read(&path("large")).is_err());
+        // Nobody would ever write into it: reading it would wait for ever.
+        let status = std::process::Command::new("mkfifo")
+            .arg(path("fifo"))
+            .status();
+        assert!(status.unwrap().success());
+        for other in [path("fifo"), folder.path().into(), "/dev/zero".into()] {
+            assert!(read(&other).is_err(), "{}", other.display());
+        }
     }
 }

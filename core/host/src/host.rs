@@ -298,7 +298,7 @@ impl Host {
             .map_or_else(memory::available_bytes, |_| SIMULATED_MEMORY_BYTES / 2)
     }
 
-    /// The contents of a file.
+    /// The contents of a plain file. Nothing else is read, and nothing that is larger than files of our own can be.
     ///
     /// # Errors
     /// What the system said.
@@ -387,6 +387,19 @@ impl Host {
             None => file::is_guarded(path, &[0, crate::effective_uid()]),
             Some(_) => false,
         }
+    }
+
+    /// Where a path leads, with all links resolved as far as it goes; what is not there has its name. None where a link leads nowhere.
+    pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
+        match self.simulation() {
+            None => file::leads_to(path),
+            Some(_) => Some(path.to_owned()),
+        }
+    }
+
+    /// Whether a name is a link. A simulated machine has none.
+    pub fn is_link(&self, path: &Path) -> bool {
+        self.simulation().is_none() && file::is_link(path)
     }
 
     /// The path with all links resolved; as it is if that fails.

@@ -29,6 +29,9 @@ pub const SIZE_MAX: u64 = 32 << 20;
 const SHARE_OF_POOL: u64 = 100;
 /// The length before each record.
 const LENGTH_SIZE: u64 = 8;
+/// How much of a command line is kept: as much as OpenZFS's tools send.
+#[doc(alias = "HIS_MAX_RECORD_LEN")]
+pub const COMMAND_BYTES_MAX: usize = 2 * 4096;
 /// No record is longer. A guess: command lines and their arguments, many times over.
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 

@@ -19,13 +19,11 @@ pub mod server;
 
 pub use openapi::description;
 
-/// True for operations that change nothing, which every user may call.
+/// True for operations that change nothing, which every user may call. Those that OpenZFS lets only root do are not among them, nor those that read files that the caller names.
 pub fn only_reads(path: &str) -> bool {
     matches!(
         path,
-        "pool/find-importable"
-            | "pool/describe"
-            | "pool/history"
+        "pool/describe"
             | "pool/iostat"
             | "dataset/describe"
             | "dataset/list-allowed"
@@ -65,4 +63,28 @@ pub fn is_delegated(path: &str) -> bool {
             | "dataset/unallow"
             | "dataset/unmount"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! paths {
+        ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
+            const PATHS: &[&str] = &[$($path),*];
+        };
+    }
+
+    tarn_engine::for_each_operation!(paths);
+
+    #[test]
+    fn commands_on_pools_are_for_who_may_do_everything() {
+        let of_pools = PATHS.iter().filter(|path| path.starts_with("pool/"));
+        let open: Vec<_> = of_pools
+            .filter(|path| only_reads(path) || is_delegated(path))
+            .collect();
+        assert_eq!(open, [&"pool/describe", &"pool/iostat"]);
+        let both = |path: &&&str| only_reads(path) && is_delegated(path);
+        assert_eq!(PATHS.iter().find(both), None);
+    }
 }

@@ -30,6 +30,14 @@ pub enum MountError {
         /// What the system said.
         cause: Errno,
     },
+    /// The folder is not where it was looked for.
+    #[error("cannot mount on {path}: it leads to {found} now", path = .path.display(), found = .found.display())]
+    Moved {
+        /// The mount point.
+        path: PathBuf,
+        /// Where it leads.
+        found: PathBuf,
+    },
     /// `fusermount3` could not be run.
     #[error(
         "cannot run fusermount3 (package fuse3), which mounts for users that are not root: {0}"
@@ -67,7 +75,18 @@ fn words_of(options: MountOptions) -> Vec<&'static str> {
     words
 }
 
-/// Mounts a device on a folder, and gives the device.
+/// Opens a folder only to name it: nothing is asked of it. A link in the last place is none.
+fn place_at(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// A path to what is open, which nobody can lead elsewhere.
+fn path_of(place: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
+}
+
+/// Mounts a device on a folder, and gives the device. The path must have no links: nothing is mounted where it leads through one.
 ///
 /// # Errors
 /// When there is no FUSE, or the mount is refused.
@@ -139,12 +158,22 @@ pub fn abort(number: u32) {
     let _ = std::fs::write(path, "1");
 }
 
-/// Gives a mount other options, while it is used. Only root can.
+/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel knows its connection: another mount is left alone.
 ///
 /// # Errors
-/// What the system says: `EBUSY` when it is to be read-only and files are open for writing.
-pub fn change_options(path: &Path, options: MountOptions) -> Result<(), Errno> {
-    rustix::mount::mount_remount(path, flags_of(options), c"")
+/// What the system says: `EBUSY` when it is to be read-only and files are open for writing, or another mount is on this folder.
+pub fn change_options(
+    path: &Path,
+    number: Option<u32>,
+    options: MountOptions,
+) -> Result<(), Errno> {
+    let place = place_at(path)?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(&place, c"", flags, StatxFlags::empty())?;
+    if number.is_some_and(|number| number != found.stx_dev_minor) {
+        return Err(Errno::BUSY);
+    }
+    rustix::mount::mount_remount(path_of(&place), flags_of(options), c"")
 }
 
 fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
@@ -161,9 +190,15 @@ fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<Own
         cause,
     };
     let data = CString::new(data).map_err(|_| refused(Errno::INVAL))?;
+    let place = place_at(path).map_err(refused)?;
+    let found = std::fs::read_link(path_of(&place)).unwrap_or_default();
+    if found != path {
+        let path = path.to_path_buf();
+        return Err(MountError::Moved { path, found });
+    }
     rustix::mount::mount(
         source,
-        path,
+        path_of(&place),
         "fuse",
         flags_of(options),
         Some(data.as_c_str()),

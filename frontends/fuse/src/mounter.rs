@@ -162,10 +162,15 @@ impl Mounter for FuseMounter {
         path: &Path,
         options: MountOptions,
     ) -> Result<(), MountRefusal> {
-        if self.whereabouts(key, path) != Whereabouts::OnTop {
-            return Err(MountRefusal::Busy);
-        }
-        mount::change_options(path, options).map_err(|errno| match errno {
+        let known = self.known().get(&key.0).copied();
+        let number = match known {
+            Some(Known {
+                is_undone: false,
+                number,
+            }) => number,
+            _ => return Err(MountRefusal::Busy),
+        };
+        mount::change_options(path, number, options).map_err(|errno| match errno {
             Errno::BUSY => MountRefusal::Busy,
             Errno::PERM => MountRefusal::Failed(
                 "only root can change options of a mount; unmount and mount it".to_string(),

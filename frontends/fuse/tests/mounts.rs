@@ -5,13 +5,13 @@
 use rustix::fs::XattrFlags;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Mount, Unmount};
+use tarn_engine::messages::dataset::{Create, Mount, Rollback, Set, Snapshot, Unmount};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
@@ -73,11 +73,39 @@ impl Bench {
     }
 
     fn mount(&self, name: &str) {
+        self.try_mount(name).unwrap();
+    }
+
+    fn try_mount(&self, name: &str) -> Result<(), Refusal> {
         let mount = Mount {
             name: Some(name.to_string()),
             ..Mount::default()
         };
-        self.engine.dataset_mount(&call(), mount).unwrap();
+        self.engine.dataset_mount(&call(), mount).map(|_| ())
+    }
+
+    fn snapshot(&self, name: &str) {
+        let request = Snapshot {
+            names: vec![name.to_string()],
+            ..Snapshot::default()
+        };
+        self.engine.dataset_snapshot(&call(), request).unwrap();
+    }
+
+    fn roll_back(&self, name: &str) -> Result<(), Refusal> {
+        let request = Rollback {
+            name: name.to_string(),
+            ..Rollback::default()
+        };
+        self.engine.dataset_rollback(&call(), request).map(|_| ())
+    }
+
+    /// Another folder, on the machine's own file system, with a file in it.
+    fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.folder.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("theirs"), "x").unwrap();
+        folder
     }
 
     fn unmount(&self, name: &str, force: bool) -> Result<(), Refusal> {
@@ -306,4 +334,82 @@ fn whoever_stops_leaves_no_mount_because_another_is_busy() {
     assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()));
     // What was mounted over one of them goes with the mount below which it is.
     assert!(paths.iter().all(|path| !path.join("ours").exists()));
+}
+
+#[test]
+fn a_link_that_comes_with_contents_leads_no_mount_elsewhere() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let victim = bench.folder("victim");
+    symlink(&victim, path.join("b")).unwrap();
+    symlink(&victim, path.join("c")).unwrap();
+    bench.snapshot("tank/a@links");
+    fs::remove_file(path.join("b")).unwrap();
+    fs::remove_file(path.join("c")).unwrap();
+    fs::create_dir(path.join("c")).unwrap();
+    bench.create("tank/a/b", &[]);
+    bench.create("tank/a/c", &[("canmount", "off")]);
+    bench.create("tank/a/c/d", &[]);
+    let refused = bench.roll_back("tank/a@links").unwrap_err().to_string();
+    let said = format!("{} leads to {}", path.join("b").display(), victim.display());
+    assert_eq!(refused, format!("cannot mount 'tank/a/b': {said}"));
+    for name in ["tank/a/b", "tank/a/c/d"] {
+        bench.try_mount(name).unwrap_err();
+    }
+    let names = fs::read_dir(&victim).unwrap();
+    let names: Vec<_> = names.map(|one| one.unwrap().file_name()).collect();
+    assert_eq!(names, ["theirs"], "nothing is over it, and nothing in it");
+    // It is mounted where it belongs when there is a folder.
+    fs::remove_file(path.join("b")).unwrap();
+    bench.mount("tank/a/b");
+    assert!(path.join("b").is_dir() && victim.join("theirs").exists());
+}
+
+#[test]
+fn links_of_the_machine_are_followed_where_only_root_can_have_put_them() {
+    let Some(bench) = Bench::new() else { return };
+    let root = bench.folder.path().join("mnt");
+    let disk = bench.folder("disk2");
+    fs::remove_file(disk.join("theirs")).unwrap();
+    symlink(&disk, root.join("data")).unwrap();
+    for (name, point, place) in [
+        ("tank/x", "/data/x", disk.join("x")),
+        ("tank/last", "/data", disk.clone()),
+    ] {
+        bench.create(name, &[("mountpoint", point)]);
+        fs::write(place.join("file"), "x").unwrap();
+        bench.unmount(name, false).unwrap();
+        assert!(!place.join("file").exists(), "{name} is still mounted");
+    }
+    // In a folder of somebody else it is his link.
+    let theirs = bench.folder("theirs");
+    chown(&theirs, Some(4_000_001), None).unwrap();
+    symlink(bench.folder("victim"), theirs.join("link")).unwrap();
+    symlink(&theirs, root.join("theirs")).unwrap();
+    let set = Set {
+        name: "tank/x".to_string(),
+        properties: vec![("mountpoint".to_string(), "/theirs/link".to_string())],
+        no_mount: false,
+    };
+    let refused = bench.engine.dataset_set(&call(), set).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Denied);
+}
+
+#[test]
+fn another_mount_on_the_folder_of_ours_does_not_get_its_options() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    rustix::mount::mount("none", &path, "tmpfs", MountFlags::empty(), None).unwrap();
+    let set = |value: &str| Set {
+        name: "tank/a".to_string(),
+        properties: vec![("readonly".to_string(), value.to_string())],
+        no_mount: false,
+    };
+    // What is written is refused by the file system itself.
+    let told = bench.engine.dataset_set(&call(), set("on"));
+    fs::write(path.join("theirs"), "x").unwrap();
+    rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
+    assert!(fs::write(path.join("ours"), "x").is_err(), "{told:?}");
+    bench.engine.dataset_set(&call(), set("off")).unwrap();
+    fs::write(path.join("ours"), "x").unwrap();
 }

@@ -11,7 +11,7 @@ use crate::create::new_filesystem::Fill;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Create, Created, DatasetKind};
 use crate::messages::{Refusal, RefusalKind};
-use crate::policy::{need, permission};
+use crate::policy::{need, of_property, parent_of, permission};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
@@ -22,6 +22,7 @@ use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
+use tarn_ondisk::history::COMMAND_BYTES_MAX;
 use tarn_pool::{CommandRecord, Mode};
 use tarn_probe::Operation;
 use tarn_vdev::VdevKind;
@@ -110,10 +111,35 @@ impl Engine {
         properties: &[(String, String)],
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let parent = nearest(open, name, operation);
-        let needs = [need(parent, &[permission::CREATE, permission::MOUNT])];
-        self.permit(call, open, cannot_create(name), &needs, operation)?;
-        self.permit_new(call, open, cannot_create(name), name, properties, operation)
+        let action = cannot_create(name);
+        self.permit_below(call, open, &action, name, operation)?;
+        let there = nearest(open, name, operation);
+        let needed: Vec<&str> = properties
+            .iter()
+            .map(|(name, _)| of_property(name))
+            .collect();
+        self.permit_new(call, open, action, there, &needed, operation)
+    }
+
+    /// Refuses a caller who may not make something of this name. Parents that are missing he makes as well, and each is made below another: what is granted below the nearest that is
+    /// there must be enough for them.
+    pub(super) fn permit_below(
+        &self,
+        call: &Call,
+        open: &OpenPool,
+        action: &str,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let needed = [permission::CREATE, permission::MOUNT];
+        let there = nearest(open, name, operation);
+        self.permit(call, open, action, &[need(there, &needed)], operation)?;
+        match parent_of(name) {
+            Ok(parent) if parent != there => {
+                self.permit_new(call, open, action, there, &needed, operation)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A task that makes a dataset of this name.
@@ -288,10 +314,11 @@ impl Engine {
         }
     }
 
-    /// What the history says of a command.
+    /// What the history says of a command. The history is a ring, and nobody pushes everything out of it with one line.
     pub(crate) fn command_record(&self, call: &Call) -> CommandRecord {
+        let kept = call.command.floor_char_boundary(COMMAND_BYTES_MAX);
         CommandRecord {
-            command: call.command.clone(),
+            command: call.command[..kept].to_string(),
             user: call.caller.uid,
             host_name: self.host.identity().hostname.clone(),
         }

@@ -135,7 +135,7 @@ impl Engine {
         })
     }
 
-    /// The mount that a path is on: its pool, its dataset, where it is mounted.
+    /// The mount that a path is on: its pool, its dataset, the folder it is mounted on.
     pub(super) fn mount_above(&self, path: &Path) -> Option<(Arc<OpenPool>, String, PathBuf)> {
         let path = self.host.resolve(path);
         let mut best: Option<(Arc<OpenPool>, String, PathBuf)> = None;
@@ -143,10 +143,10 @@ impl Engine {
             let mounts = open.mounts.lock();
             for (dataset, mounted) in mounts.iter() {
                 let is_longer = best.as_ref().is_none_or(|(_, _, other)| {
-                    mounted.path.as_os_str().len() > other.as_os_str().len()
+                    mounted.place.as_os_str().len() > other.as_os_str().len()
                 });
-                if path.starts_with(&mounted.path) && is_longer {
-                    best = Some((open.clone(), dataset.clone(), mounted.path.clone()));
+                if path.starts_with(&mounted.place) && is_longer {
+                    best = Some((open.clone(), dataset.clone(), mounted.place.clone()));
                 }
             }
         }

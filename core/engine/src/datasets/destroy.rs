@@ -84,11 +84,11 @@ impl Engine {
         let of_root = dependents.iter().filter(|one| one.name.starts_with(&root));
         let closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
         let outcome = self
-            .take_off(&open, &going, force, operation)
+            .take_off(call, &open, &going, force, operation)
             .and_then(|unmounted| {
                 let outcome = self.destroy_all(call, &open, &names, operation);
                 // What is not gone comes back, if it can.
-                drop(self.put_back(&open, &going, &unmounted, Back::WhatWas, operation));
+                drop(self.put_back(call, &open, &going, &unmounted, Back::WhatWas, operation));
                 outcome
             });
         match &outcome {

@@ -114,10 +114,10 @@ impl Engine {
         let heads = heads_of(names);
         let going =
             named(open, &heads, operation).map_err(|error| cannot_open(&names[0], &error))?;
-        let unmounted = self.take_off(open, &going, force, operation)?;
+        let unmounted = self.take_off(call, open, &going, force, operation)?;
         let outcome = self.destroy_all(call, open, names, operation);
         // What is not gone comes back, if it can.
-        drop(self.put_back(open, &going, &unmounted, Back::WhatWas, operation));
+        drop(self.put_back(call, open, &going, &unmounted, Back::WhatWas, operation));
         outcome
     }
 

@@ -58,17 +58,17 @@ impl Engine {
         };
         let followers = followers.map_err(|error| cannot_open(name, &error))?;
         self.permit_moves(call, &open, followers.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(&open, &followers, false, operation)?;
+        let unmounted = self.take_off(call, &open, &followers, false, operation)?;
         let outcome = self.inherit_all(call, &open, request, &names, &action, operation);
         let back = match &outcome {
             Ok(()) if moves && self.trusts(&call.caller) => Back::AllThatMay,
             _ => Back::WhatWas,
         };
-        let mounted = self.put_back(&open, &followers, &unmounted, back, operation);
+        let mounted = self.put_back(call, &open, &followers, &unmounted, back, operation);
         outcome?;
         mounted?;
         if Values::concerns(property) {
-            self.refresh_mounts(&open, name, property, operation)?;
+            self.refresh_mounts(call, &open, name, property, operation)?;
         }
         Ok(Done {})
     }

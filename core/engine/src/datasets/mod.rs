@@ -12,6 +12,7 @@ mod holds;
 mod inherit;
 mod list_mounts;
 mod mount;
+mod mount_place;
 mod mountpoint;
 pub(crate) mod owners;
 mod promote;

@@ -8,7 +8,8 @@ use crate::files::{FileSystem, Tree};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{
-    DISCARD_LOG, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, TemporaryOptions,
+    DISCARD_LOG, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, MountedBefore,
+    TemporaryOptions,
 };
 use crate::tree::{MountedTree, TreeChoices};
 use std::path::{Path, PathBuf};
@@ -168,11 +169,39 @@ pub(super) enum Asked {
     Untouched,
 }
 
-/// A folder over which it is mounted.
+/// For whom something is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beneficiary {
+    /// Somebody who may do everything.
+    Administrator,
+    /// Somebody who must not get anything by it but his files.
+    User,
+}
+
+/// How a file system is mounted.
 #[derive(Debug, Clone, Copy)]
-struct Over {
-    /// Something may be in it.
-    not_empty: bool,
+struct How<'a> {
+    asked: Asked,
+    whom: Beneficiary,
+    /// What stands above its properties.
+    temporary: TemporaryOptions,
+    /// Something may be in the folder.
+    over_contents: bool,
+    /// The same mount, where it was undone for a change.
+    before: Option<&'a MountedBefore>,
+}
+
+impl How<'_> {
+    /// With the others that are meant to be mounted.
+    fn with_all(temporary: TemporaryOptions) -> How<'static> {
+        How {
+            asked: Asked::WithAll,
+            whom: Beneficiary::Administrator,
+            temporary,
+            over_contents: false,
+            before: None,
+        }
+    }
 }
 
 impl Engine {
@@ -206,26 +235,23 @@ impl Engine {
         };
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
-        let over = Over {
-            not_empty: request.overlay,
+        let how = How {
+            over_contents: request.overlay,
+            ..How::with_all(TemporaryOptions::parse(&request.options))
         };
         let mut reply = MountedReply::default();
         if request.recursive {
             let candidates = candidates_below(&open, Some(name), operation);
             let candidates = candidates.map_err(|error| cannot_open(name, &error))?;
-            let options = &request.options;
-            self.mount_candidates(&open, candidates, options, over, operation, &mut reply);
+            self.mount_candidates(&open, candidates, how, operation, &mut reply);
             return Ok(reply);
         }
         let candidate = candidate_of(&open, name, operation)?;
-        let path = self.mount_one(
-            &open,
-            &candidate,
-            Asked::ByName,
-            &request.options,
-            over,
-            operation,
-        )?;
+        let how = How {
+            asked: Asked::ByName,
+            ..how
+        };
+        let path = self.mount_one(&open, &candidate, how, operation)?;
         let entry = path.map(|path| entry_of(name, &path));
         reply.mounts.extend(entry);
         Ok(reply)
@@ -239,11 +265,9 @@ impl Engine {
         operation: &Operation,
     ) -> MountedReply {
         let mut reply = MountedReply::default();
-        let over = Over { not_empty: false };
+        let how = How::with_all(TemporaryOptions::parse(options));
         match candidates_below(open, None, operation) {
-            Ok(candidates) => {
-                self.mount_candidates(open, candidates, options, over, operation, &mut reply);
-            }
+            Ok(candidates) => self.mount_candidates(open, candidates, how, operation, &mut reply),
             Err(error) => reply.refused.push(cannot_open(open.pool.name(), &error)),
         }
         reply
@@ -254,8 +278,7 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         mut candidates: Vec<Candidate>,
-        options: &[String],
-        over: Over,
+        how: How<'_>,
         operation: &Operation,
         reply: &mut MountedReply,
     ) {
@@ -265,7 +288,7 @@ impl Engine {
         };
         candidates.sort_by_cached_key(key);
         for candidate in candidates {
-            match self.mount_one(open, &candidate, Asked::WithAll, options, over, operation) {
+            match self.mount_one(open, &candidate, how, operation) {
                 Ok(Some(path)) => reply.mounts.push(entry_of(&candidate.name, &path)),
                 Ok(None) => {}
                 Err(refusal) => reply.refused.push(refusal),
@@ -279,14 +302,12 @@ impl Engine {
         &self,
         open: &Arc<OpenPool>,
         candidate: &Candidate,
-        asked: Asked,
-        options: &[String],
-        over: Over,
+        how: How<'_>,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let name = &candidate.name;
-        if let Some(refusal) = standing_against(open, candidate, asked) {
-            return match asked {
+        if let Some(refusal) = standing_against(open, candidate, how.asked) {
+            return match how.asked {
                 Asked::ByName => Err(refusal),
                 Asked::WithAll | Asked::Again | Asked::Untouched => Ok(None),
             };
@@ -294,13 +315,26 @@ impl Engine {
         let MountPoint::Path(path) = &candidate.point else {
             return Ok(None);
         };
-        let mut temporary = TemporaryOptions::parse(options);
+        let mut temporary = how.temporary;
         if open.pool.mode() == Mode::ReadOnly {
             temporary.read_only = Some(true);
         }
-        let may_overlay = over.not_empty || candidate.values.is_on("overlay");
-        self.prepare_folder(path, may_overlay)?;
-        let unlinked = match asked {
+        if how.whom == Beneficiary::User {
+            (temporary.setuid, temporary.devices) = (Some(false), Some(false));
+        }
+        self.mounter.clear_remains(path);
+        let place = self.mount_place(name, path, how.before)?;
+        if how.whom == Beneficiary::User && !self.host.is_guarded(path) {
+            let reason = format!("others can lead {} elsewhere", path.display());
+            return Err(Refusal::new(
+                RefusalKind::Denied,
+                cannot_mount(name),
+                reason,
+            ));
+        }
+        let may_overlay = how.over_contents || candidate.values.is_on("overlay");
+        self.prepare_folder(&place, may_overlay)?;
+        let unlinked = match how.asked {
             Asked::Untouched => Unlinked::Kept,
             _ => Unlinked::Freed,
         };
@@ -308,6 +342,7 @@ impl Engine {
         let mount_options = candidate.values.mount_options(&temporary);
         let mounted = Mounted {
             path: path.clone(),
+            place,
             key: MountKey(0),
             options: mount_options,
             temporary,
@@ -325,33 +360,44 @@ impl Engine {
         name: &str,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
-        self.mount_with(open, name, &[], operation)
+        self.mount_new_for(open, name, Beneficiary::Administrator, operation)
     }
 
-    /// The same with options.
-    pub(super) fn mount_with(
+    /// The same for somebody.
+    pub(super) fn mount_new_for(
         &self,
         open: &Arc<OpenPool>,
         name: &str,
-        options: &[String],
+        whom: Beneficiary,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let candidate = candidate_of(open, name, operation)?;
-        let over = Over { not_empty: false };
-        self.mount_one(open, &candidate, Asked::WithAll, options, over, operation)
+        let how = How {
+            whom,
+            ..How::with_all(TemporaryOptions::default())
+        };
+        self.mount_one(open, &candidate, how, operation)
     }
 
-    /// Mounts a file system where it belongs after a change.
+    /// Mounts a file system where it belongs after a change, with the options that it had before.
     pub(super) fn mount_follower(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         name: &str,
         asked: Asked,
+        before: Option<&MountedBefore>,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let candidate = candidate_of(open, name, operation)?;
-        let over = Over { not_empty: false };
-        self.mount_one(open, &candidate, asked, &[], over, operation)
+        let temporary = before.map(|before| before.temporary);
+        let how = How {
+            asked,
+            whom: self.beneficiary(call),
+            before,
+            ..How::with_all(temporary.unwrap_or_default())
+        };
+        self.mount_one(open, &candidate, how, operation)
     }
 
     fn open_tree(
@@ -438,7 +484,7 @@ impl Engine {
         name: &str,
         mounted: Mounted,
     ) -> Result<(), Refusal> {
-        let (path, options, tree) = (mounted.path.clone(), mounted.options, mounted.tree.clone());
+        let (path, options, tree) = (mounted.place.clone(), mounted.options, mounted.tree.clone());
         // Of this mount: when it ends late, the same file system may be mounted on the same folder again.
         let own = Arc::downgrade(&tree);
         open.mounts.lock().insert(name.to_string(), mounted);
@@ -479,7 +525,6 @@ impl Engine {
                 reason,
             )
         };
-        self.mounter.clear_remains(path);
         if self.host.file_kind(path) != tarn_host::FileKind::Directory {
             self.host
                 .create_directories(path)

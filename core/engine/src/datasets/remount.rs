@@ -9,15 +9,16 @@
 //! the mount that it enforces.
 
 use super::cannot_open;
-use super::mount::{Asked, Values};
+use super::mount::{Asked, Beneficiary, Values};
 use super::mountpoint::{self, MountPoint};
 use super::properties::kind_of;
+use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
-use crate::mounts::{MountRefusal, Mounted};
-use std::collections::BTreeSet;
+use crate::mounts::{MountRefusal, Mounted, MountedBefore};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_dataset::directory::Directory;
@@ -67,8 +68,11 @@ impl Follower {
 
 /// What was unmounted for a change.
 pub(super) struct Unmounted {
-    mounts: Vec<(Follower, Mounted)>,
+    mounts: Vec<(Follower, MountedBefore)>,
 }
+
+/// A head, and what its mount was.
+pub(super) type TakenOff = (ObjectId, MountedBefore);
 
 impl Unmounted {
     /// Nothing was.
@@ -76,9 +80,10 @@ impl Unmounted {
         Unmounted { mounts: Vec::new() }
     }
 
-    /// The datasets themselves.
-    pub(super) fn heads(&self) -> Vec<ObjectId> {
-        self.mounts.iter().map(|(one, _)| one.head).collect()
+    /// The datasets themselves, whatever their names are by now.
+    pub(super) fn heads(&self) -> Vec<TakenOff> {
+        let head = |(one, before): &(Follower, MountedBefore)| (one.head, before.clone());
+        self.mounts.iter().map(head).collect()
     }
 }
 
@@ -97,6 +102,7 @@ impl Engine {
     /// Unmounts these, the deepest first, or none of them.
     pub(super) fn take_off(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         followers: &[Follower],
         force: bool,
@@ -111,11 +117,14 @@ impl Engine {
             .iter()
             .map(|(one, mounted)| (one.name.clone(), mounted.clone()));
         let unmounted = self.unmount_these(open, named.collect(), force);
-        let mounts = Unmounted { mounts };
+        let before = |(one, mounted): (Follower, Mounted)| (one, mounted.before());
+        let mounts = Unmounted {
+            mounts: mounts.into_iter().map(before).collect(),
+        };
         match unmounted {
             Ok(()) => Ok(mounts),
             Err(refusal) => {
-                drop(self.put_back(open, followers, &mounts, Back::WhatWas, operation));
+                drop(self.put_back(call, open, followers, &mounts, Back::WhatWas, operation));
                 Err(refusal)
             }
         }
@@ -125,6 +134,7 @@ impl Engine {
     /// mounted is told; the others are.
     pub(super) fn put_back(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         followers: &[Follower],
         unmounted: &Unmounted,
@@ -132,11 +142,13 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let view = open.pool.namespace().view(operation);
-        let was: BTreeSet<ObjectId> = unmounted.mounts.iter().map(|(one, _)| one.head).collect();
-        let mut places: Vec<(PathBuf, String, bool)> = Vec::new();
+        let was = unmounted.mounts.iter();
+        let was: BTreeMap<ObjectId, &MountedBefore> =
+            was.map(|(one, before)| (one.head, before)).collect();
+        let mut places: Vec<(PathBuf, String, Option<&MountedBefore>)> = Vec::new();
         for follower in followers {
-            let was_mounted = was.contains(&follower.head);
-            if !was_mounted && back != Back::AllThatMay {
+            let before = was.get(&follower.head).copied();
+            if before.is_none() && back != Back::AllThatMay {
                 continue;
             }
             // What is gone is not mounted, and neither is another that has its name by now.
@@ -153,20 +165,20 @@ impl Engine {
             if let Ok((MountPoint::Path(path), _)) =
                 mountpoint::of_dataset(&head, open.altroot.as_deref())
             {
-                places.push((path, follower.name.clone(), was_mounted));
+                places.push((path, follower.name.clone(), before));
             }
         }
         self.remove_folders(unmounted, &places);
-        places.sort();
+        places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut first = Ok(());
-        for (_, name, was_mounted) in places {
+        for (_, name, before) in places {
             if open.mount_of(&name).is_none() {
-                let asked = match (was_mounted, back) {
-                    (true, Back::WhatWasUntouched) => Asked::Untouched,
-                    (true, _) => Asked::Again,
-                    (false, _) => Asked::WithAll,
+                let asked = match (before, back) {
+                    (Some(_), Back::WhatWasUntouched) => Asked::Untouched,
+                    (Some(_), _) => Asked::Again,
+                    (None, _) => Asked::WithAll,
                 };
-                let mounted = self.mount_follower(open, &name, asked, operation);
+                let mounted = self.mount_follower(call, open, &name, asked, before, operation);
                 first = first.and(mounted.map(|_| ()));
             }
         }
@@ -174,41 +186,50 @@ impl Engine {
     }
 
     /// Removes the folders of mounts that are elsewhere now, or gone. One that somebody uses for something else stays.
-    fn remove_folders(&self, unmounted: &Unmounted, places: &[(PathBuf, String, bool)]) {
+    fn remove_folders<T>(&self, unmounted: &Unmounted, places: &[(PathBuf, String, T)]) {
         let mut left: Vec<&PathBuf> = unmounted
             .mounts
             .iter()
-            .filter(|(one, mounted)| {
-                one.owns_folder() && places.iter().all(|(path, ..)| *path != mounted.path)
+            .filter(|(one, before)| {
+                one.owns_folder() && places.iter().all(|(path, ..)| *path != before.path)
             })
-            .map(|(_, mounted)| &mounted.path)
+            .map(|(_, before)| &before.place)
             .collect();
         left.sort();
-        for path in left.into_iter().rev() {
-            drop(self.host.remove_directory(path));
+        for place in left.into_iter().rev() {
+            if self.host.leads_to(place).as_ref() == Some(place) {
+                drop(self.host.remove_directory(place));
+            }
         }
     }
 
     /// Properties of these datasets may have changed: what is mounted of them is told.
     pub(super) fn refresh_mounts(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         name: &str,
         property: &str,
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let below = format!("{name}/");
+        let whom = self.beneficiary(call);
         let mounts: Vec<(String, Mounted)> = {
             let mut table = open.mounts.lock();
             if let Some(mounted) = table.get_mut(name) {
                 // What is set stands above what was said when it was mounted.
                 mounted.temporary.forget(property);
             }
-            let of = |(dataset, mounted): (&String, &Mounted)| {
-                let is_below = dataset == name || dataset.starts_with(&below);
-                is_below.then(|| (dataset.clone(), mounted.clone()))
+            let concerned = table
+                .iter_mut()
+                .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&below));
+            let of = |(dataset, mounted): (&String, &mut Mounted)| {
+                if whom == Beneficiary::User {
+                    mounted.temporary.keep_harmless(property, mounted.options);
+                }
+                (dataset.clone(), mounted.clone())
             };
-            table.iter().filter_map(of).collect()
+            concerned.map(of).collect()
         };
         let mut first = Ok(());
         for (dataset, mounted) in mounts {
@@ -239,7 +260,7 @@ impl Engine {
         }
         let changed = self
             .mounter
-            .change_options(mounted.key, &mounted.path, options);
+            .change_options(mounted.key, &mounted.place, options);
         match changed {
             Ok(()) => {}
             // Somebody writes. What he writes is refused by the file system itself.
@@ -319,8 +340,8 @@ pub(super) fn with_those_on_them(
     let on_them: Vec<String> = {
         let table = open.mounts.lock();
         let going = followers.iter().filter_map(|one| table.get(&one.name));
-        let below: Vec<&PathBuf> = going.map(|mounted| &mounted.path).collect();
-        let is_on = |mounted: &Mounted| below.iter().any(|path| mounted.path.starts_with(path));
+        let below: Vec<&PathBuf> = going.map(|mounted| &mounted.place).collect();
+        let is_on = |mounted: &Mounted| below.iter().any(|place| mounted.place.starts_with(place));
         let is_new = |name: &String| followers.iter().all(|one| one.name != *name);
         let all = table.iter();
         all.filter(|(name, mounted)| is_new(name) && is_on(mounted))

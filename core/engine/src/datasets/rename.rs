@@ -5,8 +5,8 @@
 //! ([`rename_snapshots`](super::rename_snapshots)).
 
 use super::cannot_open;
-use super::create::{cannot_create, missing_parents, nearest, parent};
-use super::remount::{Back, Follower, Unmounted, all_below};
+use super::create::{cannot_create, missing_parents, parent};
+use super::remount::{Back, Follower, TakenOff, Unmounted, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -20,7 +20,6 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::on_behalf::Growth;
 use tarn_dataset::ops::rename::Rename as RenameTask;
 use tarn_dataset::task::TaskRefusal;
-use tarn_ondisk::units::ObjectId;
 use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
@@ -37,7 +36,7 @@ impl Engine {
             return self.rename_snapshots(call, &open, request, operation);
         }
         let (moved, unmounted) = self.rename_head(call, &open, request, operation)?;
-        self.put_back(&open, &moved, &unmounted, Back::WhatWas, operation)?;
+        self.put_back(call, &open, &moved, &unmounted, Back::WhatWas, operation)?;
         Ok(Done {})
     }
 
@@ -47,7 +46,7 @@ impl Engine {
         call: &Call,
         request: &Rename,
         operation: &Operation,
-    ) -> Result<Vec<ObjectId>, Refusal> {
+    ) -> Result<Vec<TakenOff>, Refusal> {
         let open = self.require_pool_of(&request.from)?;
         let _turn = self.turn(&open)?;
         if request.from.contains('@') {
@@ -56,7 +55,7 @@ impl Engine {
         }
         let (_, unmounted) = self.rename_head(call, &open, request, operation)?;
         // Folders that nobody needs any more go.
-        self.put_back(&open, &[], &unmounted, Back::WhatWas, operation)?;
+        self.put_back(call, &open, &[], &unmounted, Back::WhatWas, operation)?;
         Ok(unmounted.heads())
     }
 
@@ -81,7 +80,7 @@ impl Engine {
         }
         let moved = self.movers(open, request, kind, operation)?;
         self.permit_moves(call, open, moved.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(open, &moved, request.force, operation)?;
+        let unmounted = self.take_off(call, open, &moved, request.force, operation)?;
         let task = RenameTask {
             from: from.clone(),
             to: to.clone(),
@@ -99,7 +98,7 @@ impl Engine {
                 Ok((moved, unmounted))
             }
             Err(error) => {
-                drop(self.put_back(open, &moved, &unmounted, Back::WhatWas, operation));
+                drop(self.put_back(call, open, &moved, &unmounted, Back::WhatWas, operation));
                 Err(rename_refusal(request, &error))
             }
         }
@@ -115,12 +114,10 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let (from, to) = (&request.from, &request.to);
-        let parent = nearest(open, to, operation);
-        let needs = [
-            need(from, &[permission::RENAME, permission::MOUNT]),
-            need(parent, &[permission::CREATE, permission::MOUNT]),
-        ];
-        self.permit(call, open, cannot_rename(from), &needs, operation)
+        let needs = [need(from, &[permission::RENAME, permission::MOUNT])];
+        let action = cannot_rename(from);
+        self.permit(call, open, &action, &needs, operation)?;
+        self.permit_below(call, open, &action, to, operation)
     }
 
     fn create_ancestors(

@@ -75,11 +75,11 @@ impl Engine {
         self.permit_interruption(call, &open, &interrupted)?;
         check_destruction(&open, &clones, operation)?;
         let force = request.force && self.trusts(&call.caller);
-        let unmounted = self.take_off(&open, &going, force, operation)?;
+        let unmounted = self.take_off(call, &open, &going, force, operation)?;
         let outcome = self
             .destroy_all(call, &open, &clones, operation)
             .and_then(|()| self.go_back(call, &open, request, &newer, operation));
-        let mounted = self.put_back(&open, &going, &unmounted, Back::WhatWas, operation);
+        let mounted = self.put_back(call, &open, &going, &unmounted, Back::WhatWas, operation);
         outcome.and(mounted).map(|()| Done {})
     }
 

@@ -139,7 +139,7 @@ impl Engine {
         };
         let mounted = match &moved {
             Some((followers, unmounted)) if !request.no_mount && self.trusts(&call.caller) => {
-                self.put_back(&open, followers, unmounted, back, operation)
+                self.put_back(call, &open, followers, unmounted, back, operation)
             }
             _ => Ok(()),
         };
@@ -147,7 +147,7 @@ impl Engine {
         let mut told = mounted;
         for checked in &settings.stored {
             if Values::concerns(&checked.name) {
-                let refreshed = self.refresh_mounts(&open, name, &checked.name, operation);
+                let refreshed = self.refresh_mounts(call, &open, name, &checked.name, operation);
                 told = told.and(refreshed);
             }
         }
@@ -181,7 +181,7 @@ impl Engine {
             _ => return Ok(None),
         };
         self.permit_moves(call, open, followers.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(open, &followers, false, operation)?;
+        let unmounted = self.take_off(call, open, &followers, false, operation)?;
         Ok(Some((followers, unmounted)))
     }
 
@@ -195,7 +195,7 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         if let Some(version) = settings.version {
-            self.upgrade_one(open, name, version, operation)
+            self.upgrade_one(call, open, name, version, operation)
                 .map_err(|error| upgrade_refusal(cannot_set(name), error))?;
             self.record_command(call, open.pool.name(), operation);
         }

@@ -100,7 +100,7 @@ impl Engine {
                 .iter()
                 .map(|(name, mounted)| (name.clone(), mounted.clone()))
                 .collect();
-            left.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+            left.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
             self.abandon_mounts(open, &left);
         }
         unmounted
@@ -131,7 +131,7 @@ impl Engine {
         mut mounts: Vec<(String, Mounted)>,
         force: bool,
     ) -> Result<(), Refusal> {
-        mounts.sort_by(|(_, one), (_, other)| other.path.cmp(&one.path));
+        mounts.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
         if force && open.pool.failure().is_some() {
             self.abandon_mounts(open, &mounts);
             return Ok(());
@@ -153,7 +153,7 @@ impl Engine {
     fn abandon_mounts(&self, open: &Arc<OpenPool>, mounts: &[(String, Mounted)]) {
         let keys = mounts.iter();
         let keys: Vec<_> = keys
-            .map(|(_, mounted)| (mounted.key, mounted.path.as_path()))
+            .map(|(_, mounted)| (mounted.key, mounted.place.as_path()))
             .collect();
         self.mounter.abandon(&keys);
         for (name, mounted) in mounts {
@@ -170,7 +170,7 @@ impl Engine {
         mounted: &Mounted,
         force: bool,
     ) -> Result<(), Refusal> {
-        let undone = self.mounter.unmount(mounted.key, &mounted.path, force);
+        let undone = self.mounter.unmount(mounted.key, &mounted.place, force);
         undone.map_err(|refusal| match refusal {
             MountRefusal::Busy => {
                 let reason = "pool or dataset is busy";

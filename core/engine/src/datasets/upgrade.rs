@@ -89,7 +89,7 @@ impl Engine {
                 reply.datasets.push((name, before, before));
                 continue;
             }
-            match self.upgrade_one(open, &name, version, operation) {
+            match self.upgrade_one(call, open, &name, version, operation) {
                 Ok(()) => {
                     is_changed = true;
                     reply.datasets.push((name, before, version));
@@ -108,6 +108,7 @@ impl Engine {
     /// Gives one file system this version.
     pub(super) fn upgrade_one(
         &self,
+        call: &Call,
         open: &Arc<OpenPool>,
         name: &str,
         version: u64,
@@ -119,10 +120,10 @@ impl Engine {
         }
         let itself = named(open, &[name.to_string()], operation).map_err(Failed::Open)?;
         let unmounted = self
-            .take_off(open, &itself, false, operation)
+            .take_off(call, open, &itself, false, operation)
             .map_err(Failed::Mount)?;
         let outcome = raise(open, name, version, operation);
-        let mounted = self.put_back(open, &itself, &unmounted, Back::WhatWas, operation);
+        let mounted = self.put_back(call, open, &itself, &unmounted, Back::WhatWas, operation);
         outcome?;
         mounted.map_err(Failed::Mount)
     }

@@ -10,10 +10,16 @@
 //! mounted for him has no set-id programs and no devices. Everything else is refused in the words of OpenZFS.
 //!
 //! What moves when a name or a property changes stays where it is for him: the change is refused as long as it is mounted. What has to be
-//! unmounted for a moment must be where nobody can put something else in its place meanwhile.
+//! unmounted for a moment must be where nobody can put something else in its place meanwhile; and it is asked again before it is mounted again, for what came in the meantime may
+//! have changed the way to it. Then, too, it has no set-id programs and no devices, whoever had mounted it before: its contents are what he has brought. No property that he sets
+//! gives them to what is mounted without.
+//!
+//! # What it does not do
+//! When a pool is imported, and so when the daemon starts, everything is mounted as its properties say, as with OpenZFS. Whoever lets others receive sets `setuid=off` and
+//! `devices=off` where they do.
 
 use super::cannot_open;
-use super::mount::{cannot_mount, entry_of};
+use super::mount::{Beneficiary, cannot_mount, entry_of};
 use super::mountpoint::{self, MountPoint};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -68,11 +74,15 @@ impl Engine {
         name: &str,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
-        let options = match self.trusts(&call.caller) {
-            true => Vec::new(),
-            false => vec!["nosuid,nodev".to_string()],
-        };
-        self.mount_with(open, name, &options, operation)
+        self.mount_new_for(open, name, self.beneficiary(call), operation)
+    }
+
+    /// For whom is mounted what this call mounts.
+    pub(super) fn beneficiary(&self, call: &Call) -> Beneficiary {
+        match self.trusts(&call.caller) {
+            true => Beneficiary::Administrator,
+            false => Beneficiary::User,
+        }
     }
 
     /// `zfs mount` of one file system.

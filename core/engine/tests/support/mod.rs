@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tarn_engine::administration::{Administration, Call};
@@ -29,8 +31,29 @@ pub struct Noted {
 pub struct Notebook {
     pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
     busy: Mutex<BTreeSet<PathBuf>>,
+    /// What is done when something is unmounted the next time.
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What was to be told of the end of each mount, in the order in which they were made.
     pub ends: Mutex<Vec<Ended>>,
+}
+
+impl Notebook {
+    /// When something is unmounted, there is a link in the place of this folder.
+    pub fn then_links_to(&self, path: &Path, target: &Path) {
+        let (path, target) = (path.to_path_buf(), target.to_path_buf());
+        *self.then.lock().unwrap() = Some(Box::new(move || {
+            std::fs::remove_dir(&path).unwrap();
+            std::os::unix::fs::symlink(target, path).unwrap();
+        }));
+    }
+
+    /// When something is unmounted, everybody can write into this folder.
+    pub fn then_is_open_to_all(&self, path: &Path) {
+        let path = path.to_path_buf();
+        *self.then.lock().unwrap() = Some(Box::new(move || {
+            std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+        }));
+    }
 }
 
 impl Mounter for Notebook {
@@ -59,6 +82,9 @@ impl Mounter for Notebook {
             return Err(MountRefusal::Busy);
         }
         mounts.retain(|other, _| !other.starts_with(path));
+        if let Some(then) = self.then.lock().unwrap().take() {
+            then();
+        }
         Ok(())
     }
 

@@ -283,14 +283,12 @@ impl Run<'_> {
         let call = &following.call;
         let moved = self.engine.move_dataset(call, &request, self.operation);
         self.changed |= moved.is_ok();
-        if let Ok(heads) = &moved {
-            self.taken_off.extend(heads);
-        }
+        let moved = moved.map(|heads| self.taken_off.extend(heads));
         if renaming.is_aside && moved.is_ok() {
             // It is not where it belongs.
             return true;
         }
-        self.tell_outcome(following, moved.map(drop))
+        self.tell_outcome(following, moved)
     }
 
     fn tell_outcome(&mut self, following: &Following<'_>, outcome: Result<(), Refusal>) -> bool {

@@ -23,6 +23,7 @@ mod watch;
 pub(crate) use watch::Watched as WatchedReceive;
 
 use crate::administration::Call;
+use crate::datasets::remount::TakenOff;
 use crate::engine::Engine;
 use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, ReceiveLine, Received};
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -36,7 +37,6 @@ use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::receive::{AbandonReceive, receive_name};
 use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};
 use tarn_ondisk::stream::StreamKind;
-use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_stream::reading::{StreamError, StreamReader};
 use watch::Counted;
@@ -67,7 +67,7 @@ struct Run<'a> {
     /// Something came that is to be mounted.
     mounts: bool,
     /// What was mounted, and had to be unmounted until all streams are in.
-    taken_off: Vec<ObjectId>,
+    taken_off: Vec<TakenOff>,
 }
 
 impl Engine {

@@ -15,6 +15,7 @@ use crate::datasets::remount::followers;
 use crate::datasets::user_mounts::place_of;
 use crate::engine::OpenPool;
 use crate::messages::Refusal;
+use crate::mounts::MountedBefore;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,23 +37,23 @@ impl Run<'_> {
         let mut waiting = Vec::new();
         if let Some(top) = top {
             for one in followers(&open, &top, self.operation).unwrap_or_default() {
-                self.wait(&open, one.name, Asked::WithAll, &mut waiting);
+                self.wait(&open, one.name, None, &mut waiting);
             }
         }
         let view = open.pool.namespace().view(self.operation);
-        for head in std::mem::take(&mut self.taken_off) {
+        for (head, before) in std::mem::take(&mut self.taken_off) {
             // It may have another name by now, or be gone.
             if let Ok(head) = view.dataset_by_id(head) {
-                self.wait(&open, head.name(), Asked::Again, &mut waiting);
+                self.wait(&open, head.name(), Some(before), &mut waiting);
             }
         }
         // A path comes before those below it.
         waiting.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        for (_, name, asked) in waiting {
+        for (_, name, before) in waiting {
             if open.mount_of(&name).is_some() {
                 continue;
             }
-            if let Err(refusal) = self.mount_one(&open, &name, asked) {
+            if let Err(refusal) = self.mount_one(&open, &name, before) {
                 self.done.warnings.push(refusal.to_string());
             }
         }
@@ -62,22 +63,31 @@ impl Run<'_> {
         &self,
         open: &OpenPool,
         name: String,
-        asked: Asked,
-        waiting: &mut Vec<(PathBuf, String, Asked)>,
+        before: Option<MountedBefore>,
+        waiting: &mut Vec<(PathBuf, String, Option<MountedBefore>)>,
     ) {
         if let Some(path) = place_of(open, &name, self.operation) {
-            waiting.push((path, name, asked));
+            waiting.push((path, name, before));
         }
     }
 
-    fn mount_one(&self, open: &Arc<OpenPool>, name: &str, asked: Asked) -> Result<(), Refusal> {
+    /// Mounts one that was mounted before, or that the caller may mount.
+    fn mount_one(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        before: Option<MountedBefore>,
+    ) -> Result<(), Refusal> {
         let (engine, call, operation) = (self.engine, self.call, self.operation);
-        let mounted = match asked {
-            Asked::WithAll if engine.may_mount(call, open, name, operation) => {
+        let mounted = match before {
+            Some(before) => {
+                let asked = Asked::Again;
+                engine.mount_follower(call, open, name, asked, Some(&before), operation)
+            }
+            None if engine.may_mount(call, open, name, operation) => {
                 engine.mount_for(call, open, name, operation)
             }
-            Asked::WithAll => return Ok(()),
-            asked => engine.mount_follower(open, name, asked, operation),
+            None => return Ok(()),
         };
         mounted.map(drop)
     }

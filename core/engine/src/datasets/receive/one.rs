@@ -584,9 +584,10 @@ impl Run<'_> {
         let by_force = by_force && self.engine.trusts(&self.call.caller);
         let unmounted = self
             .engine
-            .take_off(open, &going, by_force, self.operation)?;
+            .take_off(self.call, open, &going, by_force, self.operation)?;
         let outcome = self.run_finish(open, plan, task);
         let back = self.engine.put_back(
+            self.call,
             open,
             &going,
             &unmounted,

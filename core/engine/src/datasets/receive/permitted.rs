@@ -25,7 +25,7 @@ impl Run<'_> {
         };
         let there = nearest(open, &target, operation);
         if plan.makes_new && there != into {
-            return self.permit_below(open, plan, there);
+            return self.permit_far_below(open, plan, there);
         }
         let receive = match self.request.force {
             true => permission::RECEIVE,
@@ -42,28 +42,21 @@ impl Run<'_> {
     }
 
     /// The same where parents are missing: they are made here, and the stream is received in what is granted below.
-    fn permit_below(
+    fn permit_far_below(
         &mut self,
         open: &OpenPool,
         plan: &mut Plan,
         there: &str,
     ) -> Result<(), Refusal> {
         let (engine, call, operation) = (self.engine, self.call, self.operation);
-        let needs = [need(there, &[permission::CREATE, permission::MOUNT])];
-        engine.permit(call, open, plan.action(), &needs, operation)?;
-        let view = open.pool.namespace().view(operation);
-        let granted = |permission: &str| {
-            let directory = view.directory(there);
-            let granted = directory.and_then(|directory| {
-                would_be_granted(&directory, permission, &user_of(&call.caller))
-            });
-            granted.unwrap_or(false)
-        };
-        let may_receive = granted(permission::RECEIVE)
-            || (!self.request.force && granted(permission::RECEIVE_APPEND));
-        if !may_receive || !granted(permission::MOUNT) || !granted(permission::CREATE) {
-            let reason = "permission denied";
-            return Err(Refusal::new(RefusalKind::Denied, plan.action(), reason));
+        let action = plan.action();
+        engine.permit_below(call, open, action, plan.target(), operation)?;
+        let granted =
+            |permission| engine.permit_new(call, open, action, there, &[permission], operation);
+        match granted(permission::RECEIVE) {
+            // Who may only add changes nothing that is there.
+            Err(_) if !self.request.force => granted(permission::RECEIVE_APPEND)?,
+            outcome => outcome?,
         }
         self.permit_settings(open, plan)
     }
