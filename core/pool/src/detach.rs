@@ -13,7 +13,7 @@ use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::units::Guid;
 use tarn_probe::Operation;
-use tarn_vdev::{Change, Departed, VdevConfig};
+use tarn_vdev::{Change, Departed, Leaf, VdevConfig};
 
 /// What has no copies.
 const NOT_A_MIRROR: VdevChangeError = VdevChangeError::WrongKind {
@@ -45,14 +45,15 @@ impl Pool {
             let Some(change) = top.without(guid) else {
                 return Ok(Ok(None));
             };
-            if pool.require_replicas(top, guid, is_log).is_err() {
-                return Ok(Ok(None));
-            }
-            let departed = pool.vdevs().reshape(Change {
+            let reshaped = Change {
                 config: change.config,
                 joining: None,
                 heir: change.heir,
-            });
+            };
+            let departed = pool.vdevs().reshape_if(reshaped, is_enough(is_log));
+            let Some(departed) = departed else {
+                return Ok(Ok(None));
+            };
             vdev_objects::free(scope, &change.leaf)?;
             let path = change.leaf.path.as_ref().map(ToString::to_string);
             scope.context.record(InternalEvent {
@@ -78,13 +79,17 @@ impl Pool {
     ) -> Result<(), VdevChangeError> {
         let others = top.leaves().into_iter().filter(|leaf| leaf.guid != guid);
         let mut others = others.filter_map(|leaf| self.vdevs().leaf(leaf.guid));
-        let is_enough = others.any(|leaf| match is_log {
-            true => leaf.is_usable(),
-            false => leaf.is_trusted(),
-        });
-        match is_enough {
+        match others.any(|leaf| is_enough(is_log)(&leaf)) {
             true => Ok(()),
             false => Err(VdevChangeError::NoReplicas),
         }
+    }
+}
+
+/// Whether a device may be all that is left.
+fn is_enough(is_log: bool) -> impl Fn(&Leaf) -> bool {
+    move |leaf| match is_log {
+        true => leaf.is_usable(),
+        false => leaf.is_trusted(),
     }
 }

@@ -9,6 +9,8 @@
 //! - An index is never used again: the vdev that leaves becomes a *hole*. So a block's address names one vdev for good.
 //! - The last device of a mirror takes over its guid, and a device that becomes a mirror leaves its guid to itself, as in OpenZFS: whoever
 //!   finds an old label sees the same top-level vdev in it.
+//! - Who writes while a vdev changes its shape has written to the one before, and judged by it which devices cover each other. He looks afterwards whether it is still
+//!   that one, and writes once more if not ([`write`](crate::write)).
 //! - A device that joins has to have what the vdev has: whoever calls sees to it that the vdev has nothing.
 
 use crate::config::{TopLevelConfig, VdevConfig, VdevKind};
@@ -88,6 +90,19 @@ impl VdevTree {
     /// # Panics
     /// When there is no such vdev.
     pub fn reshape(&self, change: Change) -> Departed {
+        let reshaped = self.reshape_if(change, |_| true);
+        reshaped.expect("any devices will do")
+    }
+
+    /// The same, unless no device that stays is good enough: then nothing happens. One that is seen to be good here is so when the vdev has its new shape.
+    ///
+    /// # Panics
+    /// When there is no such vdev.
+    pub fn reshape_if(
+        &self,
+        change: Change,
+        is_enough: impl Fn(&Leaf) -> bool,
+    ) -> Option<Departed> {
         let Change {
             config,
             joining,
@@ -103,6 +118,9 @@ impl VdevTree {
             known.push(Arc::new(old.renamed(&config)));
         }
         let top = TopVdev::new(&config, &known);
+        if !top.leaves.iter().any(|leaf| is_enough(leaf)) {
+            return None;
+        }
         let has_left = |leaf: &&Arc<Leaf>| {
             let mut staying = top.leaves.iter().map(|other| other.guid);
             Some(leaf.guid) != heir && !staying.any(|guid| guid == leaf.guid)
@@ -112,7 +130,16 @@ impl VdevTree {
         state.root.children[place] = config;
         drop(state);
         self.note_change();
-        Departed { leaves: departed }
+        Some(Departed { leaves: departed })
+    }
+
+    /// Whether one of these vdevs has another shape by now.
+    pub(crate) fn are_reshaped(&self, tops: &[Arc<TopVdev>]) -> bool {
+        let state = self.state.read();
+        tops.iter().any(|top| {
+            let now = &state.tops[top.id.index()];
+            now.holds_data() && !Arc::ptr_eq(now, top)
+        })
     }
 }
 

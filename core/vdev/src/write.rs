@@ -99,8 +99,15 @@ impl VdevTree {
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
-        let prepared = self.prepare(writes, operation)?;
-        self.carry_out(prepared, operation)
+        loop {
+            let prepared = self.prepare(writes.clone(), operation)?;
+            let tops = prepared.tops.clone();
+            let done = self.carry_out(prepared, operation);
+            // A device that has left may be all that covers one that failed.
+            if !self.are_reshaped(&tops) {
+                return done;
+            }
+        }
     }
 
     /// What writing all places asks of each leaf in use.
@@ -165,7 +172,22 @@ impl VdevTree {
     /// Makes durable what was written, or fails.
     pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
         let kept = self.kept_places();
-        let tops = self.tops();
+        loop {
+            let tops = self.tops();
+            let done = self.flush_all(&tops, operation);
+            if !self.are_reshaped(&tops) {
+                done?;
+                self.flushed(&kept);
+                return Ok(());
+            }
+        }
+    }
+
+    fn flush_all(
+        &self,
+        tops: &[Arc<TopVdev>],
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
         let leaves = tops.iter().flat_map(|top| &top.leaves);
         let dirty: Vec<Arc<Leaf>> = leaves
             .filter(|leaf| leaf.is_usable() && leaf.has_unflushed())
@@ -183,9 +205,7 @@ impl VdevTree {
             }
         }
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(&tops, &dirty, outcomes, standing)?;
-        self.flushed(&kept);
-        Ok(())
+        self.judge(tops, &dirty, outcomes, standing)
     }
 
     /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
@@ -206,12 +226,33 @@ impl VdevTree {
         vdevs.sort_unstable();
         vdevs.dedup();
         let _writing = self.suspension.begin_promising()?;
-        self.try_write(writes, operation)?;
-        let tops: Vec<Arc<TopVdev>> = vdevs
-            .into_iter()
-            .map(|vdev| self.top(vdev).expect("a place is on a vdev"))
-            .collect();
-        self.require_usable(&tops)?;
+        let tops = loop {
+            self.try_write(writes.clone(), operation)?;
+            let tops = vdevs
+                .iter()
+                .map(|vdev| self.top(*vdev).expect("a place is on a vdev"));
+            let tops: Vec<Arc<TopVdev>> = tops.collect();
+            self.flush_usable(&tops, operation)?;
+            if !self.are_reshaped(&tops) {
+                break tops;
+            }
+        };
+        // Nobody keeps it: who has it not by now does not get it.
+        for leaf in tops.iter().flat_map(|top| &top.leaves) {
+            if leaf.note_not_kept() {
+                self.note_change();
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes all devices of vdevs that are in use, whatever else was written to them.
+    fn flush_usable(
+        &self,
+        tops: &[Arc<TopVdev>],
+        operation: &Operation,
+    ) -> Result<(), VdevWriteError> {
+        self.require_usable(tops)?;
         let leaves = tops.iter().flat_map(|top| &top.leaves);
         let written: Vec<Arc<Leaf>> = leaves.filter(|leaf| leaf.is_usable()).cloned().collect();
         let outcomes = match written.as_slice() {
@@ -222,15 +263,8 @@ impl VdevTree {
             }
         };
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(&tops, &written, outcomes, standing)?;
-        self.require_usable(&tops)?;
-        // Nobody keeps it: who has it not by now does not get it.
-        for leaf in tops.iter().flat_map(|top| &top.leaves) {
-            if leaf.note_not_kept() {
-                self.note_change();
-            }
-        }
-        Ok(())
+        self.judge(tops, &written, outcomes, standing)?;
+        self.require_usable(tops)
     }
 
     /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend
