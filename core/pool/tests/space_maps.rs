@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{change_mos, create_without, import, machine, new_zap, put};
+use support::{change_mos, create, create_without, import, machine, new_zap, put};
 use tarn_object::zap::ZapValue;
 use tarn_object::{NewObject, ObjectSet, Tx};
 use tarn_ondisk::declare::Stored;
@@ -48,4 +48,38 @@ fn common_logs_without_histograms_are_brought_into_the_metaslabs_own() {
         pool.close(Leaving::Exported, &operation).unwrap();
     });
     run.unwrap();
+}
+
+/// Whoever appends to it would write anywhere, or nowhere.
+#[test]
+fn a_log_whose_length_cannot_be_is_refused_before_anything_is_written() {
+    for length in [7, 1 << 40] {
+        let machine = machine(&["a"]);
+        let run = machine.run(|host| {
+            let operation = Operation::unmeasured();
+            let pool = create(host, &["a"], &operation);
+            let top = pool.vdevs().top_levels().remove(0);
+            let count = top.asize.get() >> top.metaslab_shift;
+            change_mos(&pool, &operation, |tx, mos| {
+                let head = SpaceMapHead {
+                    length,
+                    ..SpaceMapHead::new(0)
+                };
+                let log = new_log(tx, mos, &head.to_bytes(), &operation);
+                let array = mos.object(top.metaslab_array, &operation).unwrap();
+                let word = log.get().to_le_bytes();
+                let place = (count - 1) * 8;
+                array.write(tx, place, &word, &operation).unwrap();
+            });
+            pool.close(Leaving::Exported, &operation).unwrap();
+            let Err(refused) = import(host, Mode::ReadWrite, &operation) else {
+                panic!("it was opened for writing");
+            };
+            let why = refused.to_string();
+            assert!(why.contains("longer than its object"), "{why}");
+            let pool = import(host, Mode::ReadOnly, &operation).unwrap();
+            pool.close(Leaving::Kept, &operation).unwrap();
+        });
+        run.unwrap();
+    }
 }
