@@ -12,10 +12,9 @@
 use crate::directory::Directory;
 use crate::error::PoolError;
 use crate::space_maps::{Arrays, Changes, MetaslabId, Storing, Unflushed, flush, read_log};
+use crate::vdev_objects::free_space_map;
 use std::collections::BTreeMap;
-use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::declare::{Corrupt, narrow};
-use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{LOG_SPACE_MAPS, POOL_DIRECTORY, VDEV_UNFLUSHED_TXGS};
 use tarn_ondisk::space_map::SpaceMapDecoder;
 use tarn_ondisk::units::{ObjectId, Txg, VdevId};
@@ -185,9 +184,7 @@ fn remove_logs(storing: &Storing<'_>) -> Result<(), PoolError> {
         return Ok(());
     };
     for log in logs(writer.directory())?.into_values() {
-        // They have histograms, as every map has that was made where the feature was enabled.
-        storing.features.decrement(Feature::SpacemapHistogram)?;
-        writer.free(log)?;
+        free_space_map(writer, storing.features, log)?;
     }
     writer.free(zap)?;
     writer.remove(POOL_DIRECTORY, LOG_SPACE_MAPS)

@@ -109,14 +109,14 @@ fn log_of(leaf: &VdevConfig) -> Option<ObjectId> {
 fn has_missed(directory: Directory<'_>, leaf: &VdevConfig) -> Result<bool, PoolError> {
     match log_of(leaf) {
         None => Ok(false),
-        Some(log) => Ok(head_of(&*directory.object(log)?)?.allocated != 0),
+        Some(log) => Ok(head_of(&*directory.object(log)?)?.0.allocated != 0),
     }
 }
 
 /// The device has all that it ever missed.
 fn empty(scope: &SyncScope<'_>, log: ObjectId) -> Result<(), PoolError> {
     let object = scope.writer.directory().object(log)?;
-    match head_of(&object)?.allocated {
+    match head_of(&object)?.0.allocated {
         0 => Ok(()),
         _ => replace(scope, &object, None),
     }
@@ -128,7 +128,7 @@ fn renew(scope: &SyncScope<'_>, object: &Arc<Object>) -> Result<(), PoolError> {
     let count = end.get() - Txg::INITIAL.get();
     // An earlier pass has said it already.
     let is_said = scope.writer.tx.pass() > 1
-        && head_of(object)?.allocated == i64::try_from(count).unwrap_or(i64::MAX);
+        && head_of(object)?.0.allocated == i64::try_from(count).unwrap_or(i64::MAX);
     match is_said {
         true => Ok(()),
         false => replace(scope, object, Some(count)),

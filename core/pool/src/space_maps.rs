@@ -171,17 +171,7 @@ pub(crate) fn read_log(
 ) -> Result<(), PoolError> {
     let id = object.id();
     let corrupt = |cause| PoolError::Corrupt { object: id, cause };
-    let (head, _) =
-        SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little).map_err(corrupt)?;
-    let end = object.info().max_block.get().saturating_add(1);
-    let room = end.saturating_mul(object.block_size().get());
-    if head.length > room || !head.length.is_multiple_of(WORD_BYTES) {
-        return Err(corrupt(tarn_ondisk::declare::Corrupt::Inconsistent {
-            what: "space map",
-            offset: 8,
-            why: "it is longer than its object, or not whole words",
-        }));
-    }
+    let (head, _) = head_of(object)?;
     let mut at = 0;
     // Whole blocks at a time: no entry crosses a block.
     let block = narrow(object.block_size().get());
@@ -369,9 +359,7 @@ fn summary_of(
     index: u64,
     ashift: u32,
 ) -> Result<MetaslabSummary, PoolError> {
-    let bonus = directory.object(map)?.bonus();
-    let (head, has_histogram) = SpaceMapHead::from_bonus(&bonus, ByteOrder::Little)
-        .map_err(|cause| PoolError::Corrupt { object: map, cause })?;
+    let (head, has_histogram) = head_of(&*directory.object(map)?)?;
     let histogram = has_histogram.then(|| {
         let mut by_bytes = Box::new([0; tarn_space::range_tree::HISTOGRAM_BUCKETS]);
         for (bucket, count) in (narrow(u64::from(ashift))..).zip(head.histogram) {
@@ -406,7 +394,7 @@ pub(crate) fn store(storing: &Storing<'_>, changes: &[MetaslabChanges]) -> Resul
     for metaslab in changes {
         let (vdev, index) = (metaslab.vdev, metaslab.index);
         let object = open_or_create(storing, vdev, index)?;
-        let head = head_of(&object)?;
+        let (head, _) = head_of(&object)?;
         let mut log = Appender::new(storing, vdev, index, &object, head)?;
         if is_worn(storing, vdev, index, &object, &head)
             && let Some(all) = storing
@@ -431,7 +419,7 @@ pub(crate) fn flush(
     changes: &Changes,
 ) -> Result<(), PoolError> {
     let object = open_or_create(storing, vdev, index)?;
-    let head = head_of(&object)?;
+    let (head, _) = head_of(&object)?;
     let mut log = Appender::new(storing, vdev, index, &object, head)?;
     log.put(Action::Allocate, changes.allocated.iter());
     log.put(Action::Free, changes.freed.iter());
@@ -463,14 +451,23 @@ pub(crate) fn create_map(
     writer.create(new)
 }
 
-/// What the bonus of a space map says.
-pub(crate) fn head_of(object: &Object) -> Result<SpaceMapHead, PoolError> {
-    let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
-    let (head, _) = head.map_err(|cause| PoolError::Corrupt {
+/// The head of a space map, and whether it has a histogram. Who reads on to the end that it names, or appends there, relies on it.
+pub(crate) fn head_of(object: &Object) -> Result<(SpaceMapHead, bool), PoolError> {
+    let corrupt = |cause| PoolError::Corrupt {
         object: object.id(),
         cause,
-    })?;
-    Ok(head)
+    };
+    let head = SpaceMapHead::from_bonus(&object.bonus(), ByteOrder::Little);
+    let (head, has_histogram) = head.map_err(corrupt)?;
+    let room = object.info().end_offset();
+    if head.length > room || !head.length.is_multiple_of(WORD_BYTES) {
+        return Err(corrupt(tarn_ondisk::declare::Corrupt::Inconsistent {
+            what: "space map",
+            offset: 8,
+            why: "it is longer than its object, or not whole words",
+        }));
+    }
+    Ok((head, has_histogram))
 }
 
 fn open_or_create(

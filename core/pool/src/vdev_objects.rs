@@ -5,7 +5,9 @@
 
 use crate::config::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
+use crate::features::SyncingFeatures;
 use crate::jobs::SyncScope;
+use crate::mos_writer::MosWriter;
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::features::Feature;
@@ -27,7 +29,7 @@ pub(crate) fn free(scope: &SyncScope<'_>, vdev: &VdevConfig) -> Result<(), PoolE
             writer.free(zap)?;
         }
         if let Some(missed) = vdev.dirty_time.filter(|missed| !missed.is_zero()) {
-            free_space_map(scope, missed)?;
+            free_space_map(writer, scope.features, missed)?;
         }
     }
     Ok(())
@@ -45,19 +47,25 @@ pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(),
     let count = tarn_vdev::sizes::metaslab_count(top.asize, top.metaslab_shift);
     for index in 0..count {
         if let Some(map) = pool.arrays.map_of(writer.directory(), vdev, index)? {
-            free_space_map(scope, map)?;
+            free_space_map(writer, scope.features, map)?;
         }
     }
     writer.free(top.metaslab_array)
 }
 
-fn free_space_map(scope: &SyncScope<'_>, map: ObjectId) -> Result<(), PoolError> {
-    let object = scope.writer.directory().object(map)?;
+/// Frees a space map, and counts it out where it has a histogram: one that was made before the feature was enabled has none.
+#[doc(alias = "space_map_free_obj")]
+pub(crate) fn free_space_map(
+    writer: MosWriter<'_>,
+    features: &SyncingFeatures<'_>,
+    map: ObjectId,
+) -> Result<(), PoolError> {
+    let object = writer.directory().object(map)?;
     let (_, has_histogram) = head_of(&object.bonus(), map)?;
     if has_histogram {
-        scope.features.decrement(Feature::SpacemapHistogram)?;
+        features.decrement(Feature::SpacemapHistogram)?;
     }
-    scope.writer.free(map)
+    writer.free(map)
 }
 
 fn head_of(bonus: &[u8], object: ObjectId) -> Result<(SpaceMapHead, bool), PoolError> {
