@@ -101,6 +101,7 @@ fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool>, I
         need: Need::All,
         until: Txg::MAX,
         discards_logs: false,
+        ends_multihost: false,
         owner: PoolOwner::default(),
     };
     let cache = Cache::new(host, CacheOptions::default(), registry());
