@@ -163,6 +163,9 @@ pub enum ImportError {
         /// Why it cannot be.
         why: String,
     },
+    /// Other hosts expect to see that the pool is in use, and we do not show it.
+    #[error("pool has the multihost property on, which is not supported by this version")]
+    Multihost,
     /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the configuration is damaged. Whoever takes
     /// it for empty may write over what is there.
     #[error("vdev {vdev} has no array of space maps, so what is free on it is not known")]

@@ -12,7 +12,7 @@
 //! [`rewind`](crate::rewind) finds an earlier one.
 //!
 //! # Knows nothing about
-//! Which host used the pool last, and whether that matters: who imports decides before.
+//! Which host used the pool last, and whether that matters: who imports decides before. Only a pool with the property `multihost` is refused here ([`multihost`]).
 
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;
@@ -21,6 +21,7 @@ use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
 use crate::features::PoolFeatures;
 use crate::log_space_maps;
+use crate::multihost;
 use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
 use crate::space_maps::{self, Arrays};
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub struct ImportRequest<'a> {
     pub until: Txg,
     /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for writing.
     pub discards_logs: bool,
+    /// Whether its property `multihost` is given up: who asks has watched it, and sets the property at once.
+    pub ends_multihost: bool,
     /// Who uses it from now on.
     pub owner: PoolOwner,
 }
@@ -129,6 +132,10 @@ impl Pool {
         request: &ImportRequest<'_>,
         operation: &Operation,
     ) -> Result<(), ImportError> {
+        let directory = self.directory(operation);
+        if !request.ends_multihost && multihost::is_on(directory, &self.uberblock())? {
+            return Err(ImportError::Multihost);
+        }
         self.vdevs().note_absent();
         let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;

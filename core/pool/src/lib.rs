@@ -32,6 +32,7 @@ mod log_devices;
 mod log_space_maps;
 mod missed_groups;
 mod mos_writer;
+pub mod multihost;
 mod offline;
 pub mod pool;
 mod probes;

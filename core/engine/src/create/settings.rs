@@ -13,6 +13,7 @@ use tarn_dataset::properties::value::Change;
 use tarn_host::Host;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::{Feature, Support};
+use tarn_pool::multihost;
 
 /// Smallest and largest `ashift`.
 const ASHIFT_RANGE: std::ops::RangeInclusive<u64> = 9..=16;
@@ -125,6 +126,11 @@ impl PoolSettings {
             }
             ("version", Setting::Number(version)) => {
                 return Err(format!("property '{name}' number {version} is invalid."));
+            }
+            (multihost::PROPERTY, Setting::Number(on)) if *on != 0 => {
+                return Err(format!(
+                    "property '{name}' cannot be set to 'on' by this version of tarn"
+                ));
             }
             ("bootfs", _) if occasion != Occasion::Set => {
                 return Err(format!(

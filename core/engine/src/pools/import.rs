@@ -2,7 +2,7 @@
 //!
 //! # Which host
 //! Labels say who used the pool last. One that was not exported, and whose last host is another, may be in use there at
-//! this moment: it is refused, unless an administrator insists.
+//! this moment: it is refused, unless an administrator insists. One with the property `multihost` is refused whoever insists ([`multihost`]).
 
 use super::auxiliary;
 use super::create::remembered;
@@ -24,7 +24,7 @@ use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
 use tarn_ondisk::units::Txg;
 use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
-use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
+use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError, multihost};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::health::vdev_name;
@@ -47,6 +47,17 @@ struct Options {
     /// `-F` and its kin.
     rewinding: Option<Rewinding>,
     settings: PoolSettings,
+}
+
+impl Options {
+    /// Whether the pool is written though other hosts may expect to see that it is in use, and that property is given up.
+    fn ends_multihost(&self) -> bool {
+        let mut stored = self.settings.stored.iter();
+        let is_given_up = stored
+            .any(|(name, value, _)| name == multihost::PROPERTY && value.as_word() == Some(0));
+        let is_trial = self.rewinding.is_some_and(|rewinding| rewinding.is_trial);
+        is_given_up && self.mode == Mode::ReadWrite && !is_trial
+    }
 }
 
 /// What to do when the newest group cannot be opened.
@@ -216,6 +227,9 @@ impl Engine {
         if !options.is_forced {
             self.refuse_other_host(candidate)?;
         }
+        if options.ends_multihost() {
+            self.refuse_active(candidate)?;
+        }
         let mut request = ImportRequest {
             candidate,
             paths,
@@ -224,6 +238,7 @@ impl Engine {
             need: options.need,
             until: Txg::MAX,
             discards_logs: TemporaryOptions::parse(&options.mount_options).discards_log,
+            ends_multihost: options.ends_multihost(),
             owner: self.owner(),
         };
         let action = match rename {
@@ -374,6 +389,26 @@ impl Engine {
             .with_hint(cure))
     }
 
+    /// Refuses a pool that another host is writing at this moment, by what it shows of itself. That takes its time.
+    fn refuse_active(&self, candidate: &CandidatePool) -> Result<(), Refusal> {
+        let facts = &candidate.facts;
+        let action = format!("cannot import '{}'", facts.name);
+        let own_id = u64::from(self.host.identity().hostid);
+        let is_active = multihost::is_written_elsewhere(&self.host, candidate, own_id);
+        let is_active = is_active.map_err(|error| import_refusal(&error.into(), action.clone()))?;
+        if !is_active {
+            return Ok(());
+        }
+        let host = match facts.host_name.is_empty() {
+            true => "<unknown>".to_string(),
+            false => facts.host_name.to_string(),
+        };
+        let id = facts.host_id;
+        let reason = format!("pool is imported on host '{host}' (hostid={id:x}).");
+        let cure = "Export the pool on the other system, then run 'zpool import'.";
+        Err(Refusal::new(RefusalKind::OtherHost, action, reason).with_hint(cure))
+    }
+
     /// When the pool was last written.
     fn last_written_s(&self, candidate: &CandidatePool) -> u64 {
         let options = OpenOptions {
@@ -426,6 +461,7 @@ impl Engine {
             need: Need::AllButLogs,
             until: Txg::MAX,
             discards_logs: false,
+            ends_multihost: false,
             owner: self.owner(),
         }
     }
@@ -595,6 +631,12 @@ fn import_refusal(error: &ImportError, action: String) -> Refusal {
             Refusal::new(RefusalKind::Unsupported, action, reason)
         }
         ImportError::UnsupportedFeatures { features: named } => features(named, None),
+        ImportError::Multihost => {
+            let refusal = Refusal::new(RefusalKind::Unsupported, action, error.to_string());
+            refusal
+                .with_hint("The pool can be imported using '-o readonly=on'.")
+                .with_hint("If no other host is to use it any more, '-o multihost=off' gives the property up.")
+        }
         ImportError::NoSpaceMaps { .. } => {
             let refusal = Refusal::new(RefusalKind::Corrupt, action, error.to_string());
             refusal.with_hint("The pool can be imported using '-o readonly=on'.")

@@ -1,0 +1,127 @@
+//! Multihost: whether another machine uses a pool at this moment.
+//!
+//! # Mechanism
+//! A host that has a pool with the property `multihost` shows itself alive by uberblocks that it writes again and again, of the same group with another time or number in the series. Who wants the pool
+//! watches it for as long as that host can be silent, by what the uberblock says of its habits. No option of `zpool import` takes the place of that.
+//!
+//! Tarn writes no such uberblocks. So a pool with the property is not opened for writing, for nobody else would see that it is in use, unless the property is given up with that: then it is watched before.
+//!
+//! # Invariants
+//! - What we write says of itself that nobody needs to watch it.
+
+use crate::directory::Directory;
+use crate::error::PoolError;
+use crate::properties;
+use std::time::Duration;
+use tarn_host::{Host, OpenMode};
+use tarn_ondisk::uberblock::Uberblock;
+use tarn_vdev::import_search::CandidatePool;
+use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTree};
+
+/// The name of the property.
+pub const PROPERTY: &str = "multihost";
+
+/// OpenZFS's habits, where an uberblock says nothing of those of its host.
+#[doc(alias = "zfs_multihost_interval")]
+const INTERVAL_MS: u64 = 1000;
+
+/// So many times of silence show that nobody is there, where hosts do not give up by themselves.
+#[doc(alias = "zfs_multihost_import_intervals")]
+const SILENT_INTERVALS: u64 = 20;
+
+/// A host that gives up after some time without a write is waited for so many times as long.
+#[doc(alias = "MMP_IMPORT_SAFETY_FACTOR")]
+const SAFETY_FACTOR: u64 = 2;
+
+/// The shortest watch.
+const WATCH_NS_MIN: u64 = 1_000_000_000;
+
+/// A pool that has to be watched for longer is taken for one in use: no host writes so rarely, and nobody waits so long. A guess.
+const WATCH_NS_MAX: u64 = 3600 * 1_000_000_000;
+
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether other hosts expect to see that the pool is in use: by its property, or by what was written last.
+pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<bool, PoolError> {
+    let properties = properties::read(directory)?;
+    let mut set = properties.iter().filter(|(name, _)| name == PROPERTY);
+    let is_set = set.any(|(_, value)| value.as_word().is_some_and(|on| on != 0));
+    Ok(is_set || shows_itself(uberblock))
+}
+
+/// Watches a pool that is to be opened for writing. Gives whether somebody writes it.
+///
+/// # Errors
+/// Its devices cannot be opened.
+#[doc(alias("spa_activity_check_required", "spa_activity_check_tryimport"))]
+pub fn is_written_elsewhere(
+    host: &Host,
+    candidate: &CandidatePool,
+    own_host_id: u64,
+) -> Result<bool, OpenError> {
+    let facts = &candidate.facts;
+    let is_ours = own_host_id != 0 && facts.host_id == own_host_id;
+    let is_left = facts.state == PoolState::Exported && is_ours;
+    if is_left || facts.state == PoolState::Destroyed {
+        return Ok(false);
+    }
+    let options = OpenOptions {
+        mode: OpenMode::ReadOnly,
+        need: Need::Nothing,
+        labels: ExpectedLabels::OfPool(facts.guid),
+    };
+    let tree = VdevTree::open(host, &candidate.root, &options)?;
+    let is_written = watch(host, || tree.newest_uberblock());
+    tree.close();
+    Ok(is_written)
+}
+
+/// Whether the newest uberblock becomes another one.
+fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> bool {
+    let Some(first) = newest().filter(shows_itself) else {
+        return false;
+    };
+    let watch_ns = watch_ns(&first);
+    if watch_ns > WATCH_NS_MAX {
+        return true;
+    }
+    // Up to a quarter more: two who want it do not do so at the same moment.
+    let mut chance = [0];
+    host.fill_random(&mut chance);
+    let watch_ns = watch_ns + watch_ns / 1024 * u64::from(chance[0]);
+    let began_ns = host.monotonic_ns();
+    loop {
+        if newest().is_none_or(|now| now.compare(&first).is_ne()) {
+            return true;
+        }
+        if host.monotonic_ns() - began_ns >= watch_ns {
+            return false;
+        }
+        host.sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Whether a host that shows itself alive wrote this.
+fn shows_itself(uberblock: &Uberblock) -> bool {
+    uberblock.multihost().is_some() && uberblock.multihost_delay_ns != 0
+}
+
+/// How long a host that wrote this can be silent and still be there.
+#[doc(alias = "spa_activity_check_duration")]
+fn watch_ns(uberblock: &Uberblock) -> u64 {
+    let ns = |ms: u64| ms.saturating_mul(1_000_000);
+    let said = uberblock.multihost().unwrap_or_default();
+    let own = (SILENT_INTERVALS * ns(INTERVAL_MS)).max(WATCH_NS_MIN);
+    match (said.interval_ms, said.fail_intervals) {
+        (Some(interval), Some(fails)) if fails > 0 => {
+            let silent = ns(interval).saturating_mul(fails);
+            silent.saturating_mul(SAFETY_FACTOR).max(WATCH_NS_MIN)
+        }
+        (interval, _) => {
+            let each = ns(interval.unwrap_or(INTERVAL_MS));
+            let each = each.saturating_add(uberblock.multihost_delay_ns);
+            own.max(each.saturating_mul(SILENT_INTERVALS))
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Pools that show other hosts that they are in use: nobody writes them beside the one who does, whatever he insists on.
+
+use std::time::Duration;
+use tarn_engine::administration::Administration;
+use tarn_engine::messages::pool::{Set, VdevKind};
+use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_host::Host;
+use tarn_host::sim::{SimHost, SimOptions};
+use tarn_hostile::devices::{Devices, Disk};
+use tarn_hostile::house::{DISKS, House, call};
+use tarn_hostile::lie::Liar;
+use tarn_ondisk::uberblock::{Multihost, Uberblock};
+
+const NAMES: [&str; 2] = ["a", "b"];
+const DISK_BYTES: u64 = 64 << 20;
+
+/// A host writes each second, and gives up after ten.
+const HABITS: Multihost = Multihost {
+    interval_ms: Some(1000),
+    sequence: Some(1),
+    fail_intervals: Some(10),
+};
+/// So long it is waited for.
+const SILENCE: Duration = Duration::from_secs(20);
+
+const OFF: &[(&str, &str)] = &[("multihost", "off")];
+
+/// A pool that a host left without exporting it, and which showed itself alive.
+fn shown_alive() -> SimHost {
+    let machine = SimHost::new(SimOptions::seed(1));
+    for disk in NAMES {
+        machine.add_disk(format!("{DISKS}/{disk}"), DISK_BYTES);
+    }
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        house.create("tank", VdevKind::Mirror, &NAMES, &[]).unwrap();
+        house.sync().unwrap();
+    });
+    run.unwrap();
+    let machine = machine.reboot();
+    change(&machine, |uberblock| {
+        uberblock.set_multihost(1_000_000_000, HABITS);
+    });
+    machine
+}
+
+/// Changes the newest uberblock, as another host does.
+fn change(machine: &SimHost, how: impl FnOnce(&mut Uberblock)) {
+    let disk = |name: &&str| Disk {
+        disk: machine.disk(format!("{DISKS}/{name}")).unwrap(),
+        size_bytes: DISK_BYTES,
+    };
+    let devices = Devices::new(NAMES.iter().map(disk).collect());
+    Liar::new(&devices, None).unwrap().tell_uberblock(how);
+}
+
+fn import(host: &Host, options: &[(&str, &str)]) -> Result<House, Refusal> {
+    let house = House::new(host);
+    // By force, as always here.
+    house.import(Some("tank"), options).map(|_| house)
+}
+
+#[test]
+fn a_pool_with_multihost_is_not_written_by_force() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let refusal = import(host, &[]).err().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::Unsupported, "{refusal}");
+        assert!(refusal.to_string().contains("multihost"), "{refusal}");
+        let house = import(host, &[("readonly", "on")]).unwrap();
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_pool_that_another_host_writes_is_not_taken() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let other = {
+            let (machine, clock) = (machine.clone(), host.clone());
+            host.spawn("other host", move || {
+                clock.sleep(SILENCE / 2);
+                change(&machine, |uberblock| {
+                    let sequence = Some(2);
+                    let habits = Multihost { sequence, ..HABITS };
+                    uberblock.set_multihost(1_000_000_000, habits);
+                });
+            })
+        };
+        let refusal = import(host, OFF).err().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::OtherHost, "{refusal}");
+        assert!(
+            refusal.to_string().contains("is imported on host"),
+            "{refusal}"
+        );
+        other.join().unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_pool_that_is_silent_for_long_is_taken_if_it_gives_multihost_up() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let began_ns = host.monotonic_ns();
+        let house = import(host, OFF).unwrap();
+        let waited = Duration::from_nanos(host.monotonic_ns() - began_ns);
+        assert!(waited >= SILENCE && waited < SILENCE * 2, "{waited:?}");
+        house.export("tank", false).unwrap();
+        let began_ns = host.monotonic_ns();
+        let house = import(host, &[]).unwrap();
+        let waited = Duration::from_nanos(host.monotonic_ns() - began_ns);
+        assert!(waited < SILENCE / 2, "nobody needs to watch it any more");
+        let request = Set {
+            name: "tank".to_string(),
+            property: "multihost".to_string(),
+            value: "on".to_string(),
+        };
+        let refusal = house.engine.pool_set(&call(), request).unwrap_err();
+        assert!(refusal.to_string().contains("multihost"), "{refusal}");
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
