@@ -1,22 +1,44 @@
 //! Snapshots that somebody reads, and heads that must stay as they are.
 //!
-//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: whoever would destroy it is told that it is busy. Nothing of this is stored.
+//! # Problem
+//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: whoever would destroy it is told that it is busy. And nobody begins to read what is about to go: its blocks
+//! are freed and used again, and what he read would be something else.
+//!
+//! # Mechanism
+//! A table says how often each dataset is in use, and which the sync thread has decided to destroy or to change. A task decides when it checks for the second time, and from then to the end of
+//! its turn what it has decided on cannot be taken into use. Nothing of this is stored.
+//!
+//! # Invariants
+//! - What is in use is not decided on, and what is decided on is not taken into use: both are one step in one table.
+//! - Who looks for a dataset when he already has it in use finds what stays.
 
+use crate::error::DatasetError;
 use crate::namespace::Namespace;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::units::ObjectId;
 
 /// Taken for a moment.
 const IN_USE: Rank = Rank::new(tarn_host::ranks::DATASET + 13, "datasets in use");
 
-/// How often each dataset is in use.
-pub(crate) struct InUse(Mutex<BTreeMap<ObjectId, usize>>);
+/// So often is looked for what is to be taken into use, while the tree changes. More than a change in each look would need.
+const LOOKS_MAX: usize = 20;
+
+/// What is in use, and what is going.
+pub(crate) struct InUse(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// How often each dataset is in use.
+    uses: BTreeMap<ObjectId, usize>,
+    /// What the task that runs now destroys or changes.
+    decided: BTreeSet<ObjectId>,
+}
 
 impl InUse {
     /// None is.
     pub(crate) fn new() -> InUse {
-        InUse(Mutex::new(IN_USE, BTreeMap::new()))
+        InUse(Mutex::new(IN_USE, Table::default()))
     }
 }
 
@@ -27,31 +49,91 @@ pub struct Use<'a> {
     dataset: ObjectId,
 }
 
+/// A task of the sync thread, from its check to its end: what it has decided on is not taken into use.
+#[must_use]
+pub struct Deciding<'a>(&'a Namespace);
+
 impl Namespace {
-    /// From now on this dataset is not destroyed. Whoever asks looks afterwards whether it still is there.
+    /// From now on this dataset is not destroyed. Whoever asks looks afterwards whether it still is there. None when a task is destroying or changing it
+    /// just now.
     #[doc(alias = "dsl_dataset_long_hold")]
-    pub fn use_dataset(&self, dataset: ObjectId) -> Use<'_> {
-        *self.in_use().0.lock().entry(dataset).or_insert(0) += 1;
-        Use {
+    pub fn use_dataset(&self, dataset: ObjectId) -> Option<Use<'_>> {
+        let mut table = self.in_use().0.lock();
+        if table.decided.contains(&dataset) {
+            return None;
+        }
+        *table.uses.entry(dataset).or_insert(0) += 1;
+        Some(Use {
             namespace: self,
             dataset,
+        })
+    }
+
+    /// Finds datasets, and takes them into use as they were found. `which` says them. None when some of them are being destroyed or changed just now.
+    ///
+    /// # Errors
+    /// Those of `find`.
+    pub fn use_found<T>(
+        &self,
+        find: impl Fn() -> Result<T, DatasetError>,
+        which: impl Fn(&T) -> Vec<ObjectId>,
+    ) -> Result<Option<(T, Vec<Use<'_>>)>, DatasetError> {
+        let mut version = self.version();
+        let mut found = self.consistently(&find)?;
+        for _ in 0..LOOKS_MAX {
+            let ids = which(&found);
+            let uses: Option<Vec<Use<'_>>> = ids.iter().map(|id| self.use_dataset(*id)).collect();
+            let Some(uses) = uses else {
+                return Ok(None);
+            };
+            if version.is_multiple_of(2) && self.version() == version {
+                return Ok(Some((found, uses)));
+            }
+            // They may have gone before they were in use, and others may have their numbers. What is found now stays, if it is in use.
+            version = self.version();
+            found = self.consistently(&find)?;
+            if which(&found) == ids {
+                return Ok(Some((found, uses)));
+            }
         }
+        Ok(None)
     }
 
     /// Whether somebody uses it.
     #[doc(alias = "dsl_dataset_long_held")]
     pub fn is_in_use(&self, dataset: ObjectId) -> bool {
-        self.in_use().0.lock().contains_key(&dataset)
+        self.in_use().0.lock().uses.contains_key(&dataset)
+    }
+
+    /// Decides on a dataset, and says whether that can be: it cannot where somebody uses it.
+    pub(crate) fn decide_on(&self, dataset: ObjectId) -> bool {
+        let mut table = self.in_use().0.lock();
+        let is_unused = !table.uses.contains_key(&dataset);
+        if is_unused {
+            table.decided.insert(dataset);
+        }
+        is_unused
+    }
+
+    /// A task runs in the sync thread until what is returned is dropped.
+    pub fn deciding(&self) -> Deciding<'_> {
+        Deciding(self)
+    }
+}
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.0.in_use().0.lock().decided.clear();
     }
 }
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        let mut in_use = self.namespace.in_use().0.lock();
-        if let Some(count) = in_use.get_mut(&self.dataset) {
+        let mut table = self.namespace.in_use().0.lock();
+        if let Some(count) = table.uses.get_mut(&self.dataset) {
             *count -= 1;
             if *count == 0 {
-                in_use.remove(&self.dataset);
+                table.uses.remove(&self.dataset);
             }
         }
     }

@@ -186,6 +186,11 @@ impl Namespace {
         ObjectSet::open(env, id, root, policy, None, operation)
     }
 
+    /// Odd while the structure changes, and another after each change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// Reads until nothing moved in between.
     ///
     /// # Errors

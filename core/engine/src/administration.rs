@@ -7,6 +7,8 @@
 //! one of the four places and not in another.
 
 use crate::messages::{Caller, Done, Refusal, dataset, delegation, pool, statistics};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::Pipe;
 
 /// Who calls, and what `zpool history` shall say.
@@ -18,6 +20,24 @@ pub struct Call {
     pub command: String,
     /// The caller's descriptor, for operations through which a stream flows.
     pub pipe: Option<Pipe>,
+    /// Whether he is still there.
+    pub presence: Presence,
+}
+
+/// Whether somebody waits for the answer to a call; what takes hours looks from time to time. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Presence(Arc<AtomicBool>);
+
+impl Presence {
+    /// Nobody waits any more.
+    pub fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether nobody waits.
+    pub fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Gives the list of operations to a macro.

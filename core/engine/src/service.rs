@@ -257,7 +257,7 @@ impl Administration for Engine {
         call: &Call,
         request: dataset::Send,
     ) -> Result<dataset::SendPlan, Refusal> {
-        self.command(call, |operation| self.plan_send(&request, operation))
+        self.command(call, |operation| self.plan_send(call, &request, operation))
     }
 
     fn dataset_watch_send(

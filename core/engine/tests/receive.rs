@@ -2,13 +2,13 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 use support::{Bench, call, owned};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, Received, Snapshot,
+    AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, Received, Send, Snapshot,
 };
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::Pipe;
@@ -591,4 +591,31 @@ fn a_snapshot_that_got_the_name_meanwhile_stays_what_it_is() {
     assert!(text.starts_with(why), "{text}");
     abort().unwrap();
     assert_eq!(names(&bench), ["tank", "tank/v", "tank/v@two"]);
+}
+
+#[test]
+fn a_volume_keeps_its_size_while_it_is_sent() {
+    let bench = Bench::new();
+    receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (line, callers) = UnixStream::pair().unwrap();
+    let sending = Call {
+        pipe: Some(Pipe::new(ours.into(), line.into()).unwrap()),
+        ..call("")
+    };
+    let request = Send {
+        name: "tank/v".to_string(),
+        ..Send::default()
+    };
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| bench.engine.dataset_send(&sending, request));
+        // It waits for room from then on.
+        theirs.read_exact(&mut [0; RECORD_BYTES]).unwrap();
+        let refused = bench.set("tank/v", &[("volsize", "1M")]).unwrap_err();
+        let busy = "cannot set property for 'tank/v': dataset is busy";
+        assert_eq!(refused.to_string(), busy);
+        drop(callers);
+        assert!(sender.join().unwrap().is_err());
+    });
+    bench.set("tank/v", &[("volsize", "1M")]).unwrap();
 }

@@ -11,7 +11,7 @@ use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
     Destroy, Inherit, MakeBookmark, MakeClone, Mount, Receive, Received, Rollback, Send, SendPlan,
-    Series, Snapshot, Unmount,
+    Series, Snapshot, Unmount, Upgrade,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
@@ -399,6 +399,42 @@ fn a_snapshot_stays_while_it_is_sent_and_an_export_by_force_ends_that() {
 }
 
 #[test]
+fn what_is_sent_gets_no_other_version() {
+    let bench = Bench::new();
+    bench.create("tank/old", &[("version", "4")]).unwrap();
+    bench.write("/tank/old", "large", 5 * MIB).unwrap();
+    let unmount = Unmount {
+        name: Some("tank/old".to_string()),
+        ..Unmount::default()
+    };
+    bench.engine.dataset_unmount(&call(""), unmount).unwrap();
+    let upgrade = || {
+        let request = Upgrade {
+            names: vec!["tank/old".to_string()],
+            ..Upgrade::default()
+        };
+        let mut upgraded = bench.engine.dataset_upgrade(&call(""), request).unwrap();
+        upgraded.refused.pop().map(|refusal| refusal.to_string())
+    };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (call_of_sender, line) = call_with(ours);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let request = of("tank/old", None);
+            bench.engine.dataset_send(&call_of_sender, request)
+        });
+        theirs.read_exact(&mut [0; 312]).unwrap();
+        let busy = "cannot set property for 'tank/old': dataset is busy";
+        assert_eq!(upgrade().as_deref(), Some(busy));
+        let refused = bench.set("tank/old", &[("version", "5")]).unwrap_err();
+        assert_eq!(refused.to_string(), busy);
+        drop(line);
+        assert!(sender.join().unwrap().is_err());
+    });
+    assert_eq!(upgrade(), None);
+}
+
+#[test]
 fn a_file_system_stays_as_it_is_while_it_is_sent() {
     let bench = bench_with_snapshots();
     let unmount = Unmount {
@@ -444,6 +480,24 @@ fn a_file_system_stays_as_it_is_while_it_is_sent() {
     });
     roll_back().unwrap();
     mount().unwrap();
+}
+
+#[test]
+fn nobody_is_told_how_much_it_would_be_who_is_gone() {
+    let bench = bench_with_snapshots();
+    let request = of("tank/a@two", Some("tank/a#one"));
+    let call = call("");
+    let sent = bytes_of(&sent(&bench, &request).unwrap()).len();
+    let ask = || bench.engine.dataset_plan_send(&call, request.clone());
+    let told = ask().unwrap().steps[0].estimated_bytes.unwrap();
+    assert!(told.abs_diff(u64::try_from(sent).unwrap()) < 64 << 10);
+    call.presence.end();
+    let refused = ask().unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "warning: cannot send 'tank/a@two': the caller is gone"
+    );
+    bench.destroy("tank/a@two", false).unwrap();
 }
 
 #[test]

@@ -286,6 +286,7 @@ impl Pool {
             let (task, command) = waiting;
             let tried = self.run_in_sync(operation, move |scope| {
                 let context = scope.context;
+                let _deciding = context.namespace.deciding();
                 match task.check(context.view(), context.features) {
                     Ok(()) => {}
                     Err(TaskRefusal::NotInThisGroup) => return Ok(Ok(Tried::Later(task, command))),
@@ -319,6 +320,7 @@ impl Pool {
             let context = scope.context;
             let mut outcomes = Vec::with_capacity(tasks.len());
             for task in tasks {
+                let _deciding = context.namespace.deciding();
                 outcomes.push(match task.check(context.view(), context.features) {
                     Ok(()) => Ok(task.apply(context)?),
                     Err(refusal) => Err(refusal),

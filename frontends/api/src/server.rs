@@ -10,7 +10,7 @@ use axum::serve::IncomingStream;
 use axum::{Json, Router};
 use std::future::Future;
 use std::sync::Arc;
-use tarn_engine::administration::{Administration, Call};
+use tarn_engine::administration::{Administration, Call, Presence};
 use tarn_engine::groups_of_peer;
 #[allow(unused_imports, reason = "the list of operations names all of them")]
 use tarn_engine::messages::{
@@ -123,6 +123,15 @@ macro_rules! routes {
 
 tarn_engine::for_each_operation!(routes);
 
+/// Says that nobody waits any more.
+struct Leaving(Presence);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// Checks who calls, runs the operation on a thread that may wait, and answers.
 async fn answer<Q, A>(
     control: Control,
@@ -157,11 +166,15 @@ where
             }
         },
     };
+    let presence = Presence::default();
     let call = Call {
         caller,
         command: envelope.command,
         pipe,
+        presence: presence.clone(),
     };
+    // This is not polled to its end when the caller hangs up, but dropped; the operation goes on in its thread, and may look.
+    let _leaving = Leaving(presence);
     let request = envelope.request;
     let outcome =
         tokio::task::spawn_blocking(move || operation(&*control.engine, &call, request)).await;
@@ -194,4 +207,72 @@ fn refuse(refusal: Refusal) -> Response {
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     (status, Json(refusal)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Tells of its caller, and works until he is gone.
+    struct Waiter(Sender<Presence>);
+
+    impl Waiter {
+        fn wait(&self, call: &Call) -> Refusal {
+            self.0.send(call.presence.clone()).unwrap();
+            while !call.presence.has_ended() {
+                std::thread::yield_now();
+            }
+            self.0.send(call.presence.clone()).unwrap();
+            Refusal::new(RefusalKind::Busy, "", "nothing is done here")
+        }
+    }
+
+    macro_rules! waits {
+        ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
+            impl Administration for Waiter {
+                $(
+                    fn $method(&self, call: &Call, _: $request) -> Result<$reply, Refusal> {
+                        Err(self.wait(call))
+                    }
+                )*
+            }
+        };
+    }
+
+    tarn_engine::for_each_operation!(waits);
+
+    #[test]
+    fn an_operation_can_see_that_its_caller_hung_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (tell, told) = channel();
+        let control = Control {
+            engine: Arc::new(Waiter(tell)),
+            owner_uid: 0,
+            handovers: Arc::new(Handovers::default()),
+        };
+        let (listener, streams) = {
+            let _context = runtime.enter();
+            let streams = UnixListener::bind(folder.path().join("streams")).unwrap();
+            (UnixListener::bind(&socket).unwrap(), streams)
+        };
+        runtime.spawn(serve(listener, streams, control, std::future::pending()));
+        let mut caller = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        let body = r#"{"command":"","request":{"name":"tank/a@b"}}"#;
+        let request = format!(
+            "POST /v1/dataset/plan-send HTTP/1.1\r\nhost: tarn\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        caller.write_all(request.as_bytes()).unwrap();
+        assert!(!told.recv().unwrap().has_ended());
+        drop(caller);
+        assert!(told.recv().unwrap().has_ended());
+    }
 }

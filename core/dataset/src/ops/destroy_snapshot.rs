@@ -140,11 +140,16 @@ fn hindrance(
     Ok((!is_divided).then_some("destroying a snapshot of before pool version 26"))
 }
 
-/// Refuses what would destroy or change a dataset that is being sent.
+/// Refuses what would destroy or change a dataset that is being sent. Where a task is about to do so, nobody begins to use it from here on.
 pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), TaskRefusal> {
-    match view.namespace().is_in_use(dataset) {
-        false => Ok(()),
-        true => Err(TaskRefusal::Busy {
+    let namespace = view.namespace();
+    let is_unused = match view.is_syncing() {
+        true => namespace.decide_on(dataset),
+        false => !namespace.is_in_use(dataset),
+    };
+    match is_unused {
+        true => Ok(()),
+        false => Err(TaskRefusal::Busy {
             why: "dataset is busy".to_string(),
         }),
     }

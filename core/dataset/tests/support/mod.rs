@@ -263,7 +263,9 @@ impl Pool {
             self.namespace.sync_datasets(&context).unwrap();
             if let Some(tasks) = tasks.take() {
                 let generation = self.namespace.property_generation();
+                let deciding = self.namespace.deciding();
                 tasks(&context);
+                drop(deciding);
                 if self.namespace.property_generation() != generation {
                     self.namespace.refresh_policies(&self.operation).unwrap();
                 }

@@ -13,13 +13,14 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Diff, DiffLine, FileChange, FileDifference, FileType};
 use crate::messages::{Done, Refusal, RefusalKind, escape};
-use crate::policy::{need, permission};
+use crate::policy::{Denial, need, permission, require, user_of};
 use crate::refusals::of_task;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::in_use::Use;
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::ops::hold::ReleaseHolds;
 use tarn_dataset::ops::temporary_snapshot::TakeTemporarySnapshot;
@@ -50,6 +51,12 @@ struct Sides {
     to: Option<String>,
 }
 
+/// The earlier snapshot and the later one, which stay as long as this is there, whatever becomes of their names.
+struct Held<'a> {
+    ids: Vec<ObjectId>,
+    uses: Vec<Use<'a>>,
+}
+
 /// What is compared, as it is stored.
 struct Stored {
     earlier: Arc<ObjectSet>,
@@ -73,20 +80,31 @@ impl Engine {
         require_filesystem(&open, &named, operation)?;
         let sides = sides(request)?;
         require_ancestor(&open, &sides, operation)?;
-        let (_streaming, temporary) = {
+        let (_streaming, temporary, to, held) = {
             let _turn = self.turn(&open)?;
             require_mounted(&open, &sides)?;
-            self.permit_diff(call, &open, &sides, operation)?;
+            let named: Vec<&String> = [Some(&sides.from), sides.to.as_ref()]
+                .into_iter()
+                .flatten()
+                .collect();
+            let mut held = hold(&open, &named, operation)?;
+            self.permit_diff(call, &open, &sides, &held, operation)?;
             let streaming = open.streams.begin(pipe);
-            let temporary = match &sides.to {
-                Some(_) => None,
-                None => Some(self.take_temporary(call, &open, &sides.head, operation)?),
-            };
-            (streaming, temporary)
+            match &sides.to {
+                Some(to) => (streaming, None, to.clone(), Ok(held)),
+                None => {
+                    let taken = self.take_temporary(call, &open, &sides.head, operation)?;
+                    let to = taken.name.clone();
+                    let held = hold(&open, &[&to], operation).map(|later| {
+                        held.ids.extend(later.ids);
+                        held.uses.extend(later.uses);
+                        held
+                    });
+                    (streaming, Some(taken), to, held)
+                }
+            }
         };
-        let to = sides.to.as_deref();
-        let to = to.or(temporary.as_ref().map(|taken| taken.name.as_str()));
-        let told = self.tell(&open, &sides, to.unwrap_or_default(), pipe, operation);
+        let told = held.and_then(|held| self.tell(&open, &sides, &to, &held, pipe, operation));
         if let Some(taken) = temporary {
             let release = ReleaseHolds {
                 names: vec![taken.name],
@@ -98,15 +116,19 @@ impl Engine {
         told.map(|()| Done {})
     }
 
-    /// Refuses a caller who may not see what changed. What a file system is now may also be seen by who may take snapshots of it.
+    /// Refuses a caller who may not see what changed between the snapshots that are held. What a file system is now may also be seen by who may take snapshots of it.
     #[doc(alias("zfs_secpolicy_diff", "zfs_secpolicy_tmp_snapshot"))]
     fn permit_diff(
         &self,
         call: &Call,
         open: &OpenPool,
         sides: &Sides,
+        held: &Held<'_>,
         operation: &Operation,
     ) -> Result<(), Refusal> {
+        if self.trusts(&call.caller) {
+            return Ok(());
+        }
         if sides.to.is_none() {
             let take = need(&sides.head, &[permission::SNAPSHOT]);
             let look = need(&sides.head, &[permission::DIFF]);
@@ -118,21 +140,21 @@ impl Engine {
                 return Err(Refusal::new(RefusalKind::Denied, action, reason));
             }
         }
-        let snapshots = [Some(&sides.from), sides.to.as_ref()];
-        // That there is no such snapshot is said later.
-        let may_look = snapshots.into_iter().flatten().all(|name| {
-            let needs = [need(name, &[permission::DIFF])];
-            let permitted = self.permit(call, open, "", &needs, operation);
-            !permitted.is_err_and(|refusal| refusal.kind == RefusalKind::Denied)
+        let view = open.pool.namespace().view(operation);
+        let user = user_of(&call.caller);
+        // Not by their names, which others may have by now.
+        let asked = held.ids.iter().try_for_each(|id| {
+            let snapshot = view.dataset_by_id(*id)?;
+            require(&snapshot, &[permission::DIFF], &user)
         });
-        match may_look {
-            true => Ok(()),
-            false => {
+        asked.map_err(|denial| match denial {
+            Denial::Dataset(error) => cannot_obtain(&error),
+            Denial::NotGranted | Denial::Off => {
                 let reason = "\n   The sys_mount privilege or diff delegated permission is needed\n   \
                               to execute the diff ioctl";
-                Err(Refusal::new(RefusalKind::Denied, CANNOT_OBTAIN, reason))
+                Refusal::new(RefusalKind::Denied, CANNOT_OBTAIN, reason)
             }
-        }
+        })
     }
 
     fn take_temporary(
@@ -161,23 +183,11 @@ impl Engine {
         open: &Arc<OpenPool>,
         sides: &Sides,
         to: &str,
+        held: &Held<'_>,
         pipe: &Pipe,
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let namespace = open.pool.namespace();
-        let ids = namespace.consistently(|| {
-            let view = namespace.view(operation);
-            let id = |name: &str| -> Result<ObjectId, DatasetError> {
-                let parsed = DatasetName::parse(name).map_err(|_| DatasetError::NotFound {
-                    name: name.to_string(),
-                })?;
-                Ok(view.dataset(&parsed)?.id())
-            };
-            Ok([id(&sides.from)?, id(to)?])
-        });
-        let ids = ids.map_err(|error| cannot_obtain(&error))?;
-        let _uses = ids.map(|id| namespace.use_dataset(id));
-        let stored = stored(open, ids, operation)?;
+        let stored = stored(open, (held.ids[0], held.ids[1]), operation)?;
         let mount = mount_path(open, &sides.head)?;
         let mut out = pipe.clone();
         let mut tell = |told: Vec<Told>| {
@@ -214,6 +224,34 @@ impl Engine {
 }
 
 const IO_ERROR: &str = "Input/output error";
+
+/// Finds snapshots, and keeps them from being destroyed.
+fn hold<'a>(
+    open: &'a OpenPool,
+    names: &[&String],
+    operation: &Operation,
+) -> Result<Held<'a>, Refusal> {
+    let namespace = open.pool.namespace();
+    let find = || {
+        let view = namespace.view(operation);
+        let id = |name: &&String| -> Result<ObjectId, DatasetError> {
+            let parsed = DatasetName::parse(name).map_err(|_| DatasetError::NotFound {
+                name: name.to_string(),
+            })?;
+            Ok(view.dataset(&parsed)?.id())
+        };
+        names.iter().map(id).collect::<Result<Vec<ObjectId>, _>>()
+    };
+    let found = namespace.use_found(find, Clone::clone);
+    match found.map_err(|error| cannot_obtain(&error))? {
+        Some((ids, uses)) => Ok(Held { ids, uses }),
+        None => Err(Refusal::new(
+            RefusalKind::Busy,
+            CANNOT_OBTAIN,
+            "dataset is busy",
+        )),
+    }
+}
 
 /// The name that is opened first, and says what is wrong with it.
 fn named_dataset(request: &Diff) -> Result<String, Refusal> {
@@ -348,7 +386,7 @@ fn mount_path(open: &OpenPool, name: &str) -> Result<Vec<u8>, Refusal> {
 /// Opens both states, if one is the past of the other.
 fn stored(
     open: &OpenPool,
-    [from, to]: [ObjectId; 2],
+    (from, to): (ObjectId, ObjectId),
     operation: &Operation,
 ) -> Result<Stored, Refusal> {
     let view = open.pool.namespace().view(operation);

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::in_use::Use;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_dataset::properties::size;
@@ -322,8 +323,31 @@ fn with_quotas<T>(
     if let Some(files) = files.filter(|files| files.object_set().id() == dataset.id()) {
         return Ok(Some(then(files.quotas())));
     }
+    let _uses = kept(open, dataset, operation)?;
     let set = contents::objset(dataset)?;
     Ok(Some(then(&Quotas::load(&set, operation)?)))
+}
+
+/// What keeps a snapshot while it is read. A head is not kept: nothing of it could be mounted or changed meanwhile.
+fn kept<'a>(
+    open: &'a OpenPool,
+    dataset: &Dataset<'_>,
+    operation: &Operation,
+) -> Result<Vec<Use<'a>>, DatasetError> {
+    if !dataset.is_snapshot() {
+        return Ok(Vec::new());
+    }
+    let (namespace, name) = (open.pool.namespace(), dataset.name());
+    let not_found = || DatasetError::NotFound { name: name.clone() };
+    let find = || {
+        let parsed = DatasetName::parse(&name).map_err(|_| not_found())?;
+        Ok(namespace.view(operation).dataset(&parsed)?.id())
+    };
+    match namespace.use_found(find, |id| vec![*id])? {
+        Some((id, uses)) if id == dataset.id() => Ok(uses),
+        // It is going, or another has its name.
+        _ => Err(not_found()),
+    }
 }
 
 /// Who may be told.

@@ -85,6 +85,11 @@ impl Settings {
         opens || self.stored.iter().any(concerns)
     }
 
+    /// Whether nobody may change or begin to send the dataset meanwhile.
+    fn need_turn(&self) -> bool {
+        self.concern_mounts() || self.volume_bytes.is_some()
+    }
+
     fn number(&self, name: &str) -> Option<u64> {
         let found = self.stored.iter().find(|checked| checked.name == name)?;
         match found.setting {
@@ -109,7 +114,7 @@ impl Engine {
         if open.pool.mode() == Mode::ReadOnly {
             return Err(of_task(cannot_set(name), &TaskError::ReadOnly));
         }
-        let turn = settings.concern_mounts().then(|| self.turn(&open));
+        let turn = settings.need_turn().then(|| self.turn(&open));
         let _turn = turn.transpose()?;
         let needed: Vec<&str> = request
             .properties
@@ -232,6 +237,10 @@ fn set_size(
     let head = view.directory(name).and_then(|directory| directory.head());
     let head = head.map_err(|error| cannot_open(name, &error))?;
     let id = head.map(|head| head.id()).unwrap_or_default();
+    if namespace.is_in_use(id) {
+        let (action, reason) = (cannot_set(name), "dataset is busy");
+        return Err(Refusal::new(RefusalKind::Busy, action, reason));
+    }
     let set = namespace.head_set(id, operation);
     let set = set.map_err(|error| cannot_open(name, &error))?;
     let reserve = |reserved| {
@@ -298,7 +307,7 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!(settings.volume_bytes, Some(1 << 30));
         assert_eq!(settings.stored.len(), 1);
-        assert!(!settings.concern_mounts());
+        assert!(!settings.concern_mounts() && settings.need_turn());
         let settings = parsed(&[("version", "4")], DatasetKind::Filesystem).unwrap();
         assert_eq!(settings.version, Some(4));
         assert!(settings.concern_mounts());

@@ -137,6 +137,13 @@ fn raise(open: &OpenPool, name: &str, version: u64, operation: &Operation) -> Re
     };
     let parsed = DatasetName::parse(name).map_err(|_| Failed::Open(not_found()))?;
     let head = view.dataset(&parsed).map_err(Failed::Open)?;
+    // It is sent as it is; the caller has the turn, in which sending begins.
+    if namespace.is_in_use(head.id()) {
+        let why = "dataset is busy".to_string();
+        return Err(Failed::Upgrade(UpgradeError::Refused(TaskRefusal::Busy {
+            why,
+        })));
+    }
     let set = namespace
         .head_set(head.id(), operation)
         .map_err(Failed::Open)?;

@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! What is sent is found first ([`plan`]): one snapshot, or the snapshots of a series in their order, with their description ([`gather`]). All of them are in use from then on, so that nobody destroys
-//! them. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
+//! them; that holds as well for who only asks how much it would be, which may be found out only by walking over all of it. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
 
 mod gather;
 mod plan;
@@ -89,18 +89,12 @@ impl Engine {
         let open = self.require_pool_of(&request.name)?;
         let watched = Watched::new(call.caller.uid);
         let _entry = self.watch(request, &watched);
-        let namespace = open.pool.namespace();
-        let (_streaming, plan, _uses) = {
+        let (_streaming, (plan, _uses)) = {
             let _turn = self.turn(&open)?;
             refuse_mounted(&open, request)?;
             let streaming = open.streams.begin(pipe);
-            let plan = Plan::make(&open, request, operation)?;
             // Before anybody else has a turn: a head must stay as it is.
-            let uses: Vec<_> = plan
-                .datasets()
-                .map(|dataset| namespace.use_dataset(dataset))
-                .collect();
-            (streaming, plan, uses)
+            (streaming, Plan::make(&open, request, operation)?)
         };
         let cannot = format!("warning: {}", cannot_send(&request.name));
         let needs: Vec<Need<'_>> = plan
@@ -125,11 +119,20 @@ impl Engine {
 
     pub(crate) fn plan_send(
         &self,
+        call: &Call,
         request: &Send,
         operation: &Operation,
     ) -> Result<SendPlan, Refusal> {
         let open = self.require_pool_of(&request.name)?;
-        let plan = Plan::make(&open, request, operation)?;
+        let (looking, (plan, _uses)) = {
+            let _turn = self.turn(&open)?;
+            let looking = open.streams.begin_look(&call.presence);
+            (looking, Plan::make(&open, request, operation)?)
+        };
+        let check = || {
+            let ended = |end: PipeEnd| SendError::Pipe(end.into());
+            looking.check().map_err(ended)
+        };
         let is_series = request.series.is_some();
         let mut shown = SendPlan {
             steps: Vec::new(),
@@ -137,10 +140,10 @@ impl Engine {
             is_incomplete: plan.is_incomplete,
         };
         for step in &plan.steps {
-            let size = size_of(&open, step, request, operation);
+            let size = size_of(&open, step, request, &check, operation);
             let estimated_bytes = match size {
                 Ok(size) => Some(size),
-                Err(error) if is_series => {
+                Err(error) if is_series && check().is_ok() => {
                     let action = format!("warning: cannot estimate space for '{}'", step.name);
                     let refusal = refusal_of(action, &error, request);
                     shown.warnings.push(refusal.to_string());
@@ -283,8 +286,10 @@ fn size_of(
     open: &OpenPool,
     step: &Step,
     request: &Send,
+    check: &dyn Fn() -> Result<(), SendError>,
     operation: &Operation,
 ) -> Result<u64, SendError> {
+    check()?;
     let view = open.pool.namespace().view(operation);
     let target = view.dataset_by_id(step.id)?;
     if !target.is_snapshot() {
@@ -310,7 +315,7 @@ fn size_of(
         Some(size) => Ok(size.wrapping_sub(received)),
         None => {
             let source = source(open, step, request, operation)?;
-            measure(&open.pool, &source, &|| Ok(()))
+            measure(&open.pool, &source, check)
         }
     }
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::in_use::Use;
 use tarn_dataset::names::{DatasetName, NameKind};
 use tarn_dataset::namespace::View;
 use tarn_dataset::space_used::is_before;
@@ -77,20 +78,36 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn make(open: &OpenPool, request: &Send, operation: &Operation) -> Result<Plan, Refusal> {
+    /// A plan, and what keeps its datasets as they are while it is carried out.
+    pub fn make<'a>(
+        open: &'a OpenPool,
+        request: &Send,
+        operation: &Operation,
+    ) -> Result<(Plan, Vec<Use<'a>>), Refusal> {
         let namespace = open.pool.namespace();
-        let made = namespace.consistently(|| {
+        let find = || {
             let view = namespace.view(operation);
             match &request.series {
                 None => single(view, request),
                 Some(series) => several(view, request, series),
             }
-        });
-        made.map_err(|error| cannot_open(&request.name, &error))?
+        };
+        let datasets = |made: &Result<Plan, Refusal>| match made {
+            Ok(plan) => plan.datasets().collect(),
+            Err(_) => Vec::new(),
+        };
+        let made = namespace.use_found(find, datasets);
+        match made.map_err(|error| cannot_open(&request.name, &error))? {
+            Some((plan, uses)) => Ok((plan?, uses)),
+            None => {
+                let action = format!("warning: {}", cannot_send(&request.name));
+                Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"))
+            }
+        }
     }
 
     /// The datasets that must stay while it is carried out.
-    pub fn datasets(&self) -> impl Iterator<Item = ObjectId> {
+    fn datasets(&self) -> impl Iterator<Item = ObjectId> {
         self.steps.iter().flat_map(|step| {
             let from = match &step.from {
                 From::Snapshot(_, id) | From::Origin(id) => Some(*id),
