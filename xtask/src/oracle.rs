@@ -4,13 +4,14 @@
 //! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
 //! filled and changed while txgs close, one destroyed, snapshots of them taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
 //! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
-//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]). What users, groups and projects use is counted again ([`quotas`]).
+//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]), and a device misses writes ([`missed_writes`]). What users, groups and projects use is counted again ([`quotas`]).
 //! Rows of everything that can be done with snapshots and streams are drawn at random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
 
 mod clone_logs;
 mod kernel;
 mod log_devices;
 mod logs;
+mod missed_writes;
 mod quotas;
 mod sequences;
 mod snapshots;
@@ -154,6 +155,9 @@ pub fn oracle(arguments: &Arguments) -> Outcome {
         steps.run("oracle sequences", || {
             sequences::judge(arguments.seed, first, count, arguments.keep)
         });
+    }
+    if wanted("missed-writes") {
+        steps.run("oracle missed-writes", missed_writes::judge);
     }
     if wanted("log-devices") {
         let every = if small { 4 } else { 1 };

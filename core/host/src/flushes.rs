@@ -61,75 +61,46 @@ impl Flushes {
 mod tests {
     use super::*;
     use crate::error::Errno;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::sync::{Arc, Barrier};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
-    use std::time::Duration;
 
-    /// As the system has it: the first who asks is told.
-    #[derive(Default)]
-    struct File {
-        has_lost: AtomicBool,
-        flushes: AtomicU64,
-        at_once: AtomicU64,
-    }
-
-    impl File {
-        fn flush(&self) -> Result<(), Failure> {
-            assert_eq!(self.at_once.fetch_add(1, Ordering::SeqCst), 0);
-            self.flushes.fetch_add(1, Ordering::SeqCst);
-            let has_lost = self.has_lost.swap(false, Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(50));
-            self.at_once.fetch_sub(1, Ordering::SeqCst);
-            match has_lost {
-                true => Err(Failure::Errno(Errno::IO)),
-                false => Ok(()),
-            }
-        }
-    }
-
-    /// Many flushes at the same time. Gives how many succeeded, and how many there were.
-    fn together(file: &Arc<File>, flushes: &Arc<Flushes>) -> (usize, u64) {
-        let all_are_here = Arc::new(Barrier::new(8));
-        let threads: Vec<_> = (0..8)
-            .map(|_| {
-                let (file, flushes) = (file.clone(), flushes.clone());
-                let all_are_here = all_are_here.clone();
-                thread::spawn(move || {
-                    all_are_here.wait();
-                    flushes.share(|| file.flush())
+    /// What comes of flushes that begin while one is running that ends like this, and how many there were.
+    fn amid(outcome: Result<(), Failure>) -> (Vec<Result<(), Failure>>, u64) {
+        let (flushes, count) = (Flushes::default(), AtomicU64::new(0));
+        let (has_begun, may_end) = (Barrier::new(2), Barrier::new(2));
+        let flush = |outcome| {
+            count.fetch_add(1, Ordering::SeqCst);
+            outcome
+        };
+        let done = thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                flushes.share(|| {
+                    has_begun.wait();
+                    may_end.wait();
+                    flush(outcome)
                 })
-            })
-            .collect();
-        let done: Vec<_> = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect();
-        let good = done.iter().filter(|done| done.is_ok()).count();
-        (good, file.flushes.load(Ordering::SeqCst))
+            });
+            has_begun.wait();
+            // The error is told to the first only.
+            let others = [(); 4].map(|()| scope.spawn(|| flushes.share(|| flush(Ok(())))));
+            may_end.wait();
+            assert_eq!(first.join().unwrap(), outcome);
+            others.map(|other| other.join().unwrap()).to_vec()
+        });
+        (done, count.into_inner())
     }
 
     #[test]
     fn an_error_that_is_told_once_is_told_to_everybody_for_good() {
-        let (file, flushes) = (Arc::new(File::default()), Arc::new(Flushes::default()));
-        file.has_lost.store(true, Ordering::SeqCst);
-        assert_eq!(together(&file, &flushes), (0, 1));
-        assert!(flushes.share(|| Ok(())).is_err());
+        let failed = Err(Failure::Errno(Errno::IO));
+        assert_eq!(amid(failed), (vec![failed; 4], 1));
     }
 
     #[test]
-    fn who_waits_shares_a_flush_that_begins_after_he_came() {
-        let (file, flushes) = (Arc::new(File::default()), Arc::new(Flushes::default()));
-        let (good, count) = together(&file, &flushes);
-        assert_eq!(good, 8);
-        assert!((2..8).contains(&count), "{count}");
-        let written = AtomicBool::new(false);
-        flushes
-            .share(|| {
-                written.store(true, Ordering::SeqCst);
-                Ok(())
-            })
-            .unwrap();
-        assert!(written.into_inner(), "nobody else flushes for him");
+    fn who_comes_while_another_flushes_is_served_by_one_that_begins_later() {
+        let (done, count) = amid(Ok(()));
+        assert_eq!(done, [Ok(()); 4]);
+        assert!((2..=5).contains(&count), "{count}");
     }
 }

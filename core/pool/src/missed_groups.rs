@@ -25,8 +25,9 @@ use crate::space_maps::{create_map, head_of, set_head, version_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_object::Object;
-use tarn_ondisk::declare::widen;
+use tarn_ondisk::declare::{Corrupt, widen};
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::space_map::{Action, Region, SpaceMapEncoder, SpaceMapHead};
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg, VdevOffset};
 use tarn_probe::Operation;
@@ -107,10 +108,20 @@ fn log_of(leaf: &VdevConfig) -> Option<ObjectId> {
 
 /// Whether a device missed groups that it never got since, as its log says.
 fn has_missed(directory: Directory<'_>, leaf: &VdevConfig) -> Result<bool, PoolError> {
-    match log_of(leaf) {
-        None => Ok(false),
-        Some(log) => Ok(head_of(&*directory.object(log)?)?.0.allocated != 0),
+    let Some(log) = log_of(leaf) else {
+        return Ok(false);
+    };
+    let object = directory.object(log)?;
+    // It may be written over later.
+    if object.info().object_type != ObjectType::SpaceMap {
+        let cause = Corrupt::Inconsistent {
+            what: "dirty time log",
+            offset: 0,
+            why: "it is no space map",
+        };
+        return Err(PoolError::Corrupt { object: log, cause });
     }
+    Ok(head_of(&object)?.0.allocated != 0)
 }
 
 /// The device has all that it ever missed.
