@@ -268,7 +268,7 @@ pub(super) fn add<B: ZapBlocks>(
         })?;
         match added {
             Ok(()) => {
-                fat.header.entry_count += 1;
+                fat.header.count_entry();
                 write_header(blocks, tx, &fat.header)?;
                 grow_ahead(blocks, tx, fat, block);
                 return Ok(());
@@ -366,7 +366,7 @@ fn split<B: ZapBlocks>(
     let table = table_runs(&header, entries, shift_of(blocks));
     touch_header(blocks, tx)?;
     require_pointers(blocks, tx, &table, block)?;
-    let new_block = header.allocate_blocks(1);
+    let new_block = header.allocate_blocks(1).map_err(|_| ZapError::Full)?;
     let sorted = header.normalization != 0;
     let mut other = vec![0; blocks.block_size()];
     change(blocks, tx, new_block, |_| Ok(()))?;
@@ -386,7 +386,7 @@ fn split<B: ZapBlocks>(
             Ok(())
         })?;
     }
-    header.leaf_count += 1;
+    header.count_leaf();
     fat.header = header;
     write_header(blocks, tx, &fat.header)
 }

@@ -31,7 +31,7 @@ pub const BLOCK_SHIFT: u32 = 14;
 /// How many bits of the hash the table leaves unused, at least.
 const UNUSED_BITS_MIN: u32 = 2;
 
-/// No ZAP has more blocks or entries: so many bytes no object has. Counts below can go up and be added without going over.
+/// No ZAP has more blocks or entries: so many bytes no object has. Counts up to it can be added without going over, and none goes up beyond it.
 const COUNT_MAX: u64 = 1 << 60;
 /// Block 0 is the header, and there was always a leaf. A table that is moved to a block in use would overwrite it.
 const FREE_BLOCK_MIN: u64 = 2;
@@ -294,11 +294,22 @@ impl FatHeader {
         Some(first..first + (1 << more))
     }
 
-    /// Takes `count` new blocks, and gives the first.
-    pub fn allocate_blocks(&mut self, count: u64) -> u64 {
+    /// Takes `count` new blocks, and gives the first. None is left where the header lies about how many are taken.
+    pub fn allocate_blocks(&mut self, count: u64) -> Result<u64, TableFull> {
         let first = self.free_block;
-        self.free_block += count;
-        first
+        let end = first.checked_add(count);
+        self.free_block = end.filter(|end| *end <= COUNT_MAX).ok_or(TableFull)?;
+        Ok(first)
+    }
+
+    /// There is one leaf more.
+    pub fn count_leaf(&mut self) {
+        self.leaf_count = (self.leaf_count + 1).min(COUNT_MAX);
+    }
+
+    /// There is one entry more.
+    pub fn count_entry(&mut self) {
+        self.entry_count = (self.entry_count + 1).min(COUNT_MAX);
     }
 
     /// Moves the embedded table into a block of its own, of twice the entries, and gives its
@@ -314,8 +325,8 @@ impl FatHeader {
     ) -> Result<u64, TableFull> {
         assert!(self.is_embedded(), "only an embedded table is moved out");
         self.check_growth()?;
+        let block = self.allocate_blocks(1)?;
         spread(&header_block[header_block.len() / 2..], table_block);
-        let block = self.allocate_blocks(1);
         self.table = PointerTable {
             block,
             block_count: 1,
@@ -335,7 +346,7 @@ impl FatHeader {
         assert!(!self.is_embedded(), "an embedded table does not double");
         self.check_growth()?;
         if self.table.next_block == 0 {
-            self.table.next_block = self.allocate_blocks(2 * self.table.block_count);
+            self.table.next_block = self.allocate_blocks(2 * self.table.block_count)?;
         }
         let done = self.table.copied_count;
         let next = self.table.next_block;
