@@ -4,8 +4,8 @@ mod support;
 
 use support::Pool;
 use support::tasks::{
-    begin_receive, clone, create, destroy, finish_receive, mark_snapshot, names, refusal, snapshot,
-    there_is, with_dataset,
+    begin_receive, clone, create, destroy, finish_receive, free_all, mark_snapshot, names, refusal,
+    snapshot, there_is, with_dataset,
 };
 use tarn_dataset::ops::destroy_together::DestroyTogether;
 use tarn_dataset::ops::hold::{HoldSnapshots, ReleaseHolds};
@@ -49,11 +49,6 @@ fn while_in_use<T>(pool: &mut Pool, name: &str, run: impl FnOnce(&mut Pool) -> T
 fn assert_busy<T: std::fmt::Debug>(refused: Result<T, TaskRefusal>) {
     let refusal = refusal(refused);
     assert!(matches!(refusal, TaskRefusal::Busy { .. }), "{refusal}");
-}
-
-fn free_all(pool: &mut Pool) {
-    while pool.free_in_background(1000).more {}
-    pool.judge();
 }
 
 #[test]

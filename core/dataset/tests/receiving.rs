@@ -4,7 +4,7 @@ mod support;
 
 use support::Pool;
 use support::tasks::{
-    begin_receive, create, destroy, finish_receive, set, snapshot, there_is, with_dataset,
+    begin_receive, create, destroy, finish_receive, free_all, set, snapshot, there_is, with_dataset,
 };
 use tarn_dataset::ops::receive::{AbandonReceive, Receiver, receive_name};
 use tarn_object::zap::{ObjectZap, ZapValue};
@@ -37,11 +37,6 @@ fn counts(pool: &Pool, name: &str) -> (Option<u64>, Option<u64>) {
     let directory = view.directory(name).unwrap();
     let count = |field| directory.extension(field).unwrap();
     (count(FILESYSTEM_COUNT), count(SNAPSHOT_COUNT))
-}
-
-fn free_all(pool: &mut Pool) {
-    while pool.free_in_background(1000).more {}
-    pool.judge();
 }
 
 /// As OpenZFS has it since 2.1, which takes one off when a clone goes that an increment was cut in, whether or not it was counted.

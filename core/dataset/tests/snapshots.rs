@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use support::chain::{Blocks, Chain};
+use support::tasks::{begin_receive, finish_receive};
 use support::{FILE, Filler, Pool};
 use tarn_dataset::dataset::NamedBookmark;
 use tarn_dataset::names::DatasetName;
@@ -283,34 +284,9 @@ fn being_received() -> (Pool, Receiver, FinishReceive) {
     let one = DatasetName::parse("tank/a@one").unwrap();
     let view = pool.namespace.view(&pool.operation);
     let guid = view.dataset(&one).unwrap().stored().unwrap().guid.get();
-    let begun = pool.run(begin("tank/a", guid)).unwrap();
-    let finish = FinishReceive {
-        target: "tank/a".to_string(),
-        snapshot: "three".to_string(),
-        receiver: begun.receiver,
-        to_guid: 7,
-        creation_time_s: 1_000_000_000,
-        force: true,
-        settings: ReceiveSettings::default(),
-        is_set: true,
-        has_properties: false,
-        snapshot_settings: Vec::new(),
-        key: None,
-    };
+    let begun = pool.run(begin_receive("tank/a", guid)).unwrap();
+    let finish = finish_receive("tank/a", begun.receiver);
     (pool, begun.receiver, finish)
-}
-
-fn begin(target: &str, from_guid: u64) -> BeginReceive {
-    BeginReceive {
-        target: target.to_string(),
-        snapshot: "three".to_string(),
-        origin: None,
-        stream: stream(from_guid),
-        force: true,
-        resumable: false,
-        settings: ReceiveSettings::default(),
-        key: None,
-    }
 }
 
 #[test]
@@ -351,7 +327,7 @@ fn a_base_that_is_marked_meanwhile_goes_when_the_increment_is_there() {
 fn what_is_half_received_is_left_alone() {
     let mut pool = Pool::new();
     create(&mut pool, &["tank/x"]);
-    let begun = pool.run(begin("tank/new", 0)).unwrap();
+    let begun = pool.run(begin_receive("tank/new", 0)).unwrap();
     let below = CreateFilesystem {
         name: "tank/new/kid".to_string(),
         settings: Vec::new(),
@@ -374,7 +350,7 @@ fn what_is_half_received_is_left_alone() {
         matches!(refused, Err(TaskRefusal::Busy { .. })),
         "{refused:?}"
     );
-    let refused = pool.run(begin("tank/new", 0));
+    let refused = pool.run(begin_receive("tank/new", 0));
     assert!(
         matches!(refused, Err(TaskRefusal::Busy { .. })),
         "{refused:?}"

@@ -175,3 +175,9 @@ pub fn refusal<T: std::fmt::Debug>(refused: Result<T, TaskRefusal>) -> TaskRefus
         other => other,
     }
 }
+
+/// Frees all that is to be freed in the background, and judges what is left.
+pub fn free_all(pool: &mut Pool) {
+    while pool.free_in_background(1000).more {}
+    pool.judge();
+}
