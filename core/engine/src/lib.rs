@@ -12,6 +12,7 @@
 //! who asked.
 
 pub mod administration;
+mod bounded_text;
 mod create;
 mod datasets;
 pub mod engine;

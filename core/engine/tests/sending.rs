@@ -10,11 +10,12 @@ use support::{Bench, call, owned};
 use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    Destroy, Inherit, MakeBookmark, MakeClone, Mount, Receive, Received, Rollback, Send, SendPlan,
-    Series, Snapshot, Unmount, Upgrade,
+    Destroy, Inherit, MakeBookmark, MakeClone, Mount, ReadToken, Receive, Received, Rollback, Send,
+    SendPlan, Series, Snapshot, Unmount, Upgrade,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::stream::Record;
 use tarn_stream::reading::StreamReader;
 
@@ -593,4 +594,21 @@ fn a_received_reservation_that_does_not_fit_is_left_out_and_told() {
         "cannot receive reservation property on tank/small/b: size is greater than available space";
     assert_eq!(received.warnings, [told]);
     assert_eq!(bench.number("tank/small/b", "reservation"), 0);
+}
+
+#[test]
+fn a_token_that_says_too_much_is_refused() {
+    let bench = Bench::new();
+    // Some KiB in zlib; as text, with the name at each of its lists, 2 GiB.
+    let list = NvList::new().with("n".repeat(256 << 10), vec![NvList::new(); 8 << 10]);
+    let token = tarn_stream::token::encode(&list);
+    let refused = bench
+        .engine
+        .dataset_read_token(&call("zfs send -t"), ReadToken { token })
+        .unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Invalid);
+    assert_eq!(
+        refused.reason,
+        "resume token is corrupt (its contents are too long)"
+    );
 }

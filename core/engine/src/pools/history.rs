@@ -1,16 +1,22 @@
 //! `zpool history`: who did what, since the pool was made.
 
+use crate::bounded_text::{TooLong, bounded};
 use crate::engine::Engine;
 use crate::messages::pool::{History, HistoryRecord, HistoryRecords};
 use crate::messages::{Refusal, RefusalKind};
 use crate::turns::stuck;
-use tarn_ondisk::history::name;
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::history::{SIZE_MAX, name};
 use tarn_ondisk::nvlist::NvList;
 
 /// How far what a call was given is moved in.
 const CALL_INDENT: usize = 8;
 /// How far a record of an unknown kind is moved in.
 const UNKNOWN_INDENT: usize = 4;
+
+/// How much text lists become in one answer, in bytes: four times what a whole ring has room for. Only a
+/// pool that wants to fill our memory has more.
+const LISTS_TEXT_BYTES_MAX: u64 = 4 * SIZE_MAX;
 
 impl Engine {
     pub(crate) fn history(&self, request: &History) -> Result<HistoryRecords, Refusal> {
@@ -23,17 +29,21 @@ impl Engine {
             let action = format!("cannot get history for '{}'", request.name);
             Refusal::new(RefusalKind::Device, action, cause.to_string())
         })?;
+        let mut room = narrow(LISTS_TEXT_BYTES_MAX);
+        let records = records.iter().map(|list| record(list, &mut room));
         Ok(HistoryRecords {
-            records: records.iter().map(record).collect(),
+            records: records.collect(),
         })
     }
 }
 
-fn record(list: &NvList) -> HistoryRecord {
+/// What a record says. The text of the lists in it is taken from `room`, in bytes.
+fn record(list: &NvList, room: &mut usize) -> HistoryRecord {
     let text = |name: &str| Some(list.text(name).ok()?.to_string());
     let number = |name: &str| list.u64(name).ok();
     let signed = |name: &str| list.i64(name).ok();
-    let lines = |name: &str| Some(list.list(name).ok()?.indented(CALL_INDENT).to_string());
+    let mut call = |name: &str| Some(lines(list.list(name).ok()?, CALL_INDENT, room));
+    let (input, output) = (call(name::INPUT), call(name::OUTPUT));
     let is_known = [name::COMMAND, name::EVENT_NAME, name::CALL]
         .iter()
         .any(|name| list.contains(name));
@@ -52,10 +62,48 @@ fn record(list: &NvList) -> HistoryRecord {
         host: text(name::HOST),
         zone: text(name::ZONE),
         elapsed_ns: signed(name::ELAPSED_NS),
-        input: lines(name::INPUT),
-        output: lines(name::OUTPUT),
+        input,
+        output,
         output_bytes: signed(name::OUTPUT_SIZE),
         error_number: signed(name::ERRNO),
-        contents: (!is_known).then(|| list.indented(UNKNOWN_INDENT).to_string()),
+        contents: (!is_known).then(|| lines(list, UNKNOWN_INDENT, room)),
+    }
+}
+
+/// The lines of a list, as far as there is room.
+fn lines(list: &NvList, indent: usize, room: &mut usize) -> String {
+    match bounded(list.indented(indent), *room) {
+        Ok(text) => {
+            *room -= text.len();
+            text
+        }
+        Err(TooLong { mut beginning }) => {
+            *room = 0;
+            let why = "(the rest is not shown: the lists of this history are too long)";
+            beginning.push_str(&format!("{:indent$}{why}\n", ""));
+            beginning
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_told_as_far_as_there_is_room() {
+        let list = NvList::new()
+            .with(name::CALL, "create")
+            .with(name::INPUT, NvList::new().with("numbers", vec![7u64, 8]));
+        let whole = "        numbers[0]: 7\n        numbers[1]: 8\n";
+        let mut room = whole.len() + 30;
+        assert_eq!(record(&list, &mut room).input.as_deref(), Some(whole));
+        assert_eq!(room, 30);
+        let cut = record(&list, &mut room).input.expect("it begins");
+        let first = "        numbers[0]: 7\n        (the rest is not shown";
+        assert!(cut.starts_with(first), "{cut}");
+        assert_eq!(room, 0);
+        let none = record(&list, &mut room).input.expect("it is told of");
+        assert!(none.starts_with("        (the rest"), "{none}");
     }
 }

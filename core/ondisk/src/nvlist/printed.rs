@@ -99,8 +99,13 @@ impl fmt::Display for Plain<'_> {
 
 /// The values of an array, with spaces between them.
 fn each<T>(f: &mut fmt::Formatter<'_>, values: &[T], show: impl Fn(&T) -> String) -> fmt::Result {
-    let shown: Vec<String> = values.iter().map(show).collect();
-    f.write_str(&shown.join(" "))
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            f.write_str(" ")?;
+        }
+        f.write_str(&show(value))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -774,8 +774,7 @@ impl Indented<'_> {
             NvValue::Uint64Array(items) => self.lines(f, name, items),
             NvValue::BooleanArray(items) => self.lines(f, name, items),
             NvValue::StringArray(items) => {
-                let quoted: Vec<String> = items.iter().map(|text| format!("'{text}'")).collect();
-                self.lines(f, name, &quoted)
+                self.lines(f, name, items.iter().map(|text| format!("'{text}'")))
             }
             NvValue::List(list) => {
                 writeln!(f, "{:indent$}{name}:", "")?;
@@ -805,10 +804,10 @@ impl Indented<'_> {
         &self,
         f: &mut fmt::Formatter<'_>,
         name: &Text,
-        values: &[T],
+        values: impl IntoIterator<Item = T>,
     ) -> fmt::Result {
         let indent = self.indent;
-        for (index, value) in values.iter().enumerate() {
+        for (index, value) in values.into_iter().enumerate() {
             writeln!(f, "{:indent$}{name}[{index}]: {value}", "")?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::{Target, told};
 use crate::piece::{Kind, Piece};
+use std::fmt::{self, Display, Write};
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_ondisk::object_type::ObjectType;
 
@@ -50,6 +51,24 @@ fn list(encoding: Encoding, bytes: &[u8]) {
     }
 }
 
+/// What of a list is shown. All of it may be the square of its bytes: a name is said again at each element.
+const SHOWN_BYTES_MAX: usize = 1 << 20;
+
+/// Lets the beginning of a text be made, and keeps nothing.
+fn show(text: impl Display) {
+    struct Shown(usize);
+    impl Write for Shown {
+        fn write_str(&mut self, more: &str) -> fmt::Result {
+            self.0 += more.len();
+            match self.0 <= SHOWN_BYTES_MAX {
+                true => Ok(()),
+                false => Err(fmt::Error),
+            }
+        }
+    }
+    let _ = write!(Shown(0), "{text}");
+}
+
 /// Asks a list everything, and demands that it survives being stored.
 pub fn ask(list: &NvList) {
     for (name, value) in list.iter() {
@@ -63,7 +82,9 @@ pub fn ask(list: &NvList) {
             assert_eq!(inner.len(), inner.iter().len());
         }
     }
-    let _ = (list.to_string(), list.indented(3).to_string());
+    show(list);
+    show(list.indented(3));
+    show(list.printed());
     for encoding in [Encoding::Xdr, Encoding::Native] {
         let stored = list.encode(encoding);
         let back = NvList::decode_prefix(&stored);

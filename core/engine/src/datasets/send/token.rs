@@ -2,6 +2,7 @@
 
 use super::super::cannot_open;
 use super::plan::facts_of;
+use crate::bounded_text::{TooLong, bounded};
 use crate::engine::Engine;
 use crate::messages::dataset::{ReadToken, ResumePoint, Send, TokenRead};
 use crate::messages::{Refusal, RefusalKind};
@@ -16,6 +17,9 @@ use tarn_stream::token;
 /// What every refusal here begins with.
 const ACTION: &str = "cannot resume send";
 
+/// What a token says, as text, in bytes at most. Real ones say some lines, and name snapshots.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
 impl Engine {
     pub(crate) fn read_token(
         &self,
@@ -24,7 +28,10 @@ impl Engine {
     ) -> Result<TokenRead, Refusal> {
         let list = token::decode(&request.token)
             .map_err(|bad| Refusal::new(RefusalKind::Invalid, ACTION, bad.to_string()))?;
-        let text = list.printed().to_string();
+        let text = bounded(list.printed(), TEXT_BYTES_MAX).map_err(|TooLong { .. }| {
+            let reason = "resume token is corrupt (its contents are too long)";
+            Refusal::new(RefusalKind::Invalid, ACTION, reason)
+        })?;
         let (send, refused) = match self.resumed(&list, operation) {
             Ok(send) => (Some(send), None),
             Err(refusal) => (None, Some(refusal)),
