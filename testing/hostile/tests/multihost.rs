@@ -79,7 +79,11 @@ fn a_pool_that_is_refused_is_not_repaired() {
     let machine = shown_alive();
     let run = machine.run(|host| {
         let disks = NAMES.map(|disk| machine.disk(format!("{DISKS}/{disk}")).unwrap());
-        disks[1].rot((4 << 20) + (512 << 10)..(60 << 20));
+        // Whichever side is read first lacks something that the other has.
+        let parts = 4 << 20..60 << 20;
+        for (number, start) in parts.step_by(4 << 10).enumerate() {
+            disks[number % 2].rot(start..start + (4 << 10));
+        }
         import(host, &[]).err().unwrap();
         for disk in disks {
             let (reads, writes, _) = disk.requests();
