@@ -113,6 +113,33 @@ fn a_scan_that_was_left_running_is_canceled_when_the_pool_is_written() {
     }
 }
 
+/// Pools with errors are those that are scanned, and their lists of errors may be among what is damaged.
+#[test]
+fn a_scan_is_canceled_though_nobody_knows_how_many_errors_there_were() {
+    let machine = machine(&["a"]);
+    let run = machine.run(|host| {
+        let operation = Operation::unmeasured();
+        let left = Scan {
+            function: SCRUB,
+            state: SCANNING,
+            ..Scan::default()
+        };
+        pool_with_scan(host, left, &operation);
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        change_mos(&pool, &operation, |tx, mos| {
+            let log = ZapValue::word(1 << 40);
+            put(tx, mos, name::ERROR_LOG_LAST, &log, &operation);
+            let words = ZapValue::Words(left.to_words());
+            put(tx, mos, name::SCAN, &words, &operation);
+        });
+        pool.close(Leaving::Exported, &operation).unwrap();
+        let pool = import(host, Mode::ReadWrite, &operation).unwrap();
+        assert_eq!(scan_of(&pool, &operation).state, CANCELED);
+        pool.close(Leaving::Exported, &operation).unwrap();
+    });
+    run.unwrap();
+}
+
 #[test]
 fn a_scan_that_has_ended_stays_as_it_is() {
     let machine = machine(&["a"]);

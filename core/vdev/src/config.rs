@@ -724,6 +724,13 @@ mod tests {
             VdevConfig::parse(&odd),
             Err(ConfigError::UnknownType { .. })
         ));
+        let metaslabs = raidz()
+            .with("ashift", 12u64)
+            .with("asize", 1u64 << 30)
+            .with("metaslab_array", 7u64)
+            .with("metaslab_shift", 1u64);
+        let refused = VdevConfig::parse(&metaslabs).expect_err("they are too many");
+        assert!(refused.to_string().contains("metaslab_shift"), "{refused}");
         let sectors = raidz().with("ashift", 40u64);
         assert!(matches!(
             VdevConfig::parse(&sectors),

@@ -10,6 +10,7 @@ use tarn_hostile::devices::{Devices, Disk};
 use tarn_hostile::house::{DISKS, House, call};
 use tarn_hostile::lie::Liar;
 use tarn_ondisk::uberblock::{Multihost, Uberblock};
+use tarn_ondisk::units::Txg;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const DISK_BYTES: u64 = 64 << 20;
@@ -88,6 +89,23 @@ fn a_pool_that_is_refused_is_not_repaired() {
         for disk in disks {
             let (reads, writes, _) = disk.requests();
             assert!(reads > 0 && writes == 0, "{reads} read, {writes} written");
+        }
+    });
+    run.unwrap();
+}
+
+/// What counts on from such a number counts wrong.
+#[test]
+fn a_group_that_no_pool_has_is_refused() {
+    let machine = shown_alive();
+    change(&machine, |uberblock| uberblock.txg = Txg::new(1 << 50));
+    let run = machine.run(|host| {
+        for options in [&[][..], &[("readonly", "on")]] {
+            let refusal = import(host, options).err().unwrap();
+            assert!(
+                refusal.to_string().contains("which no pool has"),
+                "{refusal}"
+            );
         }
     });
     run.unwrap();
