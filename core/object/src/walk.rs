@@ -319,10 +319,10 @@ impl Object {
     }
 
     /// The last part of a range that has contents, of at most so many blocks: behind it none has any, up to the range's end. It is found
-    /// in few steps however far apart contents lie.
+    /// in few steps however far apart contents lie. What is below a block of pointers that cannot be read counts as contents.
     ///
     /// # Errors
-    /// Blocks of pointers that cannot be read.
+    /// When the object was freed.
     pub fn last_data(
         &self,
         within: Range<BlockId>,
@@ -333,11 +333,19 @@ impl Object {
         let mut window = blocks_max;
         while end > first {
             let start = end.saturating_sub(window).max(first);
-            let next = self.next_data(BlockId::from(start), operation)?;
-            match next.filter(|block| block.get() < end) {
-                None => (end, window) = (start, window.saturating_mul(2)),
-                Some(_) if end - start > blocks_max => window = ((end - start) / 2).max(blocks_max),
-                Some(_) => return Ok(Some(BlockId::from(start)..BlockId::from(end))),
+            let has_contents = match self.next_data(BlockId::from(start), operation) {
+                Ok(next) => next.is_some_and(|block| block.get() < end),
+                Err(ObjectError::Read { level, block, .. }) => {
+                    let geometry = self.alive()?.geometry();
+                    geometry.span(level.get(), block.get()).start < end
+                }
+                Err(ObjectError::Corrupt { .. }) => true,
+                Err(error) => return Err(error),
+            };
+            match has_contents {
+                false => (end, window) = (start, window.saturating_mul(2)),
+                true if end - start > blocks_max => window = ((end - start) / 2).max(blocks_max),
+                true => return Ok(Some(BlockId::from(start)..BlockId::from(end))),
             }
         }
         Ok(None)

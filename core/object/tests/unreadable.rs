@@ -131,3 +131,25 @@ fn a_range_of_whole_blocks_of_pointers_is_freed_unread() {
     assert!(read(FANOUT).unwrap().iter().all(|byte| *byte == 0));
     read(0).unwrap_err();
 }
+
+/// The search for contents from the end on does not end where nobody can know.
+#[test]
+fn what_is_below_an_unreadable_block_of_pointers_counts_as_contents() {
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let ranges = [0..4, FANOUT..FANOUT + 4, 40 * FANOUT..40 * FANOUT + 4];
+    let (object, pointers) = file(&mut pool, &set, &ranges);
+    assert_eq!(pointers.len(), 4);
+    let is_lowest = |pointer: &&BlockPointer| pointer.level().get() == 1;
+    let lowest: Vec<BlockPointer> = pointers.iter().filter(is_lowest).copied().collect();
+    spoil(&pool, &lowest);
+    let mut end = 100 * FANOUT;
+    for top in [40 * FANOUT, FANOUT, 0] {
+        let within = BlockId::from(0)..BlockId::from(end);
+        let last = object.last_data(within, 100, &pool.operation).unwrap();
+        let last = last.unwrap();
+        assert!(last.end.get() > top && last.start.get() < top + FANOUT);
+        assert_eq!(last.end.get() - last.start.get(), 100);
+        end = top;
+    }
+}

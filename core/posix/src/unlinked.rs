@@ -14,7 +14,8 @@
 
 use std::sync::Arc;
 
-use tarn_object::{Tx, zap::ZapValue};
+use tarn_object::{Object, Tx, zap::ZapValue};
+use tarn_ondisk::dnode::POINTER_SHIFT;
 use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
@@ -51,17 +52,21 @@ impl FileSystem {
                     if let Some(name) = text_of(entry.name) {
                         let tx = self.begin_freeing(0, operation)?;
                         let zap = open_zap(&object, operation);
-                        zap.remove(&tx, name.as_slice()).map_err(table_error(set))?;
+                        let removed = zap.remove(&tx, name.as_slice());
+                        match removed.map_err(table_error(set)) {
+                            // Under this name was another file, and that was freed.
+                            Err(PosixError::NotFound) => {}
+                            other => other?,
+                        }
                     }
                     continue;
                 }
                 // What cannot be read cannot be freed. It stays in the set and does no harm.
-                Err(error) if error.is_failure() => continue,
-                Err(error) => return Err(error),
+                Err(_) => continue,
             };
-            match self.free_if_unused(&node, operation) {
-                Err(error) if error.is_failure() && !matches!(error, PosixError::Pool(_)) => {}
-                other => other?,
+            // Nor does what makes no sense.
+            if let Err(error @ PosixError::Pool(_)) = self.free_if_unused(&node, operation) {
+                return Err(error);
             }
         }
         Ok(())
@@ -137,7 +142,8 @@ impl FileSystem {
         if facts.is_directory() && facts.flags.has(ZnodeFlags::XATTR) {
             self.free_xattrs(node, operation)?;
         }
-        if let Some(directory) = self.xattr_directory(&facts, operation).ok().flatten() {
+        let hidden = self.xattr_directory(&facts, operation).ok().flatten();
+        if let Some(directory) = hidden.filter(|hidden| is_hidden_in(hidden, node)) {
             self.free_xattr_directory(node, &directory, operation)?;
         }
         self.free_contents(node, 0, operation)?;
@@ -173,22 +179,47 @@ impl FileSystem {
         self.store(node, facts, &tx, operation)
     }
 
-    /// Frees what is in a hidden directory, each with its entry.
+    /// Frees what is in a hidden directory, each with its entry. What does not belong there keeps its other names, and what cannot be read its entry.
     #[doc(alias = "zfs_purgedir")]
     fn free_xattrs(&self, directory: &Node, operation: &Operation) -> Result<(), PosixError> {
         let table = self.directory(directory, operation)?;
+        let mut outcome = Ok(());
         for entry in table.zap.entries().map_err(table_error(directory.id))? {
             let entry = table.entry(entry.name, &entry.value)?;
+            let child = match self.node(entry.id, operation) {
+                Ok(child) => Some(child).filter(|child| is_hidden_in(child, directory)),
+                Err(PosixError::NotFound) => None,
+                Err(error) => {
+                    outcome = Err(error);
+                    continue;
+                }
+            };
             let tx = self.begin_freeing(0, operation)?;
-            table.remove(&tx, &entry.name)?;
-            match self.node(entry.id, operation) {
-                Ok(child) if child.condemn() => self.free_condemned(&child, &tx, operation)?,
-                Ok(_) => {}
-                Err(PosixError::NotFound) => {}
-                Err(error) => return Err(error),
+            if let Some(child) = child.filter(|child| !child.facts().is_directory()) {
+                self.free_xattr(&child, &tx, operation)?;
             }
+            table.remove(&tx, &entry.name)?;
         }
-        Ok(())
+        outcome
+    }
+
+    /// An extended attribute loses a name, and is freed with the last one.
+    fn free_xattr(
+        &self,
+        file: &Arc<Node>,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let mut facts = (*file.facts()).clone();
+        if facts.links > 1 {
+            // Solaris links them from one file to another.
+            facts.links -= 1;
+            return self.store(file, facts, tx, operation);
+        }
+        match file.condemn() {
+            true => self.free_condemned(file, tx, operation),
+            false => Ok(()),
+        }
     }
 
     /// Frees the contents from an offset on, from the end backwards and in bounded pieces, so that at most what fits in one transaction
@@ -200,19 +231,17 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let block_size = node.object.block_size().get();
-        let first = BlockId::from(from.div_ceil(block_size));
+        let first = from.div_ceil(block_size);
         let end = BlockId::from(node.object.max_block().get().saturating_add(1));
-        let mut within = first..end;
+        let mut within = BlockId::from(first)..end;
         while let Some(last) = node.object.last_data(within, BLOCKS_PER_TX, operation)? {
-            if last.end.get() - first.get() <= BLOCKS_PER_TX {
+            if last.end.get() - first <= BLOCKS_PER_TX {
                 break;
             }
             let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
             let tx = self.begin_freeing(bytes, operation)?;
-            let offset = last.start.get().saturating_mul(block_size);
-            node.object
-                .free_range(&tx, offset, tarn_object::TO_END, operation)?;
-            within = first..last.start;
+            let start = free_end(&node.object, first, last.start.get(), &tx, operation)?;
+            within = BlockId::from(first)..BlockId::from(start);
         }
         Ok(())
     }
@@ -236,6 +265,38 @@ impl FileSystem {
         self.log_gone(node.id);
         Ok(())
     }
+}
+
+/// Frees an object's end from a block on, or from a block before it, but not before `first`, and gives back from which. Pieces begin where blocks of pointers do:
+/// those that cannot be read are given up as whole. Where not even the pointer to one can be found, all below the one above it goes.
+fn free_end(
+    object: &Object,
+    first: u64,
+    from: u64,
+    tx: &Tx,
+    operation: &Operation,
+) -> Result<u64, PosixError> {
+    let info = object.info();
+    let fanout_shift = u32::from(info.indirect_shift) - POINTER_SHIFT;
+    let mut level = 1;
+    loop {
+        let shift = fanout_shift * u32::from(level);
+        let whole = u64::MAX.checked_shl(shift).unwrap_or(0);
+        let start = (from & whole).max(first);
+        let offset = start.saturating_mul(info.block_size.get());
+        match object.free_range(tx, offset, tarn_object::TO_END, operation) {
+            Ok(()) => return Ok(start),
+            Err(error) if start == first || level >= info.levels => return Err(error.into()),
+            Err(_) => level += 1,
+        }
+    }
+}
+
+/// Whether a file belongs into a hidden directory, or a hidden directory to a file: whoever made it said so there. What a damaged entry leads to may be another's.
+fn is_hidden_in(hidden: &Node, owner: &Node) -> bool {
+    let facts = hidden.facts();
+    let is_hidden = facts.flags.has(ZnodeFlags::XATTR) && facts.parent == owner.id;
+    is_hidden && hidden.id != owner.id
 }
 
 /// What a file is called in the unlinked set.

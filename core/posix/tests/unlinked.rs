@@ -4,14 +4,14 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use support::Mounted;
+use support::{Dice, Mounted};
 use tarn_object::zap::{ObjectZap, ZapValue};
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::units::{LogicalSize, ObjectId};
 use tarn_ondisk::znode::{MASTER_NODE, master};
-use tarn_posix::NewFileSystem;
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{Credentials, FileKind, XattrMode};
+use tarn_posix::{NewFileSystem, WriteAt};
 
 /// Where the count of names is in the structure of old files.
 const LINKS_PLACE: usize = 96;
@@ -20,6 +20,20 @@ const LINKS_PLACE: usize = 96;
 /// just then. The version is an old one only so that the attributes are at fixed places.
 #[test]
 fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it() {
+    without_a_file(|_| Vec::new());
+}
+
+/// Entries that lead to what is no extended attribute of that directory: who was damaged so is mounted, and nobody else's files go.
+#[test]
+fn what_is_only_said_to_be_an_extended_attribute_stays() {
+    without_a_file(|[other, folder, hidden, directory]| {
+        let gone = ObjectId::new(999_999);
+        vec![other, folder, hidden, directory, gone]
+    });
+}
+
+/// Entries like `more` are in the directory too: of another file, a folder, that file's extended attribute, and the directory itself.
+fn without_a_file(more: impl FnOnce([ObjectId; 4]) -> Vec<ObjectId>) {
     let new = NewFileSystem {
         version: 4,
         ..NewFileSystem::default()
@@ -27,15 +41,28 @@ fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it
     let mounted = Mounted::with(new, MountProperties::default());
     let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
     let root = Credentials::root();
-    let make = |name| {
-        mounted
-            .make(&root, top, name, FileKind::Regular, 0o644)
-            .unwrap()
-            .id
-    };
-    make("other");
+    let make = |name, kind| mounted.make(&root, top, name, kind, 0o644).unwrap().id;
+    let other = make("other", FileKind::Regular);
+    let folder = make("folder", FileKind::Directory);
+    let without: BTreeSet<u64> = mounted.objects().into_iter().collect();
+    files
+        .set_xattr(
+            &root,
+            other,
+            b"user.o",
+            b"hidden",
+            XattrMode::Any,
+            operation,
+        )
+        .unwrap();
     let before: BTreeSet<u64> = mounted.objects().into_iter().collect();
-    let id = make("f");
+    let is_file = |id: &ObjectId| {
+        let object = files.object_set().object(*id, operation).unwrap();
+        object.info().object_type == ObjectType::PlainFile
+    };
+    let mut hidden = before.difference(&without).map(|id| ObjectId::new(*id));
+    let hidden = hidden.find(is_file).unwrap();
+    let id = make("f", FileKind::Regular);
     for name in [b"user.a".as_slice(), b"user.b", b"user.c"] {
         let value = vec![7; 40_000];
         files
@@ -55,6 +82,11 @@ fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it
         let mut bonus = bonus.to_vec();
         bonus[LINKS_PLACE..LINKS_PLACE + 8].fill(0);
         object(directory).set_typed_bonus(tx, kind, &bonus).unwrap();
+        let table = ObjectZap::of(&object(directory), operation);
+        for id in more([other, folder, hidden, directory]) {
+            let (name, word) = (format!("user.{}", id.get()), ZapValue::word(id.get()));
+            table.insert(tx, name.as_str(), &word).unwrap();
+        }
         let master_node = object(MASTER_NODE);
         let unlinked = ObjectZap::of(&master_node, operation).lookup_word(master::UNLINKED);
         let unlinked = object(ObjectId::new(unlinked.unwrap().unwrap()));
@@ -71,6 +103,87 @@ fn a_directory_of_extended_attributes_without_a_file_goes_with_all_that_is_in_it
         set.free_object(tx, id, operation).unwrap();
     });
     let mounted = mounted.remounted();
+    let left: BTreeSet<u64> = mounted.objects().into_iter().collect();
+    assert_eq!(left, before);
+    let found = mounted
+        .files
+        .get_xattr(&root, other, b"user.o", &mounted.operation);
+    assert_eq!(found.unwrap(), b"hidden");
+}
+
+/// What the set says of files that are not there, or are there under another number, keeps nobody from mounting.
+#[test]
+fn a_set_that_makes_no_sense_is_mounted() {
+    let mounted = Mounted::new();
+    let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
+    let root = Credentials::root();
+    let before: BTreeSet<u64> = mounted.objects().into_iter().collect();
+    let ids: Vec<u64> = (0..9)
+        .map(|number| {
+            let name = format!("f{number}");
+            let made = mounted.make(&root, top, &name, FileKind::Regular, 0o644);
+            let id = made.unwrap().id;
+            files.opened(id, operation).unwrap();
+            files
+                .unlink(&root, top, name.as_bytes(), operation)
+                .unwrap();
+            id.get()
+        })
+        .collect();
+    mounted.change(|set, tx| {
+        let object = |id| set.object(id, operation).unwrap();
+        let unlinked = ObjectZap::of(&object(MASTER_NODE), operation);
+        let unlinked = unlinked.lookup_word(master::UNLINKED).unwrap().unwrap();
+        let unlinked = object(ObjectId::new(unlinked));
+        let unlinked = ObjectZap::of(&unlinked, operation);
+        let say = |name: String, id: u64| {
+            unlinked
+                .update(tx, name.as_str(), &ZapValue::word(id))
+                .unwrap();
+        };
+        // All stand for the first now, and for themselves under other names.
+        for id in &ids {
+            say(format!("{id:x}"), ids[0]);
+            say(format!("of {id}"), *id);
+        }
+        say("none".into(), u64::MAX);
+        say("gone".into(), 999_999);
+    });
+    let mounted = mounted.remounted();
+    let left: BTreeSet<u64> = mounted.objects().into_iter().collect();
+    assert_eq!(left, before);
+}
+
+/// A large file with a block of pointers that cannot be read, where a piece of it would begin that is freed at a time.
+#[test]
+fn a_file_is_freed_though_not_all_of_it_can_be_found() {
+    const BLOCK: u64 = 4096;
+    let properties = MountProperties {
+        record_size: LogicalSize::from(BLOCK),
+        ..MountProperties::default()
+    };
+    let mounted = Mounted::with(NewFileSystem::default(), properties);
+    let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
+    let root = Credentials::root();
+    let before: BTreeSet<u64> = mounted.objects().into_iter().collect();
+    let made = mounted.make(&root, top, "f", FileKind::Regular, 0o644);
+    let id = made.unwrap().id;
+    // So few bytes are in the pointer itself.
+    let mut dice = Dice(99);
+    let noise: Vec<u8> = (0..60).map(|_| dice.throw(256).to_le_bytes()[0]).collect();
+    for (block, bytes) in [
+        (0, vec![1; 4096]),
+        (69_000, noise.clone()),
+        (200_000, vec![3; 4096]),
+    ] {
+        let at = WriteAt::Offset(block * BLOCK);
+        files.write(&root, id, at, &bytes, operation).unwrap();
+    }
+    mounted.sync();
+    assert!(mounted.damage(&noise[4..34]) > 0);
+    let read = files.read(&root, id, 69_000 * BLOCK, 60, operation);
+    assert_eq!(read.unwrap_err().errno(), 5);
+    files.unlink(&root, top, b"f", operation).unwrap();
     let left: BTreeSet<u64> = mounted.objects().into_iter().collect();
     assert_eq!(left, before);
 }

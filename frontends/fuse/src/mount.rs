@@ -158,7 +158,8 @@ pub fn abort(number: u32) {
     let _ = std::fs::write(path, "1");
 }
 
-/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel knows its connection: another mount is left alone.
+/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel knows its connection: another mount is left alone, and
+/// so is every mount where that is not known.
 ///
 /// # Errors
 /// What the system says: `EBUSY` when it is to be read-only and files are open for writing, or another mount is on this folder.
@@ -170,7 +171,7 @@ pub fn change_options(
     let place = place_at(path)?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(&place, c"", flags, StatxFlags::empty())?;
-    if number.is_some_and(|number| number != found.stx_dev_minor) {
+    if number != Some(found.stx_dev_minor) {
         return Err(Errno::BUSY);
     }
     rustix::mount::mount_remount(path_of(&place), flags_of(options), c"")

@@ -9,6 +9,7 @@ use super::state::{CHECKED_LEAVES_MAX, FatState, Kind, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::zap::fat::{self, FatHeader, TablePlace, table_bits_max};
 use tarn_ondisk::zap::leaf::{FREE_CHUNKS_LOW, Leaf, LeafEdit, LeafEntry, LeafFull};
 use tarn_ondisk::zap::{Cursor, Name, ZapFlags, ZapHash, ZapValue};
@@ -18,6 +19,10 @@ pub(super) const BLOCK_BYTES: usize = 1 << fat::BLOCK_SHIFT;
 
 /// Splits that one insert may cause: one per bit of a hash.
 const SPLITS_MAX: usize = 64;
+
+/// How many entries of the table one split may have to copy or change: half of the largest one of names that have 28 bits of hash. A damaged header of
+/// names with 48 says that there are far more.
+const TABLE_WORDS_MAX: u64 = 1 << 25;
 
 /// Makes an empty fat ZAP: a header and one leaf.
 pub(super) fn create<B: ZapBlocks>(blocks: &B, tx: &B::Tx, rules: Rules) -> Result<Kind, ZapError> {
@@ -356,6 +361,8 @@ fn split<B: ZapBlocks>(
     let length = look(blocks, block, |bytes| {
         Ok(open_leaf(bytes, block, hash)?.prefix_length())
     })?;
+    require_table_bits(block, length, &fat.header)?;
+    refuse_if(length == fat.header.shift() && fat.header.words_to_copy() > TABLE_WORDS_MAX)?;
     while length >= fat.header.shift() {
         grow_table(blocks, tx, fat)?;
     }
@@ -363,6 +370,7 @@ fn split<B: ZapBlocks>(
     // The half whose next bit is set moves.
     let moved = hash.prefix(length) << 1 | 1;
     let entries = header.entries_of(moved, length + 1).ok_or(ZapError::Full)?;
+    refuse_if(entries.end - entries.start > TABLE_WORDS_MAX)?;
     let table = table_runs(&header, entries, shift_of(blocks));
     touch_header(blocks, tx)?;
     require_pointers(blocks, tx, &table, block)?;
@@ -389,6 +397,18 @@ fn split<B: ZapBlocks>(
     header.count_leaf();
     fat.header = header;
     write_header(blocks, tx, &fat.header)
+}
+
+/// Refuses a leaf whose prefix has more bits than index the table: some of the hashes that lead to it would not belong there.
+fn require_table_bits(block: u64, length: u32, header: &FatHeader) -> Result<(), ZapError> {
+    if length <= header.shift() {
+        return Ok(());
+    }
+    Err(corrupt(block)(Corrupt::Inconsistent {
+        what: "ZAP leaf",
+        offset: 32,
+        why: "the prefix has more bits than index the table",
+    }))
 }
 
 /// Words of the table, by the block they are in.

@@ -362,6 +362,8 @@ impl<B: ZapBlocks> Zap<B> {
         });
         let new = (new.hash, chunks_of(new.name, value));
         fat::require_room(all.chain([new]), index.rules)?;
+        // The first leaf comes here. That nothing is there may not be true.
+        look(&self.blocks, 1, |_| Ok(()))?;
         self.blocks.set_block_size(tx, fat::BLOCK_BYTES)?;
         let Kind::Fat(mut fat) = fat::create(&self.blocks, tx, index.rules)? else {
             unreachable!("a fat ZAP was made");

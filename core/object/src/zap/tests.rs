@@ -15,6 +15,8 @@ struct Memory {
     state: ZapState,
     /// How many blocks can be had before one cannot, once.
     good_count: Cell<Option<usize>>,
+    /// A block that cannot be had, ever.
+    bad_block: Cell<Option<u64>>,
     /// Blocks that were changed in this group, and are in memory.
     dirty: RefCell<BTreeSet<u64>>,
 }
@@ -38,7 +40,7 @@ impl Memory {
             return Ok(());
         }
         match self.good_count.get() {
-            Some(0) => {
+            good_count if good_count == Some(0) || self.bad_block.get() == Some(block) => {
                 self.good_count.set(None);
                 let cause = Arc::new(std::io::Error::other("it cannot be read"));
                 Err(ZapError::Block { block, cause })
@@ -425,6 +427,92 @@ fn a_differentiator_that_cannot_be_is_refused() {
             assert!(matches!(listed, Err(ZapError::Corrupt { .. })), "{lie:#x}");
         }
     }
+}
+
+/// A full leaf, in a ZAP whose names' first words are their hashes, and a name for which it would split.
+///
+/// The hashes have their first `alike` bits in common.
+fn at_a_split(memory: &Memory, flags: ZapFlags, alike: u32) -> (Zap<&Memory>, [u64; 1]) {
+    let new = NewZap::Fat {
+        salt: SALT,
+        normalization: 0,
+        flags: flags
+            .and(ZapFlags::WORD_NAMES)
+            .and(ZapFlags::NAMES_ARE_HASHED),
+    };
+    let zap = Zap::create(memory, &(), new).unwrap();
+    zap.insert(&(), &[0u64][..], &ZapValue::Words(vec![7; 40]))
+        .unwrap();
+    zap.blocks().state().forget();
+    (zap, [1 << (63 - alike)])
+}
+
+/// A table that leads to it with fewer bits would have to lead other hashes elsewhere.
+#[test]
+fn a_leaf_with_more_bits_than_the_table_is_refused() {
+    for (length, is_good) in [(0u16, true), (5, true), (6, false), (7, false)] {
+        let memory = Memory::new(512);
+        let (zap, name) = at_a_split(&memory, ZapFlags::default(), 7);
+        let leaf = |block: &mut Vec<u8>| block[32..34].copy_from_slice(&length.to_le_bytes());
+        memory.blocks.borrow_mut().get_mut(&1).map(leaf).unwrap();
+        let added = zap.insert(&(), &name[..], &ZapValue::word(1));
+        match is_good {
+            true => added.unwrap(),
+            false => assert!(matches!(added, Err(ZapError::Corrupt { block: 1, .. }))),
+        }
+    }
+}
+
+/// Of a header that has a table of many bits, nothing else need be there.
+#[test]
+fn a_table_that_is_too_large_is_not_walked() {
+    use tarn_ondisk::declare::Stored;
+    use tarn_ondisk::zap::fat::FatHeader;
+    const TABLE: u64 = 2;
+    for (shift, length) in [(27, 0), (27, 27u16), (46, 0), (45, 45)] {
+        let memory = Memory::new(512);
+        let (zap, name) = at_a_split(&memory, ZapFlags::HASH_48_BITS, 45);
+        {
+            let mut blocks = memory.blocks.borrow_mut();
+            let block = blocks.get_mut(&0).unwrap();
+            let mut header = FatHeader::open(block).unwrap();
+            header.table.block = TABLE;
+            header.table.shift = shift;
+            header.table.block_count = 1 << (shift - 6);
+            header.free_block = TABLE + header.table.block_count;
+            header.write_to(block);
+            let table = blocks.entry(TABLE).or_insert_with(|| vec![0; 512]);
+            table[0] = 1;
+            table[8] = 1;
+            let leaf = blocks.get_mut(&1).unwrap();
+            leaf[32..34].copy_from_slice(&length.to_le_bytes());
+        }
+        let added = zap.insert(&(), &name[..], &ZapValue::word(1));
+        assert!(matches!(added, Err(ZapError::Full)), "{shift} bits");
+    }
+}
+
+/// What is cut is cut for good.
+#[test]
+fn a_micro_zap_is_not_cut_where_no_leaf_can_be_made() {
+    let memory = Memory::new(512);
+    let zap = Zap::create(&memory, &(), MICRO).unwrap();
+    for number in 0..1000u64 {
+        let name = format!("{number:08}");
+        zap.insert(&(), name.as_str(), &ZapValue::word(number))
+            .unwrap();
+    }
+    assert!(!is_fat(&memory) && memory.block_size.get() > 16 << 10);
+    let before = walk(&zap, 100);
+    memory.dirty.borrow_mut().clear();
+    memory.bad_block.set(Some(1));
+    let long = "x".repeat(60);
+    let added = zap.insert(&(), long.as_str(), &ZapValue::word(1));
+    assert!(matches!(added, Err(ZapError::Block { block: 1, .. })));
+    assert_eq!(walk(&zap, 100), before);
+    memory.bad_block.set(None);
+    zap.insert(&(), long.as_str(), &ZapValue::word(1)).unwrap();
+    assert_eq!(zap.count().unwrap(), 1001);
 }
 
 fn upper() -> Normalize {

@@ -210,7 +210,7 @@ impl FatHeader {
                     .checked_add(table.block_count)
                     .is_some_and(|end| end <= self.free_block)
         };
-        if !fits || self.shift() >= 63 {
+        if !fits || self.shift() > table_bits_max(self.flags()) {
             return Err(bad_shift());
         }
         let copying = table.next_block != 0 || table.copied_count != 0;
@@ -354,6 +354,15 @@ impl FatHeader {
             from: self.table.block + done,
             to: [next + 2 * done, next + 2 * done + 1],
         })
+    }
+
+    /// How many entries of the table are still to be copied before it has twice as many.
+    pub fn words_to_copy(&self) -> u64 {
+        let words = 1 << self.shift();
+        match self.table.block_count {
+            0 => words,
+            blocks => (words / blocks).saturating_mul(blocks - self.table.copied_count),
+        }
     }
 
     /// Notes that one more block of the table was copied. When it was the last, the new table
@@ -555,6 +564,27 @@ mod tests {
             );
         }
         assert!(FatHeader::open(&block[..64]).is_err());
+    }
+
+    #[test]
+    fn a_table_with_more_bits_than_it_may_have_is_refused() {
+        for flags in [ZapFlags::default(), ZapFlags::HASH_48_BITS] {
+            let (mut header, mut block) = new_header();
+            header.flag_word = flags.word();
+            let most = table_bits_max(flags);
+            for shift in [most, most + 1, 48, 62] {
+                header.table = PointerTable {
+                    block: 2,
+                    block_count: 1 << (shift - 6),
+                    shift: u64::from(shift),
+                    ..PointerTable::default()
+                };
+                header.free_block = 2 + header.table.block_count;
+                header.write_to(&mut block);
+                let opened = FatHeader::open(&block);
+                assert_eq!(opened.is_ok(), shift <= most, "{shift} bits");
+            }
+        }
     }
 
     #[test]

@@ -356,10 +356,10 @@ impl<'a> Leaf<'a> {
             free_count += 1;
             free = u16_at(self.block, place + NEXT_PLACE);
         }
+        // Of lost chunks there would be no end: a leaf that has no room, and nothing to give to another, would be split for it again and again.
         for chunk in 0..self.geometry.chunk_count {
-            let is_entry = self.block[self.geometry.chunk_place(chunk)] == ENTRY;
-            if is_entry && !seen.chunks[usize::from(chunk)] {
-                return Err(self.bad_chunk(chunk, "an entry is in no chain"));
+            if !seen.chunks[usize::from(chunk)] {
+                return Err(self.bad_chunk(chunk, "a chunk is in no chain"));
             }
         }
         Ok(())
@@ -1207,6 +1207,23 @@ mod tests {
         assert!(leaf.find(hash, Name::Text(b"b")).is_err());
         assert!(leaf.entries_from(Cursor::START).is_err());
         assert!(leaf.check().is_err());
+    }
+
+    #[test]
+    fn a_leaf_with_lost_chunks_is_refused() {
+        let mut block = vec![0; 512];
+        let mut leaf = LeafEdit::format(&mut block, false);
+        leaf.insert(hash_of(b"a"), Name::Text(b"a"), &ZapValue::word(1))
+            .expect("there is room");
+        // The last of the free ones is cut off, and not counted.
+        let free_count = count_u16(leaf.view().free_count() - 1);
+        leaf.put_u16(FREE_COUNT_PLACE, free_count);
+        assert!(leaf.view().check().is_err());
+        // All that are free.
+        leaf.put_u16(FREE_COUNT_PLACE, 0);
+        leaf.put_u16(FREE_CHUNK_PLACE, END);
+        assert!(leaf.view().check().is_err());
+        assert!(LeafEdit::open(&mut block).is_err());
     }
 
     #[derive(Debug, Clone)]

@@ -495,10 +495,15 @@ impl FileSystem {
             .as_ref()
             .expect("there is something to exchange with");
         let places = [(from_parent, source, target), (to_parent, target, source)];
-        for (directory, was, becomes) in places {
-            let kind = becomes.node.facts().kind();
+        let lead = |directory, name: &Named, to: &Named| {
+            let kind = to.node.facts().kind();
             let table = self.directory(directory, operation)?;
-            table.replace(tx, &was.entry.name, becomes.node.id, kind)?;
+            table.replace(tx, &name.entry.name, to.node.id, kind)
+        };
+        lead(from_parent, source, target)?;
+        if let Err(error) = lead(to_parent, target, source) {
+            let _ = lead(from_parent, source, source);
+            return Err(error);
         }
         for (directory, _, becomes) in places {
             let mut facts = (*becomes.node.facts()).clone();
@@ -531,8 +536,11 @@ impl FileSystem {
         } = renaming;
         let table = self.directory(from_parent, operation)?;
         let mut facts = (*source.node.facts()).clone();
-        table.remove(tx, &source.entry.name)?;
         table.insert(tx, renaming.to, source.node.id, facts.kind())?;
+        if let Err(error) = table.remove(tx, &source.entry.name) {
+            let _ = table.remove(tx, renaming.to);
+            return Err(error);
+        }
         facts.attributes_changed(now);
         self.store(&source.node, facts, tx, operation)?;
         self.count_entries(from_parent, 0, 0, now, tx, operation)

@@ -66,10 +66,13 @@ impl FileSystem {
         let tx = self.begin_freeing(freed_bytes, operation)?;
         let now = self.now();
         let table = self.directory(directory, operation)?;
-        let taken = table
-            .remove(&tx, &entry.name)
-            .and_then(|()| self.count_entries(directory, -1, 0, now, &tx, operation));
-        self.unlogged_if_it_fails(&tx, taken)?;
+        let removed_entry = table.remove(&tx, &entry.name);
+        self.unlogged_if_it_fails(&tx, removed_entry)?;
+        if let Err(error) = self.count_entries(directory, -1, 0, now, &tx, operation) {
+            let _ = table.insert(&tx, &entry.name, file.id, kind);
+            self.log_nothing(&tx);
+            return Err(error);
+        }
         facts.attributes_changed(now);
         self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
         let lost = if is_last {
@@ -128,12 +131,15 @@ impl FileSystem {
         let tx = self.begin_freeing(0, operation)?;
         let now = self.now();
         let table = self.directory(directory, operation)?;
-        let taken = table
-            .remove(&tx, &entry.name)
-            .and_then(|()| self.count_entries(directory, -1, -1, now, &tx, operation));
-        self.unlogged_if_it_fails(&tx, taken)?;
-        facts.attributes_changed(now);
         let kind = FileKind::Directory;
+        let removed_entry = table.remove(&tx, &entry.name);
+        self.unlogged_if_it_fails(&tx, removed_entry)?;
+        if let Err(error) = self.count_entries(directory, -1, -1, now, &tx, operation) {
+            let _ = table.insert(&tx, &entry.name, child.id, kind);
+            self.log_nothing(&tx);
+            return Err(error);
+        }
+        facts.attributes_changed(now);
         self.log_shared(&tx, || removed(directory.id, &entry.name, kind));
         let lost = self.lose_last_name(child, facts, &tx, operation);
         self.unlogged_if_it_fails(&tx, lost)?;
