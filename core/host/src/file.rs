@@ -3,6 +3,7 @@
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, FileError};
@@ -156,12 +157,24 @@ pub(crate) fn is_link(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
+/// What others may do to a folder.
+const OTHERS_WRITE: u32 = 0o022;
+/// They may not remove what somebody else has made in it.
+const STICKY: u32 = 0o1000;
+
+/// Whether nobody but these users can put something else in the place of what is mounted on a path, once it is unmounted. Whose the root of that is does not matter.
+pub(crate) fn is_guarded_above(path: &Path, users: &[u32]) -> bool {
+    let Some(folder) = path.parent() else {
+        return path.is_absolute();
+    };
+    let keeps_names =
+        |found: std::fs::Metadata| found.mode() & OTHERS_WRITE == 0 || found.mode() & STICKY != 0;
+    is_guarded(folder, users) && std::fs::symlink_metadata(folder).is_ok_and(keeps_names)
+}
+
 /// Whether nobody but these users can lead a path elsewhere: each folder on the way, and what it leads to if that is there, is a folder of theirs and no link,
 /// and others cannot write to it. Where they can, but may not remove what others have made, what comes next must be there.
 pub(crate) fn is_guarded(path: &Path, users: &[u32]) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    const OTHERS_WRITE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     let mut must_be_there = true;
@@ -215,11 +228,18 @@ mod tests {
         symlink(path("a"), path("link")).unwrap();
         assert!(!is_guarded(&path("link/b"), &users));
         assert!(!is_guarded(&path("link"), &users));
+        // What is mounted there need not be theirs, or a folder.
+        symlink(path("a"), path("a/mounted")).unwrap();
+        assert!(is_guarded_above(&path("a/mounted"), &users));
+        assert!(!is_guarded_above(&path("link/b"), &users));
+        assert!(!is_guarded_above(&path("new/mounted"), &users));
         mode("a", 0o777);
         assert!(!is_guarded(&path("a/b"), &users));
+        assert!(!is_guarded_above(&path("a/mounted"), &users));
         mode("a", 0o1777);
         assert!(is_guarded(&path("a/b"), &users));
         assert!(!is_guarded(&path("a/new"), &users));
+        assert!(is_guarded_above(&path("a/mounted"), &users));
     }
 
     #[test]

@@ -389,6 +389,15 @@ impl Host {
         }
     }
 
+    /// Whether nobody but root and the user on whose rights this process acts can put something else in the place of what is mounted on a path, when it is
+    /// unmounted. A simulated machine says no.
+    pub fn is_guarded_above(&self, path: &Path) -> bool {
+        match self.simulation() {
+            None => file::is_guarded_above(path, &[0, crate::effective_uid()]),
+            Some(_) => false,
+        }
+    }
+
     /// Where a path leads, with all links resolved as far as it goes; what is not there has its name. None where a link leads nowhere.
     pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         match self.simulation() {
