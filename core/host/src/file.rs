@@ -152,6 +152,32 @@ pub(crate) fn leads_to(path: &Path) -> Option<PathBuf> {
     None
 }
 
+/// What a link says; none where there is no link.
+pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
+    match is_link(path) {
+        true => std::fs::read_link(path).ok(),
+        false => None,
+    }
+}
+
+/// Whether nobody but these users can have put a link where it is.
+pub(crate) fn is_guarded_link(path: &Path, users: &[u32]) -> bool {
+    let is_theirs =
+        || std::fs::symlink_metadata(path).is_ok_and(|found| users.contains(&found.uid()));
+    let Some(folder) = path.parent() else {
+        return false;
+    };
+    let Ok(found) = std::fs::symlink_metadata(folder) else {
+        return false;
+    };
+    let is_put_by_them = match (found.mode() & OTHERS_WRITE, found.mode() & STICKY) {
+        (0, _) => true,
+        (_, 0) => false,
+        _ => is_theirs(),
+    };
+    is_put_by_them && is_guarded(folder, users)
+}
+
 /// Whether a name is a link.
 pub(crate) fn is_link(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
@@ -240,6 +266,34 @@ mod tests {
         assert!(is_guarded(&path("a/b"), &users));
         assert!(!is_guarded(&path("a/new"), &users));
         assert!(is_guarded_above(&path("a/mounted"), &users));
+    }
+
+    #[test]
+    fn a_link_is_guarded_where_nobody_else_can_have_put_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let path = |name: &str| folder.path().join(name);
+        let mode = |mode| {
+            std::fs::set_permissions(path("a"), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(path("a")).unwrap();
+        symlink("../b", path("a/link")).unwrap();
+        assert_eq!(link_target(&path("a/link")), Some(PathBuf::from("../b")));
+        assert_eq!(link_target(&path("a")), None);
+        let is_guarded = |users: &[u32]| is_guarded_link(&path("a/link"), users);
+        assert!(is_guarded(&[0, own]));
+        for open in [0o777, 0o775, 0o2775] {
+            mode(open);
+            assert!(!is_guarded(&[0, own]), "{open:o}");
+        }
+        mode(0o1777);
+        assert!(is_guarded(&[0, own]));
+        if own == 0 {
+            std::os::unix::fs::lchown(path("a/link"), Some(4_000_001), None).unwrap();
+            assert!(!is_guarded(&[0]));
+            mode(0o755);
+            assert!(is_guarded(&[0]), "root has let it be there");
+        }
     }
 
     #[test]

@@ -406,6 +406,22 @@ impl Host {
         }
     }
 
+    /// What a link says; none where there is no link. A simulated machine has none.
+    pub fn link_target(&self, path: &Path) -> Option<PathBuf> {
+        match self.simulation() {
+            None => file::link_target(path),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether nobody but root and the user on whose rights this process acts can have put a link where it is. A simulated machine says no.
+    pub fn is_guarded_link(&self, path: &Path) -> bool {
+        match self.simulation() {
+            None => file::is_guarded_link(path, &[0, crate::effective_uid()]),
+            Some(_) => false,
+        }
+    }
+
     /// Whether a name is a link. A simulated machine has none.
     pub fn is_link(&self, path: &Path) -> bool {
         self.simulation().is_none() && file::is_link(path)
