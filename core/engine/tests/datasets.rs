@@ -261,6 +261,29 @@ fn links_of_the_machine_lead_a_mount_and_others_do_not() {
 }
 
 #[test]
+fn a_folder_that_a_link_leads_to_stays_when_nothing_is_mounted_there() {
+    let bench = Bench::new();
+    for folder in ["/disk/b", "/x"] {
+        std::fs::create_dir_all(bench.path(folder)).unwrap();
+    }
+    symlink("../disk/b", bench.path("/x/b")).unwrap();
+    let above = [("mountpoint", "/x"), ("canmount", "off")];
+    bench.create("tank/x", &above).unwrap();
+    for name in ["tank/x/a", "tank/x/b"] {
+        bench.create(name, &[]).unwrap();
+    }
+    assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
+    bench.set("tank/x", &[("mountpoint", "/y")]).unwrap();
+    assert_eq!(bench.mounted(), ["/tank", "/y/a", "/y/b"]);
+    assert!(!bench.path("/x/a").exists());
+    bench.set("tank/x", &[("mountpoint", "/x")]).unwrap();
+    assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
+    bench.destroy("tank/x", true).unwrap();
+    assert!(bench.path("/x/b").is_dir(), "the link leads there");
+    assert!(!bench.path("/x/a").exists());
+}
+
+#[test]
 fn a_rename_takes_everything_below_along() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
