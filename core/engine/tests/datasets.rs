@@ -273,6 +273,9 @@ fn a_folder_that_a_link_leads_to_stays_when_nothing_is_mounted_there() {
         bench.create(name, &[]).unwrap();
     }
     assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
+    // What a daemon that died has left is where the link leads.
+    let cleared = bench.notebook.cleared.lock().unwrap().clone();
+    assert!(cleared.contains(&bench.path("/disk/b")));
     bench.set("tank/x", &[("mountpoint", "/y")]).unwrap();
     assert_eq!(bench.mounted(), ["/tank", "/y/a", "/y/b"]);
     assert!(!bench.path("/x/a").exists());

@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 const LINKS_MAX: usize = 40;
 
 impl Engine {
-    /// The folder that a mount point means, which need not be there.
+    /// The folder that a mount point means, which need not be there. What a daemon that died has left mounted on it is removed.
     pub(super) fn mount_place(
         &self,
         name: &str,
@@ -37,12 +37,17 @@ impl Engine {
             let reason = format!("{} leads to {found}", path.display());
             Refusal::new(RefusalKind::Denied, cannot_mount(name), reason)
         };
+        self.mounter.clear_remains(path);
         let before = before.filter(|before| before.path == path);
         let place = match (before, self.below_a_mount(path)) {
             (Some(before), _) => before.place.clone(),
             (None, Some(place)) => place,
             (None, None) => self.followed(path).map_err(elsewhere)?,
         };
+        if place != path {
+            // It is not removed by way of a link.
+            self.mounter.clear_remains(&place);
+        }
         match self.host.leads_to(path) {
             Some(found) if found == place => Ok(place),
             found => Err(elsewhere(found)),

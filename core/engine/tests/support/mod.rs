@@ -33,6 +33,8 @@ pub struct Notebook {
     busy: Mutex<BTreeSet<PathBuf>>,
     /// Whose the roots of mounts are.
     pub owner: Mutex<Option<u32>>,
+    /// Where was looked for what a daemon that died has left.
+    pub cleared: Mutex<BTreeSet<PathBuf>>,
     /// What is done when something is unmounted the next time.
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What was to be told of the end of each mount, in the order in which they were made.
@@ -123,7 +125,9 @@ impl Mounter for Notebook {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, path: &Path) {
+        self.cleared.lock().unwrap().insert(path.to_path_buf());
+    }
 }
 
 /// An engine with one pool.
