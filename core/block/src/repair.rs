@@ -32,7 +32,7 @@ impl BlockIo {
         good: &Buffer,
         operation: &Operation,
     ) {
-        if self.options.repair == Repair::Leave {
+        if self.options.repair == Repair::Leave || !self.vdevs.may_repair() {
             return;
         }
         for failure in failures {

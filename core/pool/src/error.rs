@@ -133,6 +133,12 @@ pub enum ImportError {
         /// The version.
         version: u64,
     },
+    /// The number of the newest group is none that a pool has.
+    #[error("the uberblock is of transaction group {txg}, which no pool has")]
+    Txg {
+        /// The group.
+        txg: Txg,
+    },
     /// Features are in use that we do not have; the pool cannot be opened at all.
     #[error("unsupported features are in use: {}", .features.join(", "))]
     UnsupportedFeatures {
@@ -166,6 +172,9 @@ pub enum ImportError {
     /// Other hosts expect to see that the pool is in use, and we do not show it.
     #[error("pool has the multihost property on, which is not supported by this version")]
     Multihost,
+    /// Another host began to write the pool while it was being opened.
+    #[error("pool is being written by another host")]
+    WrittenElsewhere,
     /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the configuration is damaged. Whoever takes
     /// it for empty may write over what is there.
     #[error("vdev {vdev} has no array of space maps, so what is free on it is not known")]

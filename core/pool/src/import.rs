@@ -21,7 +21,7 @@ use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
 use crate::features::PoolFeatures;
 use crate::log_space_maps;
-use crate::multihost;
+use crate::multihost::{self, Watched};
 use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
 use crate::space_maps::{self, Arrays};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ const VERSION_LEGACY_MAX: u64 = 28;
 /// The version of pools with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 
+/// No pool has stored so many groups: at one in a millisecond it takes 34 years.
+const TXG_MAX: Txg = Txg::new(1 << 40);
+
 /// What to import.
 pub struct ImportRequest<'a> {
     /// The pool that was found.
@@ -63,8 +66,8 @@ pub struct ImportRequest<'a> {
     pub until: Txg,
     /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for writing.
     pub discards_logs: bool,
-    /// Whether its property `multihost` is given up: who asks has watched it, and sets the property at once.
-    pub ends_multihost: bool,
+    /// Whether its property `multihost` is given up: who asks has watched it, with this result, and sets the property at once.
+    pub ends_multihost: Option<Watched>,
     /// Who uses it from now on.
     pub owner: PoolOwner,
 }
@@ -133,15 +136,34 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), ImportError> {
         let directory = self.directory(operation);
-        if !request.ends_multihost && multihost::is_on(directory, &self.uberblock())? {
-            return Err(ImportError::Multihost);
+        match request.ends_multihost {
+            None if multihost::is_on(directory, &self.uberblock())? => {
+                return Err(ImportError::Multihost);
+            }
+            Some(watched) if self.is_written_since(watched) => {
+                return Err(ImportError::WrittenElsewhere);
+            }
+            _ => {}
         }
+        self.vdevs().set_repairs(true);
         self.vdevs().note_absent();
         let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
         claimed.store_in_first_group(self)?;
         self.cancel_left_scan(operation)
+    }
+
+    /// Whether somebody wrote the pool since it was watched: he may have begun to watch it at the same time.
+    fn is_written_since(&self, watched: Watched) -> bool {
+        let Watched::Silent(first) = watched else {
+            return true;
+        };
+        let now = self.vdevs().newest_uberblock();
+        match (first, now) {
+            (Some(first), Some(now)) => now.compare(&first).is_ne(),
+            (first, now) => first.is_some() != now.is_some(),
+        }
     }
 
     /// From here on labels say who uses it.
@@ -174,9 +196,11 @@ fn open(
     };
     let labels = ExpectedLabels::OfPool(request.candidate.facts.guid);
     let vdevs = VdevTree::open(host, root, &OpenOptions { mode, need, labels })?;
+    vdevs.set_repairs(false);
     let uberblock = vdevs.uberblock_until(request.until);
     let uberblock = uberblock.ok_or(ImportError::NoUberblock)?;
     check_version(uberblock.version)?;
+    check_txg(uberblock.txg)?;
     let space = Arc::new(Space::new(SpaceOptions::default()));
     let options = BlockIoOptions {
         repair,
@@ -242,6 +266,14 @@ fn check_version(version: u64) -> Result<(), ImportError> {
     match version {
         1..=VERSION_LEGACY_MAX | VERSION_FEATURES => Ok(()),
         version => Err(ImportError::Version { version }),
+    }
+}
+
+/// Refuses groups that no pool has: who counts on from them would count wrong.
+fn check_txg(txg: Txg) -> Result<(), ImportError> {
+    match (Txg::INITIAL..=TXG_MAX).contains(&txg) {
+        true => Ok(()),
+        false => Err(ImportError::Txg { txg }),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::error::PoolError;
 use crate::space_maps::{Arrays, Changes, MetaslabId, Storing, Unflushed, flush, read_log};
 use crate::vdev_objects::free_space_map;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use tarn_ondisk::declare::{Corrupt, narrow};
 use tarn_ondisk::pool_directory::{LOG_SPACE_MAPS, POOL_DIRECTORY, VDEV_UNFLUSHED_TXGS};
 use tarn_ondisk::space_map::SpaceMapDecoder;
@@ -57,23 +58,24 @@ pub(crate) fn read(
                 let vdev = entry.vdev.unwrap_or(VdevId::new(0));
                 // A vdev without space maps has left, or is about to.
                 let Some(metaslab) = arrays.metaslab_of(vdev, entry.start) else {
-                    return;
+                    return ControlFlow::Continue(());
                 };
                 // What is older is in the metaslab's own log.
                 if since.get(&metaslab).is_some_and(|since| txg < *since) {
-                    return;
+                    return ControlFlow::Continue(());
                 }
                 let Ok(region) = arrays.region(metaslab.0, metaslab.1) else {
-                    return;
+                    return ControlFlow::Continue(());
                 };
                 let is_there = counts.get(&vdev).is_some_and(|count| metaslab.1 < *count);
                 if !is_there || !region.holds(entry.start, entry.size) {
                     is_impossible = true;
-                    return;
+                    return ControlFlow::Break(());
                 }
                 let range = Range::new(entry.start, entry.size);
                 let changes: &mut Changes = changes.entry(metaslab).or_default();
                 changes.apply(entry.action, range);
+                ControlFlow::Continue(())
             },
         )?;
         if is_impossible {

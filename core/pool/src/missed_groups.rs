@@ -22,7 +22,7 @@ use crate::error::PoolError;
 use crate::jobs::SyncScope;
 use crate::pool::{Mode, Pool};
 use crate::space_maps::{create_map, head_of, set_head, version_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tarn_object::Object;
 use tarn_ondisk::declare::{Corrupt, widen};
@@ -52,7 +52,14 @@ impl Pool {
     #[doc(alias = "vdev_dtl_load")]
     pub(crate) fn heed_missed_groups(&self, operation: &Operation) -> Result<(), PoolError> {
         let root = self.vdevs().config();
+        let mut seen = BTreeSet::new();
         for leaf in root.leaves() {
+            // What is said of one device would be overwritten with what is said of the other.
+            if let Some(log) = log_of(leaf)
+                && !seen.insert(log)
+            {
+                return Err(bad_log(log, "two devices have the same one"));
+            }
             let has_missed = match has_missed(self.directory(operation), leaf) {
                 Err(_) if self.mode() == Mode::ReadOnly => true,
                 other => other?,
@@ -114,14 +121,18 @@ fn has_missed(directory: Directory<'_>, leaf: &VdevConfig) -> Result<bool, PoolE
     let object = directory.object(log)?;
     // It may be written over later.
     if object.info().object_type != ObjectType::SpaceMap {
-        let cause = Corrupt::Inconsistent {
-            what: "dirty time log",
-            offset: 0,
-            why: "it is no space map",
-        };
-        return Err(PoolError::Corrupt { object: log, cause });
+        return Err(bad_log(log, "it is no space map"));
     }
     Ok(head_of(&object)?.0.allocated != 0)
+}
+
+fn bad_log(log: ObjectId, why: &'static str) -> PoolError {
+    let cause = Corrupt::Inconsistent {
+        what: "dirty time log",
+        offset: 0,
+        why,
+    };
+    PoolError::Corrupt { object: log, cause }
 }
 
 /// The device has all that it ever missed.

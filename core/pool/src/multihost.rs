@@ -50,41 +50,54 @@ pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<b
     Ok(is_set || shows_itself(uberblock))
 }
 
-/// Watches a pool that is to be opened for writing. Gives whether somebody writes it.
+/// What came of watching a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// Somebody writes it.
+    Written,
+    /// Nobody does, or nobody could. This is the newest uberblock: another one, later, is somebody else's.
+    Silent(Option<Uberblock>),
+}
+
+/// Watches a pool that is to be opened for writing.
 ///
 /// # Errors
 /// Its devices cannot be opened.
 #[doc(alias("spa_activity_check_required", "spa_activity_check_tryimport"))]
-pub fn is_written_elsewhere(
+pub fn watch_for_others(
     host: &Host,
     candidate: &CandidatePool,
     own_host_id: u64,
-) -> Result<bool, OpenError> {
+) -> Result<Watched, OpenError> {
     let facts = &candidate.facts;
     let is_ours = own_host_id != 0 && facts.host_id == own_host_id;
     let is_left = facts.state == PoolState::Exported && is_ours;
-    if is_left || facts.state == PoolState::Destroyed {
-        return Ok(false);
-    }
+    let is_unused = is_left || facts.state == PoolState::Destroyed;
     let options = OpenOptions {
         mode: OpenMode::ReadOnly,
         need: Need::Nothing,
         labels: ExpectedLabels::OfPool(facts.guid),
     };
     let tree = VdevTree::open(host, &candidate.root, &options)?;
-    let is_written = watch(host, || tree.newest_uberblock());
+    let watched = match is_unused {
+        true => Watched::Silent(tree.newest_uberblock()),
+        false => watch(host, || tree.newest_uberblock()),
+    };
     tree.close();
-    Ok(is_written)
+    Ok(watched)
 }
 
 /// Whether the newest uberblock becomes another one.
-fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> bool {
-    let Some(first) = newest().filter(shows_itself) else {
-        return false;
+fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> Watched {
+    let Some(first) = newest() else {
+        return Watched::Silent(None);
     };
+    if !shows_itself(&first) {
+        return Watched::Silent(Some(first));
+    }
     let watch_ns = watch_ns(&first);
     if watch_ns > WATCH_NS_MAX {
-        return true;
+        return Watched::Written;
     }
     // Up to a quarter more: two who want it do not do so at the same moment.
     let mut chance = [0];
@@ -93,10 +106,10 @@ fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> bool {
     let began_ns = host.monotonic_ns();
     loop {
         if newest().is_none_or(|now| now.compare(&first).is_ne()) {
-            return true;
+            return Watched::Written;
         }
         if host.monotonic_ns() - began_ns >= watch_ns {
-            return false;
+            return Watched::Silent(Some(first));
         }
         host.sleep(LOOK_INTERVAL);
     }

@@ -22,6 +22,7 @@ use crate::error::{ImportError, PoolError};
 use crate::features::SyncingFeatures;
 use crate::mos_writer::MosWriter;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Rank, RwLock};
@@ -146,8 +147,10 @@ impl LoadSpaceMap for Loader {
                     Action::Free => allocated.remove(range),
                 };
                 if done.is_err() {
-                    impossible.get_or_insert(range);
+                    impossible = Some(range);
+                    return ControlFlow::Break(());
                 }
+                ControlFlow::Continue(())
             };
             read_log(&object, SpaceMapDecoder::new(region), &operation, each)
                 .map_err(unreadable)?;
@@ -162,12 +165,12 @@ impl LoadSpaceMap for Loader {
     }
 }
 
-/// Calls `each` for every entry of a log.
+/// Calls `each` for every entry of a log, until it has seen enough: a log that lies may go on for longer than anybody waits.
 pub(crate) fn read_log(
     object: &Arc<Object>,
     mut decoder: SpaceMapDecoder,
     operation: &Operation,
-    mut each: impl FnMut(Entry),
+    mut each: impl FnMut(Entry) -> ControlFlow<()>,
 ) -> Result<(), PoolError> {
     let id = object.id();
     let corrupt = |cause| PoolError::Corrupt { object: id, cause };
@@ -183,7 +186,9 @@ pub(crate) fn read_log(
             .read(at, &mut bytes[..count], operation)
             .map_err(|cause| PoolError::Object { object: id, cause })?;
         for entry in decoder.entries(&bytes[..count], ByteOrder::Little) {
-            each(entry.map_err(corrupt)?);
+            if each(entry.map_err(corrupt)?).is_break() {
+                return Ok(());
+            }
         }
         at += widen(count);
     }

@@ -11,6 +11,7 @@
 //! - A top-level vdev's `id` is its index among the children of the root.
 
 use crate::error::ConfigError;
+use crate::sizes::metaslab_count;
 use tarn_ondisk::nvlist::{NvError, NvList, NvValue, Text};
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
 
@@ -23,6 +24,10 @@ pub const ASHIFT_MAX: u32 = 16;
 pub const RAIDZ_WIDTH_MAX: usize = 255;
 /// A metaslab is between one sector and this many bits large; more cannot be counted.
 const METASLAB_SHIFT_MAX: u64 = 56;
+
+/// No vdev has so many metaslabs: new ones get 2^17 at most, and grow by the room that devices gain. Each takes memory.
+#[doc(alias = "zfs_vdev_ms_count_limit")]
+const METASLABS_MAX: u64 = 1 << 22;
 
 /// What a vdev is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -549,10 +554,17 @@ impl TopLevelConfig {
             list.optional_u64(name)
                 .map(|number| number.unwrap_or(0) != 0)
         };
-        let metaslab_shift = list.optional_u64("metaslab_shift")?.unwrap_or(0);
+        let found = list.optional_u64("metaslab_shift")?.unwrap_or(0);
+        let metaslab_shift = shift("metaslab_shift", found, 0..=METASLAB_SHIFT_MAX)?;
+        let metaslab_array = ObjectId::from(list.optional_u64("metaslab_array")?.unwrap_or(0));
+        let metaslab_count = metaslab_count(AllocatedSize::from(asize), metaslab_shift);
+        if !metaslab_array.is_zero() && metaslab_count > METASLABS_MAX {
+            let name = "metaslab_shift";
+            return Err(ConfigError::Number { name, found });
+        }
         Ok(Some(TopLevelConfig {
-            metaslab_array: ObjectId::from(list.optional_u64("metaslab_array")?.unwrap_or(0)),
-            metaslab_shift: shift("metaslab_shift", metaslab_shift, 0..=METASLAB_SHIFT_MAX)?,
+            metaslab_array,
+            metaslab_shift,
             // A hole and a removed vdev may have no sectors.
             ashift: match ashift {
                 0 => 0,

@@ -160,14 +160,22 @@ impl VdevTree {
     }
 
     /// Takes a failed leaf out of use, if the rest of its vdev covers what it has. False if not.
+    ///
+    /// What counts is the vdev as it is now: what has left it meanwhile covers nothing.
     pub(crate) fn retire(&self, top: &TopVdev, leaf: &Leaf, standing: Standing) -> bool {
+        let kept_since = self.kept_since();
+        // One at a time: of two that fail at the same moment each would be covered by the other.
+        let state = self.state.write();
         if !leaf.is_usable() {
             return true;
         }
-        if !top.can_do_without(leaf) {
+        let now = &state.tops[top.id.index()];
+        let now = if now.holds_data() { now } else { top };
+        if !now.can_do_without(leaf) {
             return false;
         }
-        leaf.retire(standing, self.kept_since());
+        leaf.retire(standing, kept_since);
+        drop(state);
         self.note_change();
         true
     }

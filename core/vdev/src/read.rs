@@ -430,7 +430,7 @@ impl OneRead<'_> {
             return;
         }
         self.operation.mark(Happened::Repaired);
-        if !self.tree.is_writable() {
+        if !self.tree.may_repair() {
             return;
         }
         let io = |(leaf, request): (usize, Request)| LeafIo {

@@ -25,7 +25,7 @@ use crate::sizes;
 use crate::suspension::{Journal, Suspension};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tarn_host::Host;
 use tarn_host::device::OpenMode;
 use tarn_host::lock::{Mutex, RwLock};
@@ -171,6 +171,8 @@ pub struct VdevTree {
     pub(crate) state: RwLock<TreeState>,
     /// Counts changes of what labels should say.
     changes: AtomicU64,
+    /// Whether readers may write the right bytes where they read wrong ones.
+    permits_repairs: AtomicBool,
     /// Errors that no top-level vdev could make good.
     pub(crate) errors: ErrorCounters,
     /// Who waits for devices that are gone.
@@ -223,6 +225,7 @@ impl VdevTree {
                 },
             ),
             changes: AtomicU64::new(0),
+            permits_repairs: AtomicBool::new(true),
             errors: ErrorCounters::default(),
             suspension: Suspension::new(),
             journal: Mutex::new(ranks::JOURNAL, Journal::default()),
@@ -338,6 +341,17 @@ impl VdevTree {
     /// Whether devices may be written.
     pub fn is_writable(&self) -> bool {
         self.mode.may_write()
+    }
+
+    /// Whether readers may write the right bytes where they read wrong ones, or none. Not while it is being found out whose a pool is, and
+    /// which group of it is opened: what is read then may be in places that hold something else by now.
+    pub fn set_repairs(&self, are_permitted: bool) {
+        self.permits_repairs.store(are_permitted, Ordering::Release);
+    }
+
+    /// Whether readers may repair.
+    pub fn may_repair(&self) -> bool {
+        self.is_writable() && self.permits_repairs.load(Ordering::Acquire)
     }
 
     /// The machine whose devices these are.

@@ -177,6 +177,10 @@ impl VdevTree {
             let done = self.flush_all(&tops, operation);
             if !self.are_reshaped(&tops) {
                 done?;
+                // What is on a log vdev is in memory, too.
+                let with_data = tops.into_iter();
+                let with_data = with_data.filter(|top| top.holds_data() && !top.is_log);
+                self.require_usable(&with_data.collect::<Vec<_>>())?;
                 self.flushed(&kept);
                 return Ok(());
             }

@@ -7,20 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno};
+use tarn_ondisk::declare::narrow;
 use tarn_vdev::{Change, PhysicalWrite, VdevKind, VdevTree};
 
-/// One device of a mirror fails while the other, which covers it, is detached.
+/// One device of a mirror fails while another, which covers it, is detached. Further ones lack what was written before.
 fn detaches_amid(
+    count: u64,
     fault: Fault,
     write: impl Fn(&VdevTree, Vec<PhysicalWrite>) -> bool + Send + 'static,
 ) {
-    let disks = Disks::one(VdevKind::Mirror, 2, 12);
+    let disks = Disks::one(VdevKind::Mirror, count, 12);
     let run = disks.machine.run(|host| {
         let tree = disks.open();
         let place = place(1 << 20, 8192);
         for disk in [0, 1] {
             disks.disk(disk).inject(Fault::Slow { factor: 1000 });
         }
+        (2..count).for_each(|disk| tree.note_out_of_date(guid_of(narrow(disk))));
         disks.disk(0).inject(fault);
         let writer = {
             let tree = tree.clone();
@@ -52,6 +55,10 @@ fn detaches_amid(
                 read(&tree, place).is_ok(),
                 "what is durable is on the device that is left"
             );
+            assert!(
+                tree.leaves().iter().any(|leaf| leaf.is_trusted()),
+                "a vdev that was written has a device with all that was written"
+            );
         }
         is_stored
     });
@@ -66,14 +73,24 @@ const NEXT_WRITE: Fault = Fault::FailNth {
 
 #[test]
 fn what_is_made_durable_while_a_device_is_detached_is_on_the_other() {
-    detaches_amid(NEXT_WRITE, |tree, writes| {
+    detaches_amid(2, NEXT_WRITE, |tree, writes| {
         tree.write_durably(writes, &operation()).is_ok()
     });
 }
 
 #[test]
 fn what_is_written_while_a_device_is_detached_is_on_the_other() {
-    detaches_amid(NEXT_WRITE, |tree, writes| {
+    detaches_amid(2, NEXT_WRITE, |tree, writes| {
+        tree.write(writes, &operation()).is_ok()
+    });
+}
+
+#[test]
+fn a_device_that_lacks_something_covers_none_that_fails_while_another_is_detached() {
+    detaches_amid(3, NEXT_WRITE, |tree, writes| {
+        tree.write_durably(writes.clone(), &operation()).is_ok()
+    });
+    detaches_amid(3, NEXT_WRITE, |tree, writes| {
         tree.write(writes, &operation()).is_ok()
     });
 }

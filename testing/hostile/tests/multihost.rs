@@ -73,6 +73,26 @@ fn a_pool_with_multihost_is_not_written_by_force() {
     run.unwrap();
 }
 
+/// What looks like rot from here may be what the other host has put there since.
+#[test]
+fn a_pool_that_is_refused_is_not_repaired() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let disks = NAMES.map(|disk| machine.disk(format!("{DISKS}/{disk}")).unwrap());
+        // Whichever side is read first lacks something that the other has.
+        let parts = 4 << 20..60 << 20;
+        for (number, start) in parts.step_by(4 << 10).enumerate() {
+            disks[number % 2].rot(start..start + (4 << 10));
+        }
+        import(host, &[]).err().unwrap();
+        for disk in disks {
+            let (reads, writes, _) = disk.requests();
+            assert!(reads > 0 && writes == 0, "{reads} read, {writes} written");
+        }
+    });
+    run.unwrap();
+}
+
 #[test]
 fn a_pool_that_another_host_writes_is_not_taken() {
     let machine = shown_alive();

@@ -23,8 +23,9 @@ use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
 use tarn_ondisk::units::Txg;
+use tarn_pool::multihost::{self, Watched};
 use tarn_pool::rewind::{Reach, Rewind, find_rewind, may_be_better_before};
-use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError, multihost};
+use tarn_pool::{ImportError, ImportRequest, Leaving, Mode, Pool, PoolError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::health::vdev_name;
@@ -227,9 +228,10 @@ impl Engine {
         if !options.is_forced {
             self.refuse_other_host(candidate)?;
         }
-        if options.ends_multihost() {
-            self.refuse_active(candidate)?;
-        }
+        let watched = match options.ends_multihost() {
+            true => Some(self.refuse_active(candidate)?),
+            false => None,
+        };
         let mut request = ImportRequest {
             candidate,
             paths,
@@ -238,7 +240,7 @@ impl Engine {
             need: options.need,
             until: Txg::MAX,
             discards_logs: TemporaryOptions::parse(&options.mount_options).discards_log,
-            ends_multihost: options.ends_multihost(),
+            ends_multihost: watched,
             owner: self.owner(),
         };
         let action = match rename {
@@ -390,14 +392,14 @@ impl Engine {
     }
 
     /// Refuses a pool that another host is writing at this moment, by what it shows of itself. That takes its time.
-    fn refuse_active(&self, candidate: &CandidatePool) -> Result<(), Refusal> {
+    fn refuse_active(&self, candidate: &CandidatePool) -> Result<Watched, Refusal> {
         let facts = &candidate.facts;
         let action = format!("cannot import '{}'", facts.name);
         let own_id = u64::from(self.host.identity().hostid);
-        let is_active = multihost::is_written_elsewhere(&self.host, candidate, own_id);
-        let is_active = is_active.map_err(|error| import_refusal(&error.into(), action.clone()))?;
-        if !is_active {
-            return Ok(());
+        let watched = multihost::watch_for_others(&self.host, candidate, own_id);
+        let watched = watched.map_err(|error| import_refusal(&error.into(), action.clone()))?;
+        if watched != Watched::Written {
+            return Ok(watched);
         }
         let host = match facts.host_name.is_empty() {
             true => "<unknown>".to_string(),
@@ -461,7 +463,7 @@ impl Engine {
             need: Need::AllButLogs,
             until: Txg::MAX,
             discards_logs: false,
-            ends_multihost: false,
+            ends_multihost: None,
             owner: self.owner(),
         }
     }
@@ -636,6 +638,9 @@ fn import_refusal(error: &ImportError, action: String) -> Refusal {
             refusal
                 .with_hint("The pool can be imported using '-o readonly=on'.")
                 .with_hint("If no other host is to use it any more, '-o multihost=off' gives the property up.")
+        }
+        ImportError::WrittenElsewhere => {
+            Refusal::new(RefusalKind::OtherHost, action, error.to_string())
         }
         ImportError::NoSpaceMaps { .. } => {
             let refusal = Refusal::new(RefusalKind::Corrupt, action, error.to_string());

@@ -121,7 +121,7 @@ pub fn import(host: &Host, mode: Mode, operation: &Operation) -> Result<Arc<Pool
         need: Need::All,
         until: Txg::MAX,
         discards_logs: false,
-        ends_multihost: false,
+        ends_multihost: None,
         owner: PoolOwner::default(),
     };
     let cache = Cache::new(host, CacheOptions::default(), registry());
