@@ -8,6 +8,7 @@
 //! # Locks
 //! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
 
+use crate::administration::Presence;
 use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
@@ -131,6 +132,8 @@ pub struct Engine {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mounter: Arc<dyn Mounter>,
     pub(crate) fixes_snapshot_names: bool,
+    /// Ends when the daemon is about to.
+    pub(crate) presence: Presence,
     pub(crate) changes: Mutex<()>,
     /// Held while cache files are written. Which pools are in the instance's own besides those that are open: by guid, with their names and what is stored of them.
     pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
@@ -165,6 +168,7 @@ impl Engine {
             cache,
             mounter,
             fixes_snapshot_names: options.fixes_snapshot_names,
+            presence: Presence::default(),
             changes: Mutex::new(CHANGES, ()),
             remembering: Mutex::new(REMEMBERING, BTreeMap::new()),
             pools: RwLock::new(POOLS, BTreeMap::new()),

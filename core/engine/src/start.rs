@@ -52,6 +52,11 @@ impl Engine {
         warnings
     }
 
+    /// The daemon is about to stop, and waits for the calls that are under way: those that only watch something give up.
+    pub fn begin_to_stop(&self) {
+        self.presence.end();
+    }
+
     /// Unmounts everything and closes all pools, as they are: the next start imports them again.
     pub fn stop(&self) -> Vec<Refusal> {
         let mut warnings = Vec::new();
