@@ -201,7 +201,13 @@ fn links_of_the_machine_lead_a_mount_and_others_do_not() {
         std::fs::create_dir_all(path(below)).unwrap();
         std::fs::set_permissions(path(below), Permissions::from_mode(mode)).unwrap();
     };
-    for folder in ["/victim", "/srv/home", "/tank/home/alice", "/tank/www"] {
+    for folder in [
+        "/victim",
+        "/srv/home",
+        "/tank/home/alice",
+        "/tank/home/bob",
+        "/tank/www",
+    ] {
         make_folder(folder, 0o755);
     }
     link("home", "/srv/link");
@@ -209,6 +215,7 @@ fn links_of_the_machine_lead_a_mount_and_others_do_not() {
     link("/", "/tank/up");
     link("tank/home", "/people");
     link(path("/victim").to_str().unwrap(), "/tank/home/alice/p");
+    link(path("/victim").to_str().unwrap(), "/tank/home/bob/p");
     link("tank/www/current", "/www");
     link("../../victim", "/tank/www/current");
     link("round", "/round");
@@ -244,7 +251,7 @@ fn links_of_the_machine_lead_a_mount_and_others_do_not() {
     let mounted = bench.mounted();
     for point in [
         "/people/alice/p/x",
-        "/people/alice/p",
+        "/people/bob/p/x",
         "/www",
         "/www/x",
         "/tank/up/victim",
