@@ -52,6 +52,7 @@ pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<b
 
 /// What came of watching a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and for a moment")]
 pub enum Watched {
     /// Somebody writes it.
     Written,
