@@ -107,11 +107,13 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let _hangup = signal(SignalKind::hangup())?;
+        let stopping = engine.clone();
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
+            stopping.begin_to_stop();
         };
         let owner_uid = rustix::process::geteuid().as_raw();
         let control = Control {

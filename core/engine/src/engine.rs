@@ -8,6 +8,7 @@
 //! # Locks
 //! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
 
+use crate::administration::Presence;
 use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
@@ -21,6 +22,8 @@ use tarn_cache::pressure::MemoryWatch;
 use tarn_cache::{Cache, CacheOptions};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, Rank, RwLock};
+use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::units::Guid;
 use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
 use tarn_vdev::VdevConfig;
@@ -129,8 +132,11 @@ pub struct Engine {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mounter: Arc<dyn Mounter>,
     pub(crate) fixes_snapshot_names: bool,
+    /// Ends when the daemon is about to.
+    pub(crate) presence: Presence,
     pub(crate) changes: Mutex<()>,
-    pub(crate) remembering: Mutex<()>,
+    /// Held while cache files are written. Which pools are in the instance's own besides those that are open: by guid, with their names and what is stored of them.
+    pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
     /// Sendings that somebody watches, by their names.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
@@ -162,8 +168,9 @@ impl Engine {
             cache,
             mounter,
             fixes_snapshot_names: options.fixes_snapshot_names,
+            presence: Presence::default(),
             changes: Mutex::new(CHANGES, ()),
-            remembering: Mutex::new(REMEMBERING, ()),
+            remembering: Mutex::new(REMEMBERING, BTreeMap::new()),
             pools: RwLock::new(POOLS, BTreeMap::new()),
             watched: Mutex::new(WATCHED, BTreeMap::new()),
             watched_receives: Mutex::new(WATCHED_RECEIVES, BTreeMap::new()),
@@ -208,9 +215,9 @@ impl Engine {
 
     /// Adds a pool to the table.
     pub(crate) fn add_pool(&self, open: Arc<OpenPool>) {
-        self.pools
-            .write()
-            .insert(open.pool.name().to_string(), open);
+        let name = open.pool.name().to_string();
+        self.pools.write().insert(name, open.clone());
+        self.keep_no_longer(&open);
     }
 
     /// Takes a pool out of the table.

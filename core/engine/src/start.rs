@@ -10,13 +10,15 @@ use tarn_pool::Leaving;
 
 impl Engine {
     /// Imports what was imported when the last daemon of this instance ended, and mounts it. A pool that cannot be
-    /// is left out, with a warning; it stays in the cache file only if another start could find it.
+    /// is left out, with a warning; it stays in the cache file for the next start.
     pub fn start(&self) -> Vec<Refusal> {
         let path = self.instance.cache_file();
         let cached = match cached_pools(self, &path) {
             Ok(cached) => cached,
             Err(refusal) => return vec![refusal],
         };
+        // However far this comes, the next start knows of all of them.
+        self.keep_in_cache_file(&cached);
         let mut warnings = Vec::new();
         for pool in cached {
             let name = pool.facts.name.to_string();
@@ -48,6 +50,11 @@ impl Engine {
             operation.finish();
         }
         warnings
+    }
+
+    /// The daemon is about to stop, and waits for the calls that are under way: those that only watch something give up.
+    pub fn begin_to_stop(&self) {
+        self.presence.end();
     }
 
     /// Unmounts everything and closes all pools, as they are: the next start imports them again.

@@ -3,7 +3,9 @@
 
 mod support;
 
-use support::{Bench, call};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use support::{Bench, call, owned};
 use tarn_engine::administration::Administration;
 use tarn_engine::messages::dataset::{Create, Mount, Unmount, Upgrade};
 use tarn_engine::messages::{Source, Value, pool};
@@ -188,6 +190,107 @@ fn file_systems_move_with_their_mount_points() {
     assert_eq!(refused.reason, "pool or dataset is busy");
     assert_eq!(bench.mounted(), all);
     assert_eq!(bench.get("tank/a", "mountpoint").1, Source::Default);
+}
+
+#[test]
+fn links_of_the_machine_lead_a_mount_and_others_do_not() {
+    let bench = Bench::new();
+    let path = |below: &str| bench.path(below);
+    let link = |target: &str, below: &str| symlink(target, path(below)).unwrap();
+    let make_folder = |below: &str, mode: u32| {
+        std::fs::create_dir_all(path(below)).unwrap();
+        std::fs::set_permissions(path(below), Permissions::from_mode(mode)).unwrap();
+    };
+    for folder in [
+        "/victim",
+        "/srv/home",
+        "/tank/home/alice",
+        "/tank/home/bob",
+        "/tank/www",
+    ] {
+        make_folder(folder, 0o755);
+    }
+    link("home", "/srv/link");
+    link("srv/link", "/home");
+    link("/", "/tank/up");
+    link("tank/home", "/people");
+    link(path("/victim").to_str().unwrap(), "/tank/home/alice/p");
+    link(path("/victim").to_str().unwrap(), "/tank/home/bob/p");
+    link("tank/www/current", "/www");
+    link("../../victim", "/tank/www/current");
+    link("round", "/round");
+    // Whoever else can write to these has put a link there.
+    make_folder("/all", 0o777);
+    link("../victim", "/all/work");
+    make_folder("/staff", 0o2775);
+    link("../victim", "/staff/work");
+    make_folder("/tmp", 0o1777);
+    link("../victim", "/tmp/roots");
+    let mut number = 0;
+    let mut mount_at = |point: &str| {
+        number += 1;
+        let create = Create {
+            name: format!("tank/{number}"),
+            properties: owned(&[("mountpoint", point)]),
+            ..Create::default()
+        };
+        let warnings = bench.engine.dataset_create(&call(""), create).unwrap();
+        warnings.warnings.join("")
+    };
+    let places = [
+        ("/home", "/srv/home"),
+        ("/home/ann", "/srv/home/ann"),
+        ("/people/alice", "/tank/home/alice"),
+        ("/people/alice/deep/er", "/tank/home/alice/deep/er"),
+        ("/tmp/roots/x", "/victim/x"),
+    ];
+    for (point, place) in places {
+        assert_eq!(mount_at(point), "", "{point}");
+        assert!(bench.mounted().contains(&place.to_string()), "{point}");
+    }
+    let mounted = bench.mounted();
+    for point in [
+        "/people/alice/p/x",
+        "/people/bob/p/x",
+        "/www",
+        "/www/x",
+        "/tank/up/victim",
+        "/all/work",
+        "/all/work/x",
+        "/staff/work",
+        "/round",
+        "/round/x",
+    ] {
+        let warned = mount_at(point);
+        assert!(warned.contains(" leads to "), "{point}: {warned}");
+    }
+    assert_eq!(bench.mounted(), mounted);
+}
+
+#[test]
+fn a_folder_that_a_link_leads_to_stays_when_nothing_is_mounted_there() {
+    let bench = Bench::new();
+    for folder in ["/disk/b", "/x"] {
+        std::fs::create_dir_all(bench.path(folder)).unwrap();
+    }
+    symlink("../disk/b", bench.path("/x/b")).unwrap();
+    let above = [("mountpoint", "/x"), ("canmount", "off")];
+    bench.create("tank/x", &above).unwrap();
+    for name in ["tank/x/a", "tank/x/b"] {
+        bench.create(name, &[]).unwrap();
+    }
+    assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
+    // What a daemon that died has left is where the link leads.
+    let cleared = bench.notebook.cleared.lock().unwrap().clone();
+    assert!(cleared.contains(&bench.path("/disk/b")));
+    bench.set("tank/x", &[("mountpoint", "/y")]).unwrap();
+    assert_eq!(bench.mounted(), ["/tank", "/y/a", "/y/b"]);
+    assert!(!bench.path("/x/a").exists());
+    bench.set("tank/x", &[("mountpoint", "/x")]).unwrap();
+    assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
+    bench.destroy("tank/x", true).unwrap();
+    assert!(bench.path("/x/b").is_dir(), "the link leads there");
+    assert!(!bench.path("/x/a").exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use support::{Bench, call, owned};
 use tarn_engine::Pipe;
@@ -829,6 +830,51 @@ fn what_a_user_takes_off_comes_back_only_where_it_was() {
     let mount = Mount::default();
     bench.engine.dataset_mount(&call(""), mount).unwrap();
     assert_eq!(bench.mounted(), ["/tank", "/tank/a", "/tank/c"]);
+}
+
+#[test]
+fn a_user_takes_off_what_belongs_to_himself() {
+    let bench = bench();
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return; // Only root gives a folder away.
+    }
+    to_ann(&bench, "tank/a", "create,mount,destroy,rollback");
+    // As the mount shows it, the root of what she makes is hers.
+    *bench.notebook.owner.lock().unwrap() = Some(ANN);
+    create(&bench, &ann(), "tank/a/hers", &[]).unwrap();
+    let path = bench.path("/tank/a/hers");
+    assert_eq!(std::fs::metadata(&path).unwrap().uid(), ANN);
+    snapshot(&bench, &call(""), "tank/a/hers@1").unwrap();
+    roll_back(&bench, &ann(), "tank/a/hers@1").unwrap();
+    assert!(bench.mounted().contains(&"/tank/a/hers".to_string()));
+    let engine = &bench.engine;
+    let name = Some("tank/a/hers".to_string());
+    let unmount = Unmount {
+        name: name.clone(),
+        ..Unmount::default()
+    };
+    engine.dataset_unmount(&ann(), unmount.clone()).unwrap();
+    let mount = Mount {
+        name,
+        ..Mount::default()
+    };
+    engine.dataset_mount(&ann(), mount).unwrap();
+    // Others could put something else where it is.
+    let mode = |mode| {
+        let folder = bench.path("/tank/a");
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o777);
+    denied(engine.dataset_unmount(&ann(), unmount));
+    denied(roll_back(&bench, &ann(), "tank/a/hers@1"));
+    mode(0o755);
+    let destroyed = Destroy {
+        name: "tank/a/hers".to_string(),
+        recursive: true,
+        ..Destroy::default()
+    };
+    engine.dataset_destroy(&ann(), destroyed).unwrap();
+    assert!(!path.exists());
 }
 
 #[test]

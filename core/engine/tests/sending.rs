@@ -5,6 +5,7 @@ mod support;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use support::{Bench, call, owned};
 use tarn_engine::Pipe;
@@ -499,6 +500,44 @@ fn nobody_is_told_how_much_it_would_be_who_is_gone() {
         "warning: cannot send 'tank/a@two': the caller is gone"
     );
     bench.destroy("tank/a@two", false).unwrap();
+}
+
+/// Whoever asks again and again how much it would be.
+#[test]
+fn who_asks_how_much_it_would_be_keeps_nobody_from_anything() {
+    let bench = bench_with_snapshots();
+    bench.create("tank/b", &[]).unwrap();
+    for number in 0..50 {
+        snapshot(&bench, &format!("tank/b@{number}"));
+    }
+    let request = Send {
+        series: Some(Series {
+            all_between: true,
+            ..Series::default()
+        }),
+        ..of("tank/b@x", Some("@0"))
+    };
+    let done = AtomicBool::new(false);
+    let ask = || {
+        while !done.load(Ordering::Relaxed) {
+            if let Err(refused) = plan(&bench, &request) {
+                assert_ne!(refused.reason, "dataset is busy");
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(ask);
+        let outcomes: Vec<_> = (0..20)
+            .map(|_| {
+                snapshot(&bench, "tank/b@x");
+                let planned = plan(&bench, &request);
+                planned.and_then(|_| bench.destroy("tank/b@x", false))
+            })
+            .take_while(Result::is_ok)
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(outcomes.len(), 20, "one was busy");
+    });
 }
 
 #[test]

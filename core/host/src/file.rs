@@ -3,6 +3,7 @@
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, FileError};
@@ -151,17 +152,55 @@ pub(crate) fn leads_to(path: &Path) -> Option<PathBuf> {
     None
 }
 
+/// What a link says; none where there is no link.
+pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
+    match is_link(path) {
+        true => std::fs::read_link(path).ok(),
+        false => None,
+    }
+}
+
+/// Whether nobody but these users can have put a link where it is.
+pub(crate) fn is_guarded_link(path: &Path, users: &[u32]) -> bool {
+    let is_theirs =
+        || std::fs::symlink_metadata(path).is_ok_and(|found| users.contains(&found.uid()));
+    let Some(folder) = path.parent() else {
+        return false;
+    };
+    let Ok(found) = std::fs::symlink_metadata(folder) else {
+        return false;
+    };
+    let is_put_by_them = match (found.mode() & OTHERS_WRITE, found.mode() & STICKY) {
+        (0, _) => true,
+        (_, 0) => false,
+        _ => is_theirs(),
+    };
+    is_put_by_them && is_guarded(folder, users)
+}
+
 /// Whether a name is a link.
 pub(crate) fn is_link(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
+/// What others may do to a folder.
+const OTHERS_WRITE: u32 = 0o022;
+/// They may not remove what somebody else has made in it.
+const STICKY: u32 = 0o1000;
+
+/// Whether nobody but these users can put something else in the place of what is mounted on a path, once it is unmounted. Whose the root of that is does not matter.
+pub(crate) fn is_guarded_above(path: &Path, users: &[u32]) -> bool {
+    let Some(folder) = path.parent() else {
+        return path.is_absolute();
+    };
+    let keeps_names =
+        |found: std::fs::Metadata| found.mode() & OTHERS_WRITE == 0 || found.mode() & STICKY != 0;
+    is_guarded(folder, users) && std::fs::symlink_metadata(folder).is_ok_and(keeps_names)
+}
+
 /// Whether nobody but these users can lead a path elsewhere: each folder on the way, and what it leads to if that is there, is a folder of theirs and no link,
 /// and others cannot write to it. Where they can, but may not remove what others have made, what comes next must be there.
 pub(crate) fn is_guarded(path: &Path, users: &[u32]) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    const OTHERS_WRITE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     let mut must_be_there = true;
@@ -215,11 +254,46 @@ mod tests {
         symlink(path("a"), path("link")).unwrap();
         assert!(!is_guarded(&path("link/b"), &users));
         assert!(!is_guarded(&path("link"), &users));
+        // What is mounted there need not be theirs, or a folder.
+        symlink(path("a"), path("a/mounted")).unwrap();
+        assert!(is_guarded_above(&path("a/mounted"), &users));
+        assert!(!is_guarded_above(&path("link/b"), &users));
+        assert!(!is_guarded_above(&path("new/mounted"), &users));
         mode("a", 0o777);
         assert!(!is_guarded(&path("a/b"), &users));
+        assert!(!is_guarded_above(&path("a/mounted"), &users));
         mode("a", 0o1777);
         assert!(is_guarded(&path("a/b"), &users));
         assert!(!is_guarded(&path("a/new"), &users));
+        assert!(is_guarded_above(&path("a/mounted"), &users));
+    }
+
+    #[test]
+    fn a_link_is_guarded_where_nobody_else_can_have_put_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let path = |name: &str| folder.path().join(name);
+        let mode = |mode| {
+            std::fs::set_permissions(path("a"), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(path("a")).unwrap();
+        symlink("../b", path("a/link")).unwrap();
+        assert_eq!(link_target(&path("a/link")), Some(PathBuf::from("../b")));
+        assert_eq!(link_target(&path("a")), None);
+        let is_guarded = |users: &[u32]| is_guarded_link(&path("a/link"), users);
+        assert!(is_guarded(&[0, own]));
+        for open in [0o777, 0o775, 0o2775] {
+            mode(open);
+            assert!(!is_guarded(&[0, own]), "{open:o}");
+        }
+        mode(0o1777);
+        assert!(is_guarded(&[0, own]));
+        if own == 0 {
+            std::os::unix::fs::lchown(path("a/link"), Some(4_000_001), None).unwrap();
+            assert!(!is_guarded(&[0]));
+            mode(0o755);
+            assert!(is_guarded(&[0]), "root has let it be there");
+        }
     }
 
     #[test]

@@ -389,11 +389,36 @@ impl Host {
         }
     }
 
+    /// Whether nobody but root and the user on whose rights this process acts can put something else in the place of what is mounted on a path, when it is
+    /// unmounted. A simulated machine says no.
+    pub fn is_guarded_above(&self, path: &Path) -> bool {
+        match self.simulation() {
+            None => file::is_guarded_above(path, &[0, crate::effective_uid()]),
+            Some(_) => false,
+        }
+    }
+
     /// Where a path leads, with all links resolved as far as it goes; what is not there has its name. None where a link leads nowhere.
     pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         match self.simulation() {
             None => file::leads_to(path),
             Some(_) => Some(path.to_owned()),
+        }
+    }
+
+    /// What a link says; none where there is no link. A simulated machine has none.
+    pub fn link_target(&self, path: &Path) -> Option<PathBuf> {
+        match self.simulation() {
+            None => file::link_target(path),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether nobody but root and the user on whose rights this process acts can have put a link where it is. A simulated machine says no.
+    pub fn is_guarded_link(&self, path: &Path) -> bool {
+        match self.simulation() {
+            None => file::is_guarded_link(path, &[0, crate::effective_uid()]),
+            Some(_) => false,
         }
     }
 

@@ -52,14 +52,17 @@ pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<b
 
 /// What came of watching a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and for a moment")]
 pub enum Watched {
     /// Somebody writes it.
     Written,
     /// Nobody does, or nobody could. This is the newest uberblock: another one, later, is somebody else's.
     Silent(Option<Uberblock>),
+    /// It was given up before that was known.
+    GivenUp,
 }
 
-/// Watches a pool that is to be opened for writing.
+/// Watches a pool that is to be opened for writing, as long as `goes_on` says so.
 ///
 /// # Errors
 /// Its devices cannot be opened.
@@ -68,6 +71,7 @@ pub fn watch_for_others(
     host: &Host,
     candidate: &CandidatePool,
     own_host_id: u64,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Watched, OpenError> {
     let facts = &candidate.facts;
     let is_ours = own_host_id != 0 && facts.host_id == own_host_id;
@@ -81,14 +85,18 @@ pub fn watch_for_others(
     let tree = VdevTree::open(host, &candidate.root, &options)?;
     let watched = match is_unused {
         true => Watched::Silent(tree.newest_uberblock()),
-        false => watch(host, || tree.newest_uberblock()),
+        false => watch(host, || tree.newest_uberblock(), goes_on),
     };
     tree.close();
     Ok(watched)
 }
 
 /// Whether the newest uberblock becomes another one.
-fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> Watched {
+fn watch(
+    host: &Host,
+    newest: impl Fn() -> Option<Uberblock>,
+    goes_on: &dyn Fn() -> bool,
+) -> Watched {
     let Some(first) = newest() else {
         return Watched::Silent(None);
     };
@@ -110,6 +118,9 @@ fn watch(host: &Host, newest: impl Fn() -> Option<Uberblock>) -> Watched {
         }
         if host.monotonic_ns() - began_ns >= watch_ns {
             return Watched::Silent(Some(first));
+        }
+        if !goes_on() {
+            return Watched::GivenUp;
         }
         host.sleep(LOOK_INTERVAL);
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 use tarn_engine::administration::Administration;
-use tarn_engine::messages::pool::{Set, VdevKind};
+use tarn_engine::messages::pool::{Import, Set, VdevKind};
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::Host;
 use tarn_host::sim::{SimHost, SimOptions};
 use tarn_hostile::devices::{Devices, Disk};
-use tarn_hostile::house::{DISKS, House, call};
+use tarn_hostile::house::{DISKS, House, call, search};
 use tarn_hostile::lie::Liar;
 use tarn_ondisk::uberblock::{Multihost, Uberblock};
 use tarn_ondisk::units::Txg;
@@ -133,6 +133,40 @@ fn a_pool_that_another_host_writes_is_not_taken() {
             "{refusal}"
         );
         other.join().unwrap();
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_pool_is_watched_as_long_as_somebody_waits_for_it() {
+    let machine = shown_alive();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let refused = || {
+            let caller = call();
+            let gone = caller.presence.clone();
+            let clock = host.clone();
+            let leaver = host.spawn("caller", move || {
+                clock.sleep(SILENCE / 4);
+                gone.end();
+            });
+            let request = Import {
+                search: search(),
+                pool: Some("tank".to_string()),
+                properties: vec![("multihost".to_string(), "off".to_string())],
+                force: true,
+                ..Import::default()
+            };
+            let began_ns = host.monotonic_ns();
+            let refusal = house.engine.pool_import(&caller, request).unwrap_err();
+            let waited = Duration::from_nanos(host.monotonic_ns() - began_ns);
+            assert!(waited < SILENCE / 2, "{waited:?}");
+            leaver.join().unwrap();
+            refusal.reason
+        };
+        assert_eq!(refused(), "the caller is gone");
+        house.engine.begin_to_stop();
+        assert_eq!(refused(), "the daemon is about to end");
     });
     run.unwrap();
 }

@@ -322,7 +322,6 @@ impl Engine {
         if how.whom == Beneficiary::User {
             (temporary.setuid, temporary.devices) = (Some(false), Some(false));
         }
-        self.mounter.clear_remains(path);
         let place = self.mount_place(name, path, how.before)?;
         if how.whom == Beneficiary::User && !self.host.is_guarded(path) {
             let reason = format!("others can lead {} elsewhere", path.display());

@@ -6,21 +6,26 @@
 //!
 //! # Mechanism
 //! A mount point is turned into a path without links before anything is made or mounted there, and what is mounted goes into exactly that folder or nowhere: the
-//! [`Mounter`](crate::mounts::Mounter) looks again at the folder that it has opened. Links are followed where the machine's administrator has put them, in folders that no mount of
-//! ours has:
-//! - Above the last name of a mount point all are, as OpenZFS does.
-//! - In the place of the last name one is only where nobody but root can put one.
+//! [`Mounter`](crate::mounts::Mounter) looks again at the folder that it has opened. The path is gone through name by name, and what a link says is gone through in the same way. Each link on it must be
+//! one that the machine's administrator has put there, or it is not followed:
+//! - It is in a folder that no mount of ours has, whichever links have led there.
+//! - Nobody else can have put it into that folder: nobody else can write to it, or those who can may not remove what is there, and the link is the administrator's.
 //!
-//! In what we have mounted none is followed. What was unmounted for a change is mounted again only where it was, if its mount point is still the same.
+//! What was unmounted for a change is mounted again only where it was, if its mount point is still the same.
 
 use super::mount::cannot_mount;
 use crate::engine::Engine;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::MountedBefore;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// So many links on one path are followed, as in Linux.
+#[doc(alias = "MAXSYMLINKS")]
+const LINKS_MAX: usize = 40;
 
 impl Engine {
-    /// The folder that a mount point means, which need not be there.
+    /// The folder that a mount point means, which need not be there. What a daemon that died has left mounted on it is removed.
     pub(super) fn mount_place(
         &self,
         name: &str,
@@ -32,12 +37,17 @@ impl Engine {
             let reason = format!("{} leads to {found}", path.display());
             Refusal::new(RefusalKind::Denied, cannot_mount(name), reason)
         };
+        self.mounter.clear_remains(path);
         let before = before.filter(|before| before.path == path);
         let place = match (before, self.below_a_mount(path)) {
             (Some(before), _) => before.place.clone(),
             (None, Some(place)) => place,
             (None, None) => self.followed(path).map_err(elsewhere)?,
         };
+        if place != path {
+            // It is not removed by way of a link.
+            self.mounter.clear_remains(&place);
+        }
         match self.host.leads_to(path) {
             Some(found) if found == place => Ok(place),
             found => Err(elsewhere(found)),
@@ -64,24 +74,36 @@ impl Engine {
         nearest.map(|(_, place)| place)
     }
 
-    /// Where a path leads through links that the machine has; where it would lead, if that is not for us to follow.
+    /// Where a path leads through links that the machine has; where it would lead, if one of them is not for us to follow.
     fn followed(&self, path: &Path) -> Result<PathBuf, Option<PathBuf>> {
-        let (Some(parent), Some(last)) = (path.parent(), path.file_name()) else {
-            return Ok(path.to_path_buf());
-        };
-        let parent = self.host.leads_to(parent).ok_or(None)?;
-        let itself = parent.join(last);
-        if !self.host.is_link(&itself) {
-            return Ok(itself);
-        }
-        let found = self.host.leads_to(&itself);
-        match found {
-            Some(found)
-                if self.below_a_mount(&itself).is_none() && self.host.is_guarded(&parent) =>
-            {
-                Ok(found)
+        let mut place = PathBuf::new();
+        let mut links = 0;
+        let mut ahead: Vec<OsString> = names_from_last(path).collect();
+        while let Some(name) = ahead.pop() {
+            if name == ".." {
+                // There is no link in the place, so this is where the system would go.
+                place.pop();
+                continue;
             }
-            found => Err(found),
+            let itself = place.join(name);
+            let Some(target) = self.host.link_target(&itself) else {
+                place = itself;
+                continue;
+            };
+            links += 1;
+            let is_ours = self.below_a_mount(&place).is_some();
+            if links > LINKS_MAX || is_ours || !self.host.is_guarded_link(&itself) {
+                return Err(self.host.leads_to(path));
+            }
+            ahead.extend(names_from_last(&target));
         }
+        Ok(place)
     }
+}
+
+/// The names of a path, the last one first; the root is one of them.
+fn names_from_last(path: &Path) -> impl Iterator<Item = OsString> {
+    let names = path.components().rev();
+    let names = names.filter(|name| *name != Component::CurDir);
+    names.map(|name| name.as_os_str().to_owned())
 }

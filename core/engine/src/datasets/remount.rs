@@ -185,13 +185,16 @@ impl Engine {
         first
     }
 
-    /// Removes the folders of mounts that are elsewhere now, or gone. One that somebody uses for something else stays.
+    /// Removes the folders of mounts that are elsewhere now, or gone. One that somebody uses for something else stays, and so does one to which a link in the
+    /// place of the mount point leads: it would lead to nowhere.
     fn remove_folders<T>(&self, unmounted: &Unmounted, places: &[(PathBuf, String, T)]) {
         let mut left: Vec<&PathBuf> = unmounted
             .mounts
             .iter()
             .filter(|(one, before)| {
-                one.owns_folder() && places.iter().all(|(path, ..)| *path != before.path)
+                one.owns_folder()
+                    && places.iter().all(|(path, ..)| *path != before.path)
+                    && !self.host.is_link(&before.path)
             })
             .map(|(_, before)| &before.place)
             .collect();

@@ -10,7 +10,7 @@
 //! mounted for him has no set-id programs and no devices. Everything else is refused in the words of OpenZFS.
 //!
 //! What moves when a name or a property changes stays where it is for him: the change is refused as long as it is mounted. What has to be
-//! unmounted for a moment must be where nobody can put something else in its place meanwhile; and it is asked again before it is mounted again, for what came in the meantime may
+//! unmounted for a moment must be where nobody can put something else in its place meanwhile: in a folder that only root can change, whosever its own root is. And it is asked again before it is mounted again, for what came in the meantime may
 //! have changed the way to it. Then, too, it has no set-id programs and no devices, whoever had mounted it before: its contents are what he has brought. No property that he sets
 //! gives them to what is mounted without.
 //!
@@ -155,7 +155,10 @@ impl Engine {
             .collect();
         let action = format!("cannot unmount '{name}'");
         self.permit(call, &open, action, &needs, &operation)?;
-        match mounts.iter().all(|(_, path)| self.host.is_guarded(path)) {
+        match mounts
+            .iter()
+            .all(|(_, path)| self.host.is_guarded_above(path))
+        {
             true => Ok(()),
             false => Err(denied()),
         }
@@ -173,7 +176,7 @@ impl Engine {
         }
         let mounts = heads.iter().filter_map(|head| open.mount_of(head));
         for mounted in mounts {
-            if !self.host.is_guarded(&mounted.path) {
+            if !self.host.is_guarded_above(&mounted.path) {
                 return Err(cannot_unmount(&mounted.path));
             }
         }

@@ -4,6 +4,9 @@
 //! A packed list with the configuration of each pool under its name, as OpenZFS's `zpool.cache` has it. It is replaced as
 //! a whole after each import, export, creation, destruction and change of devices.
 //!
+//! A pool that could not be imported when the daemon started stays in the file as it was, for the next start: its disks may be there by then. It is taken out when a pool of its guid is imported
+//! after all, as then it is known what becomes of it, or when it is exported by its name.
+//!
 //! # After a crash
 //! There is the old file or the new one. What it says is a hint: labels decide.
 
@@ -21,6 +24,8 @@ pub(crate) struct CachedPool {
     pub(crate) facts: PoolFacts,
     /// Its devices, by path.
     pub(crate) paths: Vec<PathBuf>,
+    /// All of it.
+    stored: NvList,
 }
 
 /// Reads a cache file. One that is not there has no pools.
@@ -60,23 +65,70 @@ fn parse(configuration: &NvList) -> Result<CachedPool, String> {
     let paths = devices
         .filter_map(|vdev| Some(PathBuf::from(vdev.path.as_ref()?.as_str()?)))
         .collect();
-    Ok(CachedPool { facts, paths })
+    let stored = configuration.clone();
+    Ok(CachedPool {
+        facts,
+        paths,
+        stored,
+    })
 }
 
 impl Engine {
+    /// These are to be imported. As long as they are not, they stay in the cache file.
+    pub(crate) fn keep_in_cache_file(&self, cached: &[CachedPool]) {
+        let mut waiting = self.remembering.lock();
+        let entry = |pool: &CachedPool| {
+            let name = pool.facts.name.to_string();
+            (pool.facts.guid, (name, pool.stored.clone()))
+        };
+        *waiting = cached.iter().map(entry).collect();
+    }
+
+    /// A pool is open now, so it is in a cache file as long as it is.
+    pub(crate) fn keep_no_longer(&self, open: &OpenPool) {
+        self.remembering.lock().remove(&open.pool.facts().guid);
+    }
+
+    /// Takes pools of this name that could not be imported out of the cache file. True when there were any.
+    pub(super) fn give_up_waiting_for(&self, name: &str) -> Result<bool, Refusal> {
+        let is_any = {
+            let mut waiting = self.remembering.lock();
+            let before = waiting.len();
+            waiting.retain(|_, (other, _)| other != name);
+            waiting.len() < before
+        };
+        if is_any {
+            self.remember_pools(&[])?;
+        }
+        Ok(is_any)
+    }
+
     /// Writes the cache files anew: which pools are open, and where their devices are. `left` has files from which
     /// pools were taken out, that may have none left.
     pub(crate) fn remember_pools(&self, left: &[PathBuf]) -> Result<(), Refusal> {
-        let _remembering = self.remembering.lock();
+        let waiting = self.remembering.lock();
         let mut files: BTreeMap<PathBuf, NvList> = BTreeMap::new();
         files.insert(self.instance.cache_file(), NvList::new());
         for path in left {
             files.insert(path.clone(), NvList::new());
         }
-        for open in self.pools() {
-            if let Some(path) = self.cache_file_of(&open) {
+        let pools = self.pools();
+        for open in &pools {
+            if let Some(path) = self.cache_file_of(open) {
                 let list = files.entry(path).or_default();
-                list.set(open.pool.name(), configuration_of(&open));
+                list.set(open.pool.name(), configuration_of(open));
+            }
+        }
+        let own = files.entry(self.instance.cache_file()).or_default();
+        for (guid, (name, stored)) in waiting.iter() {
+            let is_open = |open: &Arc<OpenPool>| open.pool.facts().guid == *guid;
+            if pools.iter().any(is_open) {
+                continue;
+            }
+            // Names of entries tell nothing to who reads all of them.
+            match own.contains(name) {
+                true => own.set(guid.to_string(), stored.clone()),
+                false => own.set(name.as_str(), stored.clone()),
             }
         }
         for (path, list) in files {

@@ -18,7 +18,11 @@ impl Engine {
         operation: &Operation,
     ) -> Result<Done, Refusal> {
         let name = &request.name;
-        let open = self.require_pool(name)?;
+        let open = match self.require_pool(name) {
+            // It was not there when the daemon started, and is not waited for any more.
+            Err(_) if self.give_up_waiting_for(name)? => return Ok(Done {}),
+            found => found?,
+        };
         let action = format!("cannot export '{name}'");
         // Before its turn, which a stream may have that waits for somebody else.
         if request.force {

@@ -11,7 +11,7 @@ use super::find_importable::close;
 use super::properties::apply_fail_mode;
 use super::search::Found;
 use super::set::changes_of;
-use crate::administration::Call;
+use crate::administration::{Call, Presence};
 use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Import, Imported};
@@ -45,6 +45,8 @@ struct Options {
     mount_options: Vec<String>,
     is_forced: bool,
     mounts: bool,
+    /// Whether somebody waits for it.
+    presence: Presence,
     /// `-F` and its kin.
     rewinding: Option<Rewinding>,
     settings: PoolSettings,
@@ -95,7 +97,7 @@ impl Engine {
     ) -> Result<Imported, Refusal> {
         let _changes = self.changes.lock();
         refuse_unbuilt(request)?;
-        let options = self.import_options(request)?;
+        let options = self.import_options(call, request)?;
         let found = self.look_for_pools(&request.search)?;
         let mut imported = match &request.pool {
             Some(wanted) => self.import_one(wanted, request, &found, &options, operation)?,
@@ -229,7 +231,7 @@ impl Engine {
             self.refuse_other_host(candidate)?;
         }
         let watched = match options.ends_multihost() {
-            true => Some(self.refuse_active(candidate)?),
+            true => Some(self.refuse_active(candidate, &options.presence)?),
             false => None,
         };
         let mut request = ImportRequest {
@@ -392,14 +394,27 @@ impl Engine {
     }
 
     /// Refuses a pool that another host is writing at this moment, by what it shows of itself. That takes its time.
-    fn refuse_active(&self, candidate: &CandidatePool) -> Result<Watched, Refusal> {
+    fn refuse_active(
+        &self,
+        candidate: &CandidatePool,
+        caller: &Presence,
+    ) -> Result<Watched, Refusal> {
         let facts = &candidate.facts;
         let action = format!("cannot import '{}'", facts.name);
         let own_id = u64::from(self.host.identity().hostid);
-        let watched = multihost::watch_for_others(&self.host, candidate, own_id);
-        let watched = watched.map_err(|error| import_refusal(&error.into(), action.clone()))?;
-        if watched != Watched::Written {
-            return Ok(watched);
+        let goes_on = || !caller.has_ended() && !self.presence.has_ended();
+        let watched = multihost::watch_for_others(&self.host, candidate, own_id, &goes_on);
+        match watched.map_err(|error| import_refusal(&error.into(), action.clone()))? {
+            Watched::Written => {}
+            Watched::GivenUp if self.presence.has_ended() => {
+                let reason = "the daemon is about to end";
+                return Err(Refusal::new(RefusalKind::Busy, action, reason));
+            }
+            Watched::GivenUp => {
+                let reason = "the caller is gone";
+                return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+            }
+            watched @ Watched::Silent(_) => return Ok(watched),
         }
         let host = match facts.host_name.is_empty() {
             true => "<unknown>".to_string(),
@@ -468,7 +483,7 @@ impl Engine {
         }
     }
 
-    fn import_options(&self, request: &Import) -> Result<Options, Refusal> {
+    fn import_options(&self, call: &Call, request: &Import) -> Result<Options, Refusal> {
         let is_mount_option = |(_, value): &&(String, String)| value.is_empty();
         let given = request.properties.iter();
         let mount_options = given.clone().filter(is_mount_option);
@@ -506,6 +521,7 @@ impl Engine {
             }),
             is_forced: request.force,
             mounts: !request.no_mount,
+            presence: call.presence.clone(),
             settings,
         })
     }

@@ -31,6 +31,10 @@ pub struct Noted {
 pub struct Notebook {
     pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
     busy: Mutex<BTreeSet<PathBuf>>,
+    /// Whose the roots of mounts are.
+    pub owner: Mutex<Option<u32>>,
+    /// Where was looked for what a daemon that died has left.
+    pub cleared: Mutex<BTreeSet<PathBuf>>,
     /// What is done when something is unmounted the next time.
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What was to be told of the end of each mount, in the order in which they were made.
@@ -38,6 +42,19 @@ pub struct Notebook {
 }
 
 impl Notebook {
+    /// A folder shows whose it is while something is mounted on it.
+    fn show_mounted(&self, path: &Path) {
+        if let Some(owner) = *self.owner.lock().unwrap() {
+            std::os::unix::fs::lchown(path, Some(owner), None).unwrap();
+        }
+    }
+
+    fn show_unmounted(&self, path: &Path) {
+        if self.owner.lock().unwrap().is_some() {
+            std::os::unix::fs::lchown(path, Some(0), None).unwrap();
+        }
+    }
+
     /// When something is unmounted, there is a link in the place of this folder.
     pub fn then_links_to(&self, path: &Path, target: &Path) {
         let (path, target) = (path.to_path_buf(), target.to_path_buf());
@@ -65,6 +82,7 @@ impl Mounter for Notebook {
         };
         self.ends.lock().unwrap().push(request.ended);
         let path = request.path.to_path_buf();
+        self.show_mounted(&path);
         self.mounts.lock().unwrap().insert(path, noted);
         Ok(MountKey(1))
     }
@@ -82,6 +100,7 @@ impl Mounter for Notebook {
             return Err(MountRefusal::Busy);
         }
         mounts.retain(|other, _| !other.starts_with(path));
+        self.show_unmounted(path);
         if let Some(then) = self.then.lock().unwrap().take() {
             then();
         }
@@ -106,7 +125,9 @@ impl Mounter for Notebook {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, path: &Path) {
+        self.cleared.lock().unwrap().insert(path.to_path_buf());
+    }
 }
 
 /// An engine with one pool.

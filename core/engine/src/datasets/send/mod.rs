@@ -2,7 +2,9 @@
 //!
 //! # Mechanism
 //! What is sent is found first ([`plan`]): one snapshot, or the snapshots of a series in their order, with their description ([`gather`]). All of them are in use from then on, so that nobody destroys
-//! them; that holds as well for who only asks how much it would be, which may be found out only by walking over all of it. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
+//! them. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
+//!
+//! Anybody may ask how much it would be, and keeps nobody from anything by that: what he is told is as of now. Only where it is found out by walking over all of a snapshot, that one is in use meanwhile.
 
 mod gather;
 mod plan;
@@ -18,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::in_use::Use;
 use tarn_dataset::names::DatasetName;
+use tarn_dataset::namespace::View;
 use tarn_dataset::space_used::Since;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_host::{Pipe, PipeEnd};
@@ -124,11 +128,11 @@ impl Engine {
         operation: &Operation,
     ) -> Result<SendPlan, Refusal> {
         let open = self.require_pool_of(&request.name)?;
-        let (looking, (plan, _uses)) = {
+        let looking = {
             let _turn = self.turn(&open)?;
-            let looking = open.streams.begin_look(&call.presence);
-            (looking, Plan::make(&open, request, operation)?)
+            open.streams.begin_look(&call.presence)
         };
+        let plan = Plan::look(&open, request, operation)?;
         let check = || {
             let ended = |end: PipeEnd| SendError::Pipe(end.into());
             looking.check().map_err(ended)
@@ -290,34 +294,75 @@ fn size_of(
     operation: &Operation,
 ) -> Result<u64, SendError> {
     check()?;
-    let view = open.pool.namespace().view(operation);
-    let target = view.dataset_by_id(step.id)?;
-    if !target.is_snapshot() {
-        return Err(SendError::NotSnapshot);
-    }
+    let namespace = open.pool.namespace();
     let is_compressed = request.compressed || request.raw;
-    let fast = match &step.from {
+    let fast = namespace.consistently(|| {
+        let view = namespace.view(operation);
+        Ok(estimate_step(view, step, is_compressed))
+    })??;
+    let received = request.resume.map_or(0, |resume| resume.bytes);
+    match fast {
+        Some(size) => Ok(size.wrapping_sub(received)),
+        None => measure_step(open, step, request, check, operation),
+    }
+}
+
+/// How large it will be, where that is known without reading its blocks.
+fn estimate_step(
+    view: View<'_>,
+    step: &Step,
+    is_compressed: bool,
+) -> Result<Option<u64>, SendError> {
+    let target = still_there(view, step)?;
+    match &step.from {
         // Of a clone in a series, OpenZFS takes all it refers to.
-        From::Nothing | From::Origin(_) => estimate(&target, None, is_compressed)?,
+        From::Nothing | From::Origin(_) => estimate(&target, None, is_compressed),
         From::Snapshot(_, id) => {
             let base: Dataset<'_> = view.dataset_by_id(*id)?;
-            estimate(&target, Some(&Since::Snapshot(&base)), is_compressed)?
+            estimate(&target, Some(&Since::Snapshot(&base)), is_compressed)
         }
         From::Bookmark(name) => {
             let (head, bookmark) = plan::find_bookmark(view, name)?;
             let since = Since::Bookmark(&head, &bookmark.stored);
             Base::of_bookmark(&head, &bookmark.stored, &target)?;
-            estimate(&target, Some(&since), is_compressed)?
-        }
-    };
-    let received = request.resume.map_or(0, |resume| resume.bytes);
-    match fast {
-        Some(size) => Ok(size.wrapping_sub(received)),
-        None => {
-            let source = source(open, step, request, operation)?;
-            measure(&open.pool, &source, check)
+            estimate(&target, Some(&since), is_compressed)
         }
     }
+}
+
+/// The same by walking over all of it, which must stay meanwhile.
+fn measure_step(
+    open: &OpenPool,
+    step: &Step,
+    request: &Send,
+    check: &dyn Fn() -> Result<(), SendError>,
+    operation: &Operation,
+) -> Result<u64, SendError> {
+    let namespace = open.pool.namespace();
+    let uses: Option<Vec<Use<'_>>> = step
+        .datasets()
+        .map(|dataset| namespace.use_dataset(dataset))
+        .collect();
+    // Else it is about to go.
+    let _uses = uses.ok_or_else(|| gone(step))?;
+    still_there(namespace.view(operation), step)?;
+    let source = source(open, step, request, operation)?;
+    measure(&open.pool, &source, check)
+}
+
+/// The snapshot of a step, unless another has its number by now.
+fn still_there<'a>(view: View<'a>, step: &Step) -> Result<Dataset<'a>, SendError> {
+    let target = view.dataset_by_id(step.id)?;
+    match (target.is_snapshot(), target.name() == step.name) {
+        (false, _) => Err(SendError::NotSnapshot),
+        (true, false) => Err(gone(step)),
+        (true, true) => Ok(target),
+    }
+}
+
+fn gone(step: &Step) -> SendError {
+    let name = step.name.clone();
+    SendError::Dataset(DatasetError::NotFound { name })
 }
 
 /// A head is sent as it is now, so nobody may change it.

@@ -47,6 +47,15 @@ pub(super) enum From {
 }
 
 impl Step {
+    /// The datasets that must stay while it is sent.
+    pub fn datasets(&self) -> impl Iterator<Item = ObjectId> {
+        let from = match &self.from {
+            From::Snapshot(_, id) | From::Origin(id) => Some(*id),
+            From::Nothing | From::Bookmark(_) => None,
+        };
+        std::iter::once(self.id).chain(from)
+    }
+
     /// What people are told that it goes on from.
     pub fn shown_from(&self, is_series: bool) -> Option<String> {
         match &self.from {
@@ -85,13 +94,7 @@ impl Plan {
         operation: &Operation,
     ) -> Result<(Plan, Vec<Use<'a>>), Refusal> {
         let namespace = open.pool.namespace();
-        let find = || {
-            let view = namespace.view(operation);
-            match &request.series {
-                None => single(view, request),
-                Some(series) => several(view, request, series),
-            }
-        };
+        let find = || Plan::find(namespace.view(operation), request);
         let datasets = |made: &Result<Plan, Refusal>| match made {
             Ok(plan) => plan.datasets().collect(),
             Err(_) => Vec::new(),
@@ -106,15 +109,23 @@ impl Plan {
         }
     }
 
+    /// A plan as of now, which keeps nothing as it is.
+    pub fn look(open: &OpenPool, request: &Send, operation: &Operation) -> Result<Plan, Refusal> {
+        let namespace = open.pool.namespace();
+        let found = namespace.consistently(|| Plan::find(namespace.view(operation), request));
+        found.map_err(|error| cannot_open(&request.name, &error))?
+    }
+
+    fn find(view: View<'_>, request: &Send) -> Made<Plan> {
+        match &request.series {
+            None => single(view, request),
+            Some(series) => several(view, request, series),
+        }
+    }
+
     /// The datasets that must stay while it is carried out.
     fn datasets(&self) -> impl Iterator<Item = ObjectId> {
-        self.steps.iter().flat_map(|step| {
-            let from = match &step.from {
-                From::Snapshot(_, id) | From::Origin(id) => Some(*id),
-                From::Nothing | From::Bookmark(_) => None,
-            };
-            std::iter::once(step.id).chain(from)
-        })
+        self.steps.iter().flat_map(Step::datasets)
     }
 }
 
