@@ -8,7 +8,8 @@
 //! What is below a block that cannot be read is waited for or given up, as the caller says ([`Unreadable`]).
 //!
 //! # Invariants
-//! - All entries of a list that was opened are within its object: whoever goes through them comes to an end.
+//! - All entries of a list that was opened are within its object, and none of them is a hole of it: whoever goes through them comes
+//!   to an end.
 //! - The caller stops on level 0 only; see the traversal.
 
 use std::sync::Arc;
@@ -87,12 +88,7 @@ impl BlockTrees {
             object: set.object(id, operation)?,
         };
         let (head, info) = (trees.head()?, trees.object.info());
-        let room = info
-            .max_block
-            .get()
-            .saturating_add(1)
-            .saturating_mul(info.block_size.get());
-        if head.begin > head.end || head.end.saturating_mul(entry_bytes()) > room {
+        if head.begin > head.end || head.end > info.end_offset() / entry_bytes() {
             return Err(trees.damaged("the trees that it counts are not all in its object"));
         }
         Ok(trees)
@@ -115,7 +111,8 @@ impl BlockTrees {
         Ok(head.begin >= head.end)
     }
 
-    /// Adds a tree: the blocks below `root`, and it, that were born after `born_after`; `sizes` is what they add up to.
+    /// Adds a tree: the blocks below `root`, and it, that were born after `born_after`; `sizes` is what they add up to. One that was
+    /// never stored has none.
     #[doc(alias = "bptree_add")]
     pub fn append(
         &self,
@@ -125,6 +122,9 @@ impl BlockTrees {
         sizes: (AllocatedSize, PhysicalSize, LogicalSize),
         operation: &Operation,
     ) -> Result<(), ObjectError> {
+        if root.is_hole() {
+            return Ok(());
+        }
         let mut head = self.head()?;
         let entry = BlockTreeEntry {
             root: *root,
@@ -225,8 +225,13 @@ impl BlockTrees {
         let mut bytes = [0; BlockTreeEntry::SIZE];
         self.object
             .read(self.place(index)?, &mut bytes, operation)?;
-        BlockTreeEntry::from_bytes(&bytes, ByteOrder::Little)
-            .map_err(|what| self.object.corrupt(what))
+        let entry = BlockTreeEntry::from_bytes(&bytes, ByteOrder::Little)
+            .map_err(|what| self.object.corrupt(what))?;
+        // OpenZFS may have added a tree that was never stored, but none that is older than the pool.
+        if entry.root.is_hole() && entry.birth == Txg::ZERO {
+            return Err(self.damaged("a tree that it counts was never written"));
+        }
+        Ok(entry)
     }
 
     fn put(

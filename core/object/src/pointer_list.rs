@@ -12,6 +12,8 @@
 //! - A list is a sublist of one other at most. The empty list that deadlists share is a sublist of none.
 //! - A pointer in a list has no checksum (unless the dedup table needs it) and an embedded one no payload: nobody reads
 //!   through a list, and so it compresses.
+//! - A list has no holes, nor has its object of sublists: a count that lies about a sparse object is found out at the first
+//!   entry that was never written.
 //! - Only the sync thread changes lists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +42,9 @@ pub const LIST_BLOCK_BYTES: u64 = 128 << 10;
 const BATCH: u64 = LIST_BLOCK_BYTES >> POINTER_SHIFT;
 /// How deep lists may be nested before we think that they are damaged. OpenZFS keeps them within a few.
 const DEPTH_MAX: usize = 1024;
+
+/// What is wrong with a list that has a hole.
+const NEVER_WRITTEN: &str = "a block pointer that the head counts was never written";
 
 const POINTER_BYTES: u64 = 1 << POINTER_SHIFT;
 const NUMBER_BYTES: u64 = 8;
@@ -116,15 +121,10 @@ impl PointerList {
         };
         let head = list.head()?;
         let info = list.object.info();
-        let room = info
-            .max_block
-            .get()
-            .saturating_add(1)
-            .saturating_mul(info.block_size.get());
         if info.object_type != ObjectType::BlockPointerList {
             return Err(list.damaged("the object is not a list of block pointers"));
         }
-        if head.count.saturating_mul(POINTER_BYTES) > room {
+        if head.count > info.end_offset() / POINTER_BYTES {
             return Err(list.damaged("there are fewer block pointers than the head counts"));
         }
         Ok(list)
@@ -281,11 +281,11 @@ impl PointerList {
         lists: &[ObjectId],
         operation: &Operation,
     ) -> Result<(), ObjectError> {
-        let numbers = if head.sublists.is_zero() {
+        let numbers = if head.sublists.is_zero() && head.sublist_count == 0 {
             let new = NewObject::plain(ObjectType::BlockPointerSublist, LIST_BLOCK_BYTES);
             self.set.allocate(tx, new, operation)?
         } else {
-            self.set.object(head.sublists, operation)?
+            self.numbers(head, operation)?
         };
         head.sublists = numbers.id();
         let bytes: Vec<u8> = lists.iter().flat_map(|id| id.get().to_le_bytes()).collect();
@@ -302,16 +302,56 @@ impl PointerList {
         operation: &Operation,
     ) -> Result<ObjectId, ObjectError> {
         let mut number = [0; 8];
-        let numbers = self.set.object(head.sublists, operation)?;
+        let numbers = self.numbers(head, operation)?;
         numbers.read(index * NUMBER_BYTES, &mut number, operation)?;
-        Ok(ObjectId::from(u64::from_le_bytes(number)))
+        match u64::from_le_bytes(number) {
+            0 => Err(self.damaged("there are fewer sublists than the head counts")),
+            number => Ok(ObjectId::from(number)),
+        }
+    }
+
+    /// The object that names the sublists, which is large enough for all that are counted.
+    fn numbers(
+        &self,
+        head: &PointerListHead,
+        operation: &Operation,
+    ) -> Result<Arc<Object>, ObjectError> {
+        if head.sublists.is_zero() {
+            return Err(self.damaged("the head counts sublists and says not where they are named"));
+        }
+        let numbers = self.set.object(head.sublists, operation)?;
+        if head.sublist_count > numbers.info().end_offset() / NUMBER_BYTES {
+            return Err(self.damaged("there are fewer sublists than the head counts"));
+        }
+        Ok(numbers)
     }
 
     /// Visits all pointers, those of sublists last. Nothing is changed.
     ///
     /// # Errors
-    /// Something cannot be read, or a list is met twice: few that name each other could be met more often than anybody can count.
+    /// Something cannot be read or was never written, or a list is met twice: few that name each other could be met more often than
+    /// anybody can count.
     pub fn for_each(
+        &self,
+        operation: &Operation,
+        mut visit: impl FnMut(&Entry) -> Step,
+    ) -> Result<(), ObjectError> {
+        let mut has_hole = false;
+        self.walk(operation, |entry| {
+            has_hole = entry.pointer.is_hole();
+            match has_hole {
+                true => Step::Stop,
+                false => visit(entry),
+            }
+        })?;
+        match has_hole {
+            true => Err(self.damaged(NEVER_WRITTEN)),
+            false => Ok(()),
+        }
+    }
+
+    /// The same, where `visit` stops at holes itself.
+    fn walk(
         &self,
         operation: &Operation,
         mut visit: impl FnMut(&Entry) -> Step,
@@ -355,7 +395,7 @@ impl PointerList {
         let mut seen = BTreeSet::new();
         let mut left = Vec::new();
         let mut is_right = true;
-        self.for_each(operation, |entry| {
+        self.walk(operation, |entry| {
             // Nobody notes one: it is no block.
             is_right &= !entry.pointer.is_hole();
             let key = key_of(&entry.pointer);
@@ -430,6 +470,9 @@ impl PointerList {
         'batches: while end > 0 {
             let start = (end - 1) / BATCH * BATCH;
             for entry in self.read_entries(start, end, operation)?.iter().rev() {
+                if entry.pointer.is_hole() {
+                    return Err(self.damaged(NEVER_WRITTEN));
+                }
                 if take(entry) == Step::Stop {
                     outcome = Step::Stop;
                     break 'batches;
@@ -464,7 +507,7 @@ impl PointerList {
         let mut head = self.head()?;
         head.sublist_count -= 1;
         self.set_head(tx, &head)?;
-        let numbers = self.set.object(head.sublists, operation)?;
+        let numbers = self.numbers(&head, operation)?;
         numbers.free_range(
             tx,
             head.sublist_count * NUMBER_BYTES,

@@ -9,8 +9,8 @@ use support::{Dice, Pool, SET};
 use tarn_cache::PoolCache;
 use tarn_object::{
     BlockTrees, Entry, Freeing, GROUP_USED, LIST_BLOCK_BYTES, NewObject, NewObjectSet, ObjectError,
-    ObjectSet, Owner, Ownership, PROJECT_USED, PointerList, Step, USER_USED, Unreadable, Visit,
-    Visitor, WalkOptions, Walked, walk_objset,
+    ObjectSet, Owner, Ownership, PROJECT_USED, PointerList, Step, SyncTx, TO_END, USER_USED,
+    Unreadable, Visit, Visitor, WalkOptions, Walked, walk_objset,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bookmark::TraversalMark;
@@ -20,6 +20,7 @@ use tarn_ondisk::declare::Stored;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{LogicalSize, ObjectId, PhysicalSize, Txg};
+use tarn_probe::Operation;
 use tarn_space::Class;
 
 /// Notes all stored blocks, and stops now and then, or waits where something cannot be read.
@@ -520,6 +521,154 @@ fn a_list_of_trees_that_counts_more_than_its_object_holds_is_refused() {
     pool.finish(tx);
 }
 
+/// How many entries a list claims that stores none but the last: more than anybody can count.
+const SPARSE_ENTRIES: u64 = 1 << 48;
+
+/// Leaves nothing in an object but its last entry.
+fn make_sparse(set: &ObjectSet, tx: &SyncTx, id: ObjectId, entry: &[u8], operation: &Operation) {
+    let object = set.object(id, operation).unwrap();
+    object.free_range(tx, 0, TO_END, operation).unwrap();
+    let at = (SPARSE_ENTRIES - 1) * u64::try_from(entry.len()).unwrap();
+    object.write(tx, at, entry, operation).unwrap();
+}
+
+#[test]
+fn pointers_that_were_never_written_are_not_counted() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let operation = &pool.operation;
+    let list = nested_list(&set, &tx, 3, operation);
+    let (is_opened, is_walked) = (
+        |count| {
+            change_head(&list, &tx, &set, operation, |head| head.count = count);
+            PointerList::open(&set, list.id(), operation).is_ok()
+        },
+        || {
+            let visited = list.for_each(operation, |_| Step::Continue);
+            let taken = list.take_each(&tx, operation, |_| Step::Continue);
+            assert_eq!(visited.is_ok(), taken.is_ok());
+            taken.is_ok()
+        },
+    );
+    for count in [1 << 40, u64::MAX / 128, u64::MAX / 128 + 1, u64::MAX] {
+        assert!(!is_opened(count), "{count}");
+    }
+    assert!(is_opened(4) && !is_walked());
+    assert!(is_opened(3) && is_walked());
+    let entry = pointer(7).to_bytes();
+    make_sparse(&set, &tx, list.id(), &entry, operation);
+    assert!(is_opened(SPARSE_ENTRIES) && !is_walked());
+    assert!(!is_opened(SPARSE_ENTRIES * 2));
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+}
+
+#[test]
+fn sublists_that_were_never_named_are_not_counted() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let operation = &pool.operation;
+    let long = || nested_list(&set, &tx, 1100, operation).id();
+    let lying = |count: u64| {
+        let list = nested_list(&set, &tx, 1, operation);
+        list.append_list(&tx, long(), operation).unwrap();
+        let head = list.head().unwrap();
+        assert_eq!(head.sublist_count, 1);
+        if count == SPARSE_ENTRIES {
+            let entry = long().get().to_le_bytes();
+            make_sparse(&set, &tx, head.sublists, &entry, operation);
+        }
+        let lie = |head: &mut PointerListHead| head.sublist_count = count;
+        change_head(&list, &tx, &set, operation, lie);
+        list
+    };
+    for count in [2, SPARSE_ENTRIES, 1 << 60, 1 << 63, u64::MAX] {
+        let visited = lying(count).for_each(operation, |_| Step::Continue);
+        assert!(visited.is_err(), "{count}");
+        let taken = lying(count).take_each(&tx, operation, |_| Step::Continue);
+        assert!(taken.is_err(), "{count}");
+        let freed = PointerList::free(&set, &tx, lying(count).id(), operation);
+        assert!(freed.is_err(), "{count}");
+        // One that names its lists in one block is copied, and so is each of its names.
+        let heir = nested_list(&set, &tx, 1, operation);
+        let inherited = heir.append_list(&tx, lying(count).id(), operation);
+        assert_eq!(inherited.is_ok(), count == SPARSE_ENTRIES, "{count}");
+        let grown = lying(count).append_list(&tx, long(), operation);
+        assert_eq!(grown.is_ok(), count <= SPARSE_ENTRIES, "{count}");
+    }
+    let list = nested_list(&set, &tx, 1, operation);
+    let lie = |head: &mut PointerListHead| head.sublist_count = 1;
+    change_head(&list, &tx, &set, operation, lie);
+    assert!(list.for_each(operation, |_| Step::Continue).is_err());
+    assert!(list.append_list(&tx, long(), operation).is_err());
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+}
+
+#[test]
+fn trees_that_were_never_written_are_not_counted() {
+    let mut pool = Pool::new();
+    let set = meta_set(&mut pool);
+    let mut tx = pool.begin();
+    let trees = BlockTrees::create(&set, &tx, &pool.operation).unwrap();
+    let sizes = Default::default();
+    let never_stored = BlockPointer::HOLE;
+    trees
+        .append(&tx, &never_stored, Txg::from(3), sizes, &pool.operation)
+        .unwrap();
+    assert!(trees.is_empty().unwrap());
+    make_sparse(&set, &tx, trees.id(), &[7; 168], &pool.operation);
+    let head = BlockTreeHead {
+        end: SPARSE_ENTRIES,
+        ..BlockTreeHead::default()
+    };
+    let object = set.object(trees.id(), &pool.operation).unwrap();
+    object.set_bonus(&tx, &head.to_bytes()).unwrap();
+    let trees = BlockTrees::open(&set, trees.id(), &pool.operation).unwrap();
+    let visited = trees.for_each(&pool.operation, &mut Noter::default());
+    assert!(visited.is_err());
+    let freed = trees.free_each(&tx, &pool.operation, Unreadable::Leak, |_| Step::Continue);
+    assert!(freed.is_err());
+    pool.store(&set, &mut tx);
+    pool.finish(tx);
+}
+
+/// A list of this many pointers, which can take over others.
+fn nested_list(
+    set: &Arc<ObjectSet>,
+    tx: &SyncTx,
+    count: u64,
+    operation: &Operation,
+) -> PointerList {
+    let version = PointerListVersion::Nested;
+    let list = PointerList::create(set, tx, version, LIST_BLOCK_BYTES, operation).unwrap();
+    let entries: Vec<_> = (0..count)
+        .map(|number| Entry {
+            pointer: pointer(number),
+            is_freed: false,
+        })
+        .collect();
+    list.append_all(tx, &entries, operation).unwrap();
+    list
+}
+
+/// Changes what a list says of itself.
+fn change_head(
+    list: &PointerList,
+    tx: &SyncTx,
+    set: &ObjectSet,
+    operation: &Operation,
+    change: impl FnOnce(&mut PointerListHead),
+) {
+    let mut head = list.head().unwrap();
+    change(&mut head);
+    let object = set.object(list.id(), operation).unwrap();
+    let bonus = head.to_bonus(PointerListVersion::Nested);
+    object.set_bonus(tx, &bonus).unwrap();
+}
+
 /// Forty lists, each of which names the next one twice: the last would be met a million million times.
 #[test]
 fn a_list_that_is_named_twice_is_refused() {
@@ -527,20 +676,9 @@ fn a_list_that_is_named_twice_is_refused() {
     let mut pool = Pool::new();
     let set = meta_set(&mut pool);
     let mut tx = pool.begin();
-    let new_list = || {
-        PointerList::create(
-            &set,
-            &tx,
-            PointerListVersion::Nested,
-            LIST_BLOCK_BYTES,
-            &pool.operation,
-        )
-        .unwrap()
-    };
-    let lists: Vec<_> = (0..LISTS).map(|_| new_list()).collect();
-    for (list, number) in lists.iter().zip(0..) {
-        list.append(&tx, &pointer(number), &pool.operation).unwrap();
-    }
+    let lists: Vec<_> = (0..LISTS)
+        .map(|_| nested_list(&set, &tx, 1, &pool.operation))
+        .collect();
     let name = |list: &PointerList, named: &[&PointerList]| {
         let new = NewObject::plain(ObjectType::BlockPointerSublist, 128 << 10);
         let numbers = set.allocate(&tx, new, &pool.operation).unwrap();
@@ -549,14 +687,10 @@ fn a_list_that_is_named_twice_is_refused() {
             .flat_map(|list| list.id().get().to_le_bytes())
             .collect();
         numbers.write(&tx, 0, &bytes, &pool.operation).unwrap();
-        let head = PointerListHead {
-            sublists: numbers.id(),
-            sublist_count: u64::try_from(named.len()).unwrap(),
-            ..list.head().unwrap()
-        };
-        let object = set.object(list.id(), &pool.operation).unwrap();
-        let bonus = head.to_bonus(PointerListVersion::Nested);
-        object.set_bonus(&tx, &bonus).unwrap();
+        change_head(list, &tx, &set, &pool.operation, |head| {
+            head.sublists = numbers.id();
+            head.sublist_count = u64::try_from(named.len()).unwrap();
+        });
     };
     let met = || {
         let mut met = 0;
