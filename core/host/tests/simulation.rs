@@ -136,6 +136,30 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
 }
 
 #[test]
+fn who_waits_for_ever_and_looks_now_and_then_is_found() {
+    let run = |sleeps: u64| {
+        let machine = SimHost::new(SimOptions {
+            run_time_max: Duration::from_secs(100),
+            ..SimOptions::seed(1)
+        });
+        machine.run(|host| {
+            let other = host.clone();
+            let sleeper = host.spawn("sleeper", move || {
+                (0..sleeps).for_each(|_| other.sleep(Duration::from_secs(10)));
+            });
+            sleeper.join().is_ok()
+        })
+    };
+    assert_eq!(run(9), Ok(true));
+    let payload = catch_unwind(AssertUnwindSafe(|| run(u64::MAX))).unwrap_err();
+    let message = payload.downcast_ref::<String>().unwrap();
+    assert!(
+        message.contains("came to no end") && message.contains("sleeper: waits for time to pass"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_panic_that_nobody_joined_is_not_lost() {
     let run = || {
         always_switching(1).run(|host| {

@@ -44,6 +44,9 @@ const CUT_NS_MAX: u64 = 8_000_000_000;
 /// What a full pool is filled with, at a time.
 const FILLING_BYTES: usize = 1 << 20;
 
+/// No life takes longer: whoever still waits then waits for something that never comes, as all do whose pool is suspended for good.
+const LIFE_MAX: Duration = Duration::from_secs(3600);
+
 /// Which worlds are wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
@@ -273,6 +276,7 @@ impl World {
         let machine = SimHost::new(SimOptions {
             switch_one_in: plan.switch_one_in,
             stall_one_in: plan.stall_one_in,
+            run_time_max: LIFE_MAX,
             ..SimOptions::seed(random.draw())
         });
         for (name, size) in plan.layout.disks() {

@@ -102,6 +102,8 @@ pub(crate) enum End {
     PowerCut,
     /// Nobody could run.
     Deadlock(String),
+    /// Its threads were still waiting when their time was up.
+    OutOfTime(String),
 }
 
 impl Member {
@@ -385,6 +387,8 @@ pub(crate) struct Orders {
     pub(crate) stall_one_in: u64,
     /// The longest stall.
     pub(crate) stall_max: Duration,
+    /// When whoever still waits is not waited for any longer.
+    pub(crate) end_ns: u64,
 }
 
 /// Decides who runs and what time it is.
@@ -468,6 +472,7 @@ impl Scheduler {
     fn verdict<T>(&self, ended: std::thread::Result<T>, end: End, panics: &str) -> Option<T> {
         match (ended, end) {
             (_, End::Deadlock(list)) => panic!("the simulation came to a deadlock\n{list}"),
+            (_, End::OutOfTime(list)) => panic!("the simulation came to no end\n{list}"),
             (Err(payload), End::PowerCut) if payload.is::<Halted>() && panics.is_empty() => None,
             (Err(payload), _) if !payload.is::<Halted>() => resume_unwind(payload),
             (_, _) if !panics.is_empty() => panic!("a thread of the simulation panicked\n{panics}"),
@@ -624,6 +629,11 @@ impl State {
                 return;
             }
             if let Some(deadline) = self.deadlines().min() {
+                if deadline > self.orders.end_ns && self.end.is_none() {
+                    let list = self.listing();
+                    self.halt(End::OutOfTime(list));
+                    continue;
+                }
                 self.now_ns = self.now_ns.max(deadline);
             } else if self
                 .threads
@@ -725,6 +735,6 @@ fn panic_message(payload: &(dyn Any + Send)) -> Option<String> {
     Some(text.unwrap_or_else(|| "a panic without a message".to_owned()))
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -32,6 +32,8 @@ pub struct SimOptions {
     pub stall_one_in: u64,
     /// For how long at most. A tenth of it, a hundredth and so on are as likely.
     pub stall_max: Duration,
+    /// For how long a program may run, in virtual time, since it was switched on: one whose threads wait for longer comes to no end.
+    pub run_time_max: Duration,
     /// The unit of addressing of its disks.
     pub logical_sector_bytes: u32,
     /// The time of day when it is switched on.
@@ -48,6 +50,7 @@ impl SimOptions {
             switch_one_in: 8,
             stall_one_in: 0,
             stall_max: Duration::from_millis(800),
+            run_time_max: Duration::MAX,
             logical_sector_bytes: 512,
             unix_time: UnixTime {
                 seconds: 1_700_000_000,
@@ -109,6 +112,7 @@ impl SimHost {
             switch_one_in: options.switch_one_in,
             stall_one_in: options.stall_one_in,
             stall_max: options.stall_max,
+            end_ns: SECOND_NS.saturating_add(baton::nanoseconds(options.run_time_max)),
         };
         let scheduler = Scheduler::new(random, orders, SECOND_NS);
         let machine = Machine {
@@ -152,7 +156,7 @@ impl SimHost {
     }
 
     /// Runs a program: `body` is its first thread, and when it returns the others are gone. Panics of any of its threads
-    /// that nobody joined, and deadlocks, come out as a panic here, and the seed is printed.
+    /// that nobody joined, deadlocks, and waiting beyond [`SimOptions::run_time_max`] come out as a panic here, and the seed is printed.
     pub fn run<T>(&self, body: impl FnOnce(&Host) -> T) -> Result<T, PowerCut> {
         assert!(
             self.machine.has_power(),
