@@ -585,6 +585,37 @@ fn power_is_cut_after_the_flush_that_was_chosen() {
     assert_eq!(after.disk("/dev/a").unwrap().peek(0, 1), [2]);
 }
 
+/// What a flush covers is durable when it ends, not when it begins.
+#[test]
+fn what_is_being_flushed_when_power_is_cut_may_be_lost() {
+    let survives = |seed: u64, has_ended: bool| {
+        let machine = with_disk(seed);
+        let disk = machine.disk("/dev/a").unwrap();
+        let ended = machine.run(|host| {
+            let device = open(host);
+            device.write_at(0, sector(1)).unwrap();
+            disk.inject(Fault::Slow { factor: 1000 });
+            let flushing = device.clone();
+            let flush = host.spawn("flush", move || flushing.flush());
+            host.sleep(Duration::from_millis(10));
+            assert_eq!(disk.requests().2, 1, "it is on its way");
+            assert_eq!(disk.unflushed_writes(), 1);
+            if has_ended {
+                flush.join().unwrap().unwrap();
+                assert_eq!(disk.unflushed_writes(), 0);
+            }
+            machine.cut_power();
+        });
+        assert_eq!(ended, Err(PowerCut));
+        let after = machine.reboot();
+        after.disk("/dev/a").unwrap().peek(0, 1) == [1]
+    };
+    let count = |has_ended| (0..50).filter(|seed| survives(*seed, has_ended)).count();
+    assert_eq!(count(true), 50);
+    let lucky = count(false);
+    assert!(lucky > 0 && lucky < 50, "{lucky} of 50");
+}
+
 /// Threads that are set aside for a while leave time in which others do much.
 #[test]
 fn a_thread_that_is_set_aside_is_overtaken() {

@@ -3,11 +3,13 @@
 use tarn_host::lock::Rank;
 use tarn_host::ranks::VDEV;
 
+/// The turn to flush all devices.
+pub(crate) const FLUSHING: Rank = Rank::new(VDEV, "flush of a pool").across_waits();
 /// The tree's configuration and list of top-level vdevs.
-pub(crate) const TREE: Rank = Rank::new(VDEV, "vdev tree");
-/// Who waits for devices that are gone.
-pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 2, "suspension");
-/// What is written and not flushed.
-pub(crate) const JOURNAL: Rank = Rank::new(VDEV + 3, "unflushed writes");
+pub(crate) const TREE: Rank = Rank::new(VDEV + 1, "vdev tree");
 /// A leaf's state.
-pub(crate) const LEAF: Rank = Rank::new(VDEV + 1, "vdev leaf");
+pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
+/// Who waits for devices that are gone.
+pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
+/// What is written and not flushed.
+pub(crate) const JOURNAL: Rank = Rank::new(VDEV + 4, "unflushed writes");

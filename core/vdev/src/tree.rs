@@ -179,6 +179,8 @@ pub struct VdevTree {
     pub(crate) suspension: Suspension,
     /// What is written and not flushed.
     pub(crate) journal: Mutex<Journal>,
+    /// Whose turn it is to flush all devices.
+    pub(crate) flushing: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -229,6 +231,7 @@ impl VdevTree {
             errors: ErrorCounters::default(),
             suspension: Suspension::new(),
             journal: Mutex::new(ranks::JOURNAL, Journal::default()),
+            flushing: Mutex::new(ranks::FLUSHING, ()),
         };
         tree.require(options.need)?;
         Ok(Arc::new(tree))

@@ -9,7 +9,7 @@
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
 //! - A leaf that missed a write is not in use, or the write failed. It comes back into use whole only if all that it missed is kept ([`suspension`](crate::suspension)).
-//! - When a flush succeeds, all that was written before it is durable on every device in use.
+//! - When a flush succeeds, all that was written before it is durable on every device in use. One follows the other.
 
 use crate::error::{LeafFailure, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
@@ -171,6 +171,8 @@ impl VdevTree {
 
     /// Makes durable what was written, or fails.
     pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
+        // A flush under way has taken its devices for flushed: who comes meanwhile must not believe that.
+        let _turn = self.flushing.lock();
         let kept = self.kept_places();
         loop {
             let tops = self.tops();

@@ -249,6 +249,25 @@ fn a_device_that_nobody_had_written_to_yet_is_taken_back_with_the_others() {
     });
 }
 
+/// A reader that has mended much flushes as well; whoever stores a group does not go on before that flush has ended.
+#[test]
+fn a_flush_waits_for_one_that_has_begun() {
+    with_pool(|pool| {
+        write(&pool.tree, &[on_mirror(LATER)]).unwrap();
+        let disks = [0, 1].map(|disk| pool.disks.disk(disk));
+        for disk in &disks {
+            disk.inject(Fault::Slow { factor: 1000 });
+        }
+        let tree = pool.shared();
+        let reader = pool.host.spawn("reader", move || tree.flush(&operation()));
+        pool.host.sleep(Duration::from_millis(10));
+        assert!(disks.iter().all(|disk| disk.unflushed_writes() == 1));
+        pool.tree.flush(&operation()).unwrap();
+        assert!(disks.iter().all(|disk| disk.unflushed_writes() == 0));
+        finish(reader);
+    });
+}
+
 /// As long as a write for the log is on its way, nobody is taken back who does not get it.
 #[test]
 fn devices_are_opened_again_when_the_log_is_written() {

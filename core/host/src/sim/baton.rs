@@ -423,6 +423,11 @@ impl Scheduler {
         state.now_ns
     }
 
+    /// The same, for whoever watches from outside: no time passes.
+    pub(crate) fn time_ns(&self) -> u64 {
+        self.state.lock().now_ns
+    }
+
     /// Draws from the seed.
     pub(crate) fn with_random<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
         draw(&mut self.state.lock().random)

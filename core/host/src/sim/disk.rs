@@ -2,12 +2,12 @@
 //!
 //! # Mechanism
 //! A disk has two images: what a reader sees now, and what would certainly survive a power cut. A write changes the first
-//! and is kept in a list; a flush applies the part of the list that was complete before it to the second. After a power cut the
-//! seed decides, for each write not flushed, whether it survives whole, in part (torn at sectors of 512 or 4096 bytes), or
-//! not at all; and for overlapping writes, which of them came last.
+//! and is kept in a list; when a flush ends, the part of the list that was complete before it began is applied to the second. After a
+//! power cut the seed decides, for each write that is still in the list, whether it survives whole, in part (torn at sectors of 512
+//! or 4096 bytes), or not at all; and for overlapping writes, which of them came last.
 //!
 //! Data moves when requests are submitted; the time it takes is then waited for. A write that has not completed counts as
-//! not flushed, so a power cut finds it in any state.
+//! not flushed, and so does one whose flush has not, so a power cut finds it in any state.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::baton::{self, Scheduler};
 use super::image::Image;
@@ -88,6 +88,7 @@ pub enum Fault {
 #[derive(Clone)]
 pub struct SimDisk {
     pub(super) disk: Arc<Disk>,
+    pub(super) scheduler: Arc<Scheduler>,
 }
 
 impl SimDisk {
@@ -98,12 +99,25 @@ impl SimDisk {
 
     /// Nothing goes wrong any more; what was lost stays lost.
     pub fn clear_faults(&self) {
+        let now_ns = self.scheduler.time_ns();
         let mut state = self.disk.state.lock();
         state.faults.clear();
         state.hung_since_ns = None;
-        let hung = state.unflushed.iter_mut();
-        hung.filter(|write| write.completes_ns == NEVER)
-            .for_each(|write| write.completes_ns = 0);
+        // What it owes is done now.
+        let done = |ns: u64| if ns == NEVER { now_ns } else { ns };
+        for write in &mut state.unflushed {
+            write.completes_ns = done(write.completes_ns);
+            write.durable_ns = write.durable_ns.map(done);
+        }
+        state.settles_ns = state.settles_ns.min(now_ns);
+    }
+
+    /// Its state as of now.
+    fn state(&self) -> MutexGuard<'_, DiskState> {
+        let now_ns = self.scheduler.time_ns();
+        let mut state = self.disk.state.lock();
+        state.settle(now_ns);
+        state
     }
 
     /// Damages bytes where they lie, on the medium: each becomes another one.
@@ -111,7 +125,7 @@ impl SimDisk {
         let length =
             usize::try_from(range.end.saturating_sub(range.start)).expect("it fits memory");
         let mut bytes = vec![0; length];
-        let state = &mut *self.disk.state.lock();
+        let state = &mut *self.state();
         for image in [&mut state.current, &mut state.durable] {
             image.read(range.start, &mut bytes);
             bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
@@ -128,14 +142,14 @@ impl SimDisk {
 
     /// Changes bytes behind everybody's back.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
-        let mut state = self.disk.state.lock();
+        let mut state = self.state();
         state.current.write(offset, bytes);
         state.durable.write(offset, bytes);
     }
 
     /// A copy of what would certainly survive a power cut now.
     pub fn keep(&self) -> DiskCopy {
-        DiskCopy(self.disk.state.lock().durable.clone())
+        DiskCopy(self.state().durable.clone())
     }
 
     /// It is again as it was when this copy was taken, as a disk that was away for a while.
@@ -167,14 +181,14 @@ impl SimDisk {
 
     /// Its cache is lost, as when only the disk is without power for a moment: what was not flushed is gone.
     pub fn lose_unflushed(&self) {
-        let mut state = self.disk.state.lock();
+        let mut state = self.state();
         state.unflushed.clear();
         state.current = state.durable.clone();
     }
 
     /// How many writes a power cut could lose now.
     pub fn unflushed_writes(&self) -> usize {
-        self.disk.state.lock().unflushed.len()
+        self.state().unflushed.len()
     }
 
     /// How many requests of each kind it was given: reads, writes, flushes.
@@ -206,6 +220,8 @@ struct DiskState {
     current: Image,
     durable: Image,
     unflushed: Vec<Unflushed>,
+    /// When the first flush under way ends.
+    settles_ns: u64,
     faults: Vec<Fault>,
     /// Requests are served one after the other.
     busy_until_ns: u64,
@@ -220,10 +236,13 @@ const NEVER: u64 = u64::MAX;
 /// How often who waits for such a disk looks again.
 const LOOK_INTERVAL_NS: u64 = 50_000_000;
 
+/// A write that is not durable yet.
 struct Unflushed {
     offset: u64,
     data: Vec<u8>,
     completes_ns: u64,
+    /// When the flush ends that covers it. Until then nobody knows what of it is on the medium.
+    durable_ns: Option<u64>,
 }
 
 /// What a fault does to one request.
@@ -246,6 +265,7 @@ impl Disk {
             durable: image.clone(),
             current: image,
             unflushed: Vec::new(),
+            settles_ns: NEVER,
             faults: Vec::new(),
             busy_until_ns: 0,
             requests: (0, 0, 0),
@@ -267,9 +287,10 @@ impl Disk {
         self.state.lock().size_bytes
     }
 
-    /// The disk as it may look after power came back. Its faults stay with it.
-    pub(super) fn after_power_cut(&self, random: &mut Random) -> Disk {
-        let state = self.state.lock();
+    /// The disk as it may look after power was cut and came back. Its faults stay with it.
+    pub(super) fn after_power_cut(&self, cut_ns: u64, random: &mut Random) -> Disk {
+        let mut state = self.state.lock();
+        state.settle(cut_ns);
         let mut image = state.durable.clone();
         for (offset, bytes) in survivors(&state.unflushed, random) {
             image.write(offset, bytes);
@@ -346,19 +367,35 @@ impl DiskState {
         }
     }
 
-    /// Makes durable what was complete at `now_ns`.
-    fn flush(&mut self, now_ns: u64) {
+    /// Makes durable at `end_ns` what was complete at `now_ns`.
+    fn flush(&mut self, now_ns: u64, end_ns: u64) {
         if self.faults.contains(&Fault::IgnoreFlushes) {
             return;
         }
-        let (complete, under_way) = std::mem::take(&mut self.unflushed)
+        for write in &mut self.unflushed {
+            if write.completes_ns <= now_ns {
+                let durable_ns = write.durable_ns.unwrap_or(NEVER);
+                write.durable_ns = Some(durable_ns.min(end_ns));
+            }
+        }
+        self.settles_ns = self.settles_ns.min(end_ns);
+    }
+
+    /// What flushes have made durable that ended by `now_ns`.
+    fn settle(&mut self, now_ns: u64) {
+        if self.settles_ns > now_ns {
+            return;
+        }
+        let is_durable = |write: &Unflushed| write.durable_ns.is_some_and(|ns| ns <= now_ns);
+        let (durable, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unflushed)
             .into_iter()
-            .partition(|w| w.completes_ns <= now_ns);
-        let complete: Vec<Unflushed> = complete;
-        for write in complete {
+            .partition(is_durable);
+        for write in durable {
             self.durable.write(write.offset, &write.data);
         }
-        self.unflushed = under_way;
+        let left = others.iter().filter_map(|write| write.durable_ns);
+        self.settles_ns = left.min().unwrap_or(NEVER);
+        self.unflushed = others;
     }
 
     fn write(&mut self, offset: u64, data: Vec<u8>, completes_ns: u64) {
@@ -367,6 +404,7 @@ impl DiskState {
             offset,
             data,
             completes_ns,
+            durable_ns: None,
         });
     }
 }
@@ -503,6 +541,7 @@ impl SimDevice {
             .scheduler()
             .note(offset ^ length << 32 ^ self.disk.number << 56);
         let mut state = self.disk.state.lock();
+        state.settle(now_ns);
         let mut service_ns = service_ns(length, random) * state.slowness();
         let begin_ns = state.busy_until_ns.max(now_ns);
         state.busy_until_ns = begin_ns + service_ns;
@@ -633,7 +672,10 @@ impl SimDevice {
                 Effect::Misdirect(to) => state.write(to, data.to_vec(), end_ns),
                 _ => state.write(offset, data.to_vec(), end_ns),
             },
-            Request::Flush => state.flush(now_ns),
+            Request::Flush => {
+                let is_done = matches!(effect, Effect::CutPower) || baton::current().is_none();
+                state.flush(now_ns, if is_done { now_ns } else { end_ns });
+            }
             // What was given up reads as zeroes, the cruellest of what is allowed.
             Request::Discard { offset, length } | Request::WriteZeroes { offset, length } => {
                 let zeroes = vec![0; usize::try_from(length).expect("a range fits memory")];

@@ -90,6 +90,8 @@ pub(super) struct Machine {
     disks: Mutex<BTreeMap<PathBuf, Arc<Disk>>>,
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
     has_power: AtomicBool,
+    /// When its power was cut, in virtual time.
+    cut_ns: AtomicU64,
     writes: AtomicU64,
     /// Power is cut when so many writes were made.
     cut_after_writes: AtomicU64,
@@ -121,6 +123,7 @@ impl SimHost {
             disks: Mutex::new(disks),
             files: Mutex::new(files),
             has_power: AtomicBool::new(true),
+            cut_ns: AtomicU64::new(u64::MAX),
             writes: AtomicU64::new(0),
             cut_after_writes: AtomicU64::new(u64::MAX),
         };
@@ -146,13 +149,19 @@ impl SimHost {
         let number = u64::try_from(disks.len()).expect("few disks") + 1;
         let disk = Arc::new(Disk::new(path, number, size_bytes));
         disks.insert(path.to_owned(), disk.clone());
-        SimDisk { disk }
+        SimDisk {
+            disk,
+            scheduler: self.machine.scheduler.clone(),
+        }
     }
 
     /// The disk at that path.
     pub fn disk(&self, path: impl AsRef<Path>) -> Option<SimDisk> {
         let disk = self.machine.disks.lock().get(path.as_ref())?.clone();
-        Some(SimDisk { disk })
+        Some(SimDisk {
+            disk,
+            scheduler: self.machine.scheduler.clone(),
+        })
     }
 
     /// Runs a program: `body` is its first thread, and when it returns the others are gone. Panics of any of its threads
@@ -189,11 +198,15 @@ impl SimHost {
     /// flushed is there; of the rest the seed decides.
     pub fn reboot(&self) -> SimHost {
         let machine = &self.machine;
-        machine.has_power.store(false, Ordering::Relaxed);
+        machine.switch_off();
+        let cut_ns = machine.cut_ns.load(Ordering::Relaxed);
         let mut random = machine.scheduler.with_random(Random::fork);
         let mut disks = BTreeMap::new();
         for (path, disk) in machine.disks.lock().iter() {
-            disks.insert(path.clone(), Arc::new(disk.after_power_cut(&mut random)));
+            disks.insert(
+                path.clone(),
+                Arc::new(disk.after_power_cut(cut_ns, &mut random)),
+            );
         }
         let unix_time = self.unix_time().after(Duration::from_secs(60));
         let options = SimOptions {
@@ -366,8 +379,15 @@ impl Machine {
         }
     }
 
-    pub(super) fn cut_power(&self) {
+    /// From now on nothing reaches its disks.
+    fn switch_off(&self) {
         self.has_power.store(false, Ordering::Relaxed);
+        let now_ns = self.scheduler.time_ns();
+        self.cut_ns.fetch_min(now_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn cut_power(&self) {
+        self.switch_off();
         let me = baton::current().filter(|me| Arc::ptr_eq(me.scheduler(), &self.scheduler));
         if let Some(me) = me {
             me.cut_power();
