@@ -27,8 +27,11 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_probe::{Operation, OperationKind};
 
-/// Longest log that is followed. A guess: more blocks than any pool has written between two groups.
+/// Longest log that is followed. Ours are shorter; of others it is a guess: more blocks than any pool has written between two groups.
 const BLOCKS_MAX: u64 = 1 << 20;
+/// From here on a chain of ours is not made longer before a group is stored. On the disk it may be longer by what a group that is
+/// being stored has passed already.
+pub(crate) const OWN_BLOCKS_MAX: u64 = BLOCKS_MAX / 4;
 
 /// What a walk comes to.
 #[derive(Debug)]

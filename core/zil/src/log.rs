@@ -22,6 +22,7 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::batches::Batches;
+use crate::chain::OWN_BLOCKS_MAX;
 use crate::pending::Pending;
 use crate::probes::probes;
 use crate::record::{IntentRecord, LogSource};
@@ -67,6 +68,7 @@ pub struct IntentLog {
     replaying: AtomicU64,
     takes_xattrs: AtomicBool,
     spares_devices: AtomicBool,
+    blocks_max: AtomicU64,
     watcher: OnceLock<Watcher>,
 }
 
@@ -158,6 +160,7 @@ impl IntentLog {
             replaying: AtomicU64::new(0),
             takes_xattrs: AtomicBool::new(false),
             spares_devices: AtomicBool::new(false),
+            blocks_max: AtomicU64::new(OWN_BLOCKS_MAX),
             watcher: OnceLock::new(),
         })
     }
@@ -165,6 +168,16 @@ impl IntentLog {
     /// Says who knows the contents of files.
     pub fn set_source(&self, source: Weak<dyn LogSource>) {
         *self.source.lock() = Some(source);
+    }
+
+    /// How many blocks its chain may have. Whoever commits then waits for his group.
+    pub(crate) fn blocks_max(&self) -> u64 {
+        self.blocks_max.load(Ordering::Relaxed)
+    }
+
+    /// Has its chain end elsewhere than where nobody would follow it.
+    pub fn set_blocks_max(&self, blocks: u64) {
+        self.blocks_max.store(blocks, Ordering::Relaxed);
     }
 
     pub(crate) fn source(&self) -> Option<Arc<dyn LogSource>> {

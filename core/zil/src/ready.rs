@@ -276,7 +276,7 @@ impl IntentLog {
 
     /// Gives packed records their places: the first is put into the block that waits, each other into a new one, and one more is made ready.
     /// From here on the group is not stored before these blocks are written, nor is an older one that has early blocks. `None` when there is no
-    /// room, or the chain was ended meanwhile.
+    /// room, the chain is as long as a chain may be, or it was ended meanwhile.
     fn take_places(
         &self,
         packed: &[Packed],
@@ -284,6 +284,9 @@ impl IntentLog {
         likely: usize,
         operation: &Operation,
     ) -> Option<Vec<BlockPointer>> {
+        if widen(self.state.lock().chain.blocks.len()) >= self.blocks_max() {
+            return None;
+        }
         let tx = self.assign(operation).ok()?;
         let sizes = packed.iter().skip(1).map(|block| block.block_bytes);
         let sizes: Vec<usize> = sizes.chain([block_bytes_for(likely)]).collect();

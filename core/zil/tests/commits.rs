@@ -205,6 +205,21 @@ fn much_data_waits_for_its_group() {
     });
 }
 
+#[test]
+fn a_chain_is_no_longer_than_somebody_would_follow_it() {
+    run(|world| {
+        world.log.set_blocks_max(5);
+        let (mut waited, mut longest) = (0, 0);
+        for _ in 0..40 {
+            waited += usize::from(waits(world, 4096));
+            let durable = told(&world.memory).durable.clone().unwrap();
+            longest = longest.max(read_log(&world.host, 1, &durable).blocks.len());
+        }
+        assert!((5..20).contains(&waited), "{waited}");
+        assert!((5..=11).contains(&longest), "{longest}");
+    });
+}
+
 /// Asked for together, while the group of the one is being stored and the other was changed in the next.
 #[test]
 fn a_file_beside_one_that_waits_for_its_group_is_as_durable_as_by_itself() {
