@@ -47,6 +47,10 @@ const BACKGROUND_BUDGET: FreeBudget = FreeBudget {
     unreadable: Unreadable::Wait,
 };
 
+/// So many groups in which nothing happened go on in memory only. Then one is stored all the same: a log names the group that its
+/// last block was made in, and nobody believes one of a group far ahead of the stored ones.
+const IDLE_GROUPS_MAX: u64 = 1 << 16;
+
 /// The version of this program that uberblocks name, as OpenZFS's.
 const SOFTWARE_VERSION: u64 = 5000;
 
@@ -113,7 +117,9 @@ impl Pool {
         // Devices may have come and gone.
         self.log_holds.admit();
         let stored = self.stored.lock().clone();
-        let is_idle = jobs.is_empty()
+        let is_near = tx.txg().get() - stored.uberblock.txg.get() < IDLE_GROUPS_MAX;
+        let is_idle = is_near
+            && jobs.is_empty()
             && self.txgs().dirty_sets(tx.txg()).is_empty()
             && !self.clones.has_added(tx.txg())
             && !self.has_housekeeping(tx, operation)?;
