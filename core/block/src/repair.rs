@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! The vdev repairs what is bad within a copy: a side of a mirror, a column of a row. Here a whole
-//! copy is bad, and is written from another. Nothing waits for the outcome: if it fails, the next
-//! reader finds the copy bad again.
+//! copy is bad, and is written from another. Nothing follows from the outcome: if it fails, the next
+//! reader finds the copy bad again, and the reader has its bytes anyway.
 //!
 //! Who opens a pool after a crash knows of blocks that perhaps not all devices got ([`BlockIo::heal`]): all their places are looked at, and what
 //! is lacking is written. That has to succeed.
@@ -36,9 +36,9 @@ impl BlockIo {
             return;
         }
         for failure in failures {
-            let write = self.write_of(failure.place, size, good);
-            // Who cannot be written is counted by the vdev; the reader has its bytes anyway.
-            let _ = write.map(|write| self.vdevs.write(vec![write], operation));
+            if let Some(write) = self.write_of(failure.place, size, good) {
+                self.vdevs.mend(write, operation);
+            }
         }
     }
 

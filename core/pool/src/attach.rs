@@ -180,8 +180,11 @@ impl Pool {
         id: VdevId,
         mirror: Guid,
     ) -> Result<NewLeaf, VdevChangeError> {
-        let leaf = self.vdevs().open_new(new).map_err(ImportError::from)?;
         let mut root = self.vdevs().config();
+        let facts = root.children[id.index()].top_level.as_ref();
+        let sector_bytes = facts.map_or(u64::MAX, |facts| 1 << facts.ashift);
+        let leaf = self.vdevs().open_new(new, sector_bytes);
+        let leaf = leaf.map_err(ImportError::from)?;
         let change = joining.change(&root.children[id.index()], new, mirror);
         root.children[id.index()] = change.ok_or_else(|| joining.refusal())?.config;
         let label = self

@@ -155,7 +155,11 @@ pub(crate) fn complete_vdev(
         .into_iter()
         .map(|room| room.unwrap_or(AllocatedSize::ZERO))
         .collect();
-    let chosen = ashift.or_else(|| sizes::choose_ashift(&sectors));
+    // As in OpenZFS, one that a device cannot do is as if none was asked for.
+    let is_possible = |shift: &u32| sectors.iter().all(|sectors| sectors.logical <= *shift);
+    let chosen = ashift
+        .filter(is_possible)
+        .or_else(|| sizes::choose_ashift(&sectors));
     let ashift = chosen.ok_or(ImportError::SectorsTooLarge)?;
     let unit = 1_u64 << ashift;
     let asize = sizes::top_level_size(config.kind, &rooms).round_down(unit);

@@ -119,6 +119,8 @@ pub struct Leaf {
     pub kind: VdevKind,
     /// Where it is.
     pub path: Text,
+    /// Sectors of its device may not be larger: blocks begin at any multiple of it.
+    sector_bytes_max: u64,
     state: RwLock<LeafState>,
     has_unflushed: AtomicBool,
     in_flight: AtomicU64,
@@ -147,14 +149,15 @@ struct LeafState {
 }
 
 impl Leaf {
-    /// A leaf that is not open yet.
-    pub(crate) fn new(config: &VdevConfig) -> Leaf {
+    /// A leaf that is not open yet, of a vdev whose blocks begin at multiples of so many bytes.
+    pub(crate) fn new(config: &VdevConfig, sector_bytes_max: u64) -> Leaf {
         let path = config.path.clone().unwrap_or_default();
         Leaf {
             guid: config.guid,
             kind: config.kind,
             probes: LeafProbes::new(config.guid, &path),
             path,
+            sector_bytes_max,
             state: RwLock::new(
                 ranks::LEAF,
                 LeafState {
@@ -178,7 +181,7 @@ impl Leaf {
     /// The same device under the name of this configuration. It is counted anew.
     pub(crate) fn renamed(&self, config: &VdevConfig) -> Leaf {
         let load = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Relaxed));
-        let leaf = Leaf::new(config);
+        let leaf = Leaf::new(config, self.sector_bytes_max);
         let state = {
             let state = self.state.read();
             LeafState {
@@ -220,6 +223,9 @@ impl Leaf {
             Ok(window) if window.size_bytes < DEVICE_BYTES_MIN => {
                 self.set_standing(Standing::because(VdevState::Unavailable, Reason::TooSmall));
             }
+            Ok(window) if !self.has_right_sectors(&window) => {
+                self.set_standing(Standing::because(VdevState::Unavailable, Reason::BadAshift));
+            }
             Ok(window) if window.probe().is_err() => {
                 self.set_standing(Standing::because(
                     VdevState::Faulted,
@@ -244,6 +250,11 @@ impl Leaf {
             }
             Err(_) => self.set_standing(not_open()),
         }
+    }
+
+    /// Whether its device can be asked for each block.
+    fn has_right_sectors(&self, window: &Window) -> bool {
+        u64::from(window.info().logical_sector_bytes) <= self.sector_bytes_max
     }
 
     fn open_window(&self, host: &Host, mode: OpenMode) -> Result<Window, OpenError> {
@@ -382,9 +393,11 @@ impl Leaf {
         // Only then it is free to be opened.
         drop(before);
         let opened = self.open_window(host, mode);
-        let opened = opened
-            .ok()
-            .filter(|window| window.size_bytes >= DEVICE_BYTES_MIN && window.probe().is_ok());
+        let opened = opened.ok().filter(|window| {
+            window.size_bytes >= DEVICE_BYTES_MIN
+                && self.has_right_sectors(window)
+                && window.probe().is_ok()
+        });
         let Some(window) = opened else {
             return self.set_standing(not_open());
         };
@@ -453,9 +466,9 @@ impl Leaf {
         }
     }
 
-    /// Lets the device go.
+    /// Lets the device go. Nothing that it is asked for then is done.
     pub(crate) fn close(&self) {
-        self.state.write().window = None;
+        self.set_standing(not_open());
     }
 
     /// The room it has for data.

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - Outcomes come in the order of the requests.
-//! - A leaf that was written has something to be flushed from then on.
+//! - A leaf that is being written, or was, has something to be flushed from then on.
 
 use crate::error::LeafFailure;
 use crate::leaf::{Leaf, Window};
@@ -226,6 +226,10 @@ impl UnderWay {
     fn finish(self, class: IoPriority, outcomes: &mut [Option<Outcome>]) -> (u64, u64) {
         let UnderWay { leaf, batch, asked } = self;
         let completions = batch.wait();
+        if asked.iter().any(|asked| asked.kind == IoKind::Write) {
+            // A flush that began meanwhile has not covered it.
+            leaf.set_unflushed(true);
+        }
         leaf.probes
             .statistics
             .add_active(class, -signed(asked.len()));

@@ -398,6 +398,17 @@ impl OneRead<'_> {
                 tried.push((index, leaf.not_usable()));
             }
         }
+        let mismatched = |tried: &(usize, LeafFailure)| tried.1.is_checksum();
+        let is_relied_on = |tried: &(usize, LeafFailure)| self.top.leaves[tried.0].is_trusted();
+        let are_all = tried.iter().all(mismatched);
+        if !are_all
+            && !tried
+                .iter()
+                .any(|tried| mismatched(tried) && is_relied_on(tried))
+        {
+            // What devices have that missed writes says nothing of a block that another may have.
+            tried.retain(|tried| !mismatched(tried));
+        }
         Err(self.failed(tried.into_iter().map(|(_, failure)| failure).collect()))
     }
 
@@ -530,9 +541,13 @@ impl OneRead<'_> {
 
     fn row_failed(&self, row: Row) -> VdevReadError {
         let mut failures = row.failures;
-        for (column, asked) in row.columns.iter().zip(&row.asked) {
-            if let (Some(_), Some(leaf)) = (column, asked) {
-                let leaf = &self.top.leaves[*leaf];
+        let read = row.columns.iter().zip(&row.asked);
+        let read = read.filter_map(|(column, asked)| column.as_ref().and(*asked));
+        let read: Vec<&Arc<Leaf>> = read.map(|leaf| &self.top.leaves[leaf]).collect();
+        let relied_on = read.iter().filter(|leaf| leaf.is_trusted()).count();
+        // Where more is lacking than parity makes good, what is there says nothing of the block, nor who lies.
+        if relied_on + row.map.parity >= row.columns.len() {
+            for leaf in read {
                 if self.blames() {
                     leaf.errors.count_checksum();
                 }

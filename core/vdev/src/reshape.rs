@@ -68,12 +68,12 @@ impl VdevTree {
         }
     }
 
-    /// Opens a device that is about to join. Its labels do not matter.
+    /// Opens a device that is about to join a vdev whose blocks begin at multiples of so many bytes. Its labels do not matter.
     ///
     /// # Errors
     /// It cannot be used.
-    pub fn open_new(&self, config: &VdevConfig) -> Result<NewLeaf, OpenError> {
-        let leaf = Leaf::new(config);
+    pub fn open_new(&self, config: &VdevConfig, sector_bytes: u64) -> Result<NewLeaf, OpenError> {
+        let leaf = Leaf::new(config, sector_bytes);
         leaf.open(&self.host, config, self.mode);
         let standing = leaf.standing();
         match standing.state.is_usable() {

@@ -328,11 +328,19 @@ impl Journal {
         }
     }
 
-    /// All of it is durable, as of this generation; what was kept meanwhile is not.
-    fn forget(&mut self, until: &[(VdevId, VdevOffset)]) {
-        for place in until {
-            if let Some(write) = self.writes.remove(place) {
-                self.bytes -= write.place.size;
+    /// These are durable, as of this generation; what was kept meanwhile is not.
+    fn forget(&mut self, durable: &[PhysicalWrite]) {
+        for before in durable {
+            let Place { vdev, offset, .. } = before.place;
+            let is_it = |now: &&PhysicalWrite| Arc::ptr_eq(&now.data, &before.data);
+            if let Some(size) = self
+                .writes
+                .get(&(vdev, offset))
+                .filter(is_it)
+                .map(|now| now.place.size)
+            {
+                self.writes.remove(&(vdev, offset));
+                self.bytes -= size;
             }
         }
         self.generation += 1;
@@ -388,13 +396,13 @@ impl VdevTree {
     }
 
     /// What is kept now.
-    pub(crate) fn kept_places(&self) -> Vec<(VdevId, VdevOffset)> {
-        self.journal.lock().writes.keys().copied().collect()
+    pub(crate) fn kept(&self) -> Vec<PhysicalWrite> {
+        self.journal.lock().writes.values().cloned().collect()
     }
 
-    /// These places are durable.
-    pub(crate) fn flushed(&self, places: &[(VdevId, VdevOffset)]) {
-        self.journal.lock().forget(places);
+    /// These writes are durable.
+    pub(crate) fn flushed(&self, writes: &[PhysicalWrite]) {
+        self.journal.lock().forget(writes);
     }
 
     /// Opens devices again that failed, sees whether they are what they were, writes what they may have lost, and lets those go on who wait.
@@ -433,8 +441,7 @@ impl VdevTree {
         if !vdevs.is_empty() {
             return Err(ResumeError::Devices { vdevs });
         }
-        let kept: Vec<_> = self.journal.lock().writes.values().cloned().collect();
-        self.try_write(kept, operation)?;
+        self.try_write(self.kept(), operation)?;
         self.try_flush(operation)?;
         Ok(())
     }
@@ -492,10 +499,11 @@ mod tests {
         let writes = [write(0, 4096), write(8192, 512), write(0, 4096)];
         writes.into_iter().for_each(|write| journal.keep(write));
         assert_eq!((journal.writes.len(), journal.bytes), (2, 4608));
-        let flushed: Vec<_> = journal.writes.keys().copied().collect();
+        let flushed: Vec<_> = journal.writes.values().cloned().collect();
         journal.keep(write(4096, 1024));
+        journal.keep(write(8192, 512));
         journal.forget(&flushed);
-        assert_eq!((journal.writes.len(), journal.bytes), (1, 1024));
+        assert_eq!((journal.writes.len(), journal.bytes), (2, 1536));
         assert_eq!(journal.generation, 1);
     }
 

@@ -481,6 +481,7 @@ impl TopVdev {
         let ashift = facts.map_or(0, |facts| facts.ashift);
         let mut leaves = Leaves {
             known,
+            sector_bytes: facts.map_or(u64::MAX, |facts| 1 << facts.ashift),
             all: Vec::new(),
         };
         let layout = layout_of(config, ashift, &mut leaves);
@@ -760,6 +761,8 @@ impl AllocationBias {
 struct Leaves<'a> {
     /// Those that there are already.
     known: &'a [Arc<Leaf>],
+    /// Blocks begin at multiples of so many bytes.
+    sector_bytes: u64,
     all: Vec<Arc<Leaf>>,
 }
 
@@ -769,7 +772,7 @@ impl Leaves<'_> {
         let known = self.known.iter().find(|leaf| leaf.guid == config.guid);
         let leaf = known.cloned();
         self.all
-            .push(leaf.unwrap_or_else(|| Arc::new(Leaf::new(config))));
+            .push(leaf.unwrap_or_else(|| Arc::new(Leaf::new(config, self.sector_bytes))));
         self.all.len() - 1
     }
 }

@@ -73,6 +73,22 @@ impl VdevTree {
         }
     }
 
+    /// Writes a place anew where wrong bytes were read, as far as devices take them. Nothing is promised and nobody waits for devices that are gone: an
+    /// error is counted, and who reads there again tries again.
+    pub fn mend(&self, write: PhysicalWrite, operation: &Operation) {
+        let vdev = write.place.vdev;
+        let Some(top) = self.top(vdev).filter(|_| self.may_repair()) else {
+            return;
+        };
+        let tops = BTreeMap::from([(vdev, top)]);
+        let rows = self.rows(&tops, std::slice::from_ref(&write), operation);
+        let mut ios = Vec::new();
+        for row in rows {
+            tops[&vdev].add_writes(write.clone(), row, &mut ios);
+        }
+        queue::run(ios, queue::write_class(operation), operation);
+    }
+
     /// Does something that stores, and once more as often as devices come back that it lacked.
     pub(crate) fn until_devices_are_back(
         &self,
@@ -173,7 +189,7 @@ impl VdevTree {
     pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
         // A flush under way has taken its devices for flushed: who comes meanwhile must not believe that.
         let _turn = self.flushing.lock();
-        let kept = self.kept_places();
+        let kept = self.kept();
         loop {
             let tops = self.tops();
             let done = self.flush_all(&tops, operation);

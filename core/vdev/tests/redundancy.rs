@@ -6,12 +6,12 @@ use common::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tarn_host::sim::Fault;
-use tarn_host::{Action, Buffer, Errno, OpenMode};
+use tarn_host::{Action, Buffer, Errno, OpenMode, SimHost, SimOptions};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{PhysicalSize, VdevId, VdevOffset};
 use tarn_vdev::{
-    Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, VdevKind, VdevReadError,
-    VdevState, VdevWriteError,
+    Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, Reason, VdevKind,
+    VdevReadError, VdevState, VdevWriteError,
 };
 
 const MIRROR: VdevKind = VdevKind::Mirror;
@@ -275,6 +275,87 @@ fn what_no_supposition_explains_is_an_error_that_names_the_devices() {
         assert_eq!(tree.health().errors.checksum, 1);
         assert_eq!(checksum_errors(&tree), vec![1; count]);
     }
+}
+
+/// Whoever asks whether a block was ever written, as at the end of a log, must not be told "no" by devices that do not know.
+#[test]
+fn of_what_too_much_is_missing_nobody_says_that_it_is_not_there() {
+    let disks = Disks::one(raidz(1), 3, 9);
+    let tree = disks.open();
+    let written = place(0, 16384);
+    write(&tree, &[written]).unwrap();
+    disks.spoil(0, 0, 4096);
+    let answer = |missing: &[usize]| {
+        let injured = missing.iter().map(|disk| disks.disk(*disk));
+        injured.for_each(|disk| disk.inject(error_in(Action::Read)));
+        let answer = tree.read(written, &|_| false, &operation()).unwrap_err();
+        let injured = missing.iter().map(|disk| disks.disk(*disk));
+        injured.for_each(|disk| disk.clear_faults());
+        answer
+    };
+    let blamed = checksum_errors(&tree);
+    for missing in [[0, 1], [0, 2], [1, 2]] {
+        let answer = answer(&missing);
+        assert!(
+            matches!(answer, VdevReadError::Unreadable { .. }),
+            "{answer}"
+        );
+    }
+    assert_eq!(checksum_errors(&tree), blamed);
+    for missing in [&[][..], &[0], &[1], &[2]] {
+        let answer = answer(missing);
+        assert!(matches!(answer, VdevReadError::Checksum { .. }), "{answer}");
+    }
+}
+
+#[test]
+fn what_a_device_that_missed_writes_has_says_nothing_of_what_another_may_have() {
+    let disks = Disks::one(MIRROR, 2, 9);
+    let tree = disks.open();
+    let anything = place(0, 4096);
+    let answer = || tree.read(anything, &|_| false, &operation()).unwrap_err();
+    tree.leaves()[0].set_out_of_date(true);
+    assert!(matches!(answer(), VdevReadError::Checksum { .. }));
+    disks.disk(1).inject(error_in(Action::Read));
+    assert!(matches!(answer(), VdevReadError::Unreadable { .. }));
+    tree.leaves()[0].set_out_of_date(false);
+    assert!(matches!(answer(), VdevReadError::Checksum { .. }));
+}
+
+#[test]
+fn a_device_with_larger_sectors_than_its_vdev_is_not_used() {
+    for (sector_bytes, ashift, fits) in [(512, 9, true), (4096, 12, true), (4096, 9, false)] {
+        let machine = SimHost::new(SimOptions {
+            logical_sector_bytes: sector_bytes,
+            ..SimOptions::seed(1)
+        });
+        let disks = Disks::of(machine, &[(MIRROR, 2)], ashift);
+        let options = OpenOptions {
+            need: Need::Nothing,
+            ..shared()
+        };
+        let tree = disks.open_with(&options).unwrap();
+        let reasons = tree.leaves().into_iter().map(|leaf| leaf.standing().reason);
+        let expected = (!fits).then_some(Reason::BadAshift);
+        assert!(reasons.into_iter().all(|reason| reason == expected));
+        assert_eq!(disks.open_with(&shared()).is_ok(), fits);
+    }
+}
+
+#[test]
+fn nothing_is_durable_on_devices_that_were_let_go() {
+    let disks = Disks::one(MIRROR, 2, 9);
+    let tree = disks.open();
+    tree.close();
+    assert!(tree.leaves().iter().all(|leaf| !leaf.is_usable()));
+    let write = PhysicalWrite {
+        place: place(0, 4096),
+        data: Arc::new(Buffer::zeroed(4096)),
+    };
+    let promised = disks
+        .machine
+        .run(|_| tree.write_durably(vec![write], &operation()));
+    assert!(promised.unwrap().is_err());
 }
 
 fn error_in(action: Action) -> Fault {

@@ -249,6 +249,81 @@ fn a_device_that_nobody_had_written_to_yet_is_taken_back_with_the_others() {
     });
 }
 
+/// A flush that is under way covers what was complete when it began.
+#[test]
+fn what_is_written_during_a_flush_is_left_for_the_next() {
+    with_pool(|pool| {
+        let disk = pool.disks.disk(2);
+        disk.inject(Fault::Slow { factor: 1000 });
+        let tree = pool.shared();
+        let writer = pool
+            .host
+            .spawn("writer", move || write(&tree, &[on_disk_2(LATER)]));
+        pool.host.sleep(Duration::from_millis(10));
+        pool.tree.flush(&operation()).unwrap();
+        finish(writer);
+        assert_eq!(disk.unflushed_writes(), 1);
+        pool.tree.flush(&operation()).unwrap();
+        assert_eq!(disk.unflushed_writes(), 0);
+    });
+}
+
+/// What is written over during a flush is kept in its newest form.
+#[test]
+fn what_is_written_again_during_a_flush_is_kept_for_a_device_that_comes_back() {
+    with_pool(|pool| {
+        write(&pool.tree, &[on_mirror(LATER), on_disk_2(LATER)]).unwrap();
+        pool.disks.disk(0).inject(Fault::Slow { factor: 1000 });
+        let tree = pool.shared();
+        let flusher = pool.host.spawn("flusher", move || tree.flush(&operation()));
+        pool.host.sleep(Duration::from_millis(10));
+        let newest = PhysicalWrite {
+            place: on_disk_2(LATER),
+            data: Arc::new(Buffer::from_slice(&[7; 4096])),
+        };
+        pool.tree.write(vec![newest], &operation()).unwrap();
+        assert_eq!(
+            pool.disks.disk(0).unflushed_writes(),
+            1,
+            "the flush goes on"
+        );
+        finish(flusher);
+        pool.vanish(&[2]);
+        let writer = pool.write_in_vain(&[on_disk_2(LAST)]);
+        pool.put_back(&[2]);
+        pool.resume();
+        finish(writer);
+        assert_eq!(pool.disks.bytes(2, LATER, 4096), [7; 4096]);
+    });
+}
+
+/// A reader has its bytes from elsewhere.
+#[test]
+fn mending_waits_for_no_device_and_suspends_nothing() {
+    with_pool(|pool| {
+        let mend = |place: Place| {
+            let write = PhysicalWrite {
+                place,
+                data: Arc::new(Buffer::from_slice(&noise(place))),
+            };
+            pool.tree.mend(write, &operation());
+        };
+        pool.vanish(&[2]);
+        mend(on_disk_2(LATER));
+        assert!(!pool.is_suspended());
+        let writer = pool.write_in_vain(&[on_disk_2(LAST)]);
+        mend(on_disk_2(LATER));
+        pool.disks.disk(0).rot(LATER..LATER + 1);
+        mend(on_mirror(LATER));
+        assert!(pool.is_suspended());
+        pool.put_back(&[2]);
+        pool.resume();
+        finish(writer);
+        pool.tree.flush(&operation()).unwrap();
+        pool.relies_on(&[0, 1], &[BEFORE, LATER]);
+    });
+}
+
 /// A reader that has mended much flushes as well; whoever stores a group does not go on before that flush has ended.
 #[test]
 fn a_flush_waits_for_one_that_has_begun() {

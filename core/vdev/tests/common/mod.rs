@@ -27,7 +27,11 @@ pub struct Disks {
 impl Disks {
     /// A pool with one top-level vdev of each kind, on this many disks each.
     pub fn new(tops: &[(VdevKind, u64)], ashift: u32) -> Disks {
-        let machine = SimHost::new(SimOptions::seed(1));
+        Disks::of(SimHost::new(SimOptions::seed(1)), tops, ashift)
+    }
+
+    /// The same, of this machine.
+    pub fn of(machine: SimHost, tops: &[(VdevKind, u64)], ashift: u32) -> Disks {
         let mut root = VdevConfig::new(VdevKind::Root, POOL);
         let mut names = 0..;
         for &(kind, count) in tops {
