@@ -482,7 +482,11 @@ impl<'a> Leaf<'a> {
 
     /// The first `size` bytes of an array.
     fn array(&self, first: u16, size: usize) -> Result<Vec<u8>, Corrupt> {
-        let mut bytes = Vec::new();
+        // A chain that bites its tail would make more of it.
+        if chunks_for(size) > self.chunk_count() {
+            return Err(inconsistent(WHAT, 0, "an array is longer than its leaf"));
+        }
+        let mut bytes = Vec::with_capacity(size);
         let mut chunk = first;
         while bytes.len() < size {
             let place = self.chunk_of(chunk, ARRAY)?;
@@ -1044,6 +1048,27 @@ mod tests {
 
     fn hash_of(name: &[u8]) -> ZapHash {
         ZapHash::of(Name::Text(name), SALT, ZapFlags::default())
+    }
+
+    #[test]
+    fn an_array_is_no_longer_than_its_leaf() {
+        let mut block = vec![0; 512];
+        let mut leaf = LeafEdit::format(&mut block, false);
+        let value = ZapValue::Words(vec![1, 2, 3, u64::MAX]);
+        leaf.insert(hash_of(b"name"), Name::Text(b"name"), &value)
+            .expect("there is room");
+        let found = leaf.view().find(hash_of(b"name"), Name::Text(b"name"));
+        let entry = found.expect("the leaf is sound").expect("it was inserted");
+        let first = leaf.geometry.chunk_place(entry.value_chunk);
+        leaf.put_u16(first + NEXT_PLACE, entry.value_chunk);
+        let longest = leaf.view().chunk_count() * ARRAY_SIZE / 8;
+        for (count, is_right) in [(longest, true), (longest + 1, false), (60_000, false)] {
+            let entry = LeafEntry {
+                integer_count: count_u16(count),
+                ..entry
+            };
+            assert_eq!(leaf.view().value(&entry).is_ok(), is_right, "{count}");
+        }
     }
 
     #[test]
