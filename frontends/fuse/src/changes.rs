@@ -1,7 +1,7 @@
 //! Requests that change files: one call of the file system each.
 
 use crate::operations::{
-    Call, Reply, attributes_answer, caching_of, device_of, done, parse_changes, put_entry,
+    Call, Reply, attributes_answer, caching_of, device_of, done, gone, parse_changes, put_entry,
     put_open, refused,
 };
 use crate::protocol::{
@@ -145,7 +145,8 @@ impl Call<'_> {
             .create(self.credentials, parent.id, name, &new, self.operation);
         let made = made.map_err(refused)?;
         let opened = parent.files.opened(made.id, self.operation);
-        opened.map_err(refused)?;
+        // Somebody may have removed it already. The kernel then makes another.
+        opened.map_err(|error| gone(refused(error)))?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
         put_entry(&mut answer, &parent.files, node, &made);
@@ -224,7 +225,17 @@ impl Call<'_> {
         let linked = parent
             .files
             .link(self.credentials, id, parent.id, name, self.operation);
-        self.entry(parent, &linked.map_err(refused)?)
+        let linked = linked.map_err(|error| match self.has_name(parent, id) {
+            true => refused(error),
+            false => gone(refused(error)),
+        });
+        self.entry(parent, &linked?)
+    }
+
+    /// Whether a file still has a name.
+    fn has_name(&self, beside: &Place, id: ObjectId) -> bool {
+        let attributes = beside.files.attributes(id, self.operation);
+        attributes.is_ok_and(|attributes| attributes.links > 0)
     }
 
     /// The object of a second node, which must be of the same file system.

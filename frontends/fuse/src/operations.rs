@@ -96,6 +96,35 @@ pub(crate) fn waits_for_log(request: &Request) -> bool {
         })
 }
 
+/// What the kernel is told of a request that failed so. Where it asks about a node and not about a name, "there is none" means that the node has gone: its
+/// name may lead to another file by now, as when that was renamed over it. Only of a stale node does the kernel look the name up again.
+pub(crate) fn told(code: u32, errno: Errno) -> Errno {
+    const OF_NODES: [u32; 10] = [
+        opcode::GETATTR,
+        opcode::SETATTR,
+        opcode::READLINK,
+        opcode::OPEN,
+        opcode::OPENDIR,
+        opcode::STATFS,
+        opcode::GETXATTR,
+        opcode::LISTXATTR,
+        opcode::SETXATTR,
+        opcode::REMOVEXATTR,
+    ];
+    match OF_NODES.contains(&code) {
+        true => gone(errno),
+        false => errno,
+    }
+}
+
+/// What the kernel is told where "there is none" is said of a node.
+pub(crate) fn gone(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT => Errno::STALE,
+        errno => errno,
+    }
+}
+
 /// What an operation needs beside its arguments.
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,

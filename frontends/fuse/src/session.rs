@@ -305,6 +305,7 @@ impl Handler for Session {
                 }));
             }
             Err(errno) => {
+                let errno = operations::told(head.opcode, errno);
                 if !is_an_answer(errno) {
                     operation.mark(Outcome::Error);
                 }
@@ -366,6 +367,7 @@ fn credentials_of(head: &RequestHead, place: &Place) -> Credentials {
 fn is_an_answer(errno: Errno) -> bool {
     [
         Errno::NOENT,
+        Errno::STALE,
         Errno::NODATA,
         Errno::NOSYS,
         Errno::NXIO,
