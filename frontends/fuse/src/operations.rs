@@ -206,8 +206,7 @@ impl Call<'_> {
             return self.entry(file, found);
         }
         // The way into a snapshot: from here on its own file system answers.
-        let entered = self.session.enter(name, found.id, self.operation);
-        let entered = entered.map_err(refused)?;
+        let entered = self.session.enter(name, found.id, self.operation)?;
         let root = entered
             .files
             .attributes(entered.id, self.operation)

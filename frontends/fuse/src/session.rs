@@ -153,13 +153,13 @@ impl Session {
         }
     }
 
-    /// Enters a snapshot, at its root.
+    /// Enters a snapshot, at its root: the one with this entry below `.zfs`, which was found under this name.
     pub(crate) fn enter(
         &self,
         name: &[u8],
         shown_root: ObjectId,
         operation: &Operation,
-    ) -> Result<Place, PosixError> {
+    ) -> Result<Place, Errno> {
         let known = |entered: &mut Entered| {
             let which = *entered.by_entry.get(&shown_root)?;
             let files = entered.find(which)?.files.clone();
@@ -174,13 +174,18 @@ impl Session {
             return Ok(found);
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
-        let files = self.tree.snapshot(name, operation)?;
+        let files = self.tree.snapshot(name, operation);
+        let files = files.map_err(operations::refused)?;
+        // The name may be another's by now. The kernel looks it up again.
+        if ControlEntry::Snapshot(files.object_set().id()).id() != shown_root {
+            return Err(Errno::STALE);
+        }
         let mut entered = lock();
         if let Some(found) = known(&mut entered) {
             return Ok(found);
         }
         let which = u16::try_from(entered.by_number.len() + 1);
-        let which = which.map_err(|_| PosixError::NotFound)?;
+        let which = which.map_err(|_| Errno::NOENT)?;
         entered.by_number.push(Some(Snapshot {
             files: files.clone(),
             shown_root,
@@ -383,3 +388,6 @@ pub(crate) fn errno_of(error: &PosixError) -> Errno {
 
 /// The kind that statistics count requests under which have none of their own.
 pub(crate) const OTHER: OperationKind = OperationKind::Other;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Requests as the kernel sends them, without a kernel: what is asked while something else happens to the same names.
+
+use super::*;
+use crate::awake::AwakeProcessors;
+use crate::nodes::ROOT_NODE;
+use crate::server::Server;
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::path::Path;
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::files::{DeviceNumber, FileKind, NewFile};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{Create, Rename, Snapshot as Take};
+use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
+use tempfile::TempDir;
+
+/// Keeps the tree of the last mount, and makes none.
+#[derive(Default)]
+struct Notebook {
+    tree: Mutex<Option<Arc<dyn Tree>>>,
+}
+
+impl Mounter for Notebook {
+    fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        *self.tree.lock().unwrap() = Some(request.tree);
+        Ok(MountKey(1))
+    }
+
+    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
+        Ok(())
+    }
+
+    fn abandon(&self, _: &[(MountKey, &Path)]) {}
+
+    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Ok(())
+    }
+
+    fn clear_remains(&self, _: &Path) {}
+}
+
+/// An engine with the file system `tank/a`, which we serve.
+struct Bench {
+    engine: Arc<Engine>,
+    tree: Arc<dyn Tree>,
+    _folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        let file = std::fs::File::create(&disk).unwrap();
+        file.set_len(128 << 20).unwrap();
+        let notebook = Arc::new(Notebook::default());
+        let engine = Engine::new(
+            Host::real(RealOptions::default()),
+            Instance::at(folder.path()),
+            notebook.clone(),
+            EngineOptions {
+                cache_bytes: Some(64 << 20),
+                ..EngineOptions::default()
+            },
+        );
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: Some(folder.path().join("mnt").display().to_string()),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        engine.pool_create(&Call::default(), create).unwrap();
+        let create = Create {
+            name: "tank/a".to_string(),
+            ..Create::default()
+        };
+        engine.dataset_create(&Call::default(), create).unwrap();
+        let tree = notebook.tree.lock().unwrap().take().unwrap();
+        Bench {
+            engine,
+            tree,
+            _folder: folder,
+        }
+    }
+}
+
+fn take_snapshot(engine: &Engine, name: &str) {
+    let take = Take {
+        names: vec![format!("tank/a@{name}")],
+        ..Take::default()
+    };
+    engine.dataset_snapshot(&Call::default(), take).unwrap();
+}
+
+fn rename_snapshot(engine: &Engine, from: &str, to: &str) {
+    let rename = Rename {
+        from: format!("tank/a@{from}"),
+        to: format!("tank/a@{to}"),
+        ..Rename::default()
+    };
+    engine.dataset_rename(&Call::default(), rename).unwrap();
+}
+
+/// Makes a directory in the root.
+fn make_directory(tree: &dyn Tree, name: &str) {
+    let new = NewFile {
+        kind: FileKind::Directory,
+        permissions: 0o755,
+        umask: 0,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    let credentials = Credentials {
+        uid: 0,
+        gid: 0,
+        groups: Vec::new(),
+        privileged: true,
+    };
+    let (files, operation) = (tree.files(), Operation::unmeasured());
+    let made = files.create(
+        &credentials,
+        files.root(),
+        name.as_bytes(),
+        &new,
+        &operation,
+    );
+    made.unwrap();
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+/// A tree to which something happens before a snapshot of it is opened.
+struct Eventful {
+    tree: Arc<dyn Tree>,
+    event: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Tree for Eventful {
+    fn files(&self) -> &Arc<FileSystem> {
+        self.tree.files()
+    }
+
+    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError> {
+        let event = self.event.lock().unwrap().take();
+        event.into_iter().for_each(|event| event());
+        self.tree.snapshot(name, operation)
+    }
+
+    fn begin(
+        &self,
+        who: Who,
+        kind: OperationKind,
+        object: ObjectId,
+        range: (u64, u64),
+    ) -> Operation {
+        self.tree.begin(who, kind, object, range)
+    }
+
+    fn finish(&self, operation: Operation) {
+        self.tree.finish(operation);
+    }
+}
+
+/// The kernel's end of a mount.
+struct Kernel {
+    server: Arc<Server>,
+    socket: OwnedFd,
+}
+
+impl Kernel {
+    fn of(tree: Arc<dyn Tree>) -> Kernel {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        rustix::io::ioctl_fionbio(&ours, true).unwrap();
+        let server = Server::new(AwakeProcessors::new(false)).unwrap();
+        let session = Session::new(tree, Box::new(|| {}));
+        server.add(ours, session).unwrap();
+        Kernel {
+            server,
+            socket: theirs,
+        }
+    }
+
+    fn ask(&self, code: u32, node: u64, body: &Answer) -> Result<Vec<u8>, Errno> {
+        let mut request = Answer::new();
+        let length = u32::try_from(40 + body.len()).unwrap();
+        request.u32(length).u32(code).u64(7).u64(node).zeros(16);
+        request.bytes(body.as_slice());
+        rustix::io::write(&self.socket, request.as_slice()).unwrap();
+        let mut reply = vec![0; 64 << 10];
+        let length = rustix::io::read(&self.socket, &mut reply[..]).unwrap();
+        let error = i32::from_ne_bytes(reply[4..8].try_into().unwrap());
+        match error {
+            0 => Ok(reply[16..length].to_vec()),
+            error => Err(Errno::from_raw_os_error(-error)),
+        }
+    }
+
+    /// What a name leads to: its node, and for how many seconds that may be remembered.
+    fn lookup(&self, parent: u64, name: &str) -> Result<(u64, u64), Errno> {
+        let mut body = Answer::new();
+        body.bytes(name.as_bytes()).zeros(1);
+        let entry = self.ask(opcode::LOOKUP, parent, &body)?;
+        let mut entry = Arguments::of(&entry);
+        let node = entry.u64()?;
+        entry.skip(8)?;
+        Ok((node, entry.u64()?))
+    }
+
+    fn node_of(&self, parent: u64, name: &str) -> u64 {
+        self.lookup(parent, name).unwrap().0
+    }
+
+    /// The directory of snapshots.
+    fn snapshots(&self) -> u64 {
+        self.node_of(self.node_of(ROOT_NODE, ".zfs"), "snapshot")
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.server.stop();
+    }
+}
+
+#[test]
+fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_again() {
+    let bench = Bench::new();
+    take_snapshot(&bench.engine, "daily");
+    let (engine, tree) = (bench.engine.clone(), bench.tree.clone());
+    let event = move || {
+        rename_snapshot(&engine, "daily", "old");
+        make_directory(&*tree, "later");
+        take_snapshot(&engine, "daily");
+    };
+    let kernel = Kernel::of(Arc::new(Eventful {
+        tree: bench.tree.clone(),
+        event: Mutex::new(Some(Box::new(event))),
+    }));
+    let snapshots = kernel.snapshots();
+    assert_eq!(kernel.lookup(snapshots, "daily"), Err(Errno::STALE));
+    let (daily, old) = (
+        kernel.node_of(snapshots, "daily"),
+        kernel.node_of(snapshots, "old"),
+    );
+    assert_ne!(daily, old);
+    assert!(kernel.lookup(daily, "later").is_ok());
+    assert_eq!(kernel.lookup(old, "later"), Err(Errno::NOENT));
+}
