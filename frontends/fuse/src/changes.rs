@@ -1,8 +1,8 @@
 //! Requests that change files: one call of the file system each.
 
 use crate::operations::{
-    Call, Reply, attributes_answer, caching_of, device_of, done, gone, parse_changes, put_entry,
-    put_open, refused,
+    Call, Reply, attributes_answer, caching_of, device_of, done, gone, names_cached_s,
+    parse_changes, put_entry, put_open, refused,
 };
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags,
@@ -149,7 +149,8 @@ impl Call<'_> {
         opened.map_err(|error| gone(refused(error)))?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        put_entry(&mut answer, &parent.files, node, &made);
+        let cached_s = names_cached_s(parent, made.id);
+        put_entry(&mut answer, node, cached_s, &made);
         put_open(&mut answer, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }

@@ -9,13 +9,13 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem,
-    ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
-    SpaceFacts, Timestamp, Unsynced,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
+    Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
+    Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
-/// the mount; snapshots below `.zfs` never change. That there is nothing of a name is never kept.
+/// the mount; what is in snapshots below `.zfs` never changes. That there is nothing of a name is never kept.
 const CACHED_S: u64 = 10;
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
@@ -399,7 +399,8 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    put_entry(&mut answer, &file.files, node, &attributes);
+                    let cached_s = names_cached_s(file, entry.id);
+                    put_entry(&mut answer, node, cached_s, &attributes);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);
@@ -413,8 +414,9 @@ impl Call<'_> {
     pub(crate) fn entry(&self, file: &Place, attributes: &Attributes) -> Result<Reply, Errno> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
+        let cached_s = names_cached_s(file, attributes.id);
         let shown = self.session.shown(file, attributes.clone());
-        put_entry(&mut answer, &file.files, node, &shown);
+        put_entry(&mut answer, node, cached_s, &shown);
         Ok(Reply::Parts(answer))
     }
 }
@@ -562,12 +564,13 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
         .u32(0);
 }
 
-/// How long the kernel may keep a name. Where names that differ are the same to the directory the kernel does not know that: it would go on with
-/// the other spellings of a name that was given to another file, or taken away.
-fn names_cached_s(files: &FileSystem) -> u64 {
-    match files.naming().normalize() {
-        None => CACHED_S,
-        Some(_) => 0,
+/// How long the kernel may keep a name that leads to an object. Where names that differ are the same to the directory the kernel does not know that: it
+/// would go on with the other spellings of a name that was given to another file, or taken away. And snapshots are named without a word to the kernel.
+pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
+    let leads_into_snapshot = place.which > 0 && id == place.files.root();
+    match place.files.naming().normalize() {
+        None if !leads_into_snapshot => CACHED_S,
+        _ => 0,
     }
 }
 
@@ -579,17 +582,12 @@ pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     answer
 }
 
-/// Adds what a lookup in these files finds.
-pub(crate) fn put_entry(
-    answer: &mut Answer,
-    files: &FileSystem,
-    node: u64,
-    attributes: &Attributes,
-) {
+/// Adds what a lookup finds: a node, and for how many seconds the kernel may keep its name.
+pub(crate) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attributes: &Attributes) {
     answer
         .u64(node)
         .u64(attributes.generation)
-        .u64(names_cached_s(files))
+        .u64(cached_s)
         .u64(CACHED_S)
         .u32(0)
         .u32(0);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Mount, Rollback, Set, Snapshot, Unmount};
+use tarn_engine::messages::dataset::{Create, Mount, Rename, Rollback, Set, Snapshot, Unmount};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
@@ -92,6 +92,15 @@ impl Bench {
             ..Snapshot::default()
         };
         self.engine.dataset_snapshot(&call(), request).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        let request = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            ..Rename::default()
+        };
+        self.engine.dataset_rename(&call(), request).unwrap();
     }
 
     fn roll_back(&self, name: &str) -> Result<(), Refusal> {
@@ -482,4 +491,22 @@ fn a_name_that_goes_from_file_to_file_is_always_there() {
         replacing.join().unwrap();
         assert_eq!(refused, 0);
     });
+}
+
+#[test]
+fn the_name_of_a_snapshot_leads_to_the_one_that_has_it_now() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let snapshots = path.join(".zfs/snapshot");
+    let seen = |name: &str| fs::read_to_string(snapshots.join(name).join("file")).unwrap();
+    fs::write(path.join("file"), "old").unwrap();
+    bench.snapshot("tank/a@daily");
+    assert_eq!(seen("daily"), "old");
+    bench.rename("tank/a@daily", "tank/a@yesterday");
+    fs::write(path.join("file"), "new").unwrap();
+    bench.snapshot("tank/a@daily");
+    assert_eq!(
+        (seen("daily"), seen("yesterday")),
+        ("new".to_string(), "old".to_string())
+    );
 }

@@ -262,3 +262,17 @@ fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_a
     assert!(kernel.lookup(daily, "later").is_ok());
     assert_eq!(kernel.lookup(old, "later"), Err(Errno::NOENT));
 }
+
+#[test]
+fn only_the_way_into_a_snapshot_is_not_remembered() {
+    let bench = Bench::new();
+    make_directory(&*bench.tree, "folder");
+    take_snapshot(&bench.engine, "daily");
+    let kernel = Kernel::of(bench.tree.clone());
+    let (daily, remembered_s) = kernel.lookup(kernel.snapshots(), "daily").unwrap();
+    assert_eq!(remembered_s, 0);
+    for parent in [ROOT_NODE, daily] {
+        let (_, remembered_s) = kernel.lookup(parent, "folder").unwrap();
+        assert!(remembered_s > 0);
+    }
+}
