@@ -83,6 +83,9 @@ const CROWD: u32 = 8;
 /// Most requests that are carried out before what they promised is kept. A guess: each makes the others wait for some ten microseconds.
 const PROMISES_MAX: usize = 32;
 
+/// Most parts of a reply that are written as they are. The system takes 1024 at once (`UIO_MAXIOV`), of which one is the head.
+const PARTS_MAX: usize = 1023;
+
 /// How often is looked whether a mount that was removed has gone. A guess: longer than a thread lingers, and not felt by who unmounts.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
@@ -117,15 +120,26 @@ pub struct Device {
 }
 
 impl Device {
-    /// Replies with these parts. An error of the write means that the caller is gone, or the mount is, and nobody
-    /// is left to tell.
+    /// Replies with these parts. Whose reply cannot be written is told that there was an error: he would wait for ever. Where he has gone or
+    /// the mount has, nobody is left to tell.
     pub fn reply(&self, unique: u64, parts: &[&[u8]]) {
+        let joined;
+        let parts = match parts.len() > PARTS_MAX {
+            true => {
+                joined = parts.concat();
+                &[&joined[..]]
+            }
+            false => parts,
+        };
         let body = parts.iter().map(|part| part.len()).sum();
         let head = reply_head(unique, None, body);
         let mut slices = Vec::with_capacity(parts.len() + 1);
         slices.push(IoSlice::new(&head));
         slices.extend(parts.iter().map(|part| IoSlice::new(part)));
-        let _ = rustix::io::writev(&self.descriptor, &slices);
+        match rustix::io::writev(&self.descriptor, &slices) {
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(_) => self.refuse(unique, Errno::IO),
+        }
     }
 
     /// Tells the kernel that the attributes of a node are others than it has cached. Its contents stay.
@@ -896,6 +910,36 @@ mod tests {
         let mut bytes = [0; 16];
         let length = rustix::io::read(socket, &mut bytes[..]).unwrap();
         bytes[..length].to_vec()
+    }
+
+    fn device(kind: SocketType) -> (Device, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (descriptor, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        (Device { descriptor }, theirs)
+    }
+
+    #[test]
+    fn a_reply_of_more_parts_than_the_system_takes_at_once_arrives_whole() {
+        for count in [1, PARTS_MAX, PARTS_MAX + 1, 3 * PARTS_MAX] {
+            let (device, theirs) = device(SocketType::SEQPACKET);
+            let numbers: Vec<[u8; 8]> = (0..count).map(usize::to_ne_bytes).collect();
+            let parts: Vec<&[u8]> = numbers.iter().map(|number| &number[..]).collect();
+            device.reply(7, &parts);
+            let mut reply = vec![0; 16 + count * 8 + 1];
+            let length = rustix::io::read(&theirs, &mut reply[..]).unwrap();
+            assert_eq!(reply[..16], reply_head(7, None, count * 8));
+            assert_eq!(reply[16..length], parts.concat());
+        }
+    }
+
+    #[test]
+    fn who_cannot_be_given_his_reply_is_told_so() {
+        let (device, theirs) = device(SocketType::SEQPACKET);
+        rustix::net::sockopt::set_socket_send_buffer_size(&device.descriptor, 4096).unwrap();
+        device.reply(7, &[&[0; 64 << 10]]);
+        let mut reply = [0; 32];
+        let length = rustix::io::read(&theirs, &mut reply[..]).unwrap();
+        assert_eq!(reply[..length], reply_head(7, Some(Errno::IO), 0));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Mount, Rename, Rollback, Set, Snapshot, Unmount};
@@ -509,4 +510,33 @@ fn the_name_of_a_snapshot_leads_to_the_one_that_has_it_now() {
         (seen("daily"), seen("yesterday")),
         ("new".to_string(), "old".to_string())
     );
+}
+
+#[test]
+fn a_read_of_thousands_of_blocks_ends() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let Some(bench) = Bench::new() else { return };
+    let path = bench
+        .create("tank/a", &[("recordsize", "512")])
+        .join("file");
+    let bytes: Vec<u8> = (0..1 << 20_u32)
+        .map(|at| u8::try_from((at >> 9) % 251).unwrap())
+        .collect();
+    fs::write(&path, &bytes).unwrap();
+    let (tell, told) = mpsc::channel();
+    let read = move || {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+        let mut seen = vec![0; 1 << 20];
+        let length = rustix::io::read(file.unwrap(), &mut seen[..]);
+        tell.send(length.map(|length| seen[..length].to_vec()))
+            .unwrap();
+    };
+    let reader = std::thread::spawn(read);
+    let seen = told.recv_timeout(PATIENCE);
+    if seen.is_err() {
+        // Nothing else wakes the reader.
+        let _ = bench.unmount("tank/a", true);
+    }
+    reader.join().unwrap();
+    assert!(seen.unwrap().unwrap() == bytes);
 }
