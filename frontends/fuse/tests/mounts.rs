@@ -540,3 +540,24 @@ fn a_read_of_thousands_of_blocks_ends() {
     reader.join().unwrap();
     assert!(seen.unwrap().unwrap() == bytes);
 }
+
+#[test]
+fn a_file_of_a_snapshot_is_opened_for_reading_alone() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::write(path.join("file"), "x").unwrap();
+    bench.snapshot("tank/a@s");
+    let kept = path.join(".zfs/snapshot/s/file");
+    let (writing, both) = (OFlags::WRONLY, OFlags::RDWR);
+    for flags in [
+        writing,
+        both,
+        writing | OFlags::APPEND,
+        writing | OFlags::TRUNC,
+        OFlags::TRUNC,
+    ] {
+        let refused = rustix::fs::open(&kept, flags, Mode::empty()).err();
+        assert_eq!(refused, Some(Errno::ROFS), "{flags:?}");
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "x");
+}
