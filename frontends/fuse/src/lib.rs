@@ -21,6 +21,7 @@ mod awake;
 mod changes;
 mod clients;
 mod control;
+mod handles;
 pub mod inbox;
 pub mod mount;
 pub mod mounter;

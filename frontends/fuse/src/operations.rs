@@ -1,6 +1,7 @@
 //! One request, one call: what each opcode asks of the file system.
 
-use crate::changes::write_head;
+use crate::changes::{copy_head, write_head};
+use crate::handles::Handle;
 use crate::inbox::Request;
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
@@ -92,6 +93,10 @@ pub(crate) fn waits_for_log(request: &Request) -> bool {
         .is_ok_and(|(head, mut arguments)| match head.opcode {
             opcode::FSYNC => true,
             opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+            opcode::FALLOCATE => arguments.handle().is_ok_and(Handle::wants_sync),
+            opcode::COPY_FILE_RANGE => {
+                copy_head(&mut arguments).is_ok_and(|copy| copy.wants_sync())
+            }
             _ => false,
         })
 }
@@ -250,7 +255,8 @@ impl Call<'_> {
                 .would_note_access(file.id, self.operation)
                 .unwrap_or(false);
         let mut answer = Answer::new();
-        put_open(&mut answer, if is_due { 0 } else { OPEN_KEEP_CACHE });
+        let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
+        put_open(&mut answer, Handle::opened_with(flags), keeps);
         Ok(Reply::Parts(answer))
     }
 
@@ -259,7 +265,7 @@ impl Call<'_> {
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let mut answer = Answer::new();
-        put_open(&mut answer, 0);
+        put_open(&mut answer, Handle::PLAIN, 0);
         Ok(Reply::Parts(answer))
     }
 
@@ -594,9 +600,9 @@ pub(crate) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attribute
     put_attributes(answer, attributes);
 }
 
-/// Adds what an open gives: no handle, since the object is all there is to it.
-pub(crate) fn put_open(answer: &mut Answer, flags: u32) {
-    answer.u64(0).u32(flags).u32(0);
+/// Adds what an open gives.
+pub(crate) fn put_open(answer: &mut Answer, handle: Handle, flags: u32) {
+    answer.u64(handle.number()).u32(flags).u32(0);
 }
 
 /// Bytes of a directory entry, padded to eight.

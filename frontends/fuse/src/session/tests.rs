@@ -222,6 +222,36 @@ impl Kernel {
         Ok((node, entry.u64()?))
     }
 
+    /// Makes a file in the root and opens it: gives its node and the handle.
+    fn create(&self, name: &str, flags: i32) -> (u64, u64) {
+        let mut body = Answer::new();
+        body.u32(flags.cast_unsigned()).u32(0o644).zeros(8);
+        body.bytes(name.as_bytes()).zeros(1);
+        let made = self.ask(opcode::CREATE, ROOT_NODE, &body).unwrap();
+        let mut made = Arguments::of(&made);
+        let node = made.u64().unwrap();
+        made.skip(120).unwrap();
+        (node, made.u64().unwrap())
+    }
+
+    /// Makes a file so large, by `fallocate`.
+    fn allocate(&self, (node, handle): (u64, u64), length: u64) {
+        let mut body = Answer::new();
+        body.u64(handle).u64(0).u64(length).zeros(8);
+        self.ask(opcode::FALLOCATE, node, &body).unwrap();
+    }
+
+    fn copy(&self, (from, from_handle): (u64, u64), (to, to_handle): (u64, u64), length: u64) {
+        let mut body = Answer::new();
+        body.u64(from_handle).u64(0);
+        body.u64(to).u64(to_handle).u64(0).u64(length).u64(0);
+        let copied = self.ask(opcode::COPY_FILE_RANGE, from, &body).unwrap();
+        assert_eq!(
+            Arguments::of(&copied).u32(),
+            Ok(u32::try_from(length).unwrap())
+        );
+    }
+
     fn node_of(&self, parent: u64, name: &str) -> u64 {
         self.lookup(parent, name).unwrap().0
     }
@@ -274,5 +304,31 @@ fn only_the_way_into_a_snapshot_is_not_remembered() {
     for parent in [ROOT_NODE, daily] {
         let (_, remembered_s) = kernel.lookup(parent, "folder").unwrap();
         assert!(remembered_s > 0);
+    }
+}
+
+/// Whether all changes of a file are stored, or in the log.
+fn is_durable(tree: &dyn Tree, node: u64) -> bool {
+    let Node::Object { id, .. } = Node::from_number(node) else {
+        panic!("the root is no file")
+    };
+    let operation = Operation::unmeasured();
+    let unsynced = tree.files().sync_later(id, &operation);
+    unsynced.unwrap().is_none()
+}
+
+#[test]
+fn what_is_allocated_or_copied_through_a_synced_file_is_stored_before_it_is_answered() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let source = kernel.create("source", libc::O_RDWR);
+    kernel.allocate(source, 4096);
+    for (name, flags) in [("data", libc::O_DSYNC), ("all", libc::O_SYNC)] {
+        let file = kernel.create(name, libc::O_RDWR | flags);
+        kernel.allocate(file, 8192);
+        assert!(is_durable(&*bench.tree, file.0));
+        kernel.copy(source, file, 4096);
+        assert!(is_durable(&*bench.tree, file.0));
+        kernel.copy(file, source, 4096);
     }
 }
