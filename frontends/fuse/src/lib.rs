@@ -27,6 +27,7 @@ pub mod mount;
 pub mod mounter;
 mod nodes;
 mod operations;
+mod pools;
 pub mod protocol;
 pub mod server;
 pub mod session;

@@ -189,7 +189,7 @@ impl Kernel {
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
         let server = Server::new(AwakeProcessors::new(false)).unwrap();
         let session = Session::new(tree, Box::new(|| {}));
-        server.add(ours, session).unwrap();
+        server.add(ours, "tank", session).unwrap();
         Kernel {
             server,
             socket: theirs,
