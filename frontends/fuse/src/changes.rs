@@ -177,6 +177,11 @@ impl Call<'_> {
             .files
             .create(self.credentials, parent.id, name, &new, self.operation);
         let made = made.map_err(refused)?;
+        let file = Place {
+            files: parent.files.clone(),
+            which: parent.which,
+            id: made.id,
+        };
         let opened = parent.files.opened(made.id, self.operation);
         // Somebody may have removed it already. The kernel then makes another.
         opened.map_err(|error| gone(refused(error)))?;
@@ -184,7 +189,9 @@ impl Call<'_> {
         let node = self.session.node_of(parent.which, &parent.files, made.id);
         let cached_s = names_cached_s(parent, made.id);
         put_entry(&mut answer, node, cached_s, &made);
-        put_open(&mut answer, Handle::opened_with(flags), OPEN_KEEP_CACHE);
+        let handle = Handle::opened_with(flags);
+        self.session.opened(&file, handle);
+        put_open(&mut answer, handle, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }
 

@@ -13,13 +13,19 @@ impl Handle {
 
     /// The file was opened with `O_SYNC` or `O_DSYNC`.
     const SYNCED: u64 = 1 << 0;
+    /// The file was opened for reading and writing.
+    const BOTH_WAYS: u64 = 1 << 1;
 
     /// The handle of a file that is opened with these flags.
     pub fn opened_with(flags: i32) -> Handle {
-        match flags & libc::O_DSYNC != 0 {
-            true => Handle(Handle::SYNCED),
-            false => Handle::PLAIN,
+        let mut handle = Handle::PLAIN;
+        if flags & libc::O_DSYNC != 0 {
+            handle.0 |= Handle::SYNCED;
         }
+        if flags & libc::O_ACCMODE == libc::O_RDWR {
+            handle.0 |= Handle::BOTH_WAYS;
+        }
+        handle
     }
 
     /// What a number of the kernel's says.
@@ -36,11 +42,29 @@ impl Handle {
     pub fn wants_sync(self) -> bool {
         self.0 & Handle::SYNCED != 0
     }
+
+    /// Whether a program may store into the file without a word to us: into memory that is mapped from it. The kernel lets nobody do so who has not opened it
+    /// for reading and writing, and has written all of it back before the file is closed.
+    pub fn may_be_mapped(self) -> bool {
+        self.0 & Handle::BOTH_WAYS != 0
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_mapped_by_those_alone_who_may_read_and_write_it() {
+        for (flags, may_be) in [
+            (libc::O_RDONLY, false),
+            (libc::O_WRONLY | libc::O_DSYNC, false),
+            (libc::O_RDWR | libc::O_APPEND, true),
+        ] {
+            let handle = Handle::opened_with(flags);
+            assert_eq!(Handle::from_number(handle.number()).may_be_mapped(), may_be);
+        }
+    }
 
     #[test]
     fn a_handle_says_whether_changes_are_to_be_stored_at_once() {

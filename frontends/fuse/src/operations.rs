@@ -162,7 +162,7 @@ pub(crate) fn run(
         opcode::LINK => call.link(file, arguments),
         opcode::OPEN => call.open(file, arguments),
         opcode::OPENDIR => call.open_directory(file),
-        opcode::RELEASE | opcode::RELEASEDIR => call.release(file),
+        opcode::RELEASE | opcode::RELEASEDIR => call.release(file, arguments),
         opcode::READ => call.read(file, arguments),
         opcode::WRITE => call.write(file, arguments),
         opcode::STATFS => call.space(file),
@@ -256,7 +256,9 @@ impl Call<'_> {
                 .unwrap_or(false);
         let mut answer = Answer::new();
         let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
-        put_open(&mut answer, Handle::opened_with(flags), keeps);
+        let handle = Handle::opened_with(flags);
+        self.session.opened(file, handle);
+        put_open(&mut answer, handle, keeps);
         Ok(Reply::Parts(answer))
     }
 
@@ -269,7 +271,8 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    fn release(&self, file: &Place) -> Result<Reply, Errno> {
+    fn release(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        self.session.closed(file, arguments.handle()?);
         done(file.files.closed(file.id, self.operation))
     }
 
@@ -341,6 +344,8 @@ impl Call<'_> {
         sized(&list, room)
     }
 
+    /// Finds data or a hole. What is stored into mapped memory comes to us when the kernel writes it back, which it does not before it asks: where that may be,
+    /// no hole is known to be one.
     fn seek(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         arguments.u64()?;
         let (offset, whence) = (arguments.u64()?, arguments.u32()?);
@@ -349,13 +354,29 @@ impl Call<'_> {
             Ok(libc::SEEK_HOLE) => Seek::Hole,
             _ => return Err(Errno::INVAL),
         };
-        let found = file
-            .files
-            .seek(file.id, offset, seek, self.operation)
-            .map_err(refused)?;
+        let found = match self.session.may_be_mapped(file) {
+            true => self.seek_where_all_is_data(file, offset, seek),
+            false => file.files.seek(file.id, offset, seek, self.operation),
+        };
+        let found = found.map_err(refused)?;
         let mut answer = Answer::new();
         answer.u64(found);
         Ok(Reply::Parts(answer))
+    }
+
+    /// Of a regular file.
+    fn seek_where_all_is_data(
+        &self,
+        file: &Place,
+        offset: u64,
+        seek: Seek,
+    ) -> Result<u64, PosixError> {
+        let size = file.files.attributes(file.id, self.operation)?.size;
+        match seek {
+            _ if offset >= size => Err(PosixError::BeyondEnd),
+            Seek::Data => Ok(offset),
+            Seek::Hole => Ok(size),
+        }
     }
 
     fn read_directory(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::awake::AwakeProcessors;
 use crate::nodes::ROOT_NODE;
+use crate::protocol::setattr_bits;
 use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -241,6 +242,28 @@ impl Kernel {
         self.ask(opcode::FALLOCATE, node, &body).unwrap();
     }
 
+    /// Opens a file that is there: gives the handle.
+    fn open(&self, node: u64, flags: i32) -> u64 {
+        let mut body = Answer::new();
+        body.u32(flags.cast_unsigned()).u32(0);
+        let opened = self.ask(opcode::OPEN, node, &body).unwrap();
+        Arguments::of(&opened).u64().unwrap()
+    }
+
+    fn close(&self, (node, handle): (u64, u64)) {
+        let mut body = Answer::new();
+        body.u64(handle).zeros(16);
+        self.ask(opcode::RELEASE, node, &body).unwrap();
+    }
+
+    fn seek(&self, (node, handle): (u64, u64), offset: u64, what: i32) -> Result<u64, Errno> {
+        let mut body = Answer::new();
+        body.u64(handle).u64(offset);
+        body.u32(what.cast_unsigned()).u32(0);
+        let found = self.ask(opcode::LSEEK, node, &body)?;
+        Arguments::of(&found).u64()
+    }
+
     fn copy(&self, (from, from_handle): (u64, u64), (to, to_handle): (u64, u64), length: u64) {
         let mut body = Answer::new();
         body.u64(from_handle).u64(0);
@@ -331,4 +354,35 @@ fn what_is_allocated_or_copied_through_a_synced_file_is_stored_before_it_is_answ
         assert!(is_durable(&*bench.tree, file.0));
         kernel.copy(file, source, 4096);
     }
+}
+
+#[test]
+fn a_file_has_no_holes_while_a_program_may_store_into_it_unseen() {
+    const SIZE: u64 = 1 << 20;
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let node = kernel.create("file", libc::O_WRONLY).0;
+    let mut size = Answer::new();
+    size.u32(setattr_bits::SIZE).zeros(12).u64(SIZE).zeros(64);
+    kernel.ask(opcode::SETATTR, node, &size).unwrap();
+    let reader = (node, kernel.open(node, libc::O_RDONLY));
+    let seek = |offset, what| kernel.seek(reader, offset, what);
+    let all_is_a_hole = || {
+        assert_eq!(seek(0, libc::SEEK_DATA), Err(Errno::NXIO));
+        assert_eq!(seek(7, libc::SEEK_HOLE), Ok(7));
+    };
+    all_is_a_hole();
+    let writers = [0, 1].map(|_| (node, kernel.open(node, libc::O_RDWR)));
+    for writer in writers {
+        assert_eq!(seek(7, libc::SEEK_DATA), Ok(7));
+        assert_eq!(seek(7, libc::SEEK_HOLE), Ok(SIZE));
+        for what in [libc::SEEK_DATA, libc::SEEK_HOLE] {
+            assert_eq!(seek(SIZE, what), Err(Errno::NXIO));
+        }
+        kernel.close(writer);
+    }
+    all_is_a_hole();
+    let both = kernel.create("other", libc::O_RDWR);
+    kernel.allocate(both, SIZE);
+    assert_eq!(kernel.seek(both, 0, libc::SEEK_HOLE), Ok(SIZE));
 }
