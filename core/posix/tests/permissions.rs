@@ -14,6 +14,7 @@ use tarn_posix::{NewFileSystem, PosixError};
 
 const NOT_PERMITTED: i32 = 1;
 const DENIED: i32 = 13;
+const READ_ONLY: i32 = 30;
 
 const IMMUTABLE: u64 = 0x10_0000_0000;
 const APPEND_ONLY: u64 = 0x40_0000_0000;
@@ -304,6 +305,25 @@ fn immutable_and_append_only_files_stay() {
     files
         .unlink(&root, mounted.root(), b"f", operation)
         .unwrap();
+}
+
+#[test]
+fn where_nothing_can_change_no_file_is_opened_for_writing_but_what_leads_elsewhere() {
+    let mounted = open_to_all(MountProperties::default());
+    let (files, operation, root) = (&mounted.files, &mounted.operation, Credentials::root());
+    let make = |name, kind| mounted.make(&root, mounted.root(), name, kind, 0o644);
+    let file = make("file", FileKind::Regular).unwrap().id;
+    let pipe = make("pipe", FileKind::Fifo).unwrap().id;
+    files.check_writing(file, false, operation).unwrap();
+    files.set_properties(MountProperties {
+        is_read_only: true,
+        ..MountProperties::default()
+    });
+    for appends in [false, true] {
+        let opened = files.check_writing(file, appends, operation);
+        assert_eq!(errno(opened), READ_ONLY);
+        files.check_writing(pipe, appends, operation).unwrap();
+    }
 }
 
 #[test]

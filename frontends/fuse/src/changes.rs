@@ -1,8 +1,9 @@
 //! Requests that change files: one call of the file system each.
 
+use crate::handles::Handle;
 use crate::operations::{
-    Call, Reply, attributes_answer, caching_of, device_of, done, parse_changes, put_entry,
-    put_open, refused,
+    Call, Reply, attributes_answer, caching_of, device_of, done, gone, names_cached_s,
+    parse_changes, put_entry, put_open, refused,
 };
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags,
@@ -44,6 +45,37 @@ pub(crate) fn write_head(arguments: &mut Arguments<'_>) -> Result<WriteHead, Err
         size,
         write_flags,
         flags,
+    })
+}
+
+/// Which bytes are copied where.
+pub(crate) struct CopyHead {
+    from: u64,
+    /// The file they go to, as the kernel calls it.
+    node: u64,
+    handle: Handle,
+    to: u64,
+    length: u64,
+    flags: u64,
+}
+
+impl CopyHead {
+    /// Whether the file they go to was opened with `O_SYNC` or `O_DSYNC`.
+    pub(crate) fn wants_sync(&self) -> bool {
+        self.handle.wants_sync()
+    }
+}
+
+/// Takes it off the arguments of a copy.
+pub(crate) fn copy_head(arguments: &mut Arguments<'_>) -> Result<CopyHead, Errno> {
+    arguments.handle()?;
+    Ok(CopyHead {
+        from: arguments.u64()?,
+        node: arguments.u64()?,
+        handle: arguments.handle()?,
+        to: arguments.u64()?,
+        length: arguments.u64()?,
+        flags: arguments.u64()?,
     })
 }
 
@@ -130,7 +162,8 @@ impl Call<'_> {
         parent: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        let (_flags, mode, umask) = (arguments.u32()?, arguments.u32()?, arguments.u32()?);
+        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+        let (mode, umask) = (arguments.u32()?, arguments.u32()?);
         arguments.skip(4)?;
         let new = NewFile {
             kind: FileKind::Regular,
@@ -144,12 +177,21 @@ impl Call<'_> {
             .files
             .create(self.credentials, parent.id, name, &new, self.operation);
         let made = made.map_err(refused)?;
+        let file = Place {
+            files: parent.files.clone(),
+            which: parent.which,
+            id: made.id,
+        };
         let opened = parent.files.opened(made.id, self.operation);
-        opened.map_err(refused)?;
+        // Somebody may have removed it already. The kernel then makes another.
+        opened.map_err(|error| gone(refused(error)))?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        put_entry(&mut answer, &parent.files, node, &made);
-        put_open(&mut answer, OPEN_KEEP_CACHE);
+        let cached_s = names_cached_s(parent, made.id);
+        put_entry(&mut answer, node, cached_s, &made);
+        let handle = Handle::opened_with(flags);
+        self.session.opened(&file, handle);
+        put_open(&mut answer, handle, OPEN_KEEP_CACHE);
         Ok(Reply::Parts(answer))
     }
 
@@ -224,7 +266,17 @@ impl Call<'_> {
         let linked = parent
             .files
             .link(self.credentials, id, parent.id, name, self.operation);
-        self.entry(parent, &linked.map_err(refused)?)
+        let linked = linked.map_err(|error| match self.has_name(parent, id) {
+            true => refused(error),
+            false => gone(refused(error)),
+        });
+        self.entry(parent, &linked?)
+    }
+
+    /// Whether a file still has a name.
+    fn has_name(&self, beside: &Place, id: ObjectId) -> bool {
+        let attributes = beside.files.attributes(id, self.operation);
+        attributes.is_ok_and(|attributes| attributes.links > 0)
     }
 
     /// The object of a second node, which must be of the same file system.
@@ -350,7 +402,7 @@ impl Call<'_> {
         file: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        arguments.u64()?;
+        let handle = arguments.handle()?;
         let (offset, length, mode) = (arguments.u64()?, arguments.u64()?, arguments.u32()?);
         let keep = libc::FALLOC_FL_KEEP_SIZE;
         let kind = match i32::try_from(mode).map_err(|_| Errno::OPNOTSUPP)? {
@@ -364,10 +416,14 @@ impl Call<'_> {
         // The kernel does not say whether the caller may keep the set-id bits; root may.
         self.drop_privileges(file, self.credentials.uid != 0)?;
         let operation = self.operation;
-        done(
+        let allocated =
             file.files
-                .allocate(self.credentials, file.id, kind, offset, length, operation),
-        )
+                .allocate(self.credentials, file.id, kind, offset, length, operation);
+        allocated.map_err(refused)?;
+        match handle.wants_sync() {
+            true => self.when_durable(file, Answer::new()),
+            false => Ok(Reply::Parts(Answer::new())),
+        }
     }
 
     /// Copies from this file to another, or to another place of it. Between a file system and a snapshot the kernel copies, when it hears that we cannot.
@@ -376,32 +432,32 @@ impl Call<'_> {
         file: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        arguments.u64()?;
-        let (from, node) = (arguments.u64()?, arguments.u64()?);
-        arguments.u64()?;
-        let (to, length) = (arguments.u64()?, arguments.u64()?);
-        if arguments.u64()? != 0 {
+        let head = copy_head(&mut arguments)?;
+        if head.flags != 0 {
             return Err(Errno::INVAL);
         }
-        let id = self.same_files(file, node)?;
+        let id = self.same_files(file, head.node)?;
         let target = Place {
             files: file.files.clone(),
             which: file.which,
             id,
         };
         // As in a write, the kernel cannot say whether the caller may keep the set-id bits; root may.
-        self.drop_privileges_of(&target, node, self.credentials.uid != 0)?;
+        self.drop_privileges_of(&target, head.node, self.credentials.uid != 0)?;
         let copied = file.files.copy_range(
             self.credentials,
-            (file.id, from),
-            (id, to),
+            (file.id, head.from),
+            (id, head.to),
             // The answer has 32 bits.
-            length.min(u64::from(u32::MAX)),
+            head.length.min(u64::from(u32::MAX)),
             self.operation,
         );
         let copied = u32::try_from(copied.map_err(refused)?).map_err(|_| Errno::IO)?;
         let mut answer = Answer::new();
         answer.u32(copied).u32(0);
-        Ok(Reply::Parts(answer))
+        match head.wants_sync() {
+            true => self.when_durable(&target, answer),
+            false => Ok(Reply::Parts(answer)),
+        }
     }
 }

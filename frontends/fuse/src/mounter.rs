@@ -92,7 +92,8 @@ impl Mounter for FuseMounter {
             other => MountRefusal::Failed(other.to_string()),
         })?;
         let session = Session::new(request.tree, request.ended);
-        let added = self.server.add(device, session);
+        let pool = request.source.split('/').next().unwrap_or_default();
+        let added = self.server.add(device, pool, session);
         let key = added.map_err(|errno| {
             let _ = mount::unmount(request.path, true);
             MountRefusal::Failed(errno.to_string())

@@ -1,6 +1,7 @@
 //! One request, one call: what each opcode asks of the file system.
 
-use crate::changes::write_head;
+use crate::changes::{copy_head, write_head};
+use crate::handles::Handle;
 use crate::inbox::Request;
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
@@ -9,13 +10,13 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileSystem,
-    ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
-    SpaceFacts, Timestamp, Unsynced,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
+    Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
+    Timestamp, Unsynced,
 };
 
 /// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
-/// the mount; snapshots below `.zfs` never change. That there is nothing of a name is never kept.
+/// the mount; what is in snapshots below `.zfs` never changes. That there is nothing of a name is never kept.
 const CACHED_S: u64 = 10;
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
@@ -92,8 +93,41 @@ pub(crate) fn waits_for_log(request: &Request) -> bool {
         .is_ok_and(|(head, mut arguments)| match head.opcode {
             opcode::FSYNC => true,
             opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+            opcode::FALLOCATE => arguments.handle().is_ok_and(Handle::wants_sync),
+            opcode::COPY_FILE_RANGE => {
+                copy_head(&mut arguments).is_ok_and(|copy| copy.wants_sync())
+            }
             _ => false,
         })
+}
+
+/// What the kernel is told of a request that failed so. Where it asks about a node and not about a name, "there is none" means that the node has gone: its
+/// name may lead to another file by now, as when that was renamed over it. Only of a stale node does the kernel look the name up again.
+pub(crate) fn told(code: u32, errno: Errno) -> Errno {
+    const OF_NODES: [u32; 10] = [
+        opcode::GETATTR,
+        opcode::SETATTR,
+        opcode::READLINK,
+        opcode::OPEN,
+        opcode::OPENDIR,
+        opcode::STATFS,
+        opcode::GETXATTR,
+        opcode::LISTXATTR,
+        opcode::SETXATTR,
+        opcode::REMOVEXATTR,
+    ];
+    match OF_NODES.contains(&code) {
+        true => gone(errno),
+        false => errno,
+    }
+}
+
+/// What the kernel is told where "there is none" is said of a node.
+pub(crate) fn gone(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT => Errno::STALE,
+        errno => errno,
+    }
 }
 
 /// What an operation needs beside its arguments.
@@ -128,7 +162,7 @@ pub(crate) fn run(
         opcode::LINK => call.link(file, arguments),
         opcode::OPEN => call.open(file, arguments),
         opcode::OPENDIR => call.open_directory(file),
-        opcode::RELEASE | opcode::RELEASEDIR => call.release(file),
+        opcode::RELEASE | opcode::RELEASEDIR => call.release(file, arguments),
         opcode::READ => call.read(file, arguments),
         opcode::WRITE => call.write(file, arguments),
         opcode::STATFS => call.space(file),
@@ -177,8 +211,7 @@ impl Call<'_> {
             return self.entry(file, found);
         }
         // The way into a snapshot: from here on its own file system answers.
-        let entered = self.session.enter(name, found.id, self.operation);
-        let entered = entered.map_err(refused)?;
+        let entered = self.session.enter(name, found.id, self.operation)?;
         let root = entered
             .files
             .attributes(entered.id, self.operation)
@@ -222,7 +255,10 @@ impl Call<'_> {
                 .would_note_access(file.id, self.operation)
                 .unwrap_or(false);
         let mut answer = Answer::new();
-        put_open(&mut answer, if is_due { 0 } else { OPEN_KEEP_CACHE });
+        let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
+        let handle = Handle::opened_with(flags);
+        self.session.opened(file, handle);
+        put_open(&mut answer, handle, keeps);
         Ok(Reply::Parts(answer))
     }
 
@@ -231,11 +267,12 @@ impl Call<'_> {
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let mut answer = Answer::new();
-        put_open(&mut answer, 0);
+        put_open(&mut answer, Handle::PLAIN, 0);
         Ok(Reply::Parts(answer))
     }
 
-    fn release(&self, file: &Place) -> Result<Reply, Errno> {
+    fn release(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        self.session.closed(file, arguments.handle()?);
         done(file.files.closed(file.id, self.operation))
     }
 
@@ -307,6 +344,8 @@ impl Call<'_> {
         sized(&list, room)
     }
 
+    /// Finds data or a hole. What is stored into mapped memory comes to us when the kernel writes it back, which it does not before it asks: where that may be,
+    /// no hole is known to be one.
     fn seek(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         arguments.u64()?;
         let (offset, whence) = (arguments.u64()?, arguments.u32()?);
@@ -315,13 +354,29 @@ impl Call<'_> {
             Ok(libc::SEEK_HOLE) => Seek::Hole,
             _ => return Err(Errno::INVAL),
         };
-        let found = file
-            .files
-            .seek(file.id, offset, seek, self.operation)
-            .map_err(refused)?;
+        let found = match self.session.may_be_mapped(file) {
+            true => self.seek_where_all_is_data(file, offset, seek),
+            false => file.files.seek(file.id, offset, seek, self.operation),
+        };
+        let found = found.map_err(refused)?;
         let mut answer = Answer::new();
         answer.u64(found);
         Ok(Reply::Parts(answer))
+    }
+
+    /// Of a regular file.
+    fn seek_where_all_is_data(
+        &self,
+        file: &Place,
+        offset: u64,
+        seek: Seek,
+    ) -> Result<u64, PosixError> {
+        let size = file.files.attributes(file.id, self.operation)?.size;
+        match seek {
+            _ if offset >= size => Err(PosixError::BeyondEnd),
+            Seek::Data => Ok(offset),
+            Seek::Hole => Ok(size),
+        }
     }
 
     fn read_directory(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
@@ -371,7 +426,8 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    put_entry(&mut answer, &file.files, node, &attributes);
+                    let cached_s = names_cached_s(file, entry.id);
+                    put_entry(&mut answer, node, cached_s, &attributes);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);
@@ -385,8 +441,9 @@ impl Call<'_> {
     pub(crate) fn entry(&self, file: &Place, attributes: &Attributes) -> Result<Reply, Errno> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
+        let cached_s = names_cached_s(file, attributes.id);
         let shown = self.session.shown(file, attributes.clone());
-        put_entry(&mut answer, &file.files, node, &shown);
+        put_entry(&mut answer, node, cached_s, &shown);
         Ok(Reply::Parts(answer))
     }
 }
@@ -534,12 +591,13 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
         .u32(0);
 }
 
-/// How long the kernel may keep a name. Where names that differ are the same to the directory the kernel does not know that: it would go on with
-/// the other spellings of a name that was given to another file, or taken away.
-fn names_cached_s(files: &FileSystem) -> u64 {
-    match files.naming().normalize() {
-        None => CACHED_S,
-        Some(_) => 0,
+/// How long the kernel may keep a name that leads to an object. Where names that differ are the same to the directory the kernel does not know that: it
+/// would go on with the other spellings of a name that was given to another file, or taken away. And snapshots are named without a word to the kernel.
+pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
+    let leads_into_snapshot = place.which > 0 && id == place.files.root();
+    match place.files.naming().normalize() {
+        None if !leads_into_snapshot => CACHED_S,
+        _ => 0,
     }
 }
 
@@ -551,26 +609,21 @@ pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     answer
 }
 
-/// Adds what a lookup in these files finds.
-pub(crate) fn put_entry(
-    answer: &mut Answer,
-    files: &FileSystem,
-    node: u64,
-    attributes: &Attributes,
-) {
+/// Adds what a lookup finds: a node, and for how many seconds the kernel may keep its name.
+pub(crate) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attributes: &Attributes) {
     answer
         .u64(node)
         .u64(attributes.generation)
-        .u64(names_cached_s(files))
+        .u64(cached_s)
         .u64(CACHED_S)
         .u32(0)
         .u32(0);
     put_attributes(answer, attributes);
 }
 
-/// Adds what an open gives: no handle, since the object is all there is to it.
-pub(crate) fn put_open(answer: &mut Answer, flags: u32) {
-    answer.u64(0).u32(flags).u32(0);
+/// Adds what an open gives.
+pub(crate) fn put_open(answer: &mut Answer, handle: Handle, flags: u32) {
+    answer.u64(handle.number()).u32(flags).u32(0);
 }
 
 /// Bytes of a directory entry, padded to eight.

@@ -6,6 +6,7 @@
 //! A request that is shorter than its structure, or whose names do not end, is refused with `EINVAL`; nothing is read
 //! beyond it.
 
+use crate::handles::Handle;
 use rustix::io::Errno;
 
 /// The version of the protocol we speak.
@@ -186,6 +187,11 @@ impl<'a> Arguments<'a> {
         let (word, rest) = self.bytes.split_first_chunk::<8>().ok_or(Errno::INVAL)?;
         self.bytes = rest;
         Ok(u64::from_ne_bytes(*word))
+    }
+
+    /// The next handle.
+    pub(crate) fn handle(&mut self) -> Result<Handle, Errno> {
+        Ok(Handle::from_number(self.u64()?))
     }
 
     /// Passes over bytes.

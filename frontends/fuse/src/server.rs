@@ -26,13 +26,14 @@
 //! keeps what it has promised so far.
 //!
 //! # Invariants
-//! - A device is watched, or at least one thread owns it, which will let it go.
+//! - A device is watched, or at least one thread owns it, which will let it go; or it is not watched until fewer requests of its mount, or of its pool,
+//!   are being served.
 //! - When a device is let go there is an idle thread, or the bound is reached: then requests queue in the kernel.
 //! - A promise is kept before its thread waits for requests or carries out one that makes none.
 //! - Of a mount that was removed no request is read. It has gone when no thread holds a request of it, carries one out or keeps a promise of it:
 //!   before that nobody may take the file system for his own. Then its device is closed, and whoever waits for an answer gets an error.
-//! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait; beyond that its requests queue in the kernel. So a pool that does not answer
-//!   leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
+//! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait, and all of a pool have about [`THREADS_OF_POOL`] (`pools`); beyond that
+//!   requests queue in the kernel. So a pool that does not answer leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
 
 use rustix::event::{self, PollFd, PollFlags, epoll};
 use rustix::fd::OwnedFd;
@@ -48,6 +49,7 @@ use tarn_engine::files::call_before_waits;
 
 use crate::awake::{AwakeProcessors, QUIET};
 use crate::inbox::Request;
+use crate::pools::{Pool, Pools};
 use crate::protocol::{Answer, NOTIFY_FORGET_NODE, notice_head, reply_head};
 
 /// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess: some mounts of pools that do not answer
@@ -56,6 +58,9 @@ const THREADS_MAX: usize = 512;
 
 /// Most threads that serve one mount. A guess, above the queue depth of most pools.
 const THREADS_OF_MOUNT: usize = 64;
+
+/// About as many threads serve the mounts of one pool at most: so one that does not answer leaves as many to the others.
+const THREADS_OF_POOL: usize = THREADS_MAX / 2;
 
 /// Threads that stay when there is nothing to do.
 const THREADS_MIN: usize = 2;
@@ -82,6 +87,9 @@ const CROWD: u32 = 8;
 
 /// Most requests that are carried out before what they promised is kept. A guess: each makes the others wait for some ten microseconds.
 const PROMISES_MAX: usize = 32;
+
+/// Most parts of a reply that are written as they are. The system takes 1024 at once (`UIO_MAXIOV`), of which one is the head.
+const PARTS_MAX: usize = 1023;
 
 /// How often is looked whether a mount that was removed has gone. A guess: longer than a thread lingers, and not felt by who unmounts.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
@@ -117,15 +125,26 @@ pub struct Device {
 }
 
 impl Device {
-    /// Replies with these parts. An error of the write means that the caller is gone, or the mount is, and nobody
-    /// is left to tell.
+    /// Replies with these parts. Whose reply cannot be written is told that there was an error: he would wait for ever. Where he has gone or
+    /// the mount has, nobody is left to tell.
     pub fn reply(&self, unique: u64, parts: &[&[u8]]) {
+        let joined;
+        let parts = match parts.len() > PARTS_MAX {
+            true => {
+                joined = parts.concat();
+                &[&joined[..]]
+            }
+            false => parts,
+        };
         let body = parts.iter().map(|part| part.len()).sum();
         let head = reply_head(unique, None, body);
         let mut slices = Vec::with_capacity(parts.len() + 1);
         slices.push(IoSlice::new(&head));
         slices.extend(parts.iter().map(|part| IoSlice::new(part)));
-        let _ = rustix::io::writev(&self.descriptor, &slices);
+        match rustix::io::writev(&self.descriptor, &slices) {
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(_) => self.refuse(unique, Errno::IO),
+        }
     }
 
     /// Tells the kernel that the attributes of a node are others than it has cached. Its contents stay.
@@ -151,6 +170,7 @@ struct Served {
     key: u64,
     device: Device,
     handler: Arc<dyn Handler>,
+    pool: Arc<Pool>,
     /// Threads that own the device.
     owners: AtomicUsize,
     /// Threads that serve requests, or keep promises.
@@ -199,6 +219,18 @@ impl Served {
             true => Err(Errno::NODEV),
             false => request.read(&self.device.descriptor),
         }
+    }
+
+    /// One more request is being served, or promises are being kept.
+    fn begin_one(&self) {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        self.pool.begin();
+    }
+
+    /// Whether there is something to read.
+    fn has_request(&self) -> bool {
+        let mut device = [PollFd::new(&self.device.descriptor, PollFlags::IN)];
+        event::poll(&mut device, Some(&rustix::time::Timespec::default())) == Ok(1)
     }
 
     /// Whether nothing of it is under way. `at_hand` first: a promise is counted as busy before the thread that gives it up is done.
@@ -327,6 +359,7 @@ pub struct Server {
     can_linger: bool,
     /// Most threads that own a device together.
     owners_max: usize,
+    pools: Pools,
     processors: AwakeProcessors,
     itself: Weak<Server>,
 }
@@ -343,6 +376,15 @@ impl Server {
 
     /// A server on a machine with so many processors.
     fn with_processors(processors: AwakeProcessors, count: usize) -> Result<Arc<Server>, Errno> {
+        Server::with_bound(processors, count, THREADS_OF_POOL)
+    }
+
+    /// The same, where a pool has so many threads.
+    fn with_bound(
+        processors: AwakeProcessors,
+        count: usize,
+        threads_of_pool: usize,
+    ) -> Result<Arc<Server>, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Arc::new_cyclic(|itself| Server {
             epoll,
@@ -355,21 +397,28 @@ impl Server {
             stopping: AtomicBool::new(false),
             can_linger: count > 1,
             owners_max: (count / 2).max(1),
+            pools: Pools::new(threads_of_pool),
             processors,
             itself: itself.clone(),
         }))
     }
 
-    /// Serves a mount from now on. The key removes it.
+    /// Serves a mount of a pool from now on. The key removes it.
     ///
     /// # Errors
     /// When the system cannot watch one more descriptor.
-    pub fn add(&self, descriptor: OwnedFd, handler: Arc<dyn Handler>) -> Result<u64, Errno> {
+    pub fn add(
+        &self,
+        descriptor: OwnedFd,
+        pool: &str,
+        handler: Arc<dyn Handler>,
+    ) -> Result<u64, Errno> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let served = Arc::new(Served {
             key,
             device: Device { descriptor },
             handler,
+            pool: self.pools.find(pool),
             owners: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             given_up: Mutex::new(Vec::new()),
@@ -421,11 +470,15 @@ impl Server {
     fn begin_removing(&self, key: u64) {
         // Both tables at once: a mount that was not found in either would be taken for one that has gone.
         let mut table = self.table();
-        if let Some(served) = table.remove(&key) {
-            served.is_removed.store(true, Ordering::SeqCst);
-            let _ = epoll::delete(&self.epoll, &served.device.descriptor);
-            self.leaving().insert(key, served);
-        }
+        let Some(served) = table.remove(&key) else {
+            return;
+        };
+        served.is_removed.store(true, Ordering::SeqCst);
+        let _ = epoll::delete(&self.epoll, &served.device.descriptor);
+        self.leaving().insert(key, served.clone());
+        drop(table);
+        // It may have been its turn.
+        self.watch_next(&served.pool);
     }
 
     /// Tells the handler of a mount that has gone, if it is to be told and was not.
@@ -483,7 +536,10 @@ impl Server {
             let served = self.table().get(&key).cloned();
             // Not ours if threads that had replied were faster.
             if let Some(served) = served.filter(|served| served.own(self.owners_max)) {
-                self.serve_owned(served, &mut request);
+                match served.pool.is_full() {
+                    true => self.watch(&served),
+                    false => self.serve_owned(served, &mut request),
+                }
             }
         }
         self.threads.fetch_sub(1, Ordering::AcqRel);
@@ -570,7 +626,7 @@ impl Server {
             }
         };
         if promises.is_empty() {
-            served.busy.fetch_add(1, Ordering::SeqCst);
+            served.begin_one();
         }
         self.set_owned(served, promises);
         if served.handler.is_long(request) {
@@ -600,7 +656,7 @@ impl Server {
 
     /// Serves a request that was read when the device was ours.
     fn serve_not_owned(&self, served: &Served, request: &mut Request) {
-        served.busy.fetch_add(1, Ordering::SeqCst);
+        served.begin_one();
         let promise = served.handler.serve(request, &served.device);
         if let Some(promise) = promise {
             served.handler.keep(vec![promise], &served.device);
@@ -627,7 +683,7 @@ impl Server {
     /// This thread is about to wait with promises that are not kept, maybe for long: another keeps them.
     fn give_up(self: &Arc<Self>, served: &Arc<Served>, promises: Vec<Promise>) {
         served.given_up_promises().extend(promises);
-        served.busy.fetch_add(1, Ordering::SeqCst);
+        served.begin_one();
         let (server, its) = (self.clone(), served.clone());
         let started = std::thread::Builder::new()
             .name("fuse-keeper".to_string())
@@ -655,14 +711,16 @@ impl Server {
     /// A request was served: another may be read.
     fn served_one(&self, served: &Served) {
         served.busy.fetch_sub(1, Ordering::SeqCst);
+        served.pool.end();
         if served.is_abandoned.load(Ordering::Acquire) {
             let less = |lost: usize| lost.checked_sub(1);
             let _ = self
                 .lost
                 .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
-        if served.is_choked.swap(false, Ordering::AcqRel) {
-            self.watch_now(served);
+        match served.is_choked.swap(false, Ordering::AcqRel) {
+            true => self.watch_if_room(served),
+            false => self.watch_next(&served.pool),
         }
         self.tell_if_gone(served);
     }
@@ -679,6 +737,7 @@ impl Server {
         for served in &removed {
             served.is_to_tell.store(false, Ordering::SeqCst);
             served.is_abandoned.store(true, Ordering::Release);
+            self.pools.forget(&served.pool);
             let held = served.busy.load(Ordering::SeqCst);
             self.lost.fetch_add(held, Ordering::AcqRel);
         }
@@ -743,7 +802,29 @@ impl Server {
                 return;
             }
         }
-        self.watch_now(served);
+        self.watch_if_room(served);
+    }
+
+    /// Watches a device that nobody owns; or has it in line, where too many requests of its pool are being served.
+    fn watch_if_room(&self, served: &Served) {
+        match served.pool.is_full() {
+            true => served.pool.get_in_line(served.key),
+            false => self.watch_now(served),
+        }
+        self.watch_next(&served.pool);
+    }
+
+    /// Watches the first device in line that has a request, if there is room for it.
+    fn watch_next(&self, pool: &Pool) {
+        while let Some(key) = pool.next_in_line() {
+            let next = self.table().get(&key).cloned();
+            let Some(next) = next else { continue };
+            let has_request = next.has_request();
+            self.watch_now(&next);
+            if has_request {
+                return;
+            }
+        }
     }
 
     fn watch_now(&self, served: &Served) {
@@ -794,6 +875,9 @@ mod tests {
         entered: AtomicBool,
         /// How many requests were empty.
         empty: AtomicU32,
+        /// How many requests wait, and how many did at most.
+        waiting: AtomicU32,
+        waiting_most: AtomicU32,
     }
 
     impl Handler for Gate {
@@ -813,9 +897,12 @@ mod tests {
             match request.bytes() {
                 b"w" | b"q" => {
                     self.entered.store(true, Ordering::SeqCst);
+                    let waiting = self.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+                    self.waiting_most.fetch_max(waiting, Ordering::SeqCst);
                     let mut let_in = self.let_in.lock();
                     self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
                     *let_in -= 1;
+                    self.waiting.fetch_sub(1, Ordering::SeqCst);
                 }
                 b"g" => self.let_one_in(),
                 _ => {}
@@ -859,12 +946,8 @@ mod tests {
         (server, socket)
     }
 
-    /// With requests that are there from the beginning.
-    fn serving(
-        long: &'static [u8],
-        processors: usize,
-        requests: &[&[u8]],
-    ) -> (Arc<Server>, OwnedFd, Arc<Gate>) {
+    /// Our end and the other.
+    fn ends() -> (OwnedFd, OwnedFd) {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -873,8 +956,11 @@ mod tests {
         )
         .unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let server = Server::with_processors(AwakeProcessors::new(true), processors).unwrap();
-        let gate = Arc::new(Gate {
+        (ours, theirs)
+    }
+
+    fn gate(long: &'static [u8]) -> Arc<Gate> {
+        Arc::new(Gate {
             let_in: Mutex::new(Rank::new(1, "gate"), 0),
             opened: Condvar::new(),
             long,
@@ -882,9 +968,22 @@ mod tests {
             ended: AtomicBool::new(false),
             entered: AtomicBool::new(false),
             empty: AtomicU32::new(0),
-        });
+            waiting: AtomicU32::new(0),
+            waiting_most: AtomicU32::new(0),
+        })
+    }
+
+    /// With requests that are there from the beginning.
+    fn serving(
+        long: &'static [u8],
+        processors: usize,
+        requests: &[&[u8]],
+    ) -> (Arc<Server>, OwnedFd, Arc<Gate>) {
+        let (ours, theirs) = ends();
+        let server = Server::with_processors(AwakeProcessors::new(true), processors).unwrap();
+        let gate = gate(long);
         requests.iter().for_each(|request| ask(&theirs, request));
-        server.add(ours, gate.clone()).unwrap();
+        server.add(ours, "pool", gate.clone()).unwrap();
         (server, theirs, gate)
     }
 
@@ -896,6 +995,36 @@ mod tests {
         let mut bytes = [0; 16];
         let length = rustix::io::read(socket, &mut bytes[..]).unwrap();
         bytes[..length].to_vec()
+    }
+
+    fn device(kind: SocketType) -> (Device, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (descriptor, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        (Device { descriptor }, theirs)
+    }
+
+    #[test]
+    fn a_reply_of_more_parts_than_the_system_takes_at_once_arrives_whole() {
+        for count in [1, PARTS_MAX, PARTS_MAX + 1, 3 * PARTS_MAX] {
+            let (device, theirs) = device(SocketType::SEQPACKET);
+            let numbers: Vec<[u8; 8]> = (0..count).map(usize::to_ne_bytes).collect();
+            let parts: Vec<&[u8]> = numbers.iter().map(|number| &number[..]).collect();
+            device.reply(7, &parts);
+            let mut reply = vec![0; 16 + count * 8 + 1];
+            let length = rustix::io::read(&theirs, &mut reply[..]).unwrap();
+            assert_eq!(reply[..16], reply_head(7, None, count * 8));
+            assert_eq!(reply[16..length], parts.concat());
+        }
+    }
+
+    #[test]
+    fn who_cannot_be_given_his_reply_is_told_so() {
+        let (device, theirs) = device(SocketType::SEQPACKET);
+        rustix::net::sockopt::set_socket_send_buffer_size(&device.descriptor, 4096).unwrap();
+        device.reply(7, &[&[0; 64 << 10]]);
+        let mut reply = [0; 32];
+        let length = rustix::io::read(&theirs, &mut reply[..]).unwrap();
+        assert_eq!(reply[..length], reply_head(7, Some(Errno::IO), 0));
     }
 
     #[test]
@@ -1046,6 +1175,43 @@ mod tests {
                 (0..many).for_each(|_| ask(&socket, request));
                 (0..many).for_each(|_| assert_eq!(answer(&socket), request));
             }
+            server.stop();
+        }
+    }
+
+    #[test]
+    fn a_pool_that_does_not_answer_leaves_threads_to_others_and_answers_all_in_the_end() {
+        const BOUND: usize = 4;
+        for (mounts, requests) in [(3_u32, 20_u32), (20, 3), (40, 1)] {
+            let server = Server::with_bound(AwakeProcessors::new(false), 2, BOUND).unwrap();
+            let (slow, quick) = (gate(b""), gate(b""));
+            let add = |pool: &str, gate: &Arc<Gate>| {
+                let (ours, theirs) = ends();
+                server.add(ours, pool, gate.clone()).unwrap();
+                theirs
+            };
+            let sockets: Vec<OwnedFd> = (0..mounts).map(|_| add("slow", &slow)).collect();
+            let other = add("quick", &quick);
+            for socket in &sockets {
+                (0..requests).for_each(|_| ask(socket, b"w"));
+            }
+            while slow.waiting.load(Ordering::SeqCst) < 4 {
+                std::thread::yield_now();
+            }
+            for _ in 0..100 {
+                ask(&other, b"x");
+                assert_eq!(answer(&other), b"x");
+            }
+            (0..mounts * requests).for_each(|_| slow.let_one_in());
+            for socket in &sockets {
+                (0..requests).for_each(|_| assert_eq!(answer(socket), b"w"));
+            }
+            // Each mount may have begun to read one when the others took the last places.
+            let most = slow.waiting_most.load(Ordering::SeqCst);
+            assert!(
+                (4..=4 + mounts).contains(&most),
+                "{most} of {mounts} mounts"
+            );
             server.stop();
         }
     }

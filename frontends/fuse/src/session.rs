@@ -1,6 +1,7 @@
 //! One mount: its file system, and the snapshots that were entered below `.zfs`.
 
 use crate::clients;
+use crate::handles::Handle;
 use crate::inbox::Request;
 use crate::nodes::Node;
 use crate::operations::{self, Reply};
@@ -10,8 +11,9 @@ use crate::protocol::{
 use crate::server::{Device, Handler, Promise};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tarn_engine::files::{
     Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
     PosixError, Protocol, Tree, Unsynced, Who, groups_of_process,
@@ -46,6 +48,8 @@ const LONG_BYTES: usize = 64 << 10;
 pub struct Session {
     tree: Arc<dyn Tree>,
     entered: Mutex<Entered>,
+    /// Files of the dataset that may be mapped, and by how many opens.
+    mapped: Mutex<BTreeMap<ObjectId, u64>>,
     /// What was agreed on with the kernel.
     agreed: AtomicU32,
     ended: Ended,
@@ -101,6 +105,7 @@ impl Session {
         Arc::new(Session {
             tree,
             entered: Mutex::new(Entered::default()),
+            mapped: Mutex::default(),
             agreed: AtomicU32::new(0),
             ended,
         })
@@ -110,6 +115,36 @@ impl Session {
     pub(crate) fn agreed_on(&self, capability: u32) -> bool {
         // Agreed on before the kernel sends anything else.
         self.agreed.load(Ordering::Relaxed) & capability != 0
+    }
+
+    /// A file was opened so.
+    pub(crate) fn opened(&self, file: &Place, handle: Handle) {
+        if file.which == 0 && handle.may_be_mapped() {
+            *self.mapped().entry(file.id).or_default() += 1;
+        }
+    }
+
+    /// A file is closed that was opened so.
+    pub(crate) fn closed(&self, file: &Place, handle: Handle) {
+        if file.which > 0 || !handle.may_be_mapped() {
+            return;
+        }
+        if let Entry::Occupied(mut opens) = self.mapped().entry(file.id) {
+            *opens.get_mut() -= 1;
+            if *opens.get() == 0 {
+                opens.remove();
+            }
+        }
+    }
+
+    /// Whether a program may have stored into a file what the kernel has not told us yet.
+    pub(crate) fn may_be_mapped(&self, file: &Place) -> bool {
+        file.which == 0 && self.mapped().contains_key(&file.id)
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<ObjectId, u64>> {
+        // A thread that panicked while it held it was counting one.
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a node number of the kernel's is.
@@ -153,13 +188,13 @@ impl Session {
         }
     }
 
-    /// Enters a snapshot, at its root.
+    /// Enters a snapshot, at its root: the one with this entry below `.zfs`, which was found under this name.
     pub(crate) fn enter(
         &self,
         name: &[u8],
         shown_root: ObjectId,
         operation: &Operation,
-    ) -> Result<Place, PosixError> {
+    ) -> Result<Place, Errno> {
         let known = |entered: &mut Entered| {
             let which = *entered.by_entry.get(&shown_root)?;
             let files = entered.find(which)?.files.clone();
@@ -174,13 +209,18 @@ impl Session {
             return Ok(found);
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
-        let files = self.tree.snapshot(name, operation)?;
+        let files = self.tree.snapshot(name, operation);
+        let files = files.map_err(operations::refused)?;
+        // The name may be another's by now. The kernel looks it up again.
+        if ControlEntry::Snapshot(files.object_set().id()).id() != shown_root {
+            return Err(Errno::STALE);
+        }
         let mut entered = lock();
         if let Some(found) = known(&mut entered) {
             return Ok(found);
         }
         let which = u16::try_from(entered.by_number.len() + 1);
-        let which = which.map_err(|_| PosixError::NotFound)?;
+        let which = which.map_err(|_| Errno::NOENT)?;
         entered.by_number.push(Some(Snapshot {
             files: files.clone(),
             shown_root,
@@ -305,6 +345,7 @@ impl Handler for Session {
                 }));
             }
             Err(errno) => {
+                let errno = operations::told(head.opcode, errno);
                 if !is_an_answer(errno) {
                     operation.mark(Outcome::Error);
                 }
@@ -366,6 +407,7 @@ fn credentials_of(head: &RequestHead, place: &Place) -> Credentials {
 fn is_an_answer(errno: Errno) -> bool {
     [
         Errno::NOENT,
+        Errno::STALE,
         Errno::NODATA,
         Errno::NOSYS,
         Errno::NXIO,
@@ -381,3 +423,6 @@ pub(crate) fn errno_of(error: &PosixError) -> Errno {
 
 /// The kind that statistics count requests under which have none of their own.
 pub(crate) const OTHER: OperationKind = OperationKind::Other;
+
+#[cfg(test)]
+mod tests;

@@ -2,16 +2,19 @@
 //!
 //! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
 
-use rustix::fs::XattrFlags;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, XattrFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Mount, Rollback, Set, Snapshot, Unmount};
+use tarn_engine::messages::dataset::{Create, Mount, Rename, Rollback, Set, Snapshot, Unmount};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
@@ -90,6 +93,15 @@ impl Bench {
             ..Snapshot::default()
         };
         self.engine.dataset_snapshot(&call(), request).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        let request = Rename {
+            from: from.to_string(),
+            to: to.to_string(),
+            ..Rename::default()
+        };
+        self.engine.dataset_rename(&call(), request).unwrap();
     }
 
     fn roll_back(&self, name: &str) -> Result<(), Refusal> {
@@ -412,4 +424,140 @@ fn another_mount_on_the_folder_of_ours_does_not_get_its_options() {
     assert!(fs::write(path.join("ours"), "x").is_err(), "{told:?}");
     bench.engine.dataset_set(&call(), set("off")).unwrap();
     fs::write(path.join("ours"), "x").unwrap();
+}
+
+/// The way to a file that is held, whatever its name is now: the kernel asks about its node and looks no name up.
+fn way_to(held: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
+}
+
+#[test]
+fn what_is_asked_of_a_file_that_is_gone_is_asked_again_by_its_name() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let hold = |name: &str| {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        rustix::fs::open(path.join(name), flags, Mode::empty()).unwrap()
+    };
+    fs::write(path.join("file"), "x").unwrap();
+    fs::create_dir(path.join("folder")).unwrap();
+    symlink("there", path.join("link")).unwrap();
+    let (file, folder, link) = (hold("file"), hold("folder"), hold("link"));
+    fs::remove_file(path.join("file")).unwrap();
+    fs::remove_dir(path.join("folder")).unwrap();
+    fs::remove_file(path.join("link")).unwrap();
+    let (flags, mode) = (AtFlags::EMPTY_PATH, Mode::from_raw_mode(0o600));
+    let now = flags | AtFlags::STATX_FORCE_SYNC;
+    let (way, name) = (way_to(&file), "user.note");
+    let refused = [
+        rustix::fs::statx(&file, "", now, StatxFlags::ALL).err(),
+        rustix::fs::open(&way, OFlags::RDONLY, Mode::empty()).err(),
+        rustix::fs::open(&way, OFlags::RDWR, Mode::empty()).err(),
+        rustix::fs::open(way_to(&folder), OFlags::RDONLY, Mode::empty()).err(),
+        rustix::fs::chmod(&way, mode).err(),
+        rustix::fs::getxattr(&way, name, &mut [0; 8][..]).err(),
+        rustix::fs::listxattr(&way, &mut [0; 8][..]).err(),
+        rustix::fs::setxattr(&way, name, b"x", XattrFlags::empty()).err(),
+        rustix::fs::removexattr(&way, name).err(),
+        rustix::fs::readlinkat(&link, "", Vec::new()).err(),
+        rustix::fs::statvfs(&way).err(),
+    ];
+    assert_eq!(refused, [Some(Errno::STALE); 11]);
+    // Of a name that is not there nothing else is said.
+    let missing = rustix::fs::stat(path.join("file")).err();
+    assert_eq!(missing, Some(Errno::NOENT));
+    let removed = rustix::fs::unlink(path.join("file")).err();
+    assert_eq!(removed, Some(Errno::NOENT));
+}
+
+#[test]
+fn a_name_that_goes_from_file_to_file_is_always_there() {
+    const ENOUGH: u32 = 5000;
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let (file, new) = (path.join("file"), path.join("new"));
+    fs::write(&file, "x").unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                fs::write(&new, "x").unwrap();
+                fs::rename(&new, &file).unwrap();
+            }
+        });
+        // Where it was replaced twice, the kernel gives up and says so.
+        let open = || rustix::fs::open(&file, OFlags::RDONLY, Mode::empty()).err();
+        let refused = (0..ENOUGH).filter(|_| open() == Some(Errno::NOENT)).count();
+        is_over.store(true, Ordering::SeqCst);
+        replacing.join().unwrap();
+        assert_eq!(refused, 0);
+    });
+}
+
+#[test]
+fn the_name_of_a_snapshot_leads_to_the_one_that_has_it_now() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let snapshots = path.join(".zfs/snapshot");
+    let seen = |name: &str| fs::read_to_string(snapshots.join(name).join("file")).unwrap();
+    fs::write(path.join("file"), "old").unwrap();
+    bench.snapshot("tank/a@daily");
+    assert_eq!(seen("daily"), "old");
+    bench.rename("tank/a@daily", "tank/a@yesterday");
+    fs::write(path.join("file"), "new").unwrap();
+    bench.snapshot("tank/a@daily");
+    assert_eq!(
+        (seen("daily"), seen("yesterday")),
+        ("new".to_string(), "old".to_string())
+    );
+}
+
+#[test]
+fn a_read_of_thousands_of_blocks_ends() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let Some(bench) = Bench::new() else { return };
+    let path = bench
+        .create("tank/a", &[("recordsize", "512")])
+        .join("file");
+    let bytes: Vec<u8> = (0..1 << 20_u32)
+        .map(|at| u8::try_from((at >> 9) % 251).unwrap())
+        .collect();
+    fs::write(&path, &bytes).unwrap();
+    let (tell, told) = mpsc::channel();
+    let read = move || {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+        let mut seen = vec![0; 1 << 20];
+        let length = rustix::io::read(file.unwrap(), &mut seen[..]);
+        tell.send(length.map(|length| seen[..length].to_vec()))
+            .unwrap();
+    };
+    let reader = std::thread::spawn(read);
+    let seen = told.recv_timeout(PATIENCE);
+    if seen.is_err() {
+        // Nothing else wakes the reader.
+        let _ = bench.unmount("tank/a", true);
+    }
+    reader.join().unwrap();
+    assert!(seen.unwrap().unwrap() == bytes);
+}
+
+#[test]
+fn a_file_of_a_snapshot_is_opened_for_reading_alone() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::write(path.join("file"), "x").unwrap();
+    bench.snapshot("tank/a@s");
+    let kept = path.join(".zfs/snapshot/s/file");
+    let (writing, both) = (OFlags::WRONLY, OFlags::RDWR);
+    for flags in [
+        writing,
+        both,
+        writing | OFlags::APPEND,
+        writing | OFlags::TRUNC,
+        OFlags::TRUNC,
+    ] {
+        let refused = rustix::fs::open(&kept, flags, Mode::empty()).err();
+        assert_eq!(refused, Some(Errno::ROFS), "{flags:?}");
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "x");
 }

@@ -6,6 +6,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
+use crate::types::FileKind;
 
 impl FileSystem {
     /// Somebody opens a file. It stays in memory, and on disk, until it is closed as often.
@@ -24,20 +25,25 @@ impl FileSystem {
         }
     }
 
-    /// Refuses to open a file for writing whose flags forbid it: at all, or but for appending.
+    /// Refuses to open a file for writing where nothing can change, or whose flags forbid it: at all, or but for appending. Who opens what leads
+    /// elsewhere, a device or a pipe, changes nothing here.
     ///
     /// # Errors
-    /// [`PosixError::NotPermitted`]; or when there is no such file, or it cannot be read.
+    /// [`PosixError::ReadOnly`], [`PosixError::NotPermitted`]; or when there is no such file, or it cannot be read.
     pub fn check_writing(
         &self,
         id: ObjectId,
         appends: bool,
         operation: &Operation,
     ) -> Result<(), PosixError> {
-        match self.control_entry(id) {
-            Some(_) => Ok(()),
-            None => FileSystem::check_contents_flags(&self.node(id, operation)?.facts(), appends),
+        if self.control_entry(id).is_some() {
+            return Ok(());
         }
+        let facts = self.node(id, operation)?.facts();
+        if facts.kind() == FileKind::Regular {
+            self.check_writable()?;
+        }
+        FileSystem::check_contents_flags(&facts, appends)
     }
 
     /// Somebody closes a file. With the last one a file without a name is freed.

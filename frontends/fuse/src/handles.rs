@@ -1,0 +1,80 @@
+//! Handles: what the kernel repeats in each request about an open file.
+//!
+//! The object is all there is to an open file, and requests name it. But not all of them say how the file was opened, so that is what
+//! its handle says.
+
+/// How a file was opened, as the kernel knows it (`fh`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// Nothing that matters later.
+    pub const PLAIN: Handle = Handle(0);
+
+    /// The file was opened with `O_SYNC` or `O_DSYNC`.
+    const SYNCED: u64 = 1 << 0;
+    /// The file was opened for reading and writing.
+    const BOTH_WAYS: u64 = 1 << 1;
+
+    /// The handle of a file that is opened with these flags.
+    pub fn opened_with(flags: i32) -> Handle {
+        let mut handle = Handle::PLAIN;
+        if flags & libc::O_DSYNC != 0 {
+            handle.0 |= Handle::SYNCED;
+        }
+        if flags & libc::O_ACCMODE == libc::O_RDWR {
+            handle.0 |= Handle::BOTH_WAYS;
+        }
+        handle
+    }
+
+    /// What a number of the kernel's says.
+    pub fn from_number(number: u64) -> Handle {
+        Handle(number)
+    }
+
+    /// The kernel's number for it.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Whether what is changed through it is answered when it is stored.
+    pub fn wants_sync(self) -> bool {
+        self.0 & Handle::SYNCED != 0
+    }
+
+    /// Whether a program may store into the file without a word to us: into memory that is mapped from it. The kernel lets nobody do so who has not opened it
+    /// for reading and writing, and has written all of it back before the file is closed.
+    pub fn may_be_mapped(self) -> bool {
+        self.0 & Handle::BOTH_WAYS != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_mapped_by_those_alone_who_may_read_and_write_it() {
+        for (flags, may_be) in [
+            (libc::O_RDONLY, false),
+            (libc::O_WRONLY | libc::O_DSYNC, false),
+            (libc::O_RDWR | libc::O_APPEND, true),
+        ] {
+            let handle = Handle::opened_with(flags);
+            assert_eq!(Handle::from_number(handle.number()).may_be_mapped(), may_be);
+        }
+    }
+
+    #[test]
+    fn a_handle_says_whether_changes_are_to_be_stored_at_once() {
+        for (flags, is_wanted) in [
+            (libc::O_RDWR, false),
+            (libc::O_RDWR | libc::O_DSYNC, true),
+            (libc::O_WRONLY | libc::O_SYNC, true),
+        ] {
+            let handle = Handle::opened_with(flags);
+            assert_eq!(Handle::from_number(handle.number()).wants_sync(), is_wanted);
+        }
+    }
+}
