@@ -41,6 +41,7 @@ pub mod properties;
 mod ranks;
 pub mod receiving;
 mod snapshot_names;
+pub mod snapshots_served;
 mod space_charge;
 pub mod space_used;
 mod stored;

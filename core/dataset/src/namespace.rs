@@ -24,9 +24,10 @@ use crate::livelist;
 use crate::names::{DatasetName, NameKind};
 use crate::open_logs::OpenLogs;
 use crate::receiving::Receiving;
+use crate::snapshots_served::SnapshotsServed;
 use crate::stored::Reading;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tarn_object::{ObjectError, ObjectSet};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::units::ObjectId;
@@ -59,6 +60,8 @@ pub struct Namespace {
     receiving: Arc<Receiving>,
     /// Datasets that are not to be destroyed now.
     in_use: InUse,
+    /// Who serves snapshots, once somebody does.
+    snapshots_served: OnceLock<Arc<dyn SnapshotsServed>>,
     /// How many blocks a part of a livelist may have.
     livelist_blocks_max: AtomicU64,
     /// What of it is kept for a checkpoint, and for frees that are not done yet.
@@ -80,6 +83,7 @@ impl Namespace {
             logs: OpenLogs::new(),
             receiving: Arc::new(Receiving::new()),
             in_use: InUse::new(),
+            snapshots_served: OnceLock::new(),
             livelist_blocks_max: AtomicU64::new(livelist::BLOCKS_MAX),
             kept_bytes: AtomicU64::new(0),
         }
@@ -139,6 +143,11 @@ impl Namespace {
     /// Datasets that are not to be destroyed now.
     pub(crate) fn in_use(&self) -> &InUse {
         &self.in_use
+    }
+
+    /// Who serves snapshots, once somebody does.
+    pub(crate) fn snapshots_served(&self) -> &OnceLock<Arc<dyn SnapshotsServed>> {
+        &self.snapshots_served
     }
 
     /// Intent logs of mounted datasets.

@@ -2,7 +2,8 @@
 //!
 //! A log must live longer than whoever mounted its dataset: its blocks are freed with a later group. So the table keeps it until
 //! it is closed ([`Namespace::close_log`]) and forgotten ([`Namespace::forget_log`]). The system may end a mount without asking us: its log stays open
-//! until the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]).
+//! until the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]). Whoever has the dataset destroyed or replaced closes it first, mounted or
+//! not: what is put into it afterwards is nobody's.
 
 use crate::error::DatasetError;
 use crate::feature_use;

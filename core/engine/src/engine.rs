@@ -14,6 +14,7 @@ use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Mounted, Mounter};
+use crate::snapshot_directory::Entered;
 use crate::streams::Streams;
 use crate::turns::Turns;
 use std::collections::BTreeMap;
@@ -58,6 +59,8 @@ pub(crate) struct OpenPool {
     pub(crate) auxiliary: Mutex<Auxiliary>,
     /// What is mounted, by dataset.
     pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
+    /// Snapshots that somebody has entered in any of the mounts.
+    pub(crate) entered: Arc<Entered>,
     /// Who changes it.
     pub(crate) turns: Turns,
     /// What is being sent and received.
@@ -94,6 +97,8 @@ impl OpenPool {
     ) -> Arc<OpenPool> {
         let host = pool.host();
         let (load_guid, opened_ns) = (host.random_u64(), host.monotonic_ns());
+        let entered = Entered::nothing();
+        pool.namespace().set_snapshots_served(entered.clone());
         Arc::new(OpenPool {
             pool,
             altroot,
@@ -103,6 +108,7 @@ impl OpenPool {
             opened_ns,
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, BTreeMap::new()),
+            entered,
             turns: Turns::new(),
             streams: Streams::new(),
             last_seen: Mutex::new(MOUNTS, None),

@@ -3,6 +3,7 @@
 //! A file system asks its pool for two things: how much room its dataset has, and which snapshots. Both are looked up
 //! when they are asked for, since they change while it is mounted; so does its name.
 
+use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use crate::snapshot_directory::{Entered, SnapshotDirectory};
 use std::sync::Arc;
@@ -63,31 +64,30 @@ impl MountedTree {
     /// # Errors
     /// Why it cannot be mounted, for people.
     pub(crate) fn open(
-        pool: &Arc<Pool>,
+        open: &OpenPool,
         dataset: &Dataset<'_>,
         properties: MountProperties,
         choices: TreeChoices,
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, TreeError> {
         let head = dataset.id();
-        match MountedTree::open_once(pool, dataset, properties, choices, operation) {
+        match MountedTree::open_once(open, dataset, properties, choices, operation) {
             Err(error) if error.is_log && choices.discards_log => {
-                pool.run(ForgetLog { head }, operation)?;
-                MountedTree::open_once(pool, dataset, properties, choices, operation)
+                open.pool.run(ForgetLog { head }, operation)?;
+                MountedTree::open_once(open, dataset, properties, choices, operation)
             }
             opened => opened,
         }
     }
 
     fn open_once(
-        pool: &Arc<Pool>,
+        open: &OpenPool,
         dataset: &Dataset<'_>,
         properties: MountProperties,
         choices: TreeChoices,
         operation: &Operation,
     ) -> Result<Arc<MountedTree>, TreeError> {
-        let head = dataset.id();
-        let entered = Entered::nothing();
+        let (pool, head) = (&open.pool, dataset.id());
         let is_writable = pool.mode() == Mode::ReadWrite;
         let set = match is_writable {
             true => pool.namespace().head_set(head, operation),
@@ -104,7 +104,7 @@ impl MountedTree {
             snapshots: Some(Arc::new(SnapshotDirectory {
                 pool: pool.clone(),
                 head,
-                entered: entered.clone(),
+                entered: open.entered.clone(),
                 is_fixed: choices.fixes_snapshot_names,
             })),
             unlinked: choices.unlinked,
@@ -137,18 +137,8 @@ impl MountedTree {
             head,
             files,
             statistics,
-            entered,
+            entered: open.entered.clone(),
         }))
-    }
-
-    /// Ends what was entered of a snapshot that is to be destroyed. Says whether nobody has a file of it open.
-    pub(crate) fn end_snapshot(&self, snapshot: ObjectId) -> bool {
-        self.entered.end(snapshot)
-    }
-
-    /// It was not destroyed after all.
-    pub(crate) fn go_on_with_snapshot(&self, snapshot: ObjectId) {
-        self.entered.go_on(snapshot);
     }
 
     /// The dataset has another name now.
@@ -232,6 +222,7 @@ impl Tree for MountedTree {
 
     fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError> {
         let name = std::str::from_utf8(name).map_err(|_| PosixError::NotFound)?;
+        let entering = self.entered.begin();
         let found = self.find_snapshot(name, operation);
         let set = found.map_err(|_| PosixError::NotFound)?;
         let set = set.ok_or(PosixError::NotFound)?;
@@ -250,8 +241,10 @@ impl Tree for MountedTree {
             unlinked: Unlinked::Kept,
         };
         let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
-        self.entered.add(id, &files);
-        Ok(files)
+        match entering.enter(id, &files) {
+            true => Ok(files),
+            false => Err(PosixError::NotFound),
+        }
     }
 
     fn begin(

@@ -273,7 +273,9 @@ fn destroy(context: &TaskContext<'_>, snapshot: &Dataset<'_>) -> Result<(), Data
     ] {
         writing.free(own)?;
     }
-    writing.free_extended(id, context.features)
+    writing.free_extended(id, context.features)?;
+    context.namespace.snapshot_destroyed(id);
+    Ok(())
 }
 
 /// The datasets before and after a snapshot.

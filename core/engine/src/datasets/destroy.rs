@@ -82,7 +82,7 @@ impl Engine {
         // The root is not unmounted. Its snapshots come last, and so go all in one group.
         let root = format!("{}@", open.pool.name());
         let of_root = dependents.iter().filter(|one| one.name.starts_with(&root));
-        let closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
+        let _closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
         let outcome = self
             .take_off(call, &open, &going, force, operation)
             .and_then(|unmounted| {
@@ -91,10 +91,6 @@ impl Engine {
                 drop(self.put_back(call, &open, &going, &unmounted, Back::WhatWas, operation));
                 outcome
             });
-        match &outcome {
-            Ok(()) => closed.destroyed(),
-            Err(_) => closed.open_again(),
-        }
         outcome.map(|()| destroyed)
     }
 

@@ -15,8 +15,8 @@ use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
-use crate::mounts::Mounted;
 use crate::refusals::of_tasks;
+use crate::snapshot_directory::Entered;
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
@@ -130,24 +130,24 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         let ids = snapshots.iter().map(|one| (one.name.as_str(), one.id));
-        let closed = Closed::close(open, ids)?;
+        let _closed = Closed::close(open, ids)?;
         let task = DestroySnapshots {
             names: snapshots.iter().map(|one| one.name.clone()).collect(),
             defer,
         };
         let command = self.command_record(call);
         let outcome = open.pool.run_command(task, command, operation);
-        match &outcome {
-            Ok(()) if !defer => closed.destroyed(),
-            _ => closed.open_again(),
-        }
         outcome
             .map_err(|error| of_tasks("cannot destroy snapshots", cannot_destroy_snapshot, &error))
     }
 }
 
-/// Snapshots of what is mounted, below whose `.zfs` nobody gets into them while they are destroyed.
-pub(super) struct Closed(Vec<(ObjectId, Mounted)>);
+/// Snapshots into which nobody gets below `.zfs` as long as this is there. Afterwards those that were not destroyed go on.
+#[must_use]
+pub(super) struct Closed {
+    entered: Arc<Entered>,
+    snapshots: Vec<ObjectId>,
+}
 
 impl Closed {
     /// Closes these, or none of them: one in which somebody has a file open is busy.
@@ -155,33 +155,25 @@ impl Closed {
         open: &OpenPool,
         snapshots: impl Iterator<Item = (&'n str, ObjectId)>,
     ) -> Result<Closed, Refusal> {
-        let mut closed = Closed(Vec::new());
+        let mut closed = Closed {
+            entered: open.entered.clone(),
+            snapshots: Vec::new(),
+        };
         for (name, id) in snapshots {
-            let Some(mounted) = mount_of(open, name) else {
-                continue;
-            };
-            let is_unused = mounted.tree.end_snapshot(id);
-            closed.0.push((id, mounted));
-            if !is_unused {
-                closed.open_again();
+            closed.snapshots.push(id);
+            if !closed.entered.end(id) {
                 let action = cannot_destroy_snapshot(name);
                 return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
             }
         }
         Ok(closed)
     }
+}
 
-    /// They were destroyed: what somebody has entered meanwhile ends, too.
-    pub(super) fn destroyed(self) {
-        for (id, mounted) in self.0 {
-            mounted.tree.end_snapshot(id);
-        }
-    }
-
-    /// They were not.
-    pub(super) fn open_again(self) {
-        for (id, mounted) in self.0 {
-            mounted.tree.go_on_with_snapshot(id);
+impl Drop for Closed {
+    fn drop(&mut self) {
+        for snapshot in &self.snapshots {
+            self.entered.go_on(*snapshot);
         }
     }
 }
@@ -189,12 +181,6 @@ impl Closed {
 /// The OpenZFS wording, without quotation marks.
 pub(super) fn cannot_destroy_snapshot(name: &str) -> String {
     format!("cannot destroy snapshot {name}")
-}
-
-/// The mount below whose `.zfs` a snapshot is.
-fn mount_of(open: &OpenPool, snapshot: &str) -> Option<Mounted> {
-    let (head, _) = snapshot.split_once('@')?;
-    open.mount_of(head)
 }
 
 /// Adds what was asked for of a dataset, and of those below it.

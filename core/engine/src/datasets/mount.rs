@@ -422,7 +422,7 @@ impl Engine {
             fixes_snapshot_names: self.fixes_snapshot_names,
             unlinked,
         };
-        let opened = MountedTree::open(&open.pool, &head, properties, choices, operation);
+        let opened = MountedTree::open(open, &head, properties, choices, operation);
         opened.map_err(|error| {
             let refusal = Refusal::new(RefusalKind::Corrupt, cannot_mount(name), error.why);
             match error.is_log {

@@ -99,7 +99,7 @@ pub(super) enum Back {
 }
 
 impl Engine {
-    /// Unmounts these, the deepest first, or none of them.
+    /// Unmounts these, the deepest first, or none of them. Those whose mounts the system has ended have no intent logs afterwards, like the others.
     pub(super) fn take_off(
         &self,
         call: &Call,
@@ -117,6 +117,8 @@ impl Engine {
             .iter()
             .map(|(one, mounted)| (one.name.clone(), mounted.clone()));
         let unmounted = self.unmount_these(open, named.collect(), force);
+        let heads = followers.iter().map(|one| (one.name.as_str(), one.head));
+        let unmounted = unmounted.and_then(|()| self.end_left_logs(open, heads));
         let before = |(one, mounted): (Follower, Mounted)| (one, mounted.before());
         let mounts = Unmounted {
             mounts: mounts.into_iter().map(before).collect(),

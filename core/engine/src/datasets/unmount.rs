@@ -9,9 +9,11 @@ use crate::messages::dataset::Unmount;
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::mounts::{MountRefusal, Mounted};
 use crate::refusals::of_task;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_zil::LogClosing;
 
@@ -191,6 +193,43 @@ impl Engine {
             open.pool.namespace().forget_log(mounted.tree.head());
         }
         stored
+    }
+
+    /// Leaves no intent log of those of these heads whose mounts the system has ended: it asked nobody, and their logs stayed open. Calls that are still
+    /// served there would go on with the chain of a file system that is gone, and nobody would free that.
+    pub(super) fn end_left_logs<'n>(
+        &self,
+        open: &OpenPool,
+        heads: impl Iterator<Item = (&'n str, ObjectId)>,
+    ) -> Result<(), Refusal> {
+        if open.pool.failure().is_some() {
+            // Nothing is stored any more: what logs have is replayed.
+            return Ok(());
+        }
+        let mounted: BTreeSet<ObjectId> = {
+            let mounts = open.mounts.lock();
+            mounts.values().map(|mounted| mounted.tree.head()).collect()
+        };
+        let (operation, namespace) = (self.operation(0), open.pool.namespace());
+        let action = |name: &str| format!("cannot close the intent log of '{name}'");
+        let (mut closed, mut last) = (Vec::new(), None);
+        for (name, head) in heads.filter(|(_, head)| !mounted.contains(head)) {
+            let closing = namespace.close_log(head, &operation).map_err(|error| {
+                Refusal::new(RefusalKind::Device, action(name), error.to_string())
+            })?;
+            if closing == LogClosing::WithGroup {
+                last = Some(name);
+            }
+            closed.push(head);
+        }
+        if let Some(name) = last {
+            let stored = open.pool.sync_all(&operation);
+            stored.map_err(|error| of_task(action(name), &error))?;
+        }
+        for head in closed {
+            namespace.forget_log(head);
+        }
+        Ok(())
     }
 
     fn store_last_changes(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {

@@ -1,0 +1,161 @@
+//! Snapshots that are destroyed while somebody is below `.zfs`: whatever destroys them, nobody goes on in them.
+
+mod support;
+
+use std::sync::Arc;
+use support::{Bench, call};
+use tarn_engine::administration::Administration;
+use tarn_engine::files::{Credentials, FileSystem, Operation};
+use tarn_engine::messages::Refusal;
+use tarn_engine::messages::dataset::{Destroy, Hold, MakeClone, Promote, Rollback, Snapshot};
+
+/// `tank/a` with a file and a snapshot.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    bench.write("/tank/a", "file", 1000).unwrap();
+    snapshot(&bench, "tank/a@s");
+    bench
+}
+
+fn snapshot(bench: &Bench, name: &str) {
+    let request = Snapshot {
+        names: vec![name.to_string()],
+        ..Snapshot::default()
+    };
+    bench.engine.dataset_snapshot(&call(""), request).unwrap();
+}
+
+fn clone(bench: &Bench, origin: &str) {
+    let request = MakeClone {
+        origin: origin.to_string(),
+        name: "tank/c".to_string(),
+        ..MakeClone::default()
+    };
+    bench.engine.dataset_clone(&call(""), request).unwrap();
+}
+
+fn hold() -> Hold {
+    Hold {
+        name: "tank/a@s".to_string(),
+        tag: "kept".to_string(),
+        recursive: false,
+    }
+}
+
+fn destroy(bench: &Bench, name: &str, defer: bool) -> Result<(), Refusal> {
+    let request = Destroy {
+        name: name.to_string(),
+        defer,
+        ..Destroy::default()
+    };
+    bench.engine.dataset_destroy(&call(""), request).map(drop)
+}
+
+fn enter(bench: &Bench) -> Arc<FileSystem> {
+    let tree = bench.tree("/tank/a");
+    tree.snapshot(b"s", &Operation::unmeasured()).unwrap()
+}
+
+/// Has a file of it open.
+fn open(entered: &FileSystem) {
+    let operation = Operation::unmeasured();
+    let found = entered.lookup(&Credentials::root(), entered.root(), b"file", &operation);
+    entered.opened(found.unwrap().id, &operation).unwrap();
+}
+
+fn close(entered: &FileSystem) {
+    let operation = Operation::unmeasured();
+    let found = entered.lookup(&Credentials::root(), entered.root(), b"file", &operation);
+    entered.closed(found.unwrap().id, &operation).unwrap();
+}
+
+/// It was destroyed: nobody goes on in it, and nobody gets into it.
+fn assert_ended(bench: &Bench, entered: &FileSystem) {
+    assert!(entered.is_ending());
+    let again = bench
+        .tree("/tank/a")
+        .snapshot(b"s", &Operation::unmeasured());
+    assert!(again.is_err());
+}
+
+#[test]
+fn one_that_nothing_keeps_ends_though_it_was_only_to_be_marked() {
+    let bench = bench();
+    let entered = enter(&bench);
+    open(&entered);
+    assert_eq!(
+        destroy(&bench, "tank/a@s", true).unwrap_err().to_string(),
+        "cannot destroy snapshot tank/a@s: dataset is busy"
+    );
+    assert!(!entered.is_ending());
+    close(&entered);
+    destroy(&bench, "tank/a@s", true).unwrap();
+    assert_ended(&bench, &entered);
+}
+
+#[test]
+fn one_that_is_marked_ends_with_its_last_hold() {
+    let bench = bench();
+    bench.engine.dataset_hold(&call(""), hold()).unwrap();
+    let entered = enter(&bench);
+    destroy(&bench, "tank/a@s", true).unwrap();
+    assert!(!entered.is_ending());
+    // Another who entered it, with a file open.
+    let other = enter(&bench);
+    open(&other);
+    bench.engine.dataset_release(&call(""), hold()).unwrap();
+    assert_ended(&bench, &entered);
+    assert!(other.is_ending());
+}
+
+#[test]
+fn one_that_is_marked_ends_with_its_last_clone() {
+    let bench = bench();
+    clone(&bench, "tank/a@s");
+    destroy(&bench, "tank/a@s", true).unwrap();
+    let entered = enter(&bench);
+    open(&entered);
+    bench.destroy("tank/c", false).unwrap();
+    assert_ended(&bench, &entered);
+}
+
+/// Of what a clone takes along when it is promoted, its parent needs only the newest.
+#[test]
+fn one_that_belongs_to_another_by_now_ends_where_it_was_entered() {
+    let bench = bench();
+    snapshot(&bench, "tank/a@t");
+    let entered = enter(&bench);
+    open(&entered);
+    clone(&bench, "tank/a@t");
+    let name = "tank/c".to_string();
+    let request = Promote { name };
+    bench.engine.dataset_promote(&call(""), request).unwrap();
+    assert_eq!(
+        destroy(&bench, "tank/c@s", false).unwrap_err().to_string(),
+        "cannot destroy snapshot tank/c@s: dataset is busy"
+    );
+    assert!(!entered.is_ending());
+    close(&entered);
+    destroy(&bench, "tank/c@s", false).unwrap();
+    assert_ended(&bench, &entered);
+}
+
+#[test]
+fn one_that_is_newer_ends_when_its_file_system_goes_back() {
+    let bench = bench();
+    bench.write("/tank/a", "other", 1000).unwrap();
+    snapshot(&bench, "tank/a@t");
+    let tree = bench.tree("/tank/a");
+    let operation = Operation::unmeasured();
+    let entered = enter(&bench);
+    let newer = tree.snapshot(b"t", &operation).unwrap();
+    let request = Rollback {
+        name: "tank/a@s".to_string(),
+        newer: true,
+        ..Rollback::default()
+    };
+    bench.engine.dataset_rollback(&call(""), request).unwrap();
+    assert!(newer.is_ending());
+    assert!(!entered.is_ending());
+}
