@@ -25,7 +25,7 @@
 //! - Room for the bonus beyond its length may hold stale bytes; they are carried unchanged.
 //! - Bonus bytes of a decoded dnode are little-endian, or of a kind that tells its own order.
 
-use crate::block_pointer::BlockPointer;
+use crate::block_pointer::{BLOCK_BYTES_MAX, BlockPointer};
 use crate::checksum::ChecksumKind;
 use crate::compression::Compression;
 use crate::declare::{ByteOrder, Corrupt, Reader, Reserved, Writer, narrow, widen};
@@ -457,8 +457,9 @@ impl Dnode {
         if self.levels > 1 && !shifts.contains(&self.indirect_shift) {
             return Err(refuse("indirect shift", 1, u64::from(self.indirect_shift)));
         }
-        if self.data_block_size.is_zero() {
-            return Err(refuse("data block size", 8, 0));
+        let size = self.data_block_size;
+        if size.is_zero() || size.get() > BLOCK_BYTES_MAX {
+            return Err(refuse("data block size", 8, size.get()));
         }
         if self.bonus_type.layout().is_none() {
             return Err(refuse("bonus type", 4, u64::from(self.bonus_type.code())));
@@ -636,6 +637,16 @@ mod tests {
         ));
         block[12] = 32;
         assert!(Dnode::from_slots(&block, ByteOrder::Little).is_err());
+    }
+
+    #[test]
+    fn blocks_larger_than_any_are_refused() {
+        for (bytes, is_right) in [(512, true), (16 << 20, true), ((16 << 20) + 512, false)] {
+            let mut dnode = Dnode::new(ObjectType::PlainFile, 1, 1);
+            dnode.data_block_size = LogicalSize::from(bytes);
+            let back = Dnode::from_slots(&dnode.to_slots(), ByteOrder::Little).unwrap();
+            assert_eq!(back.check().is_ok(), is_right, "{bytes}");
+        }
     }
 
     #[test]

@@ -3,17 +3,25 @@
 use super::state::{Kind, MicroIndex, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
 use std::collections::BTreeMap;
+use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::zap::fat::table_bits_max;
 use tarn_ondisk::zap::micro::{self, Micro};
 use tarn_ondisk::zap::{Cursor, DIFFERENTIATOR_END, Name, OwnedName, ZapFlags, ZapHash, ZapValue};
 
-/// Makes an empty micro ZAP of an object's only block.
+/// Makes an empty micro ZAP of an object's only block. Objects that were there before can have blocks of any size.
 pub(super) fn create<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
     salt: u64,
     normalization: u64,
 ) -> Result<Kind, ZapError> {
+    if blocks.block_size() > micro::LARGE_BLOCK_BYTES_MAX {
+        return Err(corrupt(0)(Corrupt::Inconsistent {
+            what: "Zap",
+            offset: 0,
+            why: "the object has larger blocks than a ZAP of one block can have",
+        }));
+    }
     change(blocks, tx, 0, |block| {
         Micro::format(block, salt, normalization);
         Ok(())

@@ -130,7 +130,7 @@ impl<B: ZapBlocks> Zap<B> {
     /// Makes an empty ZAP in an object that was just allocated.
     ///
     /// # Errors
-    /// When a block cannot be changed.
+    /// When a block cannot be changed, or is too large for a micro ZAP.
     pub fn create(blocks: B, tx: &B::Tx, new: NewZap) -> Result<Self, ZapError> {
         let kind = match new {
             NewZap::Micro {

@@ -143,6 +143,14 @@ fn walk(zap: &Zap<&Memory>, step: usize) -> BTreeMap<Vec<u8>, ZapValue> {
 }
 
 #[test]
+fn an_object_with_larger_blocks_than_zaps_have_does_not_become_one() {
+    for (bytes, is_made) in [(512, true), (1 << 20, true), (2 << 20, false)] {
+        let made = Zap::create(&Memory::new(bytes), &(), MICRO).map(drop);
+        assert_eq!(made.is_ok(), is_made, "{bytes}: {made:?}");
+    }
+}
+
+#[test]
 fn a_small_zap_stays_micro_and_a_big_one_becomes_fat() {
     let memory = Memory::new(512);
     let zap = Zap::create(&memory, &(), MICRO).unwrap();
