@@ -162,11 +162,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Runs a plan on the new file `path`.
+/// Runs a plan on the new file `path`, and gives how many bytes all walks together have passed over as holes.
 ///
 /// # Errors
 /// The first difference between file and model, or the first refused call, with what led to it.
-pub fn run(path: &Path, plan: &Plan) -> Result<(), Box<Failure>> {
+pub fn run(path: &Path, plan: &Plan) -> Result<u64, Box<Failure>> {
     let mut history = VecDeque::new();
     let mut number = 0;
     let outcome = Run::begin(path, plan).and_then(|mut run| {
@@ -180,7 +180,8 @@ pub fn run(path: &Path, plan: &Plan) -> Result<(), Box<Failure>> {
             })?;
             number += 1;
         }
-        run.compare_all()
+        run.compare_all()?;
+        Ok(run.passed_over_bytes)
     });
     outcome.map_err(|fault| {
         Box::new(Failure {
@@ -196,6 +197,7 @@ struct Run<'plan> {
     path: PathBuf,
     file: File,
     model: Vec<u8>,
+    passed_over_bytes: u64,
     chance: Twister,
     plan: &'plan Plan,
     kinds: Vec<(Kind, u32)>,
@@ -219,6 +221,7 @@ impl<'plan> Run<'plan> {
             path: path.to_path_buf(),
             file,
             model: Vec::new(),
+            passed_over_bytes: 0,
             chance,
             plan,
             kinds,
@@ -441,20 +444,31 @@ impl<'plan> Run<'plan> {
 
     fn reopen(&mut self, tell: Tell<'_>) -> Result<(), Fault> {
         tell("reopen".to_string());
-        self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        self.open_for_writing()?;
         self.expect_length()
     }
 
-    /// Walks data and holes as a backup program does, and compares every byte.
+    fn open_for_writing(&mut self) -> io::Result<()> {
+        self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        Ok(())
+    }
+
+    /// Walks data and holes as a backup program does, and compares every byte. The file is open for reading
+    /// alone meanwhile: while somebody may map it for writing, a server that sees none of what is stored
+    /// into mappings can call nothing a hole.
     fn walk(&mut self, tell: Tell<'_>) -> Result<(), Fault> {
         tell("walk data and holes".to_string());
+        self.file = File::open(&self.path)?;
         let end = self.model.len() as u64;
         let mut seen = vec![0; self.model.len()];
         let mut at = 0;
         while at < end {
             let data = match seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => data,
-                Err(rustix::io::Errno::NXIO) => break,
+                Err(rustix::io::Errno::NXIO) => {
+                    self.passed_over_bytes += end - at;
+                    break;
+                }
                 Err(error) => return Err(io::Error::from(error).into()),
             };
             let hole = seek(&self.file, SeekFrom::Hole(data))
@@ -466,9 +480,11 @@ impl<'plan> Run<'plan> {
             }
             let range = usize_of(data)..usize_of(hole);
             self.file.read_exact_at(&mut seen[range], data)?;
+            self.passed_over_bytes += data - at;
             at = hole;
         }
         self.compare(0, &seen)?;
+        self.open_for_writing()?;
         self.compare_all()
     }
 

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -68,20 +69,28 @@ pub fn fsx(arguments: &Arguments) -> Outcome {
     let configuration = folder.join("fsx.toml");
     fs::write(&configuration, CONFIGURATION)?;
     let suite = SUITE.program()?;
+    let passed_over_bytes = AtomicU64::new(0);
     let failures = every_seed(arguments, |seed| {
         let place = mount.join((seed % DATASETS.len() as u64).to_string());
         let theirs = run_suite(&suite, &configuration, &place, seed, arguments.operations);
         let plan = Plan::new(seed, arguments.operations);
         let ours = run(&place.join(format!("ours-{seed}")), &plan);
+        let ours = ours.map(|bytes| passed_over_bytes.fetch_add(bytes, Ordering::Relaxed));
         let ours = ours.map_err(|failure| failure.to_string());
         theirs.err().into_iter().chain(ours.err()).collect()
     });
     if !failures.is_empty() {
         return Err(failures.join("\n").into());
     }
+    let passed_over_bytes = passed_over_bytes.into_inner();
+    if passed_over_bytes == 0 {
+        return Err("no walk was shown a hole: what is said of holes was not tested".into());
+    }
     println!(
-        "  {} seeds of {} operations, by fsx and by our own",
-        arguments.seeds, arguments.operations
+        "  {} seeds of {} operations, by fsx and by our own; {} MiB passed over as holes",
+        arguments.seeds,
+        arguments.operations,
+        passed_over_bytes >> 20
     );
     instance.must("zpool", &["destroy", POOL])?;
     drop(instance);
