@@ -475,7 +475,10 @@ impl LogSource for FileSystem {
             return Ok(Fetched::Gone);
         }
         if write.offset >= facts.size {
-            return Ok(Fetched::Shortened(Vec::new()));
+            return Ok(Fetched::Shortened {
+                bytes: Vec::new(),
+                size_bytes: facts.size,
+            });
         }
         let mut bytes = vec![0; narrow(write.length)];
         node.object.read(write.offset, &mut bytes, operation)?;
@@ -484,7 +487,10 @@ impl LogSource for FileSystem {
             return Ok(Fetched::Gone);
         }
         Ok(match write.length > facts.size - write.offset {
-            true => Fetched::Shortened(bytes),
+            true => Fetched::Shortened {
+                bytes,
+                size_bytes: facts.size,
+            },
             false => Fetched::Bytes(bytes),
         })
     }

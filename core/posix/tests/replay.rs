@@ -63,8 +63,10 @@ impl Recorded {
                 };
                 let files = &self.mounted.files;
                 match files.contents(write, &self.mounted.operation).unwrap() {
-                    Fetched::Shortened(bytes) if bytes.is_empty() => continue,
-                    Fetched::Bytes(bytes) | Fetched::Shortened(bytes) => write.data = Some(bytes),
+                    Fetched::Shortened { bytes, .. } if bytes.is_empty() => continue,
+                    Fetched::Bytes(bytes) | Fetched::Shortened { bytes, .. } => {
+                        write.data = Some(bytes);
+                    }
                     Fetched::Gone => continue,
                 }
             }

@@ -230,10 +230,10 @@ impl IntentLog {
     }
 
     /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
-    /// or may be gone because the file was shortened or removed after these records were taken: in a log without that, they would be
-    /// missing.
+    /// or may be gone because the file was shortened or removed by what is not among these records: in a log without that, they would be
+    /// missing. What is among them must cut the file at least as short as it is.
     fn with_contents(&self, entries: Vec<Entry>, operation: &Operation) -> Option<Vec<Entry>> {
-        let shortened: Vec<(ObjectId, u64)> = entries.iter().filter_map(shortens).collect();
+        let cuts: Vec<Cut> = entries.iter().filter_map(Cut::of).collect();
         let mut complete = Vec::with_capacity(entries.len());
         for mut entry in entries {
             if entry.record.contents == Contents::InRecord {
@@ -250,14 +250,14 @@ impl IntentLog {
             let LoggedChange::Write(write) = &mut entry.record.change else {
                 unreachable!("only writes have contents to be fetched");
             };
-            let is_logged = || {
-                let mut of_file = shortened.iter().filter(|(file, _)| *file == write.object);
-                of_file.any(|(_, order)| *order > entry.order)
+            let is_logged = |size_bytes| {
+                let mut of_file = cuts.iter().filter(|cut| cut.file == write.object);
+                of_file.any(|cut| cut.order > entry.order && cut.size_bytes <= size_bytes)
             };
             let data = match self.source()?.contents(write, operation).ok()? {
                 Fetched::Bytes(data) => data,
-                Fetched::Shortened(data) if is_logged() => data,
-                Fetched::Shortened(_) => return None,
+                Fetched::Shortened { bytes, size_bytes } if is_logged(size_bytes) => bytes,
+                Fetched::Shortened { .. } => return None,
                 // Where the removal is not among these records, the file must be found as it was promised.
                 Fetched::Gone if self.state.lock().pending.has_removals() => return None,
                 Fetched::Gone => continue,
@@ -339,14 +339,34 @@ impl IntentLog {
     }
 }
 
-/// The file that a record may shorten, and the record's place among all.
-fn shortens(entry: &Entry) -> Option<(ObjectId, u64)> {
-    let object = match &entry.record.change {
-        LoggedChange::Truncate { object, .. } => *object,
-        LoggedChange::SetAttributes(set) if set.mask & mask::SIZE != 0 => set.object,
-        _ => return None,
-    };
-    Some((object, entry.order))
+/// A record after which a file ends where it says.
+struct Cut {
+    file: ObjectId,
+    size_bytes: u64,
+    /// The record's place among all.
+    order: u64,
+}
+
+impl Cut {
+    /// A range that is freed leaves the size: only one without a length reaches to the end.
+    fn of(entry: &Entry) -> Option<Cut> {
+        let (file, size_bytes) = match &entry.record.change {
+            LoggedChange::Truncate {
+                object,
+                offset,
+                length: 0,
+            } => (*object, *offset),
+            LoggedChange::SetAttributes(set) if set.mask & mask::SIZE != 0 => {
+                (set.object, set.size)
+            }
+            _ => return None,
+        };
+        Some(Cut {
+            file,
+            size_bytes,
+            order: entry.order,
+        })
+    }
 }
 
 /// The used part of a block.

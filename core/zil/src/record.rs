@@ -32,9 +32,13 @@ pub enum Contents {
 pub enum Fetched {
     /// As many bytes as were written, or newer ones.
     Bytes(Vec<u8>),
-    /// The file ends before the write did: it was shortened since. As many bytes, zeros behind the end; none when it ends before the
-    /// write began.
-    Shortened(Vec<u8>),
+    /// The file ends before the write did: it was shortened since.
+    Shortened {
+        /// As many bytes as were written, zeros behind the end; none when the file ends before the write began.
+        bytes: Vec<u8>,
+        /// Where the file ends now.
+        size_bytes: u64,
+    },
     /// There is no file that somebody could find after a crash: the record is dropped.
     Gone,
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{
-    Files, GONE, Memory, SHORTENED, World, byte_at, check, machine, mark_of, path, read_log, told,
+    Files, GONE, Memory, SHORTENED, SHORTENED_BYTES, World, byte_at, check, machine, mark_of, path,
+    read_log, told,
 };
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Errno, Host, SimHost};
 use tarn_object::{ObjectError, Tx, Txgs};
-use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
+use tarn_ondisk::fuid::Fuid;
+use tarn_ondisk::intent_log::{LoggedAttributes, LoggedChange, LoggedWrite, mask};
+
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_zil::{Fetched, LogClosing, LogSource, PlacedWrites, WholeBlocks};
@@ -144,6 +147,49 @@ fn a_file_that_was_shortened_unseen_waits_for_its_group() {
         let mark = world.change(Some(SHORTENED));
         world.commit(Some(SHORTENED));
         assert_eq!(marks_in_log(&world.host, &world.memory), [mark]);
+    });
+}
+
+/// What was cut off is missing in the log only if the log cuts the file as short.
+#[test]
+fn bytes_are_left_out_only_before_a_cut_that_is_as_short_as_the_file() {
+    let cut = |offset, length| LoggedChange::Truncate {
+        object: SHORTENED,
+        offset,
+        length,
+    };
+    let resized = |size| {
+        LoggedChange::SetAttributes(Box::new(LoggedAttributes {
+            object: SHORTENED,
+            mask: mask::SIZE,
+            mode: 0,
+            owner: Fuid::posix(0),
+            group: Fuid::posix(0),
+            size,
+            access_time: [0, 0],
+            modification_time: [0, 0],
+            extended: None,
+            domains: Vec::new(),
+        }))
+    };
+    let end = SHORTENED_BYTES;
+    run(|world| {
+        for (change, is_logged) in [
+            (cut(0, end), false),
+            (cut(end, 50), false),
+            (cut(end + 1, 0), false),
+            (cut(end, 0), true),
+            (resized(9 * end), false),
+            (resized(end + 1), false),
+            (resized(end - 1), true),
+        ] {
+            let told = format!("{change:?}");
+            world.write(SHORTENED, 0, 5000);
+            let txg = world.change_as(SHORTENED, change);
+            world.commit(Some(SHORTENED));
+            let is_stored = world.env.txgs.stored_txg() >= txg;
+            assert_eq!(is_stored, !is_logged, "{told}");
+        }
     });
 }
 

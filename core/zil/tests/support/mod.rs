@@ -335,6 +335,18 @@ impl World {
         mark
     }
 
+    /// Makes this change of a file, and gives back its group.
+    pub fn change_as(&self, object: ObjectId, change: LoggedChange) -> Txg {
+        let tx = self.tx();
+        let record = IntentRecord {
+            change,
+            object: Some(object),
+            contents: Contents::InRecord,
+        };
+        self.log.record(&tx, record);
+        tx.txg()
+    }
+
     /// Makes a write whose bytes are fetched later.
     pub fn write(&self, object: ObjectId, offset: u64, length: u64) {
         self.write_record(&self.tx(), object, offset, length);
@@ -374,8 +386,10 @@ pub struct Files;
 
 pub const GONE: ObjectId = ObjectId::new(999);
 
-/// A file that is shorter now than when it was written.
+/// A file that ends at [`SHORTENED_BYTES`] now, and was longer when it was written.
 pub const SHORTENED: ObjectId = ObjectId::new(998);
+/// Where [`SHORTENED`] ends.
+pub const SHORTENED_BYTES: u64 = 1000;
 
 impl LogSource for Files {
     fn contents(
@@ -389,7 +403,10 @@ impl LogSource for Files {
         let range = write.offset..write.offset + write.length;
         let bytes = range.map(|at| byte_at(write.object, at)).collect();
         Ok(match write.object == SHORTENED {
-            true => Fetched::Shortened(bytes),
+            true => Fetched::Shortened {
+                bytes,
+                size_bytes: SHORTENED_BYTES,
+            },
             false => Fetched::Bytes(bytes),
         })
     }
