@@ -265,11 +265,13 @@ impl FileDevice {
         }
     }
 
-    /// Whether the jobs only copy a little into the page cache.
+    /// Whether the jobs only copy a little into the page cache: what the calling thread, which may hold locks, does in one call.
     fn are_small_writes(&self, jobs: &[Job]) -> bool {
         let is_write = |job: &Job| job.action == Action::Write;
         let bytes = || jobs.iter().map(|job| job.length).sum::<u64>();
-        !self.flow.info.is_direct && jobs.iter().all(is_write) && bytes() <= INLINE_WRITE_BYTES_MAX
+        let call_bytes = || u64::try_from(system::call_bytes_max()).expect("less than 2^64");
+        let bytes_max = || INLINE_WRITE_BYTES_MAX.min(call_bytes());
+        !self.flow.info.is_direct && jobs.iter().all(is_write) && bytes() <= bytes_max()
     }
 
     /// Carries a job out on the spot if it is a read that need not wait.
@@ -559,6 +561,7 @@ fn is_in_memory(file: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::background::{self, Pace};
 
     #[test]
     fn after_a_failed_flush_nothing_is_written_and_everything_can_be_read() {
@@ -592,6 +595,35 @@ mod tests {
         ];
         let done = device.submit(batch).wait();
         assert!(done[0].result.is_ok() && done[1].result.is_err());
+    }
+
+    /// The thread that stores a group may hold locks when it submits, and gives to the device's own what is more than it does without a rest.
+    #[test]
+    fn writes_that_have_time_are_small_only_as_long_as_they_are_one_call() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let opened = open_file(file.path(), OpenMode::ReadWrite, false, false).unwrap();
+        let status = rustix::fs::fstat(&opened.0).unwrap();
+        let info = describe(file.path(), OpenMode::ReadWrite, &opened.0, &status, false).unwrap();
+        let device = FileDevice::new(opened.0, info, Backend::Threads, None);
+        let is_small = |length| {
+            let flow = &device.flow;
+            let requests = vec![Request::write(0, Buffer::zeroed(length))];
+            let batch = BatchState::new(&flow.info.path, &flow.given_up, 0, requests);
+            device.are_small_writes(&crate::plan::plan(&batch, flow))
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                background::give_way();
+                assert!(is_small(256 << 10) && !is_small((256 << 10) + 512));
+                let pace = Arc::new(Pace::default());
+                pace.ease_until(u64::MAX);
+                background::keep_pace(Some(pace.clone()));
+                assert!(is_small(64 << 10) && !is_small((64 << 10) + 512));
+                pace.hurry();
+                assert!(is_small(256 << 10));
+            });
+        });
     }
 
     #[test]
