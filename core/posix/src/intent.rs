@@ -105,18 +105,12 @@ impl Pending {
         self.changes.push((change, false));
     }
 
-    /// Whether something is taken away in one place that comes back in another, or goes with something there, and only one of the two is
-    /// everybody's: whoever stores the one has to store the other.
-    fn moves_something(&self) -> bool {
-        let takes_away = |change: &LoggedChange| match change {
-            LoggedChange::Remove { .. } => true,
-            LoggedChange::SetXattr { value, .. } => value.is_empty(),
-            _ => false,
-        };
+    /// Whether only a part is everybody's: a name without its contents, or what is taken away in one place to come back in another. Whoever stores the one has to store
+    /// the other.
+    fn is_mixed(&self) -> bool {
         let mut kinds = self.changes.iter().map(|(_, is_shared)| *is_shared);
         let first = kinds.next();
         kinds.any(|kind| Some(kind) != first)
-            && self.changes.iter().any(|(change, _)| takes_away(change))
     }
 }
 
@@ -342,7 +336,7 @@ impl FileSystem {
         );
     }
 
-    /// Records of a transaction that has succeeded, which only the file's commits store, but for names and what moves with a name.
+    /// Records of a transaction that has succeeded, which only the file's commits store, but for names and what belongs to a name.
     pub(crate) fn log_pending(&self, tx: &Tx, node: &Node, mut pending: Pending) {
         if node.facts().links == 0 {
             return;
@@ -350,7 +344,7 @@ impl FileSystem {
         if pending.has_unlogged {
             self.log_nothing(tx);
         }
-        let is_everybodys = pending.moves_something();
+        let is_everybodys = pending.is_mixed();
         if is_everybodys && let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) {
             // What is the file's own so far must not come behind it. And a name goes when what takes its place is there.
             log.share(node.id);
@@ -404,7 +398,9 @@ impl FileSystem {
             IntentRecord {
                 change: LoggedChange::Write(Box::new(unfetched(node.id, offset, length))),
                 object: Some(node.id),
-                contents: Contents::Fetch,
+                contents: Contents::Fetch {
+                    generation: node.facts().generation,
+                },
             },
         );
     }
@@ -461,7 +457,12 @@ pub(crate) fn renamed(
 
 impl LogSource for FileSystem {
     #[doc(alias = "zfs_get_data")]
-    fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError> {
+    fn contents(
+        &self,
+        write: &LoggedWrite,
+        generation: u64,
+        operation: &Operation,
+    ) -> Result<Fetched, ObjectError> {
         let node = match self.node(write.object, operation) {
             Ok(node) => node,
             Err(PosixError::Object(error)) => return Err(error),
@@ -471,7 +472,7 @@ impl LogSource for FileSystem {
         let _content = node.content.read();
         let facts = node.facts();
         let is_file = facts.kind() == FileKind::Regular;
-        if !is_file || facts.links == 0 {
+        if !is_file || facts.links == 0 || facts.generation != generation {
             return Ok(Fetched::Gone);
         }
         if write.offset >= facts.size {
@@ -498,6 +499,7 @@ impl LogSource for FileSystem {
     fn place(
         &self,
         write: &LoggedWrite,
+        generation: u64,
         whole_blocks: WholeBlocks,
         tx: &Tx,
         operation: &Operation,
@@ -506,7 +508,8 @@ impl LogSource for FileSystem {
         let _content = node.content.read();
         let facts = node.facts();
         let end = write.offset.checked_add(write.length)?;
-        if facts.kind() != FileKind::Regular || facts.links == 0 || end > facts.size {
+        let is_file = facts.kind() == FileKind::Regular && facts.generation == generation;
+        if !is_file || facts.links == 0 || end > facts.size {
             return None;
         }
         let block_size = node.object.block_size().get();
@@ -516,30 +519,26 @@ impl LogSource for FileSystem {
         if whole_blocks == WholeBlocks::Needed && !is_whole {
             return None;
         }
-        // OpenZFS writes the whole block that a record leads to, and would have the file end with it: bytes in a block that
-        // the file does not fill stay in their record.
-        let full_end = facts.size - facts.size % block_size;
-        let (led_end, rest) = match end > full_end {
-            true => (full_end, write.offset.max(full_end)),
-            false => (end, end),
-        };
+        // Whoever applies a record writes the whole block that it leads to. Behind the record's end that may be what came later and is not logged, or was cut off since: it would lie
+        // beyond the end of the file and show when that grows. (And OpenZFS would have the file end with the block.)
+        let led_end = end - end % block_size;
         if write.offset >= led_end {
             return None;
         }
-        let range = write.offset / block_size..led_end.div_ceil(block_size);
+        let range = write.offset / block_size..led_end / block_size;
         let blocks = node.object.place_early(tx, range.clone(), operation)?;
         let parts = range.filter_map(|block| {
             let offset = write.offset.max(block * block_size);
             Some(LoggedWrite {
                 offset,
-                length: led_end.min((block + 1) * block_size) - offset,
+                length: (block + 1) * block_size - offset,
                 pointer: *blocks.pointer(BlockId::from(block))?,
                 ..write.clone()
             })
         });
-        let rest = (rest < end).then(|| LoggedWrite {
-            offset: rest,
-            length: end - rest,
+        let rest = (led_end < end).then(|| LoggedWrite {
+            offset: led_end,
+            length: end - led_end,
             ..write.clone()
         });
         Some(PlacedWrites {

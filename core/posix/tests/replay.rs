@@ -57,12 +57,13 @@ impl Recorded {
             .filter(|record| of(record))
         {
             let mut change = record.change.clone();
-            if record.contents == Contents::Fetch {
+            if let Contents::Fetch { generation } = record.contents {
                 let LoggedChange::Write(write) = &mut change else {
                     panic!("only contents of writes are fetched");
                 };
                 let files = &self.mounted.files;
-                match files.contents(write, &self.mounted.operation).unwrap() {
+                let fetched = files.contents(write, generation, &self.mounted.operation);
+                match fetched.unwrap() {
                     Fetched::Shortened { bytes, .. } if bytes.is_empty() => continue,
                     Fetched::Bytes(bytes) | Fetched::Shortened { bytes, .. } => {
                         write.data = Some(bytes);
@@ -474,8 +475,14 @@ fn a_file_is_there_until_the_log_has_heard_of_its_removal() {
             let object: u64 = told.pop().unwrap();
             let files = files.upgrade().unwrap();
             let written = write(object, 0, 3, None);
-            let found = files.contents(&written, &Operation::unmeasured()).unwrap();
+            let operation = Operation::unmeasured();
+            let generation = files.attributes(written.object, &operation).unwrap();
+            let generation = generation.generation;
+            let contents = |generation| files.contents(&written, generation, &operation);
+            let found = contents(generation).unwrap();
             assert_eq!(found, Fetched::Bytes(b"abc".to_vec()));
+            let another = contents(generation + 1).unwrap();
+            assert_eq!(another, Fetched::Gone, "the number is another file's now");
         }
     });
     let parent = mounted.root();
@@ -543,6 +550,37 @@ fn an_attribute_that_moves_is_nowhere_without_a_value() {
     }
 }
 
+/// An extended attribute that is made in the hidden directory has its value there, or is not there, whoever commits: here, another file.
+#[test]
+fn an_attribute_that_is_new_is_nowhere_without_its_value() {
+    const NAME: &[u8] = b"user.new";
+    for (xattrs, length) in [
+        (XattrStore::Directory, 100),
+        (XattrStore::Attributes, 40 << 10),
+    ] {
+        let properties = MountProperties {
+            xattrs,
+            ..properties(2)
+        };
+        let recorded = Recorded::new(properties);
+        let (mounted, root) = (&recorded.mounted, Credentials::root());
+        let file = mounted
+            .make(&root, mounted.root(), "file", FileKind::Regular, 0o600)
+            .unwrap();
+        let (files, operation) = (&mounted.files, &mounted.operation);
+        let value = vec![7; length];
+        let set = files.set_xattr(&root, file.id, NAME, &value, XattrMode::Any, operation);
+        set.unwrap();
+        let records = recorded.stored(|record| record.object.is_none());
+        let fresh = Mounted::with(NewFileSystem::default(), properties);
+        replay(&fresh, &records);
+        let found = fresh
+            .files
+            .get_xattr(&root, file.id, NAME, &fresh.operation);
+        assert!(found.unwrap() == value);
+    }
+}
+
 /// A crash in the middle: what is stored is not applied again, and the rest is.
 #[test]
 fn a_replay_that_was_cut_goes_on_where_it_was() {
@@ -583,7 +621,8 @@ fn records_lead_only_to_blocks_that_their_file_fills() {
     for size in [1, 5000, 131_072, 150_001, 262_143, 262_144, 400_000_u64] {
         let name = size.to_string();
         let made = mounted.make(&who, root, &name, FileKind::Regular, 0o644);
-        let id = made.unwrap().id;
+        let made = made.unwrap();
+        let (id, generation) = (made.id, made.generation);
         let bytes = vec![b'x'; usize::try_from(size).unwrap()];
         let at = WriteAt::Offset(0);
         files.write(&who, id, at, &bytes, operation).unwrap();
@@ -592,7 +631,10 @@ fn records_lead_only_to_blocks_that_their_file_fills() {
         let tx = tx.unwrap();
         for offset in [0, size / 3, size - 1] {
             let whole = write(id.get(), offset, size - offset, None);
-            let placed = files.place(&whole, WholeBlocks::NotNeeded, &tx, operation);
+            let needed = WholeBlocks::NotNeeded;
+            let another = files.place(&whole, generation + 1, needed, &tx, operation);
+            assert!(another.is_none());
+            let placed = files.place(&whole, generation, needed, &tx, operation);
             let has_full = size - offset % 131_072 >= 131_072 && size >= 131_072;
             let Some(placed) = placed else {
                 assert!(
@@ -616,6 +658,45 @@ fn records_lead_only_to_blocks_that_their_file_fills() {
             assert_eq!(next, size);
             placed.blocks.withdraw();
         }
+    }
+}
+
+/// Behind the end of a record its block may have what came later and is not logged. Applied, that would lie behind the end of the file, and show when it grows.
+#[test]
+fn records_lead_only_to_blocks_that_they_reach_the_end_of() {
+    const BLOCK: u64 = 131_072;
+    let recorded = Recorded::new(MountProperties::default());
+    let (mounted, who) = (&recorded.mounted, Credentials::root());
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let made = mounted.make(&who, mounted.root(), "file", FileKind::Regular, 0o644);
+    let made = made.unwrap();
+    let put = |offset: u64, length: u64, byte| {
+        let bytes = vec![byte; usize::try_from(length).unwrap()];
+        let written = files.write(&who, made.id, WriteAt::Offset(offset), &bytes, operation);
+        written.unwrap();
+    };
+    put(0, 3 * BLOCK, b'x');
+    let set = files.object_set();
+    let tx = set.env().txgs.assign(&TxEstimate::default(), operation);
+    let tx = tx.unwrap();
+    for (offset, end, led_end) in [
+        (0, 100_000, 0),
+        (0, BLOCK, BLOCK),
+        (0, 200_000, BLOCK),
+        (70_000, 2 * BLOCK + 1, 2 * BLOCK),
+        (BLOCK, BLOCK + 40_000, 0),
+        (70_000, 3 * BLOCK, 3 * BLOCK),
+    ] {
+        let change = write(made.id.get(), offset, end - offset, None);
+        let needed = WholeBlocks::NotNeeded;
+        let placed = files.place(&change, made.generation, needed, &tx, operation);
+        assert_eq!(placed.is_some(), led_end > 0, "{offset} {end}");
+        let Some(placed) = placed else { continue };
+        let last = placed.parts.last().unwrap();
+        assert_eq!(last.offset + last.length, led_end);
+        let rest = placed.rest.map(|rest| (rest.offset, rest.length));
+        assert_eq!(rest, (led_end < end).then_some((led_end, end - led_end)));
+        placed.blocks.withdraw();
     }
 }
 

@@ -4,8 +4,12 @@
 //! The first block of a batch has the size it was allocated with; those after it are as large as what is left, up to the largest. A
 //! record is whole in its block, but a write whose bytes were fetched may be cut: its parts are writes of their own.
 //!
+//! Some records must be in the log all or not at all: they are in one block.
+//!
 //! # Invariants
 //! - Records are in their order, and their sequence numbers grow by one.
+
+use std::ops::RangeInclusive;
 
 use tarn_ondisk::declare::{Stored, widen};
 use tarn_ondisk::dnode::POINTER_SHIFT;
@@ -33,9 +37,9 @@ pub(crate) struct Packed {
     pub(crate) newest: Txg,
 }
 
-/// A record that is larger than the largest block.
+/// A record that is larger than the largest block, or records that must be in one block and cannot be.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge;
+pub(crate) struct NoRoom;
 
 /// The smallest size of a block for so many bytes of records.
 pub(crate) fn block_bytes_for(record_bytes: usize) -> usize {
@@ -45,12 +49,14 @@ pub(crate) fn block_bytes_for(record_bytes: usize) -> usize {
         .clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
 }
 
-/// Packs records, the first ones into a block of `first_bytes`. Their numbers follow `sequence`, which is counted up.
+/// Packs records, the first ones into a block of `first_bytes`. Those whose places among all are `together` are in one block; none of them may lead to a block of its own, which might not be
+/// written. Their numbers follow `sequence`, which is counted up.
 pub(crate) fn pack(
     entries: Vec<Entry>,
     first_bytes: usize,
+    together: Option<&RangeInclusive<u64>>,
     sequence: &mut u64,
-) -> Result<Vec<Packed>, TooLarge> {
+) -> Result<Vec<Packed>, NoRoom> {
     let mut left_bytes = entries.iter().map(room_of).sum();
     let mut packer = Packer {
         full: Vec::new(),
@@ -59,7 +65,17 @@ pub(crate) fn pack(
             ..Packed::default()
         },
     };
+    let is_together = |entry: &&Entry| together.is_some_and(|range| range.contains(&entry.order));
+    let mut kept: Option<usize> = None;
+    for entry in entries.iter().filter(is_together) {
+        kept = Some(kept.unwrap_or(0) + whole_room_of(entry)?);
+    }
     for entry in entries {
+        if is_together(&&entry)
+            && let Some(bytes) = kept.take()
+        {
+            packer.keep_room(bytes, left_bytes)?;
+        }
         let bytes = room_of(&entry);
         packer.add(entry, left_bytes, sequence)?;
         left_bytes -= bytes;
@@ -80,6 +96,28 @@ fn room_of(entry: &Entry) -> usize {
     }
 }
 
+/// What a record takes in one block, exactly. None of a write that leads to its block.
+fn whole_room_of(entry: &Entry) -> Result<usize, NoRoom> {
+    match &entry.record.change {
+        LoggedChange::Write(write) if write.data.is_some() => Ok(room_of(entry)),
+        LoggedChange::Write(_) => Err(NoRoom),
+        change => {
+            let (txg, change) = (entry.txg, change.clone());
+            Ok(encode(txg, 0, change).len())
+        }
+    }
+}
+
+fn encode(txg: Txg, sequence: u64, change: LoggedChange) -> Vec<u8> {
+    let record = LogRecord {
+        txg,
+        sequence,
+        case_insensitive: false,
+        change,
+    };
+    record.encode()
+}
+
 struct Packer {
     full: Vec<Packed>,
     block: Packed,
@@ -98,7 +136,19 @@ impl Packer {
         self.full.push(std::mem::replace(&mut self.block, next));
     }
 
-    fn add(&mut self, entry: Entry, left_bytes: usize, sequence: &mut u64) -> Result<(), TooLarge> {
+    /// What comes now, so many bytes, is in one block. No block is left empty for that.
+    fn keep_room(&mut self, bytes: usize, left_bytes: usize) -> Result<(), NoRoom> {
+        if bytes <= self.room() {
+            return Ok(());
+        }
+        if bytes > BLOCK_BYTES_MAX - LogChain::SIZE || self.block.records.is_empty() {
+            return Err(NoRoom);
+        }
+        self.next_block(left_bytes.max(bytes));
+        Ok(())
+    }
+
+    fn add(&mut self, entry: Entry, left_bytes: usize, sequence: &mut u64) -> Result<(), NoRoom> {
         let txg = entry.txg;
         match entry.record.change {
             LoggedChange::Write(write) if write.data.is_some() => {
@@ -114,17 +164,11 @@ impl Packer {
         txg: Txg,
         left_bytes: usize,
         sequence: &mut u64,
-    ) -> Result<(), TooLarge> {
+    ) -> Result<(), NoRoom> {
         *sequence += 1;
-        let record = LogRecord {
-            txg,
-            sequence: *sequence,
-            case_insensitive: false,
-            change,
-        };
-        let bytes = record.encode();
+        let bytes = encode(txg, *sequence, change);
         if bytes.len() > BLOCK_BYTES_MAX - LogChain::SIZE {
-            return Err(TooLarge);
+            return Err(NoRoom);
         }
         if bytes.len() > self.room() {
             self.next_block(left_bytes.max(bytes.len()));
@@ -144,7 +188,7 @@ impl Packer {
         txg: Txg,
         left_bytes: usize,
         sequence: &mut u64,
-    ) -> Result<(), TooLarge> {
+    ) -> Result<(), NoRoom> {
         let mut left_bytes = left_bytes;
         loop {
             let data = write.data.as_deref().unwrap_or_default();
@@ -196,5 +240,109 @@ impl WithoutData for LoggedWrite {
             pointer: self.pointer,
             data: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Contents, IntentRecord};
+    use tarn_ondisk::block_pointer::BlockPointer;
+    use tarn_ondisk::nvlist::Text;
+    use tarn_ondisk::units::ObjectId;
+
+    /// Without bytes it leads to a block.
+    fn write(order: u64, bytes: Option<usize>) -> Entry {
+        entry(
+            order,
+            LoggedChange::Write(Box::new(LoggedWrite {
+                is_stored_already: false,
+                object: ObjectId::new(7),
+                offset: 0,
+                length: widen(bytes.unwrap_or(4096)),
+                block_offset: 0,
+                pointer: BlockPointer::HOLE,
+                data: bytes.map(|bytes| vec![1; bytes]),
+            })),
+        )
+    }
+
+    fn removal(order: u64) -> Entry {
+        entry(
+            order,
+            LoggedChange::Remove {
+                directory: ObjectId::new(34),
+                name: Text::from("name".as_bytes()),
+            },
+        )
+    }
+
+    fn entry(order: u64, change: LoggedChange) -> Entry {
+        let record = IntentRecord {
+            change,
+            object: None,
+            contents: Contents::InRecord,
+        };
+        Entry {
+            order,
+            txg: Txg::from(1),
+            record,
+            is_built_on: false,
+        }
+    }
+
+    /// How many bytes of records each block has.
+    fn packed(entries: &[Entry], together: RangeInclusive<u64>) -> Result<Vec<usize>, NoRoom> {
+        packed_into(4096, entries, together)
+    }
+
+    /// The same, with so many bytes in the first block.
+    fn packed_into(
+        first_bytes: usize,
+        entries: &[Entry],
+        together: RangeInclusive<u64>,
+    ) -> Result<Vec<usize>, NoRoom> {
+        let packed = pack(entries.to_vec(), first_bytes, Some(&together), &mut 0)?;
+        for block in &packed {
+            assert!(block.records.len() + LogChain::SIZE <= block.block_bytes);
+        }
+        Ok(packed.iter().map(|block| block.records.len()).collect())
+    }
+
+    #[test]
+    fn records_that_must_not_be_parted_are_in_one_block() {
+        let written = WRITE_HEADER_BYTES + 1000;
+        let removed = whole_room_of(&removal(0)).unwrap();
+        let entries = [
+            write(1, Some(1000)),
+            write(2, Some(1000)),
+            write(3, Some(1000)),
+            removal(4),
+            removal(5),
+        ];
+        let all = 3 * written + 2 * removed;
+        assert!(3 * written + removed < 4096 - LogChain::SIZE);
+        assert_eq!(packed(&entries, 2..=4), Ok(vec![all]));
+        let mut longer = entries.to_vec();
+        longer.insert(3, write(3, Some(1000)));
+        let moved = 3 * written + 2 * removed;
+        assert_eq!(packed(&longer, 2..=4), Ok(vec![written, moved]));
+        // Apart from that a write is cut.
+        let cut = [write(1, Some(1000)), write(2, Some(9000))];
+        assert!(packed_into(8192, &cut, 1..=1).unwrap()[0] > written);
+        assert_eq!(packed_into(8192, &cut, 2..=2).unwrap()[0], written);
+    }
+
+    #[test]
+    fn what_cannot_be_in_one_block_is_not_written() {
+        let large = [removal(1), write(2, Some(130_000)), removal(3)];
+        assert!(packed(&large, 2..=2).is_ok());
+        assert_eq!(packed(&large, 1..=3), Err(NoRoom), "no block is empty");
+        let larger = [removal(1), write(2, Some(131_000)), removal(3)];
+        assert_eq!(packed(&larger, 2..=2), Err(NoRoom));
+        assert!(packed(&larger, 3..=3).is_ok(), "it may be cut");
+        let elsewhere = [removal(1), write(2, None), removal(3)];
+        assert_eq!(packed(&elsewhere, 1..=3), Err(NoRoom));
+        assert!(packed(&elsewhere, 3..=3).is_ok());
     }
 }

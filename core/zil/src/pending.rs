@@ -39,6 +39,20 @@ pub(crate) struct Entry {
     pub(crate) txg: Txg,
     /// The record.
     pub(crate) record: IntentRecord,
+    /// It was one file's alone, and became everybody's: what comes behind it builds on it.
+    pub(crate) is_built_on: bool,
+}
+
+impl Entry {
+    /// Whether it may take a file's last name.
+    pub(crate) fn may_remove(&self) -> bool {
+        matches!(
+            self.record.change,
+            LoggedChange::Remove { .. }
+                | LoggedChange::RemoveDirectory { .. }
+                | LoggedChange::Rename(_)
+        )
+    }
 }
 
 /// Some records in order, and about how much room they take.
@@ -59,7 +73,8 @@ impl List {
         let Some(last) = self.entries.last_mut() else {
             return false;
         };
-        if last.record.contents != Contents::Fetch || record.contents != Contents::Fetch {
+        let is_fetched = matches!(record.contents, Contents::Fetch { .. });
+        if !is_fetched || last.record.contents != record.contents {
             return false;
         }
         let (LoggedChange::Write(before), LoggedChange::Write(write)) =
@@ -109,7 +124,12 @@ impl Pending {
         if !list.join(&record) {
             let order = self.next_order;
             self.next_order += 1;
-            list.push(Entry { order, txg, record });
+            list.push(Entry {
+                order,
+                txg,
+                record,
+                is_built_on: false,
+            });
         }
         is_first
     }
@@ -124,14 +144,7 @@ impl Pending {
     /// Whether a record waits that may take a file's last name.
     pub(crate) fn has_removals(&self) -> bool {
         let mut shared = self.groups.values().flat_map(|group| &group.shared.entries);
-        shared.any(|entry| {
-            matches!(
-                entry.record.change,
-                LoggedChange::Remove { .. }
-                    | LoggedChange::RemoveDirectory { .. }
-                    | LoggedChange::Rename(_)
-            )
-        })
+        shared.any(Entry::may_remove)
     }
 
     /// From now on all commits need what so far only this file did.
@@ -139,7 +152,11 @@ impl Pending {
         for group in self.groups.values_mut() {
             if let Some(own) = group.own.remove(&object) {
                 group.shared.bytes += own.bytes;
-                group.shared.entries.extend(own.entries);
+                let built_on = own.entries.into_iter().map(|entry| Entry {
+                    is_built_on: true,
+                    ..entry
+                });
+                group.shared.entries.extend(built_on);
                 group.shared.entries.sort_by_key(|entry| entry.order);
             }
         }

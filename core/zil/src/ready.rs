@@ -7,8 +7,13 @@
 //! Where much was written into a file of a pool without log device, or devices are to be spared (`logbias=throughput`), records carry no bytes: the
 //! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
 //!
+//! A batch that is on its way when power is cut may be in the log up to some block. Where a file was renamed, and what was written into it before is lost to a later record of the same
+//! batch (a cut, a removal), it would be found under its new name without that. So these records are in one block; where they cannot be, the batch waits for its group.
+//!
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.
+
+use std::ops::RangeInclusive;
 
 use tarn_block::{LogBlockWrite, LogPlace, PlacedBlocks};
 use tarn_host::buffer::Buffer;
@@ -108,14 +113,15 @@ impl IntentLog {
                 wait_for: Txg::ZERO,
             }
         };
-        let Some(entries) = self.with_contents(entries, operation) else {
+        let Some((entries, together)) = self.with_contents(entries, operation) else {
             return impossible(early);
         };
         if entries.is_empty() {
             return Preparation::Nothing;
         }
         let mut sequence = basis.sequence;
-        let packed = pack(entries, last.physical_size().to_usize(), &mut sequence);
+        let first_bytes = last.physical_size().to_usize();
+        let packed = pack(entries, first_bytes, together.as_ref(), &mut sequence);
         self.state.lock().sequence = sequence;
         let Ok(packed) = packed else {
             return impossible(early);
@@ -183,9 +189,9 @@ impl IntentLog {
             LogBias::Latency => (EARLY_BYTES_MIN, WholeBlocks::NotNeeded),
             LogBias::Throughput => (0, WholeBlocks::Needed),
         };
-        let large = |entry: &Entry| match &entry.record.change {
-            LoggedChange::Write(write) if entry.record.contents == Contents::Fetch => {
-                (write.length >= bytes_min).then(|| (**write).clone())
+        let large = |entry: &Entry| match (&entry.record.change, entry.record.contents) {
+            (LoggedChange::Write(write), Contents::Fetch { generation }) => {
+                (write.length >= bytes_min).then(|| ((**write).clone(), generation))
             }
             _ => None,
         };
@@ -203,16 +209,18 @@ impl IntentLog {
             // What an older group has is on its way to where it will stay.
             let write = large(&entry).filter(|_| entry.txg == tx.txg());
             let whole_blocks = match &write {
-                Some(write) if write.length >= EARLY_BYTES_MIN => WholeBlocks::NotNeeded,
+                Some((write, _)) if write.length >= EARLY_BYTES_MIN => WholeBlocks::NotNeeded,
                 _ => whole_blocks,
             };
-            let placed = write.and_then(|write| source.place(&write, whole_blocks, &tx, operation));
+            let placed = write.and_then(|(write, generation)| {
+                source.place(&write, generation, whole_blocks, &tx, operation)
+            });
             let Some(placed) = placed else {
                 led.push(entry);
                 continue;
             };
             early.blocks.push(placed.blocks);
-            let object = entry.record.object;
+            let (object, contents) = (entry.record.object, entry.record.contents);
             let of_write = |part: LoggedWrite, contents: Contents| Entry {
                 record: IntentRecord {
                     change: LoggedChange::Write(Box::new(part)),
@@ -224,19 +232,31 @@ impl IntentLog {
             let parts = placed.parts.into_iter();
             led.extend(parts.map(|part| of_write(part, Contents::InRecord)));
             let rest = placed.rest.into_iter();
-            led.extend(rest.map(|rest| of_write(rest, Contents::Fetch)));
+            led.extend(rest.map(|rest| of_write(rest, contents)));
         }
         (led, early)
     }
 
     /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
     /// or may be gone because the file was shortened or removed by what is not among these records: in a log without that, they would be
-    /// missing. What is among them must cut the file at least as short as it is.
-    fn with_contents(&self, entries: Vec<Entry>, operation: &Operation) -> Option<Vec<Entry>> {
+    /// missing. What is among them must cut the file at least as short as it is. The places of what must not be parted are given, too: from the first bytes that are left out, and
+    /// on which others build, to the last record for which they are.
+    fn with_contents(
+        &self,
+        entries: Vec<Entry>,
+        operation: &Operation,
+    ) -> Option<(Vec<Entry>, Option<RangeInclusive<u64>>)> {
         let cuts: Vec<Cut> = entries.iter().filter_map(Cut::of).collect();
+        let removals = entries.iter().filter(|entry| entry.may_remove());
+        let last_removal = removals.map(|entry| entry.order).max();
+        let mut together: Option<RangeInclusive<u64>> = None;
+        let mut keep_together = |first: u64, last: u64| {
+            let (before, after) = together.clone().unwrap_or(first..=last).into_inner();
+            together = Some(before.min(first)..=after.max(last));
+        };
         let mut complete = Vec::with_capacity(entries.len());
         for mut entry in entries {
-            if entry.record.contents == Contents::InRecord {
+            let Contents::Fetch { generation } = entry.record.contents else {
                 match &entry.record.change {
                     LoggedChange::Write(write) if write.data.is_none() => {
                         probes().early_records.increment();
@@ -246,21 +266,32 @@ impl IntentLog {
                 }
                 complete.push(entry);
                 continue;
-            }
+            };
             let LoggedChange::Write(write) = &mut entry.record.change else {
                 unreachable!("only writes have contents to be fetched");
             };
-            let is_logged = |size_bytes| {
+            let (order, is_built_on) = (entry.order, entry.is_built_on);
+            let cut_to = |size_bytes| {
                 let mut of_file = cuts.iter().filter(|cut| cut.file == write.object);
-                of_file.any(|cut| cut.order > entry.order && cut.size_bytes <= size_bytes)
+                of_file.find(|cut| cut.order > order && cut.size_bytes <= size_bytes)
             };
-            let data = match self.source()?.contents(write, operation).ok()? {
+            let data = match self.source()?.contents(write, generation, operation).ok()? {
                 Fetched::Bytes(data) => data,
-                Fetched::Shortened { bytes, size_bytes } if is_logged(size_bytes) => bytes,
-                Fetched::Shortened { .. } => return None,
+                Fetched::Shortened { bytes, size_bytes } => {
+                    let cut = cut_to(size_bytes)?;
+                    if is_built_on {
+                        keep_together(order, cut.order);
+                    }
+                    bytes
+                }
                 // Where the removal is not among these records, the file must be found as it was promised.
                 Fetched::Gone if self.state.lock().pending.has_removals() => return None,
-                Fetched::Gone => continue,
+                Fetched::Gone => {
+                    if let Some(last) = last_removal.filter(|last| is_built_on && *last > order) {
+                        keep_together(order, last);
+                    }
+                    continue;
+                }
             };
             if data.is_empty() {
                 continue;
@@ -271,7 +302,7 @@ impl IntentLog {
             write.data = Some(data);
             complete.push(entry);
         }
-        Some(complete)
+        Some((complete, together))
     }
 
     /// Gives packed records their places: the first is put into the block that waits, each other into a new one, and one more is made ready.

@@ -24,7 +24,10 @@ pub enum Contents {
     InRecord,
     /// It is a [`LoggedChange::Write`] without data. The [`LogSource`] is asked for them when the record is stored.
     #[doc(alias = "WR_NEED_COPY")]
-    Fetch,
+    Fetch {
+        /// In which group the file was made: its number may be another file's by then.
+        generation: u64,
+    },
 }
 
 /// What a file has where a write was.
@@ -46,18 +49,24 @@ pub enum Fetched {
 /// Knows what is in files, for records that do not say it. Asked by the thread that commits, which holds no
 /// transaction and no lock of the log.
 pub trait LogSource: Send + Sync {
-    /// The bytes of this write; they may be newer than it.
+    /// The bytes of this write into the file of this number and generation; they may be newer than it.
     ///
     /// # Errors
     /// When they cannot be read. The commit then waits for the group.
-    fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError>;
+    fn contents(
+        &self,
+        write: &LoggedWrite,
+        generation: u64,
+        operation: &Operation,
+    ) -> Result<Fetched, ObjectError>;
 
     /// Gives the blocks that a write of the open group has changed their places now, so that records lead to them instead of carrying their
-    /// bytes. The file must be one that somebody could find after a crash, and reach to the end of the write. `None`, with nothing placed,
+    /// bytes; such only as the write reaches the end of. The file must be of this generation, one that somebody could find after a crash, and reach to the end of the write. `None`, with nothing placed,
     /// when that is not so or not worth it. Asked with a transaction, and with no lock of the log.
     fn place(
         &self,
         write: &LoggedWrite,
+        generation: u64,
         whole_blocks: WholeBlocks,
         tx: &Tx,
         operation: &Operation,

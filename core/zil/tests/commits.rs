@@ -193,11 +193,38 @@ fn bytes_are_left_out_only_before_a_cut_that_is_as_short_as_the_file() {
     });
 }
 
+/// A file that was renamed and then cut is in the log with the cut or not at all: if they cannot be in one block, they wait for their group.
+#[test]
+fn what_others_build_on_is_in_one_block_with_what_cut_it() {
+    run(|world| {
+        for (bytes, is_shared, is_logged) in [
+            (2000, true, true),
+            (200_000, false, true),
+            (200_000, true, false),
+        ] {
+            world.write(SHORTENED, 0, bytes);
+            if is_shared {
+                world.log.share(SHORTENED);
+            }
+            world.change(None);
+            let cut = LoggedChange::Truncate {
+                object: SHORTENED,
+                offset: SHORTENED_BYTES,
+                length: 0,
+            };
+            let txg = world.change_as(SHORTENED, cut);
+            world.commit(Some(SHORTENED));
+            let is_stored = world.env.txgs.stored_txg() >= txg;
+            assert_eq!(is_stored, !is_logged, "{bytes} {is_shared}");
+        }
+    });
+}
+
 /// Its file is removed while its bytes are fetched.
 struct Removing(std::sync::Weak<World>);
 
 impl LogSource for Removing {
-    fn contents(&self, _: &LoggedWrite, _: &Operation) -> Result<Fetched, ObjectError> {
+    fn contents(&self, _: &LoggedWrite, _: u64, _: &Operation) -> Result<Fetched, ObjectError> {
         let removal = self.0.upgrade().unwrap().change(None);
         assert!(removal > 0);
         Ok(Fetched::Gone)
@@ -206,6 +233,7 @@ impl LogSource for Removing {
     fn place(
         &self,
         _: &LoggedWrite,
+        _: u64,
         _: WholeBlocks,
         _: &Tx,
         _: &Operation,

@@ -23,7 +23,12 @@ const BLOCK_BYTES: u64 = 16 << 10;
 struct Objects(Weak<World>);
 
 impl LogSource for Objects {
-    fn contents(&self, write: &LoggedWrite, operation: &Operation) -> Result<Fetched, ObjectError> {
+    fn contents(
+        &self,
+        write: &LoggedWrite,
+        _: u64,
+        operation: &Operation,
+    ) -> Result<Fetched, ObjectError> {
         let world = self.0.upgrade().unwrap();
         let object = world.set.object(write.object, operation)?;
         let mut bytes = vec![0; usize::try_from(write.length).unwrap()];
@@ -34,6 +39,7 @@ impl LogSource for Objects {
     fn place(
         &self,
         write: &LoggedWrite,
+        _: u64,
         whole_blocks: WholeBlocks,
         tx: &Tx,
         operation: &Operation,

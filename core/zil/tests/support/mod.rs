@@ -366,7 +366,7 @@ impl World {
         let record = IntentRecord {
             change: LoggedChange::Write(Box::new(write)),
             object: Some(object),
-            contents: Contents::Fetch,
+            contents: Contents::Fetch { generation: 0 },
         };
         self.log.record(tx, record);
     }
@@ -395,6 +395,7 @@ impl LogSource for Files {
     fn contents(
         &self,
         write: &LoggedWrite,
+        _: u64,
         _operation: &Operation,
     ) -> Result<Fetched, ObjectError> {
         if write.object == GONE {
@@ -414,6 +415,7 @@ impl LogSource for Files {
     fn place(
         &self,
         _: &LoggedWrite,
+        _: u64,
         _: WholeBlocks,
         _: &Tx,
         _: &Operation,
