@@ -11,7 +11,7 @@
 //! # Invariants
 //! - A file is not seen to be without a name before the record that takes the last one is made: who stores what was written into it finds either the file, or
 //!   that record among those that are stored or wait.
-//! - What changes in one transaction, and would be wrong by halves, is one record, or records of which each beginning makes sense.
+//! - What changes in one transaction, and would be wrong by halves, is one record, or records that are stored together ([`IntentLog::record_together`]), or of which each beginning makes sense.
 //!
 //! # Knows nothing about
 //! When records are stored, and where.
@@ -28,7 +28,7 @@ use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
-use tarn_zil::{Contents, Fetched, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
+use tarn_zil::{Contents, Fetched, IntentLog, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
 
 use crate::error::PosixError;
 use crate::facts::{Facts, words};
@@ -105,12 +105,9 @@ impl Pending {
         self.changes.push((change, false));
     }
 
-    /// Whether only a part is everybody's: a name without its contents, or what is taken away in one place to come back in another. Whoever stores the one has to store
-    /// the other.
-    fn is_mixed(&self) -> bool {
-        let mut kinds = self.changes.iter().map(|(_, is_shared)| *is_shared);
-        let first = kinds.next();
-        kinds.any(|kind| Some(kind) != first)
+    /// Whether a part is everybody's: then all is. A name is nothing without its contents, and what is taken away in one place may come back in another.
+    fn is_everybodys(&self) -> bool {
+        self.changes.iter().any(|(_, is_shared)| *is_shared)
     }
 }
 
@@ -297,11 +294,6 @@ fn extended_set(old: &Facts, new: &Facts, project: bool) -> Option<LoggedExtende
 }
 
 impl FileSystem {
-    /// Whether records are to be made.
-    fn is_logging(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.is_wanted())
-    }
-
     /// A change of names, for everybody's commits.
     pub(crate) fn log_shared(&self, tx: &Tx, change: impl FnOnce() -> LoggedChange) {
         let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
@@ -344,26 +336,48 @@ impl FileSystem {
         if pending.has_unlogged {
             self.log_nothing(tx);
         }
-        let is_everybodys = pending.is_mixed();
-        if is_everybodys && let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
+            return;
+        };
+        let is_everybodys = pending.is_everybodys();
+        if is_everybodys {
             // What is the file's own so far must not come behind it. And a name goes when what takes its place is there.
             log.share(node.id);
             let changes = &mut pending.changes;
             changes.sort_by_key(|(change, _)| matches!(change, LoggedChange::Remove { .. }));
         }
-        for (change, is_shared) in pending.changes {
-            match is_shared || is_everybodys {
-                true => self.log_shared(tx, || change),
-                false => self.log_own(tx, node, || change),
+        let object = (!is_everybodys).then_some(node.id);
+        let changes = pending.changes.into_iter().map(|(change, _)| change);
+        Self::log_together(log, tx, object, changes);
+    }
+
+    /// Records of one operation, which are of this file or everybody's.
+    fn log_together(
+        log: &IntentLog,
+        tx: &Tx,
+        object: Option<ObjectId>,
+        changes: impl Iterator<Item = LoggedChange>,
+    ) {
+        let mut records = Vec::new();
+        for change in changes {
+            if matches!(change, LoggedChange::SetXattr { .. }) && !log.takes_xattrs() {
+                log.note_unlogged(tx);
+                continue;
             }
+            records.push(IntentRecord {
+                change,
+                object,
+                contents: Contents::InRecord,
+            });
         }
+        log.record_together(tx, records);
     }
 
     /// The making of a file, with what belongs to it from the start: everybody's commits store it.
     pub(crate) fn log_created(&self, tx: &Tx, created: LoggedChange, pending: Pending) {
-        if !self.is_logging() {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_wanted()) else {
             return;
-        }
+        };
         let is_foreign = match &created {
             LoggedChange::Create(create) => {
                 create.owner.domain() != 0 || create.group.domain() != 0
@@ -375,13 +389,11 @@ impl FileSystem {
             self.log_nothing(tx);
             return;
         }
-        self.log_shared(tx, || created);
         if pending.has_unlogged {
             self.log_nothing(tx);
         }
-        for (change, _) in pending.changes {
-            self.log_shared(tx, || change);
-        }
+        let belongings = pending.changes.into_iter().map(|(change, _)| change);
+        Self::log_together(log, tx, None, std::iter::once(created).chain(belongings));
     }
 
     /// Bytes that were written, to be fetched when the record is stored.

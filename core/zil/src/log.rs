@@ -25,7 +25,7 @@ use crate::batches::Batches;
 use crate::chain::OWN_BLOCKS_MAX;
 use crate::pending::Pending;
 use crate::probes::probes;
-use crate::record::{IntentRecord, LogSource};
+use crate::record::{Contents, IntentRecord, LogSource};
 
 /// Who knows contents; taken for a moment.
 const SOURCE: Rank = Rank::new(tarn_host::ranks::ZIL, "intent log source");
@@ -256,15 +256,37 @@ impl IntentLog {
         if let Some(watcher) = self.watcher.get() {
             watcher(&record);
         }
-        let is_first = {
+        self.remember(tx, [record]);
+    }
+
+    /// As [`IntentLog::record`], of one operation that no single record says, and that would be wrong by halves: these are in the log all or not at all. All are of one file, or all are
+    /// everybody's, and none has contents to be fetched.
+    pub fn record_together(&self, tx: &Tx, records: Vec<IntentRecord>) {
+        debug_assert!(
+            records.windows(2).all(|two| two[0].object == two[1].object)
+                && (records.iter()).all(|record| record.contents == Contents::InRecord)
+        );
+        if records.is_empty() || self.note_replayed(tx) {
+            return;
+        }
+        if let Some(watcher) = self.watcher.get() {
+            records.iter().for_each(watcher);
+        }
+        self.remember(tx, records);
+    }
+
+    fn remember(&self, tx: &Tx, records: impl IntoIterator<Item = IntentRecord>) {
+        let mut is_first = false;
+        {
             let mut state = self.state.lock();
-            if self.durability != Durability::ByLog || state.is_closed {
-                false
-            } else {
-                probes().records.increment();
-                state.pending.add(tx.txg(), record)
+            if self.durability == Durability::ByLog && !state.is_closed {
+                let first = state.pending.next_order();
+                for record in records {
+                    probes().records.increment();
+                    is_first |= state.pending.add(tx.txg(), first, record);
+                }
             }
-        };
+        }
         if is_first {
             self.set.touch(tx);
         }

@@ -49,12 +49,12 @@ pub(crate) fn block_bytes_for(record_bytes: usize) -> usize {
         .clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
 }
 
-/// Packs records, the first ones into a block of `first_bytes`. Those whose places among all are `together` are in one block; none of them may lead to a block of its own, which might not be
-/// written. Their numbers follow `sequence`, which is counted up.
+/// Packs records, the first ones into a block of `first_bytes`. Those whose places among all are in one range of `together`, which are apart and in order, are in one block; none of them may
+/// lead to a block of its own, which might not be written. Their numbers follow `sequence`, which is counted up.
 pub(crate) fn pack(
     entries: Vec<Entry>,
     first_bytes: usize,
-    together: Option<&RangeInclusive<u64>>,
+    together: &[RangeInclusive<u64>],
     sequence: &mut u64,
 ) -> Result<Vec<Packed>, NoRoom> {
     let mut left_bytes = entries.iter().map(room_of).sum();
@@ -65,16 +65,20 @@ pub(crate) fn pack(
             ..Packed::default()
         },
     };
-    let is_together = |entry: &&Entry| together.is_some_and(|range| range.contains(&entry.order));
-    let mut kept: Option<usize> = None;
-    for entry in entries.iter().filter(is_together) {
-        kept = Some(kept.unwrap_or(0) + whole_room_of(entry)?);
+    let range_of = |entry: &Entry| {
+        let place = together.partition_point(|range| *range.end() < entry.order);
+        let range = together.get(place)?;
+        range.contains(&entry.order).then_some(place)
+    };
+    let mut kept: Vec<usize> = vec![0; together.len()];
+    for entry in &entries {
+        if let Some(place) = range_of(entry) {
+            kept[place] += whole_room_of(entry)?;
+        }
     }
     for entry in entries {
-        if is_together(&&entry)
-            && let Some(bytes) = kept.take()
-        {
-            packer.keep_room(bytes, left_bytes)?;
+        if let Some(place) = range_of(&entry) {
+            packer.keep_room(std::mem::take(&mut kept[place]), left_bytes)?;
         }
         let bytes = room_of(&entry);
         packer.add(entry, left_bytes, sequence)?;
@@ -285,6 +289,7 @@ mod tests {
         };
         Entry {
             order,
+            first_order: order,
             txg: Txg::from(1),
             record,
             is_built_on: false,
@@ -293,16 +298,16 @@ mod tests {
 
     /// How many bytes of records each block has.
     fn packed(entries: &[Entry], together: RangeInclusive<u64>) -> Result<Vec<usize>, NoRoom> {
-        packed_into(4096, entries, together)
+        packed_into(4096, entries, &[together])
     }
 
     /// The same, with so many bytes in the first block.
     fn packed_into(
         first_bytes: usize,
         entries: &[Entry],
-        together: RangeInclusive<u64>,
+        together: &[RangeInclusive<u64>],
     ) -> Result<Vec<usize>, NoRoom> {
-        let packed = pack(entries.to_vec(), first_bytes, Some(&together), &mut 0)?;
+        let packed = pack(entries.to_vec(), first_bytes, together, &mut 0)?;
         for block in &packed {
             assert!(block.records.len() + LogChain::SIZE <= block.block_bytes);
         }
@@ -329,8 +334,24 @@ mod tests {
         assert_eq!(packed(&longer, 2..=4), Ok(vec![written, moved]));
         // Apart from that a write is cut.
         let cut = [write(1, Some(1000)), write(2, Some(9000))];
-        assert!(packed_into(8192, &cut, 1..=1).unwrap()[0] > written);
-        assert_eq!(packed_into(8192, &cut, 2..=2).unwrap()[0], written);
+        assert!(packed_into(8192, &cut, &[1..=1]).unwrap()[0] > written);
+        assert_eq!(packed_into(8192, &cut, &[2..=2]).unwrap()[0], written);
+    }
+
+    #[test]
+    fn two_operations_may_be_in_two_blocks() {
+        let written = WRITE_HEADER_BYTES + 1400;
+        let entries: Vec<Entry> = (1..=5).map(|order| write(order, Some(1400))).collect();
+        let ranges = [1..=2, 4..=5];
+        assert_eq!(
+            packed_into(4096, &entries, &ranges),
+            Ok(vec![2 * written, 3 * written])
+        );
+        assert_eq!(
+            packed_into(8192, &entries, &ranges),
+            Ok(vec![5 * written]),
+            "there is room for both"
+        );
     }
 
     #[test]

@@ -35,6 +35,8 @@ const JOINED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct Entry {
     /// Counts records as they were made.
     pub(crate) order: u64,
+    /// That of the first record of the same operation: from there on they are in the log all or not at all.
+    pub(crate) first_order: u64,
     /// The group its change is part of.
     pub(crate) txg: Txg,
     /// The record.
@@ -113,8 +115,13 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Adds the newest record. True if it is the first of its group.
-    pub(crate) fn add(&mut self, txg: Txg, record: IntentRecord) -> bool {
+    /// The place that the next record has among all.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.next_order
+    }
+
+    /// Adds the newest record, of an operation that began with the record of this order. True if it is the first of its group.
+    pub(crate) fn add(&mut self, txg: Txg, first_order: u64, record: IntentRecord) -> bool {
         let is_first = !self.groups.contains_key(&txg);
         let group = self.groups.entry(txg).or_default();
         let list = match record.object {
@@ -126,6 +133,7 @@ impl Pending {
             self.next_order += 1;
             list.push(Entry {
                 order,
+                first_order,
                 txg,
                 record,
                 is_built_on: false,

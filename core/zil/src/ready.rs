@@ -7,8 +7,8 @@
 //! Where much was written into a file of a pool without log device, or devices are to be spared (`logbias=throughput`), records carry no bytes: the
 //! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
 //!
-//! A batch that is on its way when power is cut may be in the log up to some block. Where a file was renamed, and what was written into it before is lost to a later record of the same
-//! batch (a cut, a removal), it would be found under its new name without that. So these records are in one block; where they cannot be, the batch waits for its group.
+//! A batch that is on its way when power is cut may be in the log up to some block. Records of one operation are in one block, so that it is not there by halves. And where a file was renamed, and what was written into it before is lost to a later record of the same
+//! batch (a cut, a removal), it would be found under its new name without that: these are in one block, too. Where they cannot be, the batch waits for its group.
 //!
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.
@@ -121,7 +121,8 @@ impl IntentLog {
         }
         let mut sequence = basis.sequence;
         let first_bytes = last.physical_size().to_usize();
-        let packed = pack(entries, first_bytes, together.as_ref(), &mut sequence);
+        let together = ranges_together(&entries, together);
+        let packed = pack(entries, first_bytes, &together, &mut sequence);
         self.state.lock().sequence = sequence;
         let Ok(packed) = packed else {
             return impossible(early);
@@ -370,6 +371,29 @@ impl IntentLog {
     }
 }
 
+/// The places of records that must not be parted: of one operation, and of this range. The ranges are in order and apart.
+fn ranges_together(
+    entries: &[Entry],
+    range: Option<RangeInclusive<u64>>,
+) -> Vec<RangeInclusive<u64>> {
+    let operations = entries
+        .iter()
+        .filter(|entry| entry.first_order < entry.order)
+        .map(|entry| entry.first_order..=entry.order);
+    let mut ranges: Vec<RangeInclusive<u64>> = operations.chain(range).collect();
+    ranges.sort_by_key(|range| *range.start());
+    let mut apart: Vec<RangeInclusive<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match apart.last_mut() {
+            Some(last) if range.start() <= last.end() => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            _ => apart.push(range),
+        }
+    }
+    apart
+}
+
 /// A record after which a file ends where it says.
 struct Cut {
     file: ObjectId,
@@ -406,4 +430,43 @@ fn encode(block: &Packed, next: BlockPointer) -> Buffer {
     let mut contents = Buffer::zeroed(used.next_multiple_of(BLOCK_BYTES_MIN));
     LogBlock::encode(&mut contents, LogForm::Zilog2, next, &block.records);
     contents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_records_that_stay_together_are_apart() {
+        let entry = |first_order, order| Entry {
+            order,
+            first_order,
+            txg: Txg::ZERO,
+            record: IntentRecord {
+                change: LoggedChange::Remove {
+                    directory: ObjectId::new(34),
+                    name: tarn_ondisk::nvlist::Text::from("name".as_bytes()),
+                },
+                object: None,
+                contents: Contents::InRecord,
+            },
+            is_built_on: false,
+        };
+        let entries = [
+            entry(1, 1),
+            entry(2, 2),
+            entry(2, 3),
+            entry(2, 4),
+            entry(7, 7),
+            entry(8, 8),
+            entry(8, 9),
+        ];
+        assert_eq!(ranges_together(&entries, None), [2..=4, 8..=9]);
+        assert_eq!(
+            ranges_together(&entries, Some(5..=6)),
+            [2..=4, 5..=6, 8..=9]
+        );
+        assert_eq!(ranges_together(&entries, Some(3..=8)), [2..=9]);
+        assert_eq!(ranges_together(&entries[..2], None), []);
+    }
 }

@@ -15,9 +15,10 @@ use tarn_object::{ObjectError, Tx, Txgs};
 use tarn_ondisk::fuid::Fuid;
 use tarn_ondisk::intent_log::{LoggedAttributes, LoggedChange, LoggedWrite, mask};
 
+use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
-use tarn_zil::{Fetched, LogClosing, LogSource, PlacedWrites, WholeBlocks};
+use tarn_zil::{Contents, Fetched, IntentRecord, LogClosing, LogSource, PlacedWrites, WholeBlocks};
 
 const FILE: ObjectId = ObjectId::new(128);
 const OTHER: ObjectId = ObjectId::new(129);
@@ -217,6 +218,45 @@ fn what_others_build_on_is_in_one_block_with_what_cut_it() {
             let is_stored = world.env.txgs.stored_txg() >= txg;
             assert_eq!(is_stored, !is_logged, "{bytes} {is_shared}");
         }
+    });
+}
+
+/// Whatever else is in the batch, records of one operation are in one block.
+#[test]
+fn an_operation_is_not_parted() {
+    let xattr = |number: usize, bytes| IntentRecord {
+        change: LoggedChange::SetXattr {
+            object: FILE,
+            name: Text::from(format!("user.{number}").as_bytes()),
+            value: vec![1; bytes],
+        },
+        object: Some(FILE),
+        contents: Contents::InRecord,
+    };
+    run(|world| {
+        for bytes in (200..3800).step_by(300) {
+            let tx = world.tx();
+            let group = tx.txg();
+            world.log.record(&tx, xattr(0, bytes));
+            world
+                .log
+                .record_together(&tx, vec![xattr(1, 700), xattr(2, 700)]);
+            drop(tx);
+            world.commit(Some(FILE));
+            if world.env.txgs.stored_txg() >= group {
+                continue;
+            }
+            let durable = told(&world.memory).durable.clone().unwrap();
+            let found = read_log(&world.host, 1, &durable);
+            let [.., first, second] = &found.block_of[..] else {
+                panic!("nothing is in the log");
+            };
+            assert_eq!(first, second, "behind {bytes} bytes");
+        }
+        let parted = |blocks: &[usize]| blocks.windows(2).any(|two| two[0] != two[1]);
+        let durable = told(&world.memory).durable.clone().unwrap();
+        let found = read_log(&world.host, 1, &durable);
+        assert!(parted(&found.block_of), "all were in the same block");
     });
 }
 

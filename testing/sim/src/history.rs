@@ -222,6 +222,8 @@ pub struct Known {
 pub struct Actor {
     /// The file system he works in.
     pub dataset: usize,
+    /// It keeps extended attributes in hidden directories.
+    pub hides_xattrs: bool,
     /// By which his names are known: the first part of a path, or the beginning of the second one.
     pub prefix: String,
     /// All files, gone ones included.
@@ -236,9 +238,10 @@ pub struct Actor {
 
 impl Actor {
     /// Without a file.
-    pub fn new(dataset: usize, prefix: &str) -> Actor {
+    pub fn new(dataset: usize, hides_xattrs: bool, prefix: &str) -> Actor {
         Actor {
             dataset,
+            hides_xattrs,
             prefix: prefix.to_string(),
             files: Vec::new(),
             base: Names::new(),

@@ -11,7 +11,8 @@
 //! 2. Beyond it, the log has changes of names in their order, up to one that somebody's request for durability has taken, and at least
 //!    those before a request that has returned.
 //! 3. Beyond it, the log has changes of a file in their order, where somebody asked for this file; at least those before a request that has returned, and
-//!    those before a change of its name that is there. (In that case whoever asks for anything has taken them with him.)
+//!    those before a change of its name that is there. (In that case whoever asks for anything has taken them with him; so he may have up to a change of an attribute in its
+//!    hidden directory.)
 //! 4. Nothing else is there.
 //! 5. A request that has not returned, or one during which the file was changed, may have taken bytes as they were later. Then each part of the file
 //!    must be one of those it had since what was promised.
@@ -20,11 +21,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Actor, Asked, Commit, History, Inode, Names, What};
+use crate::history::{Actor, Asked, Change, Commit, History, Inode, Names, What};
 use crate::tree::{File, FoundFile, Tree};
 
 /// So many differences are told.
 const DIFFERENCES_MAX: usize = 10;
+/// Larger values of attributes are in the hidden directory.
+const LISTED_BYTES_MAX: usize = 32 << 10;
 /// The end of time.
 const NEVER: u64 = u64::MAX;
 
@@ -120,8 +123,37 @@ struct Case<'a> {
     naming: Vec<usize>,
     /// The places of calls that change each file.
     own: BTreeMap<Inode, Vec<usize>>,
+    /// The places of calls that change each file's hidden directory.
+    hidden: BTreeMap<Inode, Vec<usize>>,
     /// So many calls are stored for certain.
     stored: usize,
+}
+
+/// Which calls change what is in a file's hidden directory: extended attributes, all of them or those that are large. They have names, and so what was done to the file until then is
+/// everybody's.
+fn hidden(actor: &Actor) -> BTreeMap<Inode, Vec<usize>> {
+    let is_hidden = |length: usize| actor.hides_xattrs || length > LISTED_BYTES_MAX;
+    let mut lengths: BTreeMap<(Inode, &[u8]), usize> = BTreeMap::new();
+    for (inode, known) in actor.files.iter().enumerate() {
+        let has = known.first.xattrs.iter();
+        lengths.extend(has.map(|(name, value)| ((inode, name.as_slice()), value.len())));
+    }
+    let mut found: BTreeMap<Inode, Vec<usize>> = BTreeMap::new();
+    for (place, call) in actor.calls.iter().enumerate() {
+        let What::File(inode, Change::Xattr(name, value)) = &call.what else {
+            continue;
+        };
+        let key = (*inode, name.as_slice());
+        let before = match value {
+            Some(value) => lengths.insert(key, value.len()),
+            None => lengths.remove(&key),
+        };
+        let after = value.as_ref().map(Vec::len);
+        if before.into_iter().chain(after).any(is_hidden) {
+            found.entry(*inode).or_default().push(place);
+        }
+    }
+    found
 }
 
 impl<'a> Case<'a> {
@@ -151,6 +183,7 @@ impl<'a> Case<'a> {
             found: found.map(|(path, id)| (path.as_str(), *id)).collect(),
             naming,
             own,
+            hidden: hidden(actor),
             stored: actor.calls.iter().take_while(is_stored).count(),
         }
     }
@@ -256,6 +289,9 @@ impl<'a> Case<'a> {
                     moved.contains(&inode) && self.is_open(**place, commit)
                 });
                 let before = renames.max().copied().unwrap_or(0);
+                let hidden = self.hidden.get(&inode).into_iter().flatten();
+                let hidden = hidden.filter(|place| self.is_open(**place, commit));
+                let before = before.max(hidden.max().map_or(0, |place| place + 1));
                 own.iter().take_while(|place| **place < before).count()
             }
             _ => {
@@ -268,10 +304,12 @@ impl<'a> Case<'a> {
 
     /// Whether a request may have taken a file's bytes as they were later than its records.
     fn may_be_mixed(&self, inode: Inode) -> bool {
-        // Changes before a change of its name are taken by all; their bytes are those of later ones.
-        let first_move = self.naming.iter().find(|place| {
+        // Changes before a change of its name, or of those in its hidden directory, are taken by all; their bytes are those of later ones.
+        let mut moves = self.naming.iter().filter(|place| {
             matches!(&self.actor.calls[**place].what, What::Naming(_, moved) if moved.contains(&inode))
         });
+        let hidden = self.hidden.get(&inode).and_then(|places| places.first());
+        let first_move = moves.next().into_iter().chain(hidden).min();
         let is_moved = first_move.is_some();
         self.commits.iter().any(|commit| {
             let takes = match commit.asked {
@@ -568,7 +606,6 @@ impl<'a> Case<'a> {
 
 /// What a call changes, in a line.
 pub fn tell(what: &What) -> String {
-    use crate::history::Change;
     match what {
         What::Naming(naming, _) => format!("{naming:?}"),
         What::File(inode, change) => match change {

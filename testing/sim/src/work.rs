@@ -3,6 +3,7 @@
 //! A call is written down before it is made. Refusals for want of room are answers; any other refusal is a finding, for the model knows that the
 //! call is possible.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub const SHARED: [&str; 2] = ["s0", "s1"];
 const SIZE_MAX: usize = 400_000;
 /// Names an actor has at most.
 const NAMES_MAX: usize = 40;
+/// How many bytes some attributes have: too many for a place beside the others. All that have fewer have room there together.
+const LARGE_XATTR_BYTES: Range<usize> = 33_000..50_000;
 /// Names of attributes.
 const XATTRS: [&str; 3] = ["user.a", "user.bb", "security.c"];
 /// So many lines of the trace are kept.
@@ -599,10 +602,12 @@ impl Worker {
         };
         let change = match chance {
             0..52 => {
-                let at = match self.random.below(3) {
-                    0 => size,
-                    1 => self.random.index(size + 1),
-                    _ => self.random.index(size + 1) / 4096 * 4096,
+                let at = match self.random.below(13) {
+                    0..4 => size,
+                    4..8 => self.random.index(size + 1),
+                    8..12 => self.random.index(size + 1) / 4096 * 4096,
+                    // Behind the end.
+                    _ => size + self.random.index(50_000),
                 };
                 let length = match (self.taste, self.random.below(24)) {
                     (Taste::Bulk, 0..12) | (_, 23) => 1 + self.random.index(250_000),
@@ -638,7 +643,13 @@ impl Worker {
                     true => None,
                     false => {
                         let length = match self.random.below(10) {
-                            0 => 1 + self.random.index(20_000),
+                            0 => match self.random.below(3) {
+                                0 => {
+                                    LARGE_XATTR_BYTES.start
+                                        + self.random.index(LARGE_XATTR_BYTES.len())
+                                }
+                                _ => 1 + self.random.index(20_000),
+                            },
                             1 => 0,
                             _ => 1 + self.random.index(300),
                         };

@@ -187,7 +187,7 @@ impl Plan {
             set("recordsize", sizes[random.index(sizes.len())]);
             let compressions = ["on", "off", "zstd", "lz4"];
             set("compression", compressions[random.index(4)]);
-            set("xattr", ["sa", "sa", "on"][random.index(3)]);
+            set("xattr", ["sa", "sa", "dir"][random.index(3)]);
             set("dnodesize", ["legacy", "auto"][random.index(2)]);
             if random.chance(1, 4) {
                 set("logbias", "throughput");
@@ -396,7 +396,11 @@ impl World {
             let mut pages = self.book.pages();
             for number in 0..plan.actors {
                 let dataset = number % plan.datasets.len();
-                let actor = Actor::new(dataset, &format!("t{number}"));
+                let properties = &plan.datasets[dataset].properties;
+                let mut properties = properties.iter();
+                let hides_xattrs =
+                    properties.any(|(name, value)| name == "xattr" && value == "dir");
+                let actor = Actor::new(dataset, hides_xattrs, &format!("t{number}"));
                 pages.history.actors.push(actor);
             }
         }

@@ -428,6 +428,8 @@ impl LogSource for Files {
 pub struct Found {
     pub records: Vec<LogRecord>,
     pub blocks: Vec<BlockPointer>,
+    /// In which of the blocks each record is.
+    pub block_of: Vec<usize>,
 }
 
 /// A file as the stored set has it, with the writes that the log adds. Gives, too, how many blocks these lead to.
@@ -491,6 +493,7 @@ pub fn read_log(host: &Host, disks: u64, durable: &Durable) -> Found {
     let mut found = Found {
         records: Vec::new(),
         blocks: Vec::new(),
+        block_of: Vec::new(),
     };
     let mut next = head.intent_log.first;
     while !next.is_hole() {
@@ -501,6 +504,7 @@ pub fn read_log(host: &Host, disks: u64, durable: &Durable) -> Found {
         let block = LogBlock::decode(&contents, LogForm::Zilog2).unwrap();
         for record in block.records() {
             found.records.push(record.unwrap());
+            found.block_of.push(found.blocks.len() - 1);
         }
         next = block.chain.next;
     }
