@@ -8,7 +8,7 @@
 //! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
 //!
 //! A batch that is on its way when power is cut may be in the log up to some block. Records of one operation are in one block, so that it is not there by halves. And where a file was renamed, and what was written into it before is lost to a later record of the same
-//! batch (a cut, a removal), it would be found under its new name without that: these are in one block, too. Where they cannot be, the batch waits for its group.
+//! batch (a cut, a removal), it would be found under its new name without that: these are in one block, too. Where they are too large, the batch waits for its group.
 //!
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.

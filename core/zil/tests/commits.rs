@@ -200,6 +200,7 @@ fn what_others_build_on_is_in_one_block_with_what_cut_it() {
     run(|world| {
         for (bytes, is_shared, is_logged) in [
             (2000, true, true),
+            (100_000, true, true),
             (200_000, false, true),
             (200_000, true, false),
         ] {
@@ -253,6 +254,22 @@ fn an_operation_is_not_parted() {
             };
             assert_eq!(first, second, "behind {bytes} bytes");
         }
+        // The block that waits has less room than that: nothing is in it.
+        let tx = world.tx();
+        let large = vec![xattr(1, 50_000), xattr(2, 60_000)];
+        world.log.record_together(&tx, large);
+        let group = tx.txg();
+        drop(tx);
+        let mark = world.change(Some(FILE));
+        world.commit(Some(FILE));
+        told(&world.memory).acknowledged.insert(mark);
+        assert!(world.env.txgs.stored_txg() < group, "it is in the log");
+        let durable = told(&world.memory).durable.clone().unwrap();
+        let found = read_log(&world.host, 1, &durable);
+        let last = found.block_of.last().unwrap();
+        assert_eq!(found.block_of[found.block_of.len() - 3..], [*last; 3]);
+        assert!(!found.block_of.contains(&(last - 1)));
+        check(&world.host, 1, &world.memory);
         let parted = |blocks: &[usize]| blocks.windows(2).any(|two| two[0] != two[1]);
         let durable = told(&world.memory).durable.clone().unwrap();
         let found = read_log(&world.host, 1, &durable);
