@@ -2,7 +2,8 @@
 //!
 //! # Mechanism
 //! The first block of a batch has the size it was allocated with; those after it are as large as what is left, up to the largest. A
-//! record is whole in its block, but a write whose bytes were fetched may be cut: its parts are writes of their own.
+//! record is whole in its block, but a write whose bytes were fetched may be cut: its parts are writes of their own. One that had its bytes from the start may not: they are the value of
+//! an attribute, and half of it is nothing that anybody has set.
 //!
 //! Some records must be in the log all or not at all: they are in one block.
 //!
@@ -17,6 +18,7 @@ use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogChain, LogRecord, LoggedChange
 use tarn_ondisk::units::Txg;
 
 use crate::pending::Entry;
+use crate::record::Contents;
 
 /// The largest log block.
 #[doc(alias = "zil_maxblocksize")]
@@ -154,8 +156,9 @@ impl Packer {
 
     fn add(&mut self, entry: Entry, left_bytes: usize, sequence: &mut u64) -> Result<(), NoRoom> {
         let txg = entry.txg;
+        let was_fetched = entry.record.contents != Contents::InRecord;
         match entry.record.change {
-            LoggedChange::Write(write) if write.data.is_some() => {
+            LoggedChange::Write(write) if was_fetched && write.data.is_some() => {
                 self.add_write(*write, txg, left_bytes, sequence)
             }
             change => self.add_whole(change, txg, left_bytes, sequence),
@@ -250,25 +253,34 @@ impl WithoutData for LoggedWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Contents, IntentRecord};
+    use crate::record::IntentRecord;
     use tarn_ondisk::block_pointer::BlockPointer;
     use tarn_ondisk::nvlist::Text;
     use tarn_ondisk::units::ObjectId;
 
-    /// Without bytes it leads to a block.
+    /// With bytes that were fetched; without any it leads to a block.
     fn write(order: u64, bytes: Option<usize>) -> Entry {
-        entry(
-            order,
-            LoggedChange::Write(Box::new(LoggedWrite {
-                is_stored_already: false,
-                object: ObjectId::new(7),
-                offset: 0,
-                length: widen(bytes.unwrap_or(4096)),
-                block_offset: 0,
-                pointer: BlockPointer::HOLE,
-                data: bytes.map(|bytes| vec![1; bytes]),
-            })),
-        )
+        let write = LoggedWrite {
+            is_stored_already: false,
+            object: ObjectId::new(7),
+            offset: 0,
+            length: widen(bytes.unwrap_or(4096)),
+            block_offset: 0,
+            pointer: BlockPointer::HOLE,
+            data: bytes.map(|bytes| vec![1; bytes]),
+        };
+        let mut entry = entry(order, LoggedChange::Write(Box::new(write)));
+        if bytes.is_some() {
+            entry.record.contents = Contents::Fetch { generation: 1 };
+        }
+        entry
+    }
+
+    /// With bytes that it had from the start.
+    fn value(order: u64, bytes: usize) -> Entry {
+        let mut entry = write(order, Some(bytes));
+        entry.record.contents = Contents::InRecord;
+        entry
     }
 
     fn removal(order: u64) -> Entry {
@@ -351,6 +363,22 @@ mod tests {
             packed_into(8192, &entries, &ranges),
             Ok(vec![5 * written]),
             "there is room for both"
+        );
+    }
+
+    #[test]
+    fn a_write_is_cut_only_where_its_bytes_were_fetched() {
+        let whole = WRITE_HEADER_BYTES + 46_528;
+        let before = WRITE_HEADER_BYTES + 1000;
+        let fetched = [write(1, Some(1000)), write(2, Some(46_525))];
+        assert!(packed_into(12 << 10, &fetched, &[]).unwrap()[0] > before);
+        let valued = [write(1, Some(1000)), value(2, 46_525)];
+        assert_eq!(packed_into(12 << 10, &valued, &[]), Ok(vec![before, whole]));
+        let alone = [value(1, 46_525)];
+        assert_eq!(packed_into(12 << 10, &alone, &[]), Ok(vec![0, whole]));
+        assert_eq!(
+            packed_into(12 << 10, &[value(1, 131_000)], &[]),
+            Err(NoRoom)
         );
     }
 
