@@ -44,7 +44,8 @@ fn refused<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E
 }
 
 /// Folders, one for each kind of change.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
+    "outgrown",
     "made",
     "names",
     "written",
@@ -57,6 +58,10 @@ const FOLDERS: [&str; 7] = [
 const BEFORE: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Of each of them: more than a block of any record size that is tried, and no multiple of one.
 const BEFORE_BYTES: usize = 150_001;
+/// As many in a row let a log expect small ones. Ours looks at the last eight.
+const SMALL_CHANGES: usize = 9;
+/// More than an attribute beside its file may have, less than the system's 64 KiB, and no multiple of a sector: then its bytes are in the log.
+const LARGE_VALUE_BYTES: usize = 50_001;
 
 /// Makes what is there before the changes.
 ///
@@ -92,6 +97,7 @@ pub fn prepare(root: &Path, seed: u64) -> Result<(), Refused> {
 pub fn change(root: &Path, seed: u64) -> Result<Vec<&'static str>, Refused> {
     let mut chance = Twister::new(seed ^ 0x6368_616e);
     let mut absent = Vec::new();
+    outgrow(&root.join("outgrown"), &mut chance, &mut absent)?;
     make(&root.join("made"), &mut chance, &mut absent)?;
     rename(&root.join("names"), &mut absent)?;
     overwrite(&root.join("written"), &mut chance)?;
@@ -101,6 +107,27 @@ pub fn change(root: &Path, seed: u64) -> Result<Vec<&'static str>, Refused> {
     attribute(&root.join("attributes"), &mut chance, &mut absent)?;
     make_durable(root)?;
     Ok(absent)
+}
+
+/// Small changes, each durable before the next, and then one whose records are large and must be in one block: the block that waits for records has too little room, and stays
+/// without any.
+fn outgrow(
+    place: &Path,
+    chance: &mut Twister,
+    absent: &mut Vec<&'static str>,
+) -> Result<(), Refused> {
+    let path = place.join("a");
+    for _ in 0..SMALL_CHANGES {
+        write(&path, 0, &chance.bytes(100))?;
+        sync(&path)?;
+    }
+    let path = place.join("b");
+    let value = chance.bytes(LARGE_VALUE_BYTES);
+    match rustix::fs::setxattr(&path, "user.large", &value, XattrFlags::empty()) {
+        Err(Errno::NOSPC | Errno::TOOBIG | Errno::FBIG) => absent.push("large attributes"),
+        set => set.map_err(refused("set attribute of", &path))?,
+    }
+    sync(&path)
 }
 
 fn make(place: &Path, chance: &mut Twister, absent: &mut Vec<&'static str>) -> Result<(), Refused> {
