@@ -5,10 +5,12 @@
 
 use clap::Args;
 
-use crate::workspace::{Outcome, cargo, checkout, run, target};
+use crate::workspace::{Outcome, cargo, checkout, openzfs, run, target};
 
 /// How many cuts a change must survive.
 const CI_CUTS: u64 = 2000;
+/// After each how many of them, about, OpenZFS's `zdb` looks at the disks.
+const CI_CUTS_OF_ZDB: u64 = 50;
 
 /// What is handed to the program.
 #[derive(Debug, Default, Args)]
@@ -41,8 +43,10 @@ pub fn sim(arguments: &Arguments) -> Outcome {
 
 /// What a change must pass: some cuts, and every canary.
 pub fn small() -> Outcome {
-    let cuts = CI_CUTS.to_string();
-    for options in [vec!["--cuts", &cuts], vec!["--canaries"]] {
+    // Once, before several processes look for it.
+    openzfs()?;
+    let [cuts, each] = [CI_CUTS, CI_CUTS_OF_ZDB].map(|count| count.to_string());
+    for options in [vec!["--cuts", &cuts, "--zdb", &each], vec!["--canaries"]] {
         sim(&Arguments {
             options: options.into_iter().map(str::to_string).collect(),
         })?;
