@@ -2,7 +2,7 @@
 
 use tarn_oracle::instance::PROGRAMS;
 
-use crate::workspace::{Outcome, cargo, programs, run};
+use crate::workspace::{Outcome, cargo, run, target};
 
 /// The packages that the programs are in.
 const PACKAGES: [&str; 6] = [
@@ -20,11 +20,15 @@ pub fn build() -> Outcome {
     arguments.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
     run(&mut cargo(&arguments))?;
     for program in PROGRAMS {
-        let path = programs().join(program);
+        let path = target().join("release").join(program);
         if !path.is_file() {
             return Err(format!("the build left no {}", path.display()).into());
         }
     }
-    println!("{} in {}", PROGRAMS.join(", "), programs().display());
+    println!(
+        "{} in {}",
+        PROGRAMS.join(", "),
+        target().join("release").display()
+    );
     Ok(())
 }

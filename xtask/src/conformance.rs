@@ -3,10 +3,12 @@
 //! # Mechanism
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
 //! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
-//! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots. Each has an instance of its own, a pool of files and a mount.
+//! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots; [`everyday`]
+//! does what users do. Each has an instance of its own, a pool of files and a mount.
 
 mod crash;
 mod databases;
+mod everyday;
 mod fsx;
 mod kill;
 mod pjdfstest;
@@ -53,6 +55,9 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
+    /// everyday: only scenarios whose name contains this
+    #[arg(long)]
+    pub only: Option<String>,
     /// Leave the scratch folders for a look
     #[arg(long)]
     pub keep: bool,
@@ -75,6 +80,8 @@ pub enum Test {
     Policies,
     /// Streams of snapshots, cut at random bytes and gone on with
     Streams,
+    /// What people and programs meet on a mount, at a prompt and in a daemon
+    Everyday,
 }
 
 /// Runs the tests asked for.
@@ -105,6 +112,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Policies) {
         steps.run("policies of snapshots", || policies::policies(arguments));
     }
+    if wanted(Test::Everyday) {
+        steps.run("everyday use", || everyday::everyday(arguments));
+    }
     steps.finish()
 }
 
@@ -118,6 +128,7 @@ pub fn small() -> Outcome {
             Test::Databases,
             Test::Streams,
             Test::Policies,
+            Test::Everyday,
         ],
         seed: 1,
         operations: 5000,
@@ -125,6 +136,7 @@ pub fn small() -> Outcome {
         kills: 3,
         cuts: 20,
         hours: 3,
+        only: None,
         small: false,
         keep: false,
     })

@@ -23,9 +23,9 @@ pub fn target() -> PathBuf {
     checkout().join("target")
 }
 
-/// Where the programs are after `cargo xtask build`.
+/// Where the programs under test are: `$TARN_PROGRAMS`, or where `cargo xtask build` leaves them.
 pub fn programs() -> PathBuf {
-    target().join("release")
+    std::env::var_os("TARN_PROGRAMS").map_or_else(|| target().join("release"), PathBuf::from)
 }
 
 /// A folder for scratch files of one task.

@@ -1,0 +1,6 @@
+//! Scenarios: names, attributes and contents of files on a mount.
+
+use super::Scenario;
+
+/// All of this subject.
+pub const SCENARIOS: &[Scenario] = &[];

@@ -1,0 +1,6 @@
+//! Scenarios: promises of room, quotas and full pools.
+
+use super::Scenario;
+
+/// All of this subject.
+pub const SCENARIOS: &[Scenario] = &[];
