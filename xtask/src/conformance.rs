@@ -11,11 +11,14 @@ mod databases;
 mod everyday;
 mod fsx;
 mod kill;
+mod known;
 mod pjdfstest;
 mod policies;
 mod streams;
 mod suite;
 mod survive;
+mod xfstests;
+mod zts;
 
 use std::path::Path;
 
@@ -55,7 +58,7 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
-    /// everyday: only scenarios whose name contains this
+    /// everyday: only scenarios whose name contains this; xfstests: numbers or `-g GROUP`; zts: `DIR[:TEST[,TEST]...]`
     #[arg(long)]
     pub only: Option<String>,
     /// Leave the scratch folders for a look
@@ -82,11 +85,15 @@ pub enum Test {
     Streams,
     /// What people and programs meet on a mount, at a prompt and in a daemon
     Everyday,
+    /// The `generic` group of xfstests
+    Xfstests,
+    /// OpenZFS's functional tests
+    Zts,
 }
 
 /// Runs the tests asked for.
 pub fn conformance(arguments: &Arguments) -> Outcome {
-    if arguments.small {
+    if arguments.small && arguments.tests.is_empty() {
         return small();
     }
     let wanted = |test| arguments.tests.is_empty() || arguments.tests.contains(&test);
@@ -115,6 +122,12 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Everyday) {
         steps.run("everyday use", || everyday::everyday(arguments));
     }
+    if wanted(Test::Xfstests) {
+        steps.run("xfstests", || xfstests::xfstests(arguments));
+    }
+    if wanted(Test::Zts) {
+        steps.run("OpenZFS's functional tests", || zts::zts(arguments));
+    }
     steps.finish()
 }
 
@@ -129,6 +142,8 @@ pub fn small() -> Outcome {
             Test::Streams,
             Test::Policies,
             Test::Everyday,
+            Test::Xfstests,
+            Test::Zts,
         ],
         seed: 1,
         operations: 5000,
@@ -137,7 +152,7 @@ pub fn small() -> Outcome {
         cuts: 20,
         hours: 3,
         only: None,
-        small: false,
+        small: true,
         keep: false,
     })
 }
