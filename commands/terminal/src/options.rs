@@ -1,5 +1,6 @@
 //! The grammar of options, as `getopt` has it: single letters that may be combined (`-rHp`), values joined or
-//! apart (`-oname`, `-o name`), long names that may be shortened, and operands anywhere between them.
+//! apart (`-oname`, `-o name`), long names that may be shortened, and operands anywhere between them. Where the environment has
+//! `POSIXLY_CORRECT`, the first operand ends the options.
 //!
 //! A grammar is written as `getopt` is given it: the letters, each with a colon when it takes a value. When the
 //! first character is a colon, a missing value has a message of its own.
@@ -43,7 +44,12 @@ pub struct Options<'a> {
     /// Letters of a combined argument that are still to be taken.
     cluster: &'a str,
     operands: Vec<String>,
+    /// Options may stand behind operands, too.
+    permutes: bool,
 }
+
+/// Set to anything, has options end at the first operand.
+const POSIXLY_CORRECT: &str = "POSIXLY_CORRECT";
 
 impl<'a> Options<'a> {
     /// Options of the arguments after the subcommand's name.
@@ -53,6 +59,7 @@ impl<'a> Options<'a> {
             rest: arguments,
             cluster: "",
             operands: Vec::new(),
+            permutes: std::env::var_os(POSIXLY_CORRECT).is_none(),
         }
     }
 
@@ -77,6 +84,10 @@ impl<'a> Options<'a> {
                 self.cluster = &argument[1..];
             } else {
                 self.operands.push(argument.clone());
+                if !self.permutes {
+                    self.operands.append(&mut self.rest.to_vec());
+                    self.rest = &[];
+                }
             }
         }
         self.letter().map(Some)
@@ -192,6 +203,16 @@ mod tests {
             ]
         );
         assert_eq!(operands, ["tank", "-x"]);
+    }
+
+    #[test]
+    fn strict_options_end_at_the_first_operand() {
+        let arguments = ["-H", "all", "-r", "tank"].map(str::to_string);
+        let mut options = Options::new(GRAMMAR, &arguments);
+        options.permutes = false;
+        assert_eq!(options.take(), Ok(Some(("H", String::new()))));
+        assert_eq!(options.take(), Ok(None));
+        assert_eq!(options.operands(), ["all", "-r", "tank"]);
     }
 
     #[test]
