@@ -63,10 +63,7 @@ fn properties() -> String {
     };
     let native: String = rows
         .iter()
-        .map(|row| {
-            let can_edit = row.change != Change::ReadOnly;
-            line(row.name, can_edit, row.is_inheritable(), row.values)
-        })
+        .map(|row| line(row.name, row.is_settable(), says_inherit(row), row.values))
         .collect();
     let of_somebody: String = OF_SOMEBODY
         .iter()
@@ -77,6 +74,13 @@ fn properties() -> String {
         .collect();
     let head = "\nThe following properties are supported:\n\n";
     format!("{head}{heading}{native}{of_somebody}{PROPERTIES_END}")
+}
+
+/// What stands in the column INHERIT. Of what is fixed at creation a new dataset takes its parent's, and OpenZFS calls that inherited, but where
+/// a default is shown instead.
+#[doc(alias = "zfs_prop_inheritable")]
+fn says_inherit(row: &Property) -> bool {
+    matches!(row.change, Change::Inherit | Change::Once)
 }
 
 /// `zfs version`.
@@ -210,6 +214,14 @@ mod tests {
         assert_eq!(lines[5], "\tavailable               NO       NO   <size>");
         assert!(text.contains("\n\tatime                  YES      YES   on | off\n"));
         assert!(text.contains("\n\tuserquota@...          YES       NO   <size> | none\n"));
+        for fixed in [
+            "casesensitivity         NO      YES   sensitive",
+            "utf8only                NO      YES   on | off",
+            "volblocksize            NO      YES   512",
+            "keyformat               NO       NO   none",
+        ] {
+            assert!(text.contains(&format!("\n\t{fixed}")), "{fixed}");
+        }
     }
 
     #[test]
