@@ -1,7 +1,7 @@
 //! The order of datasets in `zfs list` and `zfs get`.
 //!
 //! Without `-s`, by name; snapshots follow their dataset, oldest first. With it, by those properties first: numbers
-//! and words by their stored number, texts by their letters. A dataset that has no such property goes to the
+//! by their size, words and texts by their letters. A dataset that has no such property goes to the
 //! end, whatever the direction.
 
 use crate::answers;
@@ -95,12 +95,13 @@ fn rank_native(dataset: &DatasetDescription, asked: &Asked, property: &Property)
     }
     let value = answers::find(dataset, asked).map(|answer| &answer.value);
     match (property.form, value) {
-        (Form::Text, Some(Value::Text(text))) => Some(Rank::Text(text.clone())),
-        (Form::Text, Some(Value::Number(number))) => Some(Rank::Text(number.to_string())),
-        (Form::Text, _) => None,
-        (_, Some(Value::Number(number))) => Some(Rank::Number(*number)),
-        (_, Some(Value::Text(word))) => Some(Rank::Number(property.number_of(word).unwrap_or(0))),
-        (_, _) => Some(Rank::Number(0)),
+        (Form::Text | Form::Word(_), Some(Value::Text(text))) => Some(Rank::Text(text.clone())),
+        (Form::Text | Form::Word(_), Some(Value::Number(number))) => {
+            Some(Rank::Text(number.to_string()))
+        }
+        (Form::Text | Form::Word(_), _) => None,
+        (Form::Number, Some(Value::Number(number))) => Some(Rank::Number(*number)),
+        (Form::Number, _) => Some(Rank::Number(0)),
     }
 }
 
@@ -176,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn words_sort_by_their_stored_number() {
+    fn words_sort_by_their_letters() {
         let with = |name: &str, word: &str| {
             dataset(name, &[("compression", Value::Text(word.to_string()))])
         };
         let datasets = vec![with("a", "zstd"), with("b", "off"), with("c", "lz4")];
-        assert_eq!(sorted(datasets, &[("compression", false)]), ["b", "c", "a"]);
+        assert_eq!(sorted(datasets, &[("compression", false)]), ["c", "b", "a"]);
     }
 
     #[test]
