@@ -11,11 +11,16 @@ pub fn find(name: &str) -> Option<&'static Property> {
     PROPERTIES.iter().find(|property| property.name == name)
 }
 
-/// The full name for one of the short forms that commands accept (`avail`, `compress`, `recsize`).
+/// The full name for one of the short forms that commands accept (`avail`, `compress`, `recsize`): headings of columns, in small letters.
+#[doc(alias = "propname_match")]
 fn short_name(name: &str) -> Option<&'static str> {
+    let is_small = |column: &str| {
+        let small = column.bytes().map(|letter| letter.to_ascii_lowercase());
+        small.eq(name.bytes())
+    };
     PROPERTIES
         .iter()
-        .find(|property| property.visible && property.column.eq_ignore_ascii_case(name))
+        .find(|property| property.visible && is_small(property.column))
         .map(|property| property.name)
 }
 
