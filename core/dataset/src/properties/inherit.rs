@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::stored::Reading;
 use std::collections::BTreeMap;
+use tarn_object::zap::ZapValue;
 use tarn_ondisk::units::ObjectId;
 
 /// Says that a received value shall not count.
@@ -203,7 +204,8 @@ pub fn given(dataset: &Dataset<'_>, which: Given) -> Result<Vec<(String, Found)>
         if !is_given || is_known(name) || !is_settable(dataset, name) {
             continue;
         }
-        let found = match (value.as_word(), value.as_text()) {
+        let real = real_value(&entries, name).filter(|_| suffix.is_empty());
+        let found = match (real.or(value.as_word()), value.as_text()) {
             (_, Some(text)) => Found::Text(String::from_utf8_lossy(text).into_owned()),
             (Some(number), None) => Found::Number(number),
             (None, None) => continue,
@@ -211,6 +213,14 @@ pub fn given(dataset: &Dataset<'_>, which: Given) -> Result<Vec<(String, Found)>
         given.push((name.to_string(), found));
     }
     Ok(given)
+}
+
+/// The number that a property really has, where the one under its name is for older programs.
+fn real_value(entries: &[(String, ZapValue)], name: &str) -> Option<u64> {
+    let real = format!("{name}{REAL_VALUE_SUFFIX}");
+    let found = entries.iter().find(|(other, _)| *other == real);
+    let number = found.and_then(|(_, value)| value.as_word())?;
+    table::find(name)?.word_of(number).map(|_| number)
 }
 
 /// Whether a property can be set on another dataset; of snapshots no limits of space.
