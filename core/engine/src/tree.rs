@@ -130,8 +130,13 @@ impl MountedTree {
         }
         let registry = tarn_probe::registry();
         let name = dataset.name();
-        let statistics =
-            DatasetStatistics::register(registry, pool.name(), head.get(), name.as_str());
+        let statistics = DatasetStatistics::register(
+            registry,
+            pool.name(),
+            head.get(),
+            name.as_str(),
+            files.unlinked_counts().clone(),
+        );
         Ok(Arc::new(MountedTree {
             pool: pool.clone(),
             head,

@@ -17,7 +17,7 @@ use tarn_object::{ObjectSet, OpenTx, TxEstimate, Txgs};
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_ondisk::znode::{MASTER_NODE, master};
-use tarn_probe::Operation;
+use tarn_probe::{Operation, UnlinkedCounts};
 use tarn_zil::IntentLog;
 
 use crate::control_directory::{ControlEntry, SnapshotDoor};
@@ -92,6 +92,7 @@ pub struct FileSystem {
     /// One rename of a directory to another parent at a time: so its ancestors stay while they are looked at.
     pub(crate) renaming: Mutex<()>,
     pub(crate) unlinked: Option<ObjectId>,
+    pub(crate) unlinked_counts: Arc<UnlinkedCounts>,
     pub(crate) quotas: Quotas,
     properties: RwLock<Arc<MountProperties>>,
     root: ObjectId,
@@ -163,6 +164,7 @@ impl FileSystem {
             naming: facts.naming,
             renaming: Mutex::new(ranks::RENAME, ()),
             unlinked: facts.unlinked,
+            unlinked_counts: Arc::default(),
             quotas,
             properties: RwLock::new(ranks::PROPERTIES, Arc::new(properties)),
             root: facts.root,
@@ -219,6 +221,11 @@ impl FileSystem {
     /// Its intent log, where it has one.
     pub fn intent_log(&self) -> Option<&Arc<IntentLog>> {
         self.log.as_ref()
+    }
+
+    /// How many files have lost their last name since it was mounted, or before and were still there, and how many of them were freed.
+    pub fn unlinked_counts(&self) -> &Arc<UnlinkedCounts> {
+        &self.unlinked_counts
     }
 
     /// How it treats names.

@@ -45,6 +45,7 @@ impl FileSystem {
             let Some(id) = entry.value.as_word().map(ObjectId::from) else {
                 continue;
             };
+            self.unlinked_counts.lost_names(1);
             let node = match self.node(id, operation) {
                 Ok(node) => node,
                 Err(PosixError::NotFound) => {
@@ -59,6 +60,7 @@ impl FileSystem {
                             other => other?,
                         }
                     }
+                    self.unlinked_counts.freed();
                     continue;
                 }
                 // What cannot be read cannot be freed. It stays in the set and does no harm.
@@ -113,9 +115,12 @@ impl FileSystem {
         if self.is_small(node) && node.condemn() {
             self.free_condemned(node, tx, operation)?;
             node.set_facts(facts);
+            self.unlinked_counts.lost_names(1);
+            self.unlinked_counts.freed();
             return Ok(());
         }
         self.add_unlinked(node, tx, operation)?;
+        self.unlinked_counts.lost_names(1);
         self.store(node, facts, tx, operation)
     }
 
@@ -159,7 +164,9 @@ impl FileSystem {
                 other => other?,
             }
         }
-        self.free_condemned(node, &tx, operation)
+        self.free_condemned(node, &tx, operation)?;
+        self.unlinked_counts.freed();
+        Ok(())
     }
 
     /// Frees the hidden directory of a file, with all that is in it.

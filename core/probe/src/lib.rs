@@ -36,7 +36,7 @@ pub use operation::{Clock, Operation, StageTimer, What, Who};
 pub use record::{ClientId, DatasetId, OperationRecord, RECORD_BYTES};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};
-pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics};
+pub use statistics::{DatasetStatistics, KindStatistics, OperationStatistics, UnlinkedCounts};
 pub use vdev_statistics::{
     FinishedIo, IoKind, IoPriority, IoTotals, VdevStatistics, VdevStatisticsSnapshot,
 };

@@ -134,6 +134,26 @@ pub(crate) fn push_values(
     }
 }
 
+/// Files of a mounted file system that have lost their last name, and those of them that were freed: the difference is what is open without a name, or
+/// waits to be freed.
+#[derive(Debug, Default)]
+pub struct UnlinkedCounts {
+    unlinks: AtomicU64,
+    unlinked: AtomicU64,
+}
+
+impl UnlinkedCounts {
+    /// So many more have no name any more.
+    pub fn lost_names(&self, files: u64) {
+        self.unlinks.fetch_add(files, Ordering::Relaxed);
+    }
+
+    /// One of them was freed.
+    pub fn freed(&self) {
+        self.unlinked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The statistics of one dataset, and its number in records.
 #[derive(Debug)]
 pub struct DatasetStatistics {
@@ -141,19 +161,27 @@ pub struct DatasetStatistics {
     pool: String,
     name: Mutex<String>,
     statistics: OperationStatistics,
+    unlinked: Arc<UnlinkedCounts>,
     instance: OnceLock<Arc<Instance>>,
 }
 
 impl DatasetStatistics {
     /// Gives a dataset its number and its place in the registry: `zfs/POOL:0:objset-0xID`, as OpenZFS names it.
     /// It disappears from there when the last handle is dropped.
-    pub fn register(registry: &Registry, pool: &str, objset: u64, name: &str) -> Arc<Self> {
+    pub fn register(
+        registry: &Registry,
+        pool: &str,
+        objset: u64,
+        name: &str,
+        unlinked: Arc<UnlinkedCounts>,
+    ) -> Arc<Self> {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let dataset = Arc::new(DatasetStatistics {
             id: DatasetId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             pool: pool.to_owned(),
             name: Mutex::new(name.to_owned()),
             statistics: OperationStatistics::new(),
+            unlinked,
             instance: OnceLock::new(),
         });
         let place = (format!("zfs/{pool}"), format!("objset-{objset:#x}"));
@@ -196,14 +224,15 @@ impl DatasetStatistics {
     fn values(&self) -> Vec<(String, Value)> {
         let of = |kind| self.statistics.snapshot(kind).unwrap_or_default();
         let (reads, writes) = (of(OperationKind::Read), of(OperationKind::Write));
-        let unlinks = of(OperationKind::Remove).operations;
+        let count = |counter: &AtomicU64| Value::Counter(counter.load(Ordering::Relaxed));
         let mut values = vec![
             ("dataset_name".to_owned(), Value::Text(self.name())),
             ("writes".to_owned(), Value::Counter(writes.operations)),
             ("nwritten".to_owned(), Value::Counter(writes.bytes)),
             ("reads".to_owned(), Value::Counter(reads.operations)),
             ("nread".to_owned(), Value::Counter(reads.bytes)),
-            ("nunlinks".to_owned(), Value::Counter(unlinks)),
+            ("nunlinks".to_owned(), count(&self.unlinked.unlinks)),
+            ("nunlinked".to_owned(), count(&self.unlinked.unlinked)),
         ];
         values.extend(self.statistics.values());
         values
@@ -240,10 +269,14 @@ mod tests {
     #[test]
     fn a_dataset_counts_what_was_done_to_it_under_the_names_of_openzfs() {
         let registry = Registry::new();
-        let dataset = DatasetStatistics::register(&registry, "tank", 0x36, "tank/home");
+        let unlinked = Arc::new(UnlinkedCounts::default());
+        let dataset =
+            DatasetStatistics::register(&registry, "tank", 0x36, "tank/home", unlinked.clone());
         finish(&dataset, OperationKind::Read, 4096, false);
         finish(&dataset, OperationKind::Read, 4096, true);
         finish(&dataset, OperationKind::Remove, 0, false);
+        unlinked.lost_names(2);
+        unlinked.freed();
         let snapshot = registry.snapshot("zfs/tank:0:objset-0x36");
         let value = |name: &str| snapshot.value("zfs/tank", 0, "objset-0x36", name).cloned();
         assert_eq!(
@@ -251,14 +284,18 @@ mod tests {
             Some(Value::Text("tank/home".to_owned()))
         );
         assert_eq!(value("nread"), Some(Value::Counter(8192)));
-        assert_eq!(value("nunlinks"), Some(Value::Counter(1)));
+        assert_eq!(value("nunlinks"), Some(Value::Counter(2)));
+        assert_eq!(value("nunlinked"), Some(Value::Counter(1)));
         assert_eq!(value("read_errors"), Some(Value::Counter(1)));
     }
 
     #[test]
     fn a_dropped_dataset_disappears() {
         let registry = Registry::new();
-        drop(DatasetStatistics::register(&registry, "tank", 1, "tank"));
+        let unlinked = Arc::default();
+        drop(DatasetStatistics::register(
+            &registry, "tank", 1, "tank", unlinked,
+        ));
         assert!(registry.snapshot("").is_empty());
     }
 }
