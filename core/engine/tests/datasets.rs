@@ -7,8 +7,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use support::{Bench, call, owned};
 use tarn_engine::administration::Administration;
-use tarn_engine::messages::dataset::{Create, Mount, Unmount, Upgrade};
-use tarn_engine::messages::{Source, Value, pool};
+use tarn_engine::messages::dataset::{Create, MakeClone, Mount, Snapshot, Unmount, Upgrade};
+use tarn_engine::messages::{RefusalKind, Source, Value, pool};
 
 #[test]
 fn file_systems_are_made_mounted_and_destroyed() {
@@ -98,6 +98,46 @@ fn a_volume_reserves_its_size_and_can_change_it() {
     let refused = bench.set("tank/v", &[("volsize", "100")]).unwrap_err();
     let reason = "'volsize' must be a multiple of volume block size (16K)";
     assert_eq!(refused.reason, reason);
+}
+
+/// Beside a sparse volume, which reserves nothing.
+#[test]
+fn a_clone_of_a_volume_reserves_its_size_where_that_was_asked_for() {
+    let bench = Bench::new();
+    for (name, sparse) in [("tank/v", true), ("tank/full", false)] {
+        let create = Create {
+            name: name.to_string(),
+            volume_bytes: Some(16 << 20),
+            sparse,
+            ..Create::default()
+        };
+        bench.engine.dataset_create(&call(""), create).unwrap();
+    }
+    let snapshot = Snapshot {
+        names: vec!["tank/v@1".to_string()],
+        ..Snapshot::default()
+    };
+    bench.engine.dataset_snapshot(&call(""), snapshot).unwrap();
+    let clone = |name: &str, reserved: &str| {
+        let request = MakeClone {
+            origin: "tank/v@1".to_string(),
+            name: name.to_string(),
+            properties: owned(&[("refreservation", reserved)]),
+            ..MakeClone::default()
+        };
+        bench.engine.dataset_clone(&call(""), request)
+    };
+    clone("tank/clone", "auto").unwrap();
+    let of_volume = bench.number("tank/full", "refreservation");
+    assert!(of_volume > 16 << 20);
+    assert_eq!(bench.number("tank/clone", "refreservation"), of_volume);
+    let left = bench.number("tank", "available");
+    let most = (left - (4 << 20)).to_string();
+    bench
+        .create("tank/most", &[("reservation", &most)])
+        .unwrap();
+    let refused = clone("tank/other", "auto").unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NoSpace, "{refused}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! that the origin's head had when the snapshot was taken.
 
 use super::create::{Made, apply_settings, check_name, check_new};
-use super::set::find;
+use super::set::{AUTO, find, reservation_of};
 use super::snapshot::of_the_future;
 use crate::contents::{self, Contents};
 use crate::dataset::Dataset;
@@ -15,7 +15,7 @@ use crate::feature_use;
 use crate::livelist;
 use crate::names::DatasetName;
 use crate::namespace::View;
-use crate::properties::parse::Checked;
+use crate::properties::parse::{Checked, Setting};
 use crate::properties::value::Kinds;
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use std::cmp::Ordering;
@@ -61,7 +61,7 @@ impl SyncTask for CloneSnapshot {
             Contents::Volume(_) => Kinds::VOLUME,
             _ => Kinds::FILESYSTEM,
         };
-        check_new(&parent, &self.settings, kinds, features)
+        check_new(&parent, &self.resolved(&origin)?, kinds, features)
     }
 
     #[doc(alias = "dsl_dataset_clone_sync")]
@@ -86,10 +86,29 @@ impl SyncTask for CloneSnapshot {
             livelist::begin(context, context.view().directory(&self.name)?.id())?;
             let text = format!("origin={} ({})", self.origin, origin.id());
             made.record(context, "clone", text);
-            apply_settings(context, &self.name, &self.settings)?;
+            apply_settings(context, &self.name, &self.resolved(&origin)?)?;
             forget_log(context, made.head())?;
             Ok(made.head())
         })
+    }
+}
+
+impl CloneSnapshot {
+    /// The settings, with what `refreservation=auto` stands for. As OpenZFS, which counts the copies that the clone is made with, and not those that it inherits.
+    #[doc(alias = "zfs_fix_auto_resv")]
+    fn resolved(&self, origin: &Dataset<'_>) -> Result<Vec<Checked>, DatasetError> {
+        let mut settings = self.settings.clone();
+        let copies = settings.iter().find(|one| one.name == "copies");
+        let copies = match copies.map(|one| &one.setting) {
+            Some(Setting::Number(copies)) => *copies,
+            _ => 1,
+        };
+        for checked in &mut settings {
+            if checked.name == "refreservation" && checked.setting == Setting::Number(AUTO) {
+                checked.setting = Setting::Number(reservation_of(origin, copies)?);
+            }
+        }
+        Ok(settings)
     }
 }
 

@@ -378,21 +378,22 @@ fn resolve_auto(dataset: &Dataset<'_>, setting: &Setting) -> Result<Setting, Dat
     if *setting != Setting::Number(AUTO) {
         return Ok(setting.clone());
     }
-    let Contents::Volume(facts) = contents::read(dataset)? else {
-        return Ok(Setting::Number(0));
-    };
     let copies = match table::find("copies") {
         Some(property) => set::effective_number(dataset, property)?.unwrap_or(1),
         None => 1,
     };
+    Ok(Setting::Number(reservation_of(dataset, copies)?))
+}
+
+/// What a volume needs, or one that begins as this snapshot of a volume; nothing for a file system.
+pub(super) fn reservation_of(dataset: &Dataset<'_>, copies: u64) -> Result<u64, DatasetError> {
+    let Contents::Volume(facts) = contents::read(dataset)? else {
+        return Ok(0);
+    };
     let view = dataset.directory().view();
     let io = view.namespace().mos().env().cache.io();
-    Ok(Setting::Number(volume_reservation(
-        io,
-        facts.size_bytes,
-        facts.block_bytes,
-        copies,
-    )))
+    let (size, block) = (facts.size_bytes, facts.block_bytes);
+    Ok(volume_reservation(io, size, block, copies))
 }
 
 /// Stores one setting, and does what belongs to it.
