@@ -933,3 +933,32 @@ fn who_may_not_receive_makes_no_parents() {
     receive().unwrap();
     assert!(bench.names().contains(&"tank/to/the/x/y/a".to_string()));
 }
+
+#[test]
+fn what_a_volume_reserves_needs_the_permission_to_reserve() {
+    let bench = bench();
+    let volume = |name: &str, sparse| {
+        let request = Create {
+            name: name.to_string(),
+            volume_bytes: Some(1 << 20),
+            properties: owned(&[("volblocksize", "8K")]),
+            sparse,
+            ..Create::default()
+        };
+        bench.engine.dataset_create(&ann(), request).map(drop)
+    };
+    to_ann(&bench, "tank/a", "create,mount,volsize");
+    let refused = denied(volume("tank/a/v", false));
+    assert_eq!(refused, "cannot create 'tank/a/v': permission denied");
+    volume("tank/a/sparse", true).unwrap();
+    set(&bench, &ann(), "tank/a/sparse", "volsize", "2M").unwrap();
+    to_ann(&bench, "tank/a", "refreservation");
+    volume("tank/a/v", false).unwrap();
+    let grant = grant(Holder::User(ANN), "ld", "refreservation");
+    unallow_by(&bench, &call(""), "tank/a", grant).unwrap();
+    let refused = denied(set(&bench, &ann(), "tank/a/v", "volsize", "2M"));
+    assert_eq!(
+        refused,
+        "cannot set property for 'tank/a/v': permission denied"
+    );
+}

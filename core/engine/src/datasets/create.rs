@@ -21,7 +21,7 @@ use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
-use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::properties::value::{Change, Kinds};
 use tarn_ondisk::history::COMMAND_BYTES_MAX;
 use tarn_pool::{CommandRecord, Mode};
 use tarn_probe::Operation;
@@ -73,7 +73,7 @@ impl Engine {
             created.names.push(request.name.clone());
             return Ok(created);
         }
-        self.permit_creation(call, &open, &request.name, &request.properties, operation)?;
+        self.permit_creation(call, &open, &request.name, &created.properties, operation)?;
         for parent in created.names.clone() {
             self.create_parent(call, &open, &parent, request, operation)
                 .map_err(|refusal| {
@@ -101,7 +101,7 @@ impl Engine {
         Ok(created)
     }
 
-    /// Refuses a caller who may not make a dataset of this name, with these properties.
+    /// Refuses a caller who may not make a dataset of this name, with these properties: what a volume reserves is one of them, whoever asked for it.
     #[doc(alias = "zfs_secpolicy_create_clone")]
     pub(super) fn permit_creation(
         &self,
@@ -114,10 +114,8 @@ impl Engine {
         let action = cannot_create(name);
         self.permit_below(call, open, &action, name, operation)?;
         let there = nearest(open, name, operation);
-        let needed: Vec<&str> = properties
-            .iter()
-            .map(|(name, _)| of_property(name))
-            .collect();
+        let stored = properties.iter().filter(|(name, _)| !is_fact(name));
+        let needed: Vec<&str> = stored.map(|(name, _)| of_property(name)).collect();
         self.permit_new(call, open, action, there, &needed, operation)
     }
 
@@ -327,6 +325,12 @@ impl Engine {
 
 pub(super) fn cannot_create(name: &str) -> String {
     format!("cannot create '{name}'")
+}
+
+/// Whether a property is a fact of the contents, which whoever may make a dataset decides.
+fn is_fact(property: &str) -> bool {
+    let row = table::find(property);
+    row.is_some_and(|row| row.change == Change::Once || ["version", "volsize"].contains(&row.name))
 }
 
 fn is_encryption((name, value): &(String, String)) -> bool {

@@ -116,11 +116,13 @@ impl Engine {
         }
         let turn = settings.need_turn().then(|| self.turn(&open));
         let _turn = turn.transpose()?;
-        let needed: Vec<&str> = request
-            .properties
-            .iter()
-            .map(|(property, _)| of_property(property))
-            .collect();
+        let given = request.properties.iter();
+        let mut needed: Vec<&str> = given.map(|(property, _)| of_property(property)).collect();
+        if let Some(bytes) = settings.volume_bytes
+            && new_reservation(&open, name, bytes, &settings, operation)?.is_some()
+        {
+            needed.push("refreservation");
+        }
         let needs = [need(name, &needed)];
         self.permit(call, &open, cannot_set(name), &needs, operation)?;
         if settings.version.is_some() {
@@ -229,11 +231,7 @@ fn set_size(
     let view = namespace.view(operation);
     let refused = |refusal| of_task(cannot_set(name), &TaskError::Refused(refusal));
     volume_size::check(view, name, bytes).map_err(refused)?;
-    let has_own = settings.number("refreservation").is_some();
-    let reserved = match has_own {
-        true => None,
-        false => volume_size::matching_reservation(view, name, bytes).map_err(refused)?,
-    };
+    let reserved = new_reservation(open, name, bytes, settings, operation)?;
     let head = view.directory(name).and_then(|directory| directory.head());
     let head = head.map_err(|error| cannot_open(name, &error))?;
     let id = head.map(|head| head.id()).unwrap_or_default();
@@ -273,6 +271,22 @@ fn set_size(
         Some(reserved) => reserve(reserved),
         None => Ok(()),
     }
+}
+
+/// The refreservation that a volume gets with another size, where nobody says which.
+fn new_reservation(
+    open: &OpenPool,
+    name: &str,
+    bytes: u64,
+    settings: &Settings,
+    operation: &Operation,
+) -> Result<Option<u64>, Refusal> {
+    if settings.number("refreservation").is_some() {
+        return Ok(None);
+    }
+    let view = open.pool.namespace().view(operation);
+    let found = volume_size::matching_reservation(view, name, bytes);
+    found.map_err(|refusal| of_task(cannot_set(name), &TaskError::Refused(refusal)))
 }
 
 fn cannot_set(name: &str) -> String {
