@@ -231,12 +231,21 @@ fn who_depends_on_itself_is_not_destroyed() {
     snapshot(&bench, &["tank/a/kid@one"], false).unwrap();
     clone("tank/a/kid@one", "tank/x");
     bench.rename("tank/y", "tank/x/y").unwrap();
-    for (name, options) in [("tank/a", ""), ("tank/a", "R"), ("tank/x", "r")] {
-        let refused = destroy(&bench, name, options).unwrap_err();
+    for name in ["tank/a", "tank/x"] {
+        let refused = destroy(&bench, name, "R").unwrap_err();
         assert_eq!(refused.action, "cannot determine dependent datasets");
         assert_eq!(refused.reason, format!("recursive dependency at '{name}'"));
     }
-    let refused = destroy(&bench, "tank/x/y@one", "").unwrap_err();
+    for (name, options, reason) in [
+        ("tank/a", "", "filesystem has children"),
+        ("tank/a", "r", "filesystem has dependent clones"),
+        ("tank/x", "r", "filesystem has dependent clones"),
+        ("tank/x/y@one", "", "snapshot has dependent clones"),
+    ] {
+        let refused = destroy(&bench, name, options).unwrap_err();
+        assert_eq!(refused.reason, reason, "{name}");
+    }
+    let refused = destroy(&bench, "tank/x/y@one", "R").unwrap_err();
     assert_eq!(refused.action, "cannot determine dependent datasets");
     assert_eq!(bench.names().len(), 5);
 }

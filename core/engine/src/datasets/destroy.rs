@@ -60,8 +60,7 @@ impl Engine {
         if name.contains('#') {
             return self.destroy_bookmark(call, &open, request, operation);
         }
-        let (kind, dependents) = found(&open, request, operation)?;
-        check(request, kind, &dependents)?;
+        let dependents = found(&open, request, operation)?;
         let mut names: Vec<String> = dependents.iter().map(|one| one.name.clone()).collect();
         names.push(name.clone());
         let destroyed = Destroyed {
@@ -196,12 +195,12 @@ pub(super) fn check_writable(open: &OpenPool, name: &str) -> Result<(), Refusal>
     }
 }
 
-/// The kind of the dataset, and what depends on it.
+/// What depends on the dataset, where what was asked for allows all of it to go.
 fn found(
     open: &OpenPool,
     request: &Destroy,
     operation: &Operation,
-) -> Result<(DatasetKind, Vec<Dependent>), Refusal> {
+) -> Result<Vec<Dependent>, Refusal> {
     let name = request.name.as_str();
     DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
     check_writable(open, name)?;
@@ -212,24 +211,52 @@ fn found(
         let head = directory.head()?.ok_or_else(|| DatasetError::NotFound {
             name: name.to_string(),
         })?;
-        let mut found = Found::of(name);
+        let mut found = Found::of(name, Circles::of(request));
         found.add_below(&directory)?;
-        Ok((kind_of(&head)?, found.dependents))
+        Ok((kind_of(&head)?, found))
     });
-    found.map_err(|error| cannot_open(name, &error))
+    let (kind, found) = found.map_err(|error| cannot_open(name, &error))?;
+    check(request, kind, &found.dependents)?;
+    match found.circle.filter(|_| request.recursive) {
+        Some(name) => Err(cannot_open(
+            &name.clone(),
+            &DatasetError::Recursive { name },
+        )),
+        None => Ok(found.dependents),
+    }
 }
 
 /// Adds the clones of a snapshot, with what depends on them.
 pub(super) fn add_clones(
     snapshot: &Dataset<'_>,
     target: &str,
+    circles: Circles,
     dependents: &mut Vec<Dependent>,
 ) -> Result<(), DatasetError> {
-    let mut found = Found::of(target);
+    let mut found = Found::of(target, circles);
     found.known = dependents.iter().map(|one| one.name.clone()).collect();
     found.add_clones(snapshot)?;
     dependents.append(&mut found.dependents);
     Ok(())
+}
+
+/// What is done where what depends on a dataset leads back to it, as renames and promotions can have it: there is no order in which all of it could go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(alias = "allowrecursion")]
+pub(super) enum Circles {
+    /// They are not followed: it is only to be told what is in the way.
+    PassedOver,
+    /// They are an error: all of it is to go.
+    Refused,
+}
+
+impl Circles {
+    pub(super) fn of(request: &Destroy) -> Circles {
+        match request.dependents {
+            true => Circles::Refused,
+            false => Circles::PassedOver,
+        }
+    }
 }
 
 /// What depends on a dataset, as far as it was found.
@@ -237,15 +264,20 @@ struct Found<'n> {
     target: &'n str,
     /// What led here: who is there already goes round.
     above: Vec<String>,
+    circles: Circles,
+    /// The first that was passed over: the dataset that was met again.
+    circle: Option<String>,
     known: BTreeSet<String>,
     dependents: Vec<Dependent>,
 }
 
 impl Found<'_> {
-    fn of(target: &str) -> Found<'_> {
+    fn of(target: &str, circles: Circles) -> Found<'_> {
         Found {
             target,
             above: Vec::new(),
+            circles,
+            circle: None,
             known: BTreeSet::new(),
             dependents: Vec::new(),
         }
@@ -285,7 +317,12 @@ impl Found<'_> {
 
     /// A clone below the target is found twice: as that, and as a child.
     fn add_with_dependents(&mut self, directory: &Directory<'_>) -> Result<(), DatasetError> {
-        if self.known.contains(directory.name()) {
+        let name = directory.name();
+        if self.known.contains(name) {
+            return Ok(());
+        }
+        if self.circles == Circles::PassedOver && self.above.iter().any(|one| one == name) {
+            self.circle.get_or_insert_with(|| name.to_string());
             return Ok(());
         }
         self.add_below(directory)?;

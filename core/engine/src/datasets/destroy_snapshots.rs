@@ -8,7 +8,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use super::destroy::{
-    Dependent, add_clones, cannot_destroy, check_destruction, check_writable, heads_of,
+    Circles, Dependent, add_clones, cannot_destroy, check_destruction, check_writable, heads_of,
 };
 use super::remount::{Back, named};
 use crate::administration::Call;
@@ -57,7 +57,7 @@ impl Engine {
         let found = namespace.consistently(|| {
             let mut found = Found::default();
             let directory = namespace.view(operation).directory(head)?;
-            gather(&directory, wanted, request.recursive, &mut found)?;
+            gather(&directory, wanted, request, &mut found)?;
             Ok(found)
         });
         let found = found.map_err(|error| cannot_open(head, &error))?;
@@ -188,7 +188,7 @@ pub(super) fn cannot_destroy_snapshot(name: &str) -> String {
 fn gather(
     directory: &Directory<'_>,
     wanted: &str,
-    recursive: bool,
+    request: &Destroy,
     found: &mut Found,
 ) -> Result<(), DatasetError> {
     if let Some(head) = directory.head()? {
@@ -203,22 +203,24 @@ fn gather(
             let freed = freed_by_range(first, last)?;
             found.reclaimed_bytes = found.reclaimed_bytes.saturating_add(freed);
             for snapshot in &snapshots[run] {
-                found.snapshots.push(described(snapshot)?);
+                found
+                    .snapshots
+                    .push(described(snapshot, Circles::of(request))?);
             }
         }
     }
-    if recursive {
+    if request.recursive {
         for child in directory.children()? {
-            gather(&child, wanted, recursive, found)?;
+            gather(&child, wanted, request, found)?;
         }
     }
     Ok(())
 }
 
-fn described(snapshot: &Dataset<'_>) -> Result<Snapshot, DatasetError> {
+fn described(snapshot: &Dataset<'_>, circles: Circles) -> Result<Snapshot, DatasetError> {
     let name = snapshot.name();
     let mut clones = Vec::new();
-    add_clones(snapshot, &name, &mut clones)?;
+    add_clones(snapshot, &name, circles, &mut clones)?;
     Ok(Snapshot {
         id: snapshot.id(),
         clones,

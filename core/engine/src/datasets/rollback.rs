@@ -6,7 +6,7 @@
 
 use super::cannot_open;
 use super::describe::bad_name;
-use super::destroy::{Dependent, add_clones, cannot_destroy, check_destruction, heads_of};
+use super::destroy::{Circles, Dependent, add_clones, cannot_destroy, check_destruction, heads_of};
 use super::remount::{Back, named, with_those_on_them};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -48,7 +48,11 @@ impl Engine {
         }
         let open = self.require_pool_of(&request.name)?;
         let _turn = self.turn(&open)?;
-        let newer = newer(&open, &name, operation);
+        let circles = match request.clones {
+            true => Circles::Refused,
+            false => Circles::PassedOver,
+        };
+        let newer = newer(&open, &name, circles, operation);
         let newer = newer.map_err(|error| cannot_open(&request.name, &error))?;
         check(request, &newer)?;
         let head = name.head().to_string();
@@ -131,6 +135,7 @@ fn cannot_roll_back(head: &str) -> String {
 fn newer(
     open: &OpenPool,
     name: &DatasetName,
+    circles: Circles,
     operation: &Operation,
 ) -> Result<Newer, DatasetError> {
     let namespace = open.pool.namespace();
@@ -144,7 +149,7 @@ fn newer(
         for snapshot in head.snapshots()? {
             if snapshot.stored()?.creation_txg > txg {
                 let name = snapshot.name();
-                add_clones(&snapshot, &name, &mut newer.clones)?;
+                add_clones(&snapshot, &name, circles, &mut newer.clones)?;
                 newer.snapshots.push(name);
             }
         }
