@@ -10,6 +10,7 @@ use std::thread;
 use support::{Bench, call, owned};
 use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
+use tarn_engine::files::{Credentials, Operation};
 use tarn_engine::messages::dataset::{
     Destroy, Inherit, MakeBookmark, MakeClone, Mount, ReadToken, Receive, Received, Rollback, Send,
     SendPlan, Series, Snapshot, Unmount, Upgrade,
@@ -650,4 +651,67 @@ fn a_token_that_says_too_much_is_refused() {
         refused.reason,
         "resume token is corrupt (its contents are too long)"
     );
+}
+
+/// No snapshot is sent, but what a file system is now.
+#[test]
+fn a_cut_stream_of_a_head_goes_on_with_its_token() {
+    let bench = bench_with_snapshots();
+    let unmount = Unmount {
+        name: Some("tank/a".to_string()),
+        force: false,
+    };
+    bench.engine.dataset_unmount(&call(""), unmount).unwrap();
+    let mut cut = sent(&bench, &of("tank/a", None)).unwrap();
+    cut.set_len(cut.metadata().unwrap().len() / 2).unwrap();
+    cut.rewind().unwrap();
+    let request = Receive {
+        resumable: true,
+        ..into("tank/b")
+    };
+    let (call_of_half, _line) = call_with(cut);
+    let refused = bench.engine.dataset_receive(&call_of_half, request);
+    let refused = refused.unwrap_err().to_string();
+    let token = refused.rsplit("zfs send -t ").next().unwrap();
+    let read = || {
+        let token = token.to_string();
+        let read = bench
+            .engine
+            .dataset_read_token(&call(""), ReadToken { token });
+        read.unwrap()
+    };
+    let rest = read().send.unwrap();
+    assert_eq!(rest.name, "tank/a");
+    receive(&bench, &sent(&bench, &rest).unwrap(), "tank/b");
+    let mount = |name: &str| {
+        let request = Mount {
+            name: Some(name.to_string()),
+            ..Mount::default()
+        };
+        bench.engine.dataset_mount(&call(""), request).unwrap();
+    };
+    mount("tank/a");
+    // What is mounted may change.
+    let refused = sent(&bench, &rest).unwrap_err();
+    assert!(refused.reason.contains("must not be mounted"), "{refused}");
+    mount("tank/b");
+    let size = |path: &str| {
+        let tree = bench.tree(path);
+        let (files, operation) = (tree.files(), Operation::unmeasured());
+        let found = files.lookup(&Credentials::root(), files.root(), b"large", &operation);
+        found.unwrap().size
+    };
+    assert_eq!(size("/tank/b"), size("/tank/a"));
+}
+
+#[test]
+fn a_word_that_older_programs_do_not_know_is_sent_as_it_is() {
+    let bench = bench_with_snapshots();
+    bench.set("tank/a", &[("snapdir", "disabled")]).unwrap();
+    bench
+        .set("tank/a", &[("redundant_metadata", "none")])
+        .unwrap();
+    copied(&bench, "tank/a@one", into("tank/b")).unwrap();
+    assert_eq!(bench.text("tank/b", "snapdir"), "disabled");
+    assert_eq!(bench.text("tank/b", "redundant_metadata"), "none");
 }

@@ -59,7 +59,7 @@ impl Engine {
             let reason = "redacted streams are not supported by this version";
             return Err(refuse(RefusalKind::Unsupported, reason));
         }
-        let Some(name) = self.named_by_guid(to_name, to_guid, Marks::Snapshots, operation)? else {
+        let Some(name) = self.named_by_guid(to_name, to_guid, Marks::Sendable, operation)? else {
             let reason = match self.exists(to_name, operation) {
                 true => {
                     format!("'{to_name}' is no longer the same snapshot used in the initial send")
@@ -71,7 +71,7 @@ impl Engine {
         let from = match list.optional_u64("fromguid").map_err(|_| corrupt())? {
             None | Some(0) => None,
             Some(guid) => {
-                let found = self.named_by_guid(to_name, guid, Marks::All, operation)?;
+                let found = self.named_by_guid(to_name, guid, Marks::Bases, operation)?;
                 Some(found.ok_or_else(|| {
                     let reason = format!("incremental source {guid:#x} no longer exists");
                     refuse(RefusalKind::NotFound, &reason)
@@ -100,7 +100,7 @@ impl Engine {
         })
     }
 
-    /// The snapshot or bookmark of this guid: where the name says, or anywhere below the file systems above that.
+    /// What has this guid: where the name says, or anywhere below the file systems above that.
     #[doc(alias = "guid_to_name")]
     fn named_by_guid(
         &self,
@@ -140,9 +140,10 @@ impl Engine {
 /// What may have the guid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Marks {
-    Snapshots,
-    /// Bookmarks too.
-    All,
+    /// Snapshots, and heads that are not mounted: a stream of what a head is now has its guid.
+    Sendable,
+    /// Snapshots and bookmarks: what a stream goes on from.
+    Bases,
 }
 
 fn search(
@@ -172,8 +173,9 @@ fn search_head(
     if let Some(found) = snapshots.iter().find(|one| one.guid == guid) {
         return Ok(Some(format!("{}@{}", head.name(), found.short)));
     }
-    if marks == Marks::Snapshots {
-        return Ok(None);
+    if marks == Marks::Sendable {
+        let is_it = head.stored()?.guid.get() == guid;
+        return Ok(is_it.then(|| head.name()));
     }
     let bookmarks = head.bookmarks()?;
     let found = bookmarks.iter().find(|one| one.stored.guid.get() == guid);
