@@ -203,7 +203,7 @@ pub enum TaskRefusal {
     #[error("dataset is busy")]
     NotInThisGroup,
     /// A change of several datasets, which happens for all of them or for none: those it cannot happen for, and why.
-    #[error("{} datasets could not be changed", .0.len())]
+    #[error("{}", named(.0))]
     Several(Vec<(String, TaskRefusal)>),
     /// This is not built.
     #[error("{what} is not supported by this version")]
@@ -214,6 +214,12 @@ pub enum TaskRefusal {
     /// The tree could not be read (`EIO`).
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+}
+
+/// Each by its name, with why.
+fn named(refused: &[(String, TaskRefusal)]) -> String {
+    let told = refused.iter().map(|(name, why)| format!("'{name}': {why}"));
+    told.collect::<Vec<String>>().join("; ")
 }
 
 impl TaskRefusal {

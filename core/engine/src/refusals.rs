@@ -11,6 +11,13 @@ pub(crate) const SUSPENDED: &str = "pool I/O is currently suspended";
 pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
     let action = action.into();
     match error {
+        // Of the first the reason says which it is, too: the action does not.
+        TaskError::Refused(TaskRefusal::Several(refused)) if !refused.is_empty() => {
+            let told = |(name, why): &(String, TaskRefusal)| format!("'{name}': {why}");
+            let first = Refusal::new(kind_of(&refused[0].1), action, told(&refused[0]));
+            let others = refused[1..].iter().map(told);
+            others.fold(first, Refusal::with_hint)
+        }
         TaskError::Refused(refusal) => Refusal::new(kind_of(refusal), action, refusal.to_string()),
         TaskError::ReadOnly => Refusal::new(RefusalKind::ReadOnly, action, "pool is read-only"),
         TaskError::Suspended { .. } => {
@@ -57,5 +64,29 @@ fn kind_of(refusal: &TaskRefusal) -> RefusalKind {
         }
         TaskRefusal::Dataset(_) => RefusalKind::Corrupt,
         _ => RefusalKind::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_several_names_each_that_kept_it_from_being_made() {
+        let busy = || TaskRefusal::Busy {
+            why: "dataset is busy".to_string(),
+        };
+        let refused = |names: &[&str]| {
+            let refused = names.iter().map(|name| (name.to_string(), busy()));
+            TaskError::Refused(TaskRefusal::Several(refused.collect()))
+        };
+        assert_eq!(
+            of_task("cannot do it", &refused(&["tank@a", "tank@b"])).to_string(),
+            "cannot do it: 'tank@a': dataset is busy\n'tank@b': dataset is busy"
+        );
+        assert_eq!(
+            refused(&["tank@a", "tank@b"]).to_string(),
+            "'tank@a': dataset is busy; 'tank@b': dataset is busy"
+        );
     }
 }

@@ -10,7 +10,7 @@ use support::{Bench, call};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{Credentials, Operation};
 use tarn_engine::messages::dataset::{
-    DatasetKind, Describe, Destroy, Hold, MakeClone, Receive, Rollback, Send, Snapshot,
+    DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, Rollback, Send, Snapshot,
 };
 use tarn_engine::messages::{Refusal, Value};
 use tarn_host::Pipe;
@@ -165,6 +165,16 @@ fn token(bench: &Bench, name: &str) -> Option<Value> {
 
 /// Does something while a stream is being received, of which the rest comes afterwards.
 fn while_receiving(bench: &Bench, request: Receive, bytes: &[u8], act: impl FnOnce()) {
+    received_while(bench, request, bytes, act).unwrap();
+}
+
+/// The same, and what came of it.
+fn received_while(
+    bench: &Bench,
+    request: Receive,
+    bytes: &[u8],
+    act: impl FnOnce(),
+) -> Result<(), Refusal> {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let (call, _line) = call_with(ours);
     thread::scope(|scope| {
@@ -176,8 +186,8 @@ fn while_receiving(bench: &Bench, request: Receive, bytes: &[u8], act: impl FnOn
         act();
         theirs.write_all(rest).unwrap();
         drop(theirs);
-        receiver.join().unwrap().unwrap();
-    });
+        receiver.join().unwrap().map(drop)
+    })
 }
 
 /// `tank/s` with the snapshots `one` and `two`, each of them 5 MiB; `tank/d/b` has received the first.
@@ -515,4 +525,83 @@ fn nothing_is_destroyed_while_a_file_system_is_made_of_a_stream() {
     assert!(has_entry(&bench, "/tank/d/new", "second"));
     destroy(&bench, "-r", "tank/d").unwrap();
     assert_only_source_is_left(&bench);
+}
+
+#[test]
+fn a_clone_that_was_promoted_above_its_own_parent_is_a_child() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    snapshot(&bench, &["tank/a@1"]);
+    clone(&bench, "tank/a@1", "tank/a/b");
+    let request = Promote {
+        name: "tank/a/b".to_string(),
+    };
+    bench.engine.dataset_promote(&call(""), request).unwrap();
+    assert_eq!(
+        refusal(&bench, "", "tank/a"),
+        "cannot destroy 'tank/a': filesystem has children\n\
+         use '-r' to destroy the following datasets:\ntank/a/b@1\ntank/a/b"
+    );
+    assert_eq!(
+        refusal(&bench, "", "tank/a/b"),
+        "cannot destroy 'tank/a/b': filesystem has children\n\
+         use '-r' to destroy the following datasets:\ntank/a/b@1"
+    );
+    let circle = "cannot determine dependent datasets: recursive dependency at 'tank/a'";
+    assert_eq!(refusal(&bench, "-r", "tank/a"), circle);
+}
+
+/// The stream would have to be received to its end before it could be refused.
+#[test]
+fn what_keeps_a_snapshot_that_a_receive_would_destroy_is_named_before_the_stream_comes() {
+    let bench = bench_with_received();
+    snapshot(&bench, &["tank/d/b@mine", "tank/d/b@held"]);
+    clone(&bench, "tank/d/b@mine", "tank/c");
+    bench
+        .engine
+        .dataset_hold(&call("zfs hold"), hold("tank/d/b@held"))
+        .unwrap();
+    let increment = stream(&bench, "tank/s@two", Some("tank/s@one"));
+    let request = || Receive {
+        force: true,
+        ..into("tank/d/b")
+    };
+    let before = names(&bench);
+    let told = "cannot receive incremental stream: destination tank/d/b has snapshots that cannot be destroyed\n\
+                'tank/d/b@mine' has the clone 'tank/c': destroy that ('zfs destroy -r tank/c'), or receive into another dataset\n\
+                'tank/d/b@held' has the hold 'k': release that ('zfs release k tank/d/b@held')";
+    let refused = receive(&bench, request(), &increment).unwrap_err();
+    assert_eq!(refused.to_string(), told);
+    // The first record is enough.
+    let refused = receive(&bench, request(), &increment[..4096]).unwrap_err();
+    assert_eq!(refused.to_string(), told);
+    assert_eq!(names(&bench), before);
+    destroy(&bench, "", "tank/c").unwrap();
+    bench
+        .engine
+        .dataset_release(&call("zfs release"), hold("tank/d/b@held"))
+        .unwrap();
+    receive(&bench, request(), &increment).unwrap();
+    let mut left = names(&bench);
+    left.retain(|name| name.starts_with("tank/d/b@"));
+    assert_eq!(left, ["tank/d/b@one", "tank/d/b@two"]);
+}
+
+#[test]
+fn a_clone_that_was_made_while_a_stream_came_is_named_at_its_end() {
+    let bench = bench_with_received();
+    snapshot(&bench, &["tank/d/b@mine"]);
+    let increment = stream(&bench, "tank/s@two", Some("tank/s@one"));
+    let request = Receive {
+        force: true,
+        ..into("tank/d/b")
+    };
+    let outcome = received_while(&bench, request, &increment, || {
+        clone(&bench, "tank/d/b@mine", "tank/c");
+    });
+    assert_eq!(
+        outcome.unwrap_err().to_string(),
+        "cannot receive incremental stream: destination tank/d/b has snapshots that cannot be destroyed\n\
+         'tank/d/b@mine' has the clone 'tank/c': destroy that ('zfs destroy -r tank/c'), or receive into another dataset"
+    );
 }

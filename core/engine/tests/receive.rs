@@ -8,7 +8,8 @@ use std::sync::mpsc::{Sender, channel};
 use support::{Bench, call, owned};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::messages::dataset::{
-    AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, Received, Send, Snapshot,
+    AbortReceive, DatasetKind, Describe, Receive, ReceiveEvent, ReceiveNames, Received, Send,
+    Snapshot,
 };
 use tarn_engine::messages::{Refusal, RefusalKind};
 use tarn_host::Pipe;
@@ -388,7 +389,10 @@ fn what_came_of_a_cut_stream_is_kept_where_that_was_asked_for() {
     };
     let refused = receive_as(&bench, request(false), cut.clone()).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Corrupt);
-    assert!(refused.reason.starts_with("incomplete stream"), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        "cannot receive new filesystem stream: incomplete stream"
+    );
     assert_eq!(names(&bench), ["tank"]);
     let refused = receive_as(&bench, request(true), cut).unwrap_err();
     assert!(
@@ -618,4 +622,55 @@ fn a_volume_keeps_its_size_while_it_is_sent() {
         assert!(sender.join().unwrap().is_err());
     });
     bench.set("tank/v", &[("volsize", "1M")]).unwrap();
+}
+
+#[test]
+fn what_cannot_be_said_of_a_stream_is_refused_before_it_is_read() {
+    let bench = Bench::new();
+    let refused = |request: Receive| {
+        let bytes = volume("far/v@one", 1, 0, 0).bytes();
+        receive_as(&bench, request, bytes).unwrap_err().to_string()
+    };
+    let said = |properties: &[(&str, &str)], excluded: &[&str]| Receive {
+        target: "tank/v".to_string(),
+        properties: owned(properties),
+        excluded: excluded.iter().map(|name| name.to_string()).collect(),
+        ..Receive::default()
+    };
+    for (request, name) in [
+        (said(&[("version", "1")], &[]), "version"),
+        (said(&[], &["version"]), "version"),
+        (said(&[("utf8only", "on")], &[]), "utf8only"),
+        (
+            said(&[("casesensitivity", "mixed")], &[]),
+            "casesensitivity",
+        ),
+        (said(&[("normalization", "formD")], &[]), "normalization"),
+        (said(&[], &["volsize"]), "volsize"),
+        (said(&[("volblocksize", "8K")], &[]), "volblocksize"),
+        (said(&[("used", "1")], &[]), "used"),
+    ] {
+        let told = format!("cannot receive: invalid property '{name}'");
+        assert_eq!(refused(request), told);
+    }
+    for (names, told) in [
+        (
+            ReceiveNames::AllButPool,
+            "specified fs (tank/missing) does not exist",
+        ),
+        (
+            ReceiveNames::Last,
+            "specified fs (tank/missing) does not exist",
+        ),
+    ] {
+        let request = Receive {
+            target: "tank/missing".to_string(),
+            names,
+            ..Receive::default()
+        };
+        assert_eq!(refused(request), format!("cannot receive: {told}"));
+    }
+    let told = "cannot receive: specified origin fs (tank/no@1) does not exist";
+    assert_eq!(refused(said(&[("origin", "tank/no@1")], &[])), told);
+    assert_eq!(names(&bench), ["tank"]);
 }

@@ -53,7 +53,7 @@ use tarn_ondisk::features::Feature;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::StreamFeatures;
-use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId};
+use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
 
 /// What of a dataset is stored.
 type Stored = ondisk::dataset::Dataset;
@@ -293,6 +293,9 @@ impl BeginReceive {
             return Err(TaskRefusal::NotInThisGroup);
         }
         self.check_vectors(&base)?;
+        if self.force && !view.is_syncing() {
+            check_newer_can_go(target, base.stored()?.creation_txg)?;
+        }
         check_large_blocks(&base, &self.stream)
     }
 
@@ -904,7 +907,7 @@ impl SyncTask for FinishReceive {
             });
         }
         if self.force {
-            let newer = newer_than(&target, &stored)?;
+            let newer = newer_than(&target, stored.previous_snapshot_txg)?;
             newer.snapshots.check(view, features)?;
             newer.bookmarks.check(view, features)?;
         } else if before.previous_snapshot != stored.previous_snapshot {
@@ -1026,8 +1029,8 @@ struct Newer {
     bookmarks: DestroyBookmarks,
 }
 
-fn newer_than(target: &Dataset<'_>, clone: &Stored) -> Result<Newer, DatasetError> {
-    let base = clone.previous_snapshot_txg;
+/// What of a target is newer than its snapshot of this group.
+fn newer_than(target: &Dataset<'_>, base: Txg) -> Result<Newer, DatasetError> {
     let mut snapshots = Vec::new();
     for snapshot in target.snapshots()? {
         if snapshot.stored()?.creation_txg > base {
@@ -1048,6 +1051,23 @@ fn newer_than(target: &Dataset<'_>, clone: &Stored) -> Result<Newer, DatasetErro
             names: bookmarks.collect(),
         },
     })
+}
+
+/// Refuses a stream at its beginning that could not be ended: snapshots would have to go that clones or holds keep. Whether they do is decided at the end.
+fn check_newer_can_go(target: &Dataset<'_>, base: Txg) -> Result<(), TaskRefusal> {
+    let mut refused = Vec::new();
+    for snapshot in target.snapshots()? {
+        let stored = snapshot.stored()?;
+        if stored.creation_txg <= base {
+            continue;
+        }
+        if stored.child_count > 1 {
+            refused.push((snapshot.name(), TaskRefusal::Cloned));
+        } else if snapshot.hold_count()? > 0 {
+            refused.push((snapshot.name(), busy("dataset is busy")));
+        }
+    }
+    TaskRefusal::of_several(refused)
 }
 
 /// Refuses what would not fit the target's refquota.
@@ -1077,7 +1097,7 @@ impl FinishReceive {
             .filter(|clone| clone.id() == self.receiver.head)
             .ok_or_else(|| not_found(&receive_name(&self.target)))?;
         if self.force {
-            let newer = newer_than(&head_of()?, &clone.stored()?)?;
+            let newer = newer_than(&head_of()?, clone.stored()?.previous_snapshot_txg)?;
             newer.bookmarks.apply(context)?;
             newer.snapshots.apply(context)?;
         }

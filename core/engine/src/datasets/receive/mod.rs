@@ -25,7 +25,9 @@ pub(crate) use watch::Watched as WatchedReceive;
 use crate::administration::Call;
 use crate::datasets::remount::TakenOff;
 use crate::engine::Engine;
-use crate::messages::dataset::{AbortReceive, Receive, ReceiveEvent, ReceiveLine, Received};
+use crate::messages::dataset::{
+    AbortReceive, Receive, ReceiveEvent, ReceiveLine, ReceiveNames, Received,
+};
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::policy::{need, permission};
 use crate::refusals::of_task;
@@ -190,6 +192,8 @@ impl Engine {
 
 impl Run<'_> {
     fn take_all(&mut self, reader: &mut StreamReader<&mut dyn Read>) -> Result<(), Refusal> {
+        self.check_said()?;
+        self.check_above()?;
         let first = reader.begin().map_err(|error| unreadable(&error))?;
         let Some((begin, payload)) = first else {
             let reason = "empty stream";
@@ -211,6 +215,33 @@ impl Run<'_> {
                 Err(Refusal::new(RefusalKind::Invalid, CANNOT, reason))
             }
         }
+    }
+
+    /// With `-d` and `-e` the file system is there that all goes below; and so is what the new one is said to be a clone of.
+    fn check_above(&self) -> Result<(), Refusal> {
+        let request = self.request;
+        let is_below = request.names != ReceiveNames::AsGiven;
+        let target = is_below.then_some(("specified fs", &request.target));
+        let origin = request.properties.iter().rev();
+        let origin = origin.clone().find(|(name, _)| name == "origin");
+        let origin = origin.map(|(_, value)| ("specified origin fs", value));
+        for (what, name) in target.into_iter().chain(origin) {
+            if !self.is_dataset(name) {
+                let reason = format!("{what} ({name}) does not exist");
+                return Err(Refusal::new(RefusalKind::NotFound, CANNOT, reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_dataset(&self, name: &str) -> bool {
+        let Ok(parsed) = DatasetName::parse(name) else {
+            return false;
+        };
+        self.engine.find_pool(parsed.pool()).is_some_and(|open| {
+            let view = open.pool.namespace().view(self.operation);
+            view.dataset(&parsed).is_ok()
+        })
     }
 
     fn tell(&mut self, event: ReceiveEvent) {

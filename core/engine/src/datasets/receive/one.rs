@@ -11,7 +11,7 @@ use crate::datasets::remount::{Back, named, with_those_on_them};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{ReceiveEvent, ReceiveNames};
 use crate::messages::{Refusal, RefusalKind};
-use crate::refusals::of_task;
+use crate::refusals::{of_task, of_tasks};
 use std::io::Read;
 use std::sync::Arc;
 use tarn_dataset::contents::{self, Contents};
@@ -174,9 +174,9 @@ impl Run<'_> {
                 tag: tag.clone(),
             };
             if let Err(error) = open.pool.run(task, self.operation) {
-                let warning =
-                    format!("cannot hold snapshot '{snapshot}' with tag '{tag}': {error}");
-                self.done.warnings.push(warning);
+                let action = format!("cannot hold snapshot '{snapshot}' with tag '{tag}'");
+                let refusal = of_tasks(action.clone(), |_| action.clone(), &error);
+                self.done.warnings.push(refusal.to_string());
             }
         }
     }
@@ -693,7 +693,11 @@ impl Run<'_> {
                 };
                 if !is_resumable {
                     let refusal = plan.refuse(RefusalKind::Corrupt, what);
-                    return refusal.with_hint(damage.to_string());
+                    return match damage {
+                        // There is nothing more to say.
+                        StreamError::Ended { .. } => refusal,
+                        damage => refusal.with_hint(damage.to_string()),
+                    };
                 }
                 let reason = format!("{what}.\nPartially received snapshot is saved.");
                 plan.refuse(RefusalKind::Corrupt, reason)
@@ -744,8 +748,42 @@ impl Run<'_> {
                 RefusalKind::NoSpace,
                 format!("destination {target} space quota exceeded."),
             ),
+            TaskRefusal::Several(refused) => {
+                let reason = format!("destination {target} has snapshots that cannot be destroyed");
+                let keepers = refused
+                    .iter()
+                    .map(|(name, why)| match self.keepers(open, name) {
+                        Ok(keepers) if !keepers.is_empty() => keepers,
+                        _ => vec![format!("'{name}': {why}")],
+                    });
+                let refusal = say(RefusalKind::Exists, reason);
+                keepers.flatten().fold(refusal, Refusal::with_hint)
+            }
             _ => of_task(plan.action(), error),
         }
+    }
+
+    /// What keeps a snapshot from being destroyed, each with what helps.
+    fn keepers(&self, open: &OpenPool, name: &str) -> Result<Vec<String>, DatasetError> {
+        let Ok(parsed) = DatasetName::parse(name) else {
+            return Ok(Vec::new());
+        };
+        let view = open.pool.namespace().view(self.operation);
+        let snapshot = view.dataset(&parsed)?;
+        let mut keepers = Vec::new();
+        for id in snapshot.clone_ids()? {
+            let clone = view.dataset_by_id(id)?;
+            let clone = clone.directory().name();
+            keepers.push(format!(
+                "'{name}' has the clone '{clone}': destroy that ('zfs destroy -r {clone}'), or receive into another dataset"
+            ));
+        }
+        for (tag, _) in snapshot.holds()? {
+            keepers.push(format!(
+                "'{name}' has the hold '{tag}': release that ('zfs release {tag} {name}')"
+            ));
+        }
+        Ok(keepers)
     }
 
     /// Whether something of another stream waits at the target.

@@ -79,6 +79,20 @@ impl Run<'_> {
         Ok(settings)
     }
 
+    /// Refuses what nobody can have otherwise than it is in the stream: facts of the contents, and what is computed.
+    #[doc(alias = "zfs_receive_checkprops")]
+    pub(super) fn check_said(&self) -> Result<(), Refusal> {
+        let set = self.request.properties.iter().map(|(name, _)| name);
+        let mut said = set.chain(&self.request.excluded);
+        match said.find(|name| !may_be_said(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let reason = format!("invalid property '{name}'");
+                Err(Refusal::new(RefusalKind::Invalid, super::CANNOT, reason))
+            }
+        }
+    }
+
     /// What comes with the key is not for the receiver to say.
     fn check_of_key(&self) -> Result<(), Refusal> {
         let set = self.request.properties.iter().map(|(name, _)| name);
@@ -121,6 +135,17 @@ impl Run<'_> {
         }
         kept
     }
+}
+
+/// Whether `-o` and `-x` may name a property. Of those of keys it turns out when it is known what the stream is of, and `origin` says what a new file system is a clone of.
+fn may_be_said(name: &str) -> bool {
+    /// They can be set later, and are in the stream all the same.
+    const OF_CONTENTS: [&str; 2] = ["version", "volsize"];
+    let Some(row) = table::find(name) else {
+        return is_user_property(name);
+    };
+    let is_of_key = OF_KEY.contains(&row.name) || row.name == KEY_LOCATION;
+    row.name == "origin" || is_of_key || (row.is_settable() && !OF_CONTENTS.contains(&row.name))
 }
 
 /// What is known of a target before its settings are.
@@ -202,4 +227,29 @@ fn setting_of(name: &str, value: &NvValue, kinds: Kinds) -> Result<Option<Checke
         property: Some(property),
         setting,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_the_contents_are_not_for_the_receiver_to_say() {
+        for name in [
+            "version",
+            "volsize",
+            "utf8only",
+            "casesensitivity",
+            "normalization",
+            "volblocksize",
+            "used",
+            "nonsense",
+            "Quota",
+        ] {
+            assert!(!may_be_said(name), "{name}");
+        }
+        for name in ["quota", "compress", "origin", "keylocation", "a:b"] {
+            assert!(may_be_said(name), "{name}");
+        }
+    }
 }
