@@ -4,7 +4,9 @@
 //! `stop` for who updates the program or puts the machine away.
 
 use serde_json::json;
+use tarn_api::client::Client;
 use tarn_engine::instance::Instance;
+use tarn_engine::messages::pool::{Describe, PoolDescription};
 use tarn_terminal::daemon;
 use tarn_terminal::failure::{Failure, Outcome};
 use tarn_terminal::options::{Grammar, Options};
@@ -23,9 +25,15 @@ const START: Grammar = Grammar {
 };
 
 const STOP: Grammar = Grammar {
-    short: "j",
-    long: &[("json", "j")],
+    short: "fj",
+    long: &[("force", "f"), ("json", "j")],
 };
+
+/// The state of a pool that stores nothing.
+const SUSPENDED: &str = "SUSPENDED";
+
+/// Not everything could be stored.
+const NOT_STORED: u8 = 1;
 
 /// What became of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +76,9 @@ pub fn start(session: &Session, arguments: &[String]) -> Outcome {
     let is_new = daemon::start(&instance, &options).map_err(failed)?;
     let process = daemon::process(&instance);
     if is_new {
-        tell(session, is_json, Became::Started, process);
+        tell(session, is_json, Became::Started, process, &[]);
     } else if options.is_empty() {
-        tell(session, is_json, Became::RunsAlready, process);
+        tell(session, is_json, Became::RunsAlready, process, &[]);
     } else {
         return Err(Failure::error(
             "tarnd runs already, with the options it was started with; 'tarn stop' ends it",
@@ -85,22 +93,50 @@ pub fn start(session: &Session, arguments: &[String]) -> Outcome {
 /// What is wrong with the command line, or why the daemon still runs.
 pub fn stop(session: &Session, arguments: &[String]) -> Outcome {
     let mut options = Options::new(STOP, arguments);
-    let mut is_json = false;
-    while options.take()?.is_some() {
-        is_json = true;
+    let (mut is_json, mut force) = (false, false);
+    while let Some((name, _)) = options.take()? {
+        match name {
+            "f" => force = true,
+            _ => is_json = true,
+        }
     }
     refuse_operands(options)?;
-    let stopped = stop_daemon(&connection::instance()?)?;
-    let became = match stopped {
-        Some(_) => Became::Stopped,
-        None => Became::DoesNotRun,
+    let instance = connection::instance()?;
+    if !force {
+        refuse_to_lose(session, &instance)?;
+    }
+    let Some(stopped) = daemon::stop(&instance).map_err(failed)? else {
+        tell(session, is_json, Became::DoesNotRun, None, &[]);
+        return Ok(0);
     };
-    tell(session, is_json, became, stopped);
-    Ok(0)
+    let (process, unstored) = (Some(stopped.process), &stopped.unstored);
+    tell(session, is_json, Became::Stopped, process, unstored);
+    unstored.iter().for_each(|line| output::complain(line));
+    match unstored.is_empty() || force {
+        true => Ok(0),
+        false => Ok(NOT_STORED),
+    }
 }
 
-fn stop_daemon(instance: &Instance) -> Result<Option<u32>, Failure> {
-    daemon::stop(instance).map_err(failed)
+/// Refuses to stop a daemon that has pools which cannot be stored. One that does not answer is told
+/// to stop all the same: it says what it could not store.
+fn refuse_to_lose(session: &Session, instance: &Instance) -> Result<(), Failure> {
+    let client = Client::new(&instance.socket(), &session.command_line);
+    if !client.is_reachable() {
+        return Ok(());
+    }
+    let Ok(described) = client.pool_describe(Describe::default()) else {
+        return Ok(());
+    };
+    let is_suspended = |pool: &&PoolDescription| pool.state == SUSPENDED;
+    match described.pools.iter().find(is_suspended) {
+        None => Ok(()),
+        Some(pool) => Err(Failure::error(format!(
+            "cannot stop tarnd: pool '{}': pool I/O is currently suspended\n\
+             use 'tarn stop -f' to give it up with what was stored last",
+            pool.name
+        ))),
+    }
 }
 
 /// Whether JSON is wanted, and what the daemon gets.
@@ -129,10 +165,19 @@ fn failed(error: daemon::DaemonError) -> Failure {
     Failure::error(error.to_string())
 }
 
-fn tell(session: &Session, is_json: bool, became: Became, process: Option<u32>) {
+fn tell(
+    session: &Session,
+    is_json: bool,
+    became: Became,
+    process: Option<u32>,
+    unstored: &[String],
+) {
     if is_json {
         let mut out = json::frame(session);
-        let state = json!({ "state": became.name(), "process": process });
+        let mut state = json!({ "state": became.name(), "process": process });
+        if became == Became::Stopped {
+            state["unstored"] = json!(unstored);
+        }
         out.insert("daemon".into(), state);
         json::print(out);
     } else if let Some(process) = process {

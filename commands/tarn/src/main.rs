@@ -32,7 +32,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "stop",
-        usage: "\tstop [-j]\n",
+        usage: "\tstop [-fj]\n",
         run: Some(daemon::stop),
     },
     BLANK,
@@ -65,10 +65,12 @@ runs already is no error, unless options are given.\n\
 \nExit codes: 0 it runs, 1 it does not, 2 wrong usage.\n"
             .to_string(),
         "stop" => "\n\
+\t-f  also with pools that cannot be stored: what they have not stored is lost\n\
 \t-j  JSON\n\
 \nFile systems are unmounted, pools stored and closed; the next start imports them again.\n\
 The command ends when the daemon has. None that runs is no error.\n\
-\nExit codes: 0 it does not run, 1 it still does, 2 wrong usage.\n"
+\nExit codes: 0 it does not run, 1 it still does or could not store everything (which\n\
+is told), 2 wrong usage.\n"
             .to_string(),
         "kstat" => "\n\
 \t-c class  only groups of this class: misc or table\n\

@@ -8,7 +8,8 @@
 //!
 //! # When it ends
 //! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the pools; they stay in the cache
-//! file. When it is killed, the next start does the same imports.
+//! file. When it is killed, the next start does the same imports. What it could not store is in its
+//! log and in `tarnd.unstored`, and its exit code says so.
 
 mod background;
 mod host;
@@ -16,6 +17,7 @@ mod lock;
 mod serve;
 
 use clap::Parser;
+use serve::ServeError;
 use std::process::ExitCode;
 use tarn_engine::instance::Instance;
 
@@ -42,6 +44,10 @@ struct Arguments {
     no_admin_snapshot: bool,
 }
 
+/// Exit code of a daemon that was told to stop and could not store everything. Another than that of
+/// a failure: systemd is not to start it again.
+const NOT_STORED: u8 = 3;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let instance = match Instance::from_environment() {
@@ -54,7 +60,13 @@ fn main() -> ExitCode {
             fixes_snapshot_names: arguments.no_admin_snapshot,
             may_keep_processors_awake: !arguments.let_processors_sleep,
         };
-        serve::run(&instance, options).map_err(|error| error.to_string())
+        match serve::run(&instance, options) {
+            Err(error @ ServeError::NotStored) => {
+                failed(&error.to_string());
+                return ExitCode::from(NOT_STORED);
+            }
+            served => served.map_err(|error| error.to_string()),
+        }
     } else {
         background::start(&instance).map_err(|error| error.to_string())
     };

@@ -38,6 +38,9 @@ pub enum ServeError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// It was told to stop, and could not store everything. What it was is in the log.
+    #[error("stopped, and not everything could be stored")]
+    NotStored,
 }
 
 /// What the caller may choose.
@@ -58,6 +61,8 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let _lock = lock::take(instance)?;
+    // What it says was of the one before.
+    let _ = std::fs::remove_file(instance.unstored());
     end_on_broken_sync();
     let host = host::of_instance(instance)?;
     let mounter = FuseMounter::new(options.may_keep_processors_awake);
@@ -75,10 +80,29 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     // Nobody can call any more; whoever tries finds no socket, and not one that does not answer.
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(instance.stream_socket());
-    for warning in engine.stop() {
-        log(&warning.to_string());
+    let unstored: Vec<String> = engine.stop().iter().map(ToString::to_string).collect();
+    unstored.iter().for_each(|warning| log(warning));
+    served.map_err(|cause| ServeError::Socket { path, cause })?;
+    match unstored.is_empty() {
+        true => Ok(()),
+        false => Err(leave_word(instance, &unstored)),
     }
-    served.map_err(|cause| ServeError::Socket { path, cause })
+}
+
+/// Leaves word of what could not be stored for whoever waits for the end of this process.
+fn leave_word(instance: &Instance, unstored: &[String]) -> ServeError {
+    let lines: Vec<String> = unstored
+        .iter()
+        .map(|line| line.replace('\n', "; "))
+        .collect();
+    let word = lines.join("\n") + "\n";
+    if let Err(error) = std::fs::write(instance.unstored(), word) {
+        log(&format!(
+            "cannot write {}: {error}",
+            instance.unstored().display()
+        ));
+    }
+    ServeError::NotStored
 }
 
 /// Ends the process when a thread that stores pools panics: an assertion of ours broke, and what would be written

@@ -129,11 +129,21 @@ pub fn start(instance: &Instance, arguments: &[String]) -> Result<bool, DaemonEr
     Ok(is_new)
 }
 
-/// Tells the daemon to end and waits until its process is gone. Gives its process; `None` when none runs.
+/// A daemon that was stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// Its process.
+    pub process: u32,
+    /// What it could not store, a sentence each.
+    pub unstored: Vec<String>,
+}
+
+/// Tells the daemon to end and waits until its process is gone. Gives what became of it; `None`
+/// when none runs.
 ///
 /// # Errors
 /// Why it still runs.
-pub fn stop(instance: &Instance) -> Result<Option<u32>, DaemonError> {
+pub fn stop(instance: &Instance) -> Result<Option<Stopped>, DaemonError> {
     let Some(pid) = process(instance) else {
         return Ok(None);
     };
@@ -152,13 +162,22 @@ pub fn stop(instance: &Instance) -> Result<Option<u32>, DaemonError> {
     }
     match pidfd_send_signal(&handle, Signal::TERM) {
         Ok(()) => {}
-        Err(Errno::SRCH) => return Ok(Some(pid)),
+        Err(Errno::SRCH) => return Ok(Some(stopped(instance, pid))),
         Err(cause) => return Err(not_ours(cause)),
     }
     match ends_within(&handle, STOP_MAX) {
-        Ok(true) => Ok(Some(pid)),
+        Ok(true) => Ok(Some(stopped(instance, pid))),
         Ok(false) => Err(DaemonError::Stuck(pid)),
         Err(cause) => Err(not_ours(cause)),
+    }
+}
+
+/// A daemon that has ended, and the word that it left.
+fn stopped(instance: &Instance, process: u32) -> Stopped {
+    let word = std::fs::read_to_string(instance.unstored()).unwrap_or_default();
+    Stopped {
+        process,
+        unstored: word.lines().map(str::to_string).collect(),
     }
 }
 
@@ -341,7 +360,12 @@ mod tests {
         std::fs::write(instance.lock(), format!("{}\n", daemon.id())).unwrap();
         let held = File::open(instance.lock()).unwrap();
         held.lock().unwrap();
-        assert_eq!(stop(&instance).unwrap(), Some(daemon.id()));
+        std::fs::write(instance.unstored(), "pool 'a': why\npool 'b': why\n").unwrap();
+        let expected = Stopped {
+            process: daemon.id(),
+            unstored: vec!["pool 'a': why".to_string(), "pool 'b': why".to_string()],
+        };
+        assert_eq!(stop(&instance).unwrap(), Some(expected));
         // It has ended: this does not wait.
         let status = daemon.try_wait().unwrap().expect("it has ended");
         assert!(!status.success(), "by a signal");

@@ -79,6 +79,12 @@ impl Instance {
         self.run.join("tarnd.lock")
     }
 
+    /// What the last daemon could not store when it ended, a line each; none where it stored
+    /// everything.
+    pub fn unstored(&self) -> PathBuf {
+        self.run.join("tarnd.unstored")
+    }
+
     /// The pools to import at start.
     pub fn cache_file(&self) -> PathBuf {
         self.state.join("zpool.cache")

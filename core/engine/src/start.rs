@@ -8,6 +8,9 @@ use crate::pools::cached_pools;
 use crate::refusals::of_task;
 use tarn_pool::Leaving;
 
+/// What becomes of a pool that does not answer when everything is stopped.
+const GIVEN_UP: &str = "it could not be stored, and was given up with what was stored last";
+
 impl Engine {
     /// Imports what was imported when the last daemon of this instance ended, and mounts it. A pool that cannot be
     /// is left out, with a warning; it stays in the cache file for the next start.
@@ -58,11 +61,13 @@ impl Engine {
     }
 
     /// Unmounts everything and closes all pools, as they are: the next start imports them again.
+    /// Gives what is lost: pools that could not be stored, and file systems that could not be
+    /// unmounted in order.
     pub fn stop(&self) -> Vec<Refusal> {
         let mut warnings = Vec::new();
         for open in self.pools() {
             // What hangs is not waited for: what was promised is in its intent logs.
-            self.give_up_if_stuck(&open.pool);
+            let is_given_up = self.give_up_if_stuck(&open.pool);
             open.streams.stop();
             let _turn = match self.turn(&open) {
                 Ok(turn) => turn,
@@ -76,9 +81,15 @@ impl Engine {
                 warnings.push(refusal);
             }
             let operation = self.operation(0);
-            if let Err(error) = open.pool.close(Leaving::Kept, &operation) {
-                let action = format!("pool '{}'", open.pool.name());
-                warnings.push(of_task(action, &error));
+            let closed = open.pool.close(Leaving::Kept, &operation);
+            let action = format!("pool '{}'", open.pool.name());
+            match closed {
+                // The same for one that could not be written from the middle on.
+                Err(_) if is_given_up || open.pool.failure().is_some() => {
+                    warnings.push(Refusal::new(RefusalKind::Suspended, action, GIVEN_UP));
+                }
+                Err(error) => warnings.push(of_task(action, &error)),
+                Ok(()) => {}
             }
             operation.finish();
             self.remove_pool(open.pool.name());
