@@ -63,11 +63,26 @@ pub trait Mounter: Send + Sync {
     /// Why not.
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal>;
 
-    /// Undoes a mount; `path` is the one under which it was made. With `force` also one that is in use.
+    /// Undoes a mount; `path` is the one under which it was made. With `force` also one that is in
+    /// use. What programs have stored in mapped files is written before.
     ///
     /// # Errors
-    /// Why not; it is still mounted then.
+    /// Why not; it is still mounted then. What could not be written is lost then all the same:
+    /// asked again, it is unmounted.
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal>;
+
+    /// Has what programs have stored in mapped files of a mount written, while it is used. Nothing,
+    /// where nobody can map them.
+    ///
+    /// # Errors
+    /// What could not be written is lost; `Busy` when it takes too long.
+    fn write_back(&self, _: MountKey) -> Result<(), MountRefusal> {
+        Ok(())
+    }
+
+    /// Properties of a mounted file system have changed, and have their effect: what the system
+    /// keeps of it and follows from them is dropped. Nothing, where it keeps nothing.
+    fn properties_changed(&self, _: MountKey) {}
 
     /// Undoes mounts of a pool that was given up, whatever becomes of those who use them: their calls fail. Waits for nobody for long.
     fn abandon(&self, mounts: &[(MountKey, &Path)]);

@@ -6,12 +6,13 @@
 use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use crate::snapshot_directory::{Entered, SnapshotDirectory};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
 use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::task::FeatureCounts;
+use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
@@ -21,6 +22,9 @@ use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
+/// Snapshots of one mount, while they get properties.
+const BELOW: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "snapshots below a mount");
+
 /// One mounted dataset.
 pub(crate) struct MountedTree {
     pool: Arc<Pool>,
@@ -28,6 +32,8 @@ pub(crate) struct MountedTree {
     files: Arc<FileSystem>,
     statistics: Arc<DatasetStatistics>,
     entered: Arc<Entered>,
+    /// Snapshots that were entered below `.zfs`: they follow its properties.
+    below: Mutex<Vec<Weak<FileSystem>>>,
 }
 
 /// How a dataset's files are opened.
@@ -143,7 +149,26 @@ impl MountedTree {
             files,
             statistics,
             entered: open.entered.clone(),
+            below: Mutex::new(BELOW, Vec::new()),
         }))
+    }
+
+    /// The dataset has other properties now, and so have its snapshots.
+    pub(crate) fn set_properties(&self, properties: MountProperties) {
+        let mut below = self.below.lock();
+        self.files.set_properties(properties);
+        below.retain(|files| files.strong_count() > 0);
+        for files in below.iter().filter_map(Weak::upgrade) {
+            files.set_properties(properties);
+        }
+    }
+
+    /// A snapshot was entered, which has the properties that the dataset has now.
+    fn follow(&self, files: &Arc<FileSystem>) {
+        let mut below = self.below.lock();
+        files.set_properties(*self.files.properties());
+        below.retain(|files| files.strong_count() > 0);
+        below.push(Arc::downgrade(files));
     }
 
     /// The dataset has another name now.
@@ -247,7 +272,10 @@ impl Tree for MountedTree {
         };
         let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
         match entering.enter(id, &files) {
-            true => Ok(files),
+            true => {
+                self.follow(&files);
+                Ok(files)
+            }
             false => Err(PosixError::NotFound),
         }
     }

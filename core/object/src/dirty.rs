@@ -181,6 +181,16 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Whether blocks come or go in this group. What is only noted in the bonus takes no more space
+    /// than before.
+    pub fn changes_space(&self) -> bool {
+        !self.blocks.is_empty()
+            || !self.sealed.is_empty()
+            || !self.cloned.is_empty()
+            || !self.freed.is_empty()
+            || self.is_spill_changed
+    }
+
     pub fn new(txg: Txg, shape: Shape) -> Pending {
         Pending {
             txg,

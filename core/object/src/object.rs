@@ -119,6 +119,8 @@ pub struct ObjectInfo {
     pub has_spill: bool,
     /// Whether anything of it waits to be stored.
     pub is_dirty: bool,
+    /// Whether storing what waits changes what its blocks take.
+    pub is_space_unsettled: bool,
 }
 
 impl ObjectInfo {
@@ -272,6 +274,7 @@ impl Object {
             flags: stored.flags,
             has_spill: !matches!(shape.spill, SpillContents::Absent),
             is_dirty: !state.pending.is_empty(),
+            is_space_unsettled: state.pending.iter().any(Pending::changes_space),
         }
     }
 

@@ -137,6 +137,7 @@ pub(crate) fn attributes(entry: ControlEntry, links: u64, created: Timestamp) ->
         created,
         flags: 0,
         project: 0,
+        is_space_unsettled: false,
     }
 }
 

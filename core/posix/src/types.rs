@@ -137,6 +137,8 @@ pub struct Attributes {
     pub flags: u64,
     /// Project.
     pub project: u64,
+    /// Whether the space taken changes when the groups in flight are stored.
+    pub is_space_unsettled: bool,
 }
 
 /// A time to set.

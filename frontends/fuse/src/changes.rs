@@ -1,13 +1,14 @@
 //! Requests that change files: one call of the file system each.
 
 use crate::handles::Handle;
+use crate::kept::names_cached_s;
 use crate::operations::{
-    Call, Reply, attributes_answer, caching_of, device_of, done, gone, names_cached_s,
-    parse_changes, put_entry, put_open, refused,
+    Call, Reply, attributes_answer, caching_of, device_of, done, gone, parse_changes, put_entry,
+    put_open, refused,
 };
 use crate::protocol::{
-    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_DROP_SET_IDS, init_flags,
-    opcode, setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, SETXATTR_DROP_SET_GID, WRITE_CACHE, WRITE_DROP_SET_IDS,
+    init_flags, opcode, setattr_bits,
 };
 use crate::session::Place;
 use rustix::io::Errno;
@@ -90,6 +91,7 @@ impl Call<'_> {
         if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.drop_privileges(file, bits & setattr_bits::DROP_SET_IDS != 0)?;
         }
+        self.session.lists().note(self.node);
         let changed =
             file.files
                 .set_attributes(self.credentials, file.id, &changes, self.operation);
@@ -263,6 +265,7 @@ impl Call<'_> {
         let node = arguments.u64()?;
         let name = arguments.name()?;
         let id = self.same_files(parent, node)?;
+        self.session.lists().note(node);
         let linked = parent
             .files
             .link(self.credentials, id, parent.id, name, self.operation);
@@ -307,6 +310,19 @@ impl Call<'_> {
     }
 
     fn write_at(
+        &self,
+        file: &Place,
+        head: &WriteHead,
+        contents: NewContents<'_>,
+    ) -> Result<Reply, Errno> {
+        let written = self.write_contents_at(file, head, contents);
+        if head.write_flags & WRITE_CACHE != 0 {
+            self.session.wrote_back(written.as_ref().err().copied());
+        }
+        written
+    }
+
+    fn write_contents_at(
         &self,
         file: &Place,
         head: &WriteHead,

@@ -110,7 +110,11 @@ impl Call<'_> {
         let set = file
             .files
             .set_attributes(&credentials, file.id, &changes, self.operation);
-        set.map(drop).map_err(refused)
+        set.map(drop).map_err(refused)?;
+        // The kernel takes it for a question, and would go on with the time of the last change that
+        // it knows.
+        self.device.forget_attributes(self.node);
+        Ok(())
     }
 }
 

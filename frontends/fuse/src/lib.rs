@@ -23,6 +23,7 @@ mod clients;
 mod control;
 mod handles;
 pub mod inbox;
+mod kept;
 pub mod mount;
 pub mod mounter;
 mod nodes;

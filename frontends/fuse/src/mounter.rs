@@ -3,6 +3,7 @@
 use crate::awake::AwakeProcessors;
 use crate::mount::{self, MountError};
 use crate::server::Server;
+use crate::server::write_back::NotWritten;
 use crate::session::Session;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -26,6 +27,14 @@ struct Known {
     is_undone: bool,
 }
 
+impl Known {
+    /// It was undone, and its number may be another's by now.
+    const UNDONE: Known = Known {
+        number: None,
+        is_undone: true,
+    };
+}
+
 /// Where a mount is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whereabouts {
@@ -39,6 +48,9 @@ enum Whereabouts {
 
 /// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long the kernel may write nothing back while that is waited for. A guess, as the next one.
+const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long requests are waited for that are being served when their mount is undone. A guess: longer than a pool that works needs for the
 /// largest request.
@@ -59,6 +71,13 @@ impl FuseMounter {
     fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
         // A thread that panicked while it held it was inserting or removing one entry.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A mount is in no folder any more.
+    fn undone(&self, key: MountKey) {
+        if let Some(known) = self.known().get_mut(&key.0) {
+            known.is_undone = true;
+        }
     }
 
     /// Where a mount is that was made on a folder. The system goes by the path, and would take another mount for it that lies over it.
@@ -107,6 +126,11 @@ impl Mounter for FuseMounter {
     }
 
     fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
+        if force {
+            // Programs go on with files that they have mapped; what they have stored up to here is
+            // kept.
+            self.write_back(key)?;
+        }
         match self.whereabouts(key, path) {
             Whereabouts::OnTop => match mount::unmount(path, force) {
                 Ok(()) => {}
@@ -117,6 +141,11 @@ impl Mounter for FuseMounter {
             },
             Whereabouts::Elsewhere => return Err(MountRefusal::Busy),
             Whereabouts::Gone => {}
+        }
+        if !force && let Err(refusal) = self.write_back(key) {
+            // It may live on where we do not see it. Asked again, it goes.
+            self.undone(key);
+            return Err(refusal);
         }
         // With `force`, and in another mount namespace, the mount may live on for those who use it. Without its server their calls fail: the caller
         // may open the files once more, or change them below.
@@ -130,13 +159,23 @@ impl Mounter for FuseMounter {
             if let Some(number) = number.filter(|_| still.is_connected) {
                 mount::abort(number);
             }
-            let undone = Known {
-                number: None,
-                is_undone: true,
-            };
-            known.insert(key.0, undone);
+            known.insert(key.0, Known::UNDONE);
             MountRefusal::Busy
         })
+    }
+
+    fn write_back(&self, key: MountKey) -> Result<(), MountRefusal> {
+        let written = self.server.write_back(key.0, WRITE_BACK_PATIENCE);
+        written.map_err(|why| match why {
+            NotWritten::Late => MountRefusal::Busy,
+            NotWritten::Refused(errno) => MountRefusal::Failed(format!(
+                "what programs have stored in mapped files cannot be written: {errno}"
+            )),
+        })
+    }
+
+    fn properties_changed(&self, key: MountKey) {
+        self.server.properties_changed(key.0);
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {

@@ -3,6 +3,7 @@
 use crate::changes::{copy_head, write_head};
 use crate::handles::Handle;
 use crate::inbox::Request;
+use crate::kept::{attributes_cached_s, names_cached_s};
 use crate::protocol::{
     Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
 };
@@ -10,14 +11,10 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, ObjectId,
-    Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime, SpaceFacts,
-    Timestamp, Unsynced,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileKind,
+    ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
+    SpaceFacts, Timestamp, Unsynced,
 };
-
-/// How long the kernel may keep names and attributes, in seconds. Whatever changes a mounted dataset comes through
-/// the mount; what is in snapshots below `.zfs` never changes. That there is nothing of a name is never kept.
-const CACHED_S: u64 = 10;
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
 const ENTRY_BYTES: usize = 128;
@@ -208,6 +205,11 @@ impl Call<'_> {
         found: &Attributes,
     ) -> Result<Reply, Errno> {
         if !is_snapshot(found.id) {
+            if found.kind != FileKind::Directory && found.links > 1 {
+                // The kernel may know it by another name, and keeps the list that it has.
+                let node = self.session.node_of(file.which, &file.files, found.id);
+                self.session.lists().note(node);
+            }
             return self.entry(file, found);
         }
         // The way into a snapshot: from here on its own file system answers.
@@ -322,6 +324,9 @@ impl Call<'_> {
         let room = arguments.u32()?;
         arguments.skip(4)?;
         let name = arguments.name()?;
+        if ACL_NAMES.contains(&name) {
+            self.session.lists().note(self.node);
+        }
         let value = file
             .files
             .get_xattr(self.credentials, file.id, name, self.operation);
@@ -591,20 +596,10 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
         .u32(0);
 }
 
-/// How long the kernel may keep a name that leads to an object. Where names that differ are the same to the directory the kernel does not know that: it
-/// would go on with the other spellings of a name that was given to another file, or taken away. And snapshots are named without a word to the kernel.
-pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
-    let leads_into_snapshot = place.which > 0 && id == place.files.root();
-    match place.files.naming().normalize() {
-        None if !leads_into_snapshot => CACHED_S,
-        _ => 0,
-    }
-}
-
 /// Attributes as an answer of their own.
 pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     let mut answer = Answer::new();
-    answer.u64(CACHED_S).u32(0).u32(0);
+    answer.u64(attributes_cached_s(attributes)).u32(0).u32(0);
     put_attributes(&mut answer, attributes);
     answer
 }
@@ -615,7 +610,7 @@ pub(crate) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attribute
         .u64(node)
         .u64(attributes.generation)
         .u64(cached_s)
-        .u64(CACHED_S)
+        .u64(attributes_cached_s(attributes))
         .u32(0)
         .u32(0);
     put_attributes(answer, attributes);

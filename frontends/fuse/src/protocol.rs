@@ -60,7 +60,8 @@ pub mod init_flags {
     pub const DO_READDIRPLUS: u32 = 1 << 13;
     /// The kernel chooses when.
     pub const READDIRPLUS_AUTO: u32 = 1 << 14;
-    /// Direct I/O may be sent side by side.
+    /// Asynchronous direct I/O is answered to the program when each part of it is, with no thread
+    /// that waits for it.
     pub const ASYNC_DIO: u32 = 1 << 15;
     /// Lookups and reads of one directory may be sent side by side.
     pub const PARALLEL_DIROPS: u32 = 1 << 18;
@@ -103,6 +104,9 @@ pub mod setattr_bits {
 
 /// Answer to open: keep what the kernel has cached.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
+
+/// A flag of `write`: the kernel writes back what a program has stored into a mapped file.
+pub const WRITE_CACHE: u32 = 1 << 0;
 
 /// A flag of `write`: the caller may not keep the set-id bits.
 pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;

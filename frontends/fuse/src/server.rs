@@ -35,6 +35,8 @@
 //! - One mount has at most [`THREADS_OF_MOUNT`] threads that wait, and all of a pool have about [`THREADS_OF_POOL`] (`pools`); beyond that
 //!   requests queue in the kernel. So a pool that does not answer leaves threads to the others. Those that are still held when its mounts are abandoned count no more.
 
+pub mod write_back;
+
 use rustix::event::{self, PollFd, PollFlags, epoll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -116,6 +118,19 @@ pub trait Handler: Send + Sync {
 
     /// The kernel has ended the mount.
     fn ended(&self);
+
+    /// Nodes of the files that programs may have mapped, to store into them.
+    fn mapped_nodes(&self) -> Vec<u64>;
+
+    /// How many requests so far were the kernel's own, to write back what programs stored into
+    /// mapped files.
+    fn pages_written(&self) -> u64;
+
+    /// Why the last of those that was refused since this was asked before was; none where none was.
+    fn take_refusal(&self) -> Option<Errno>;
+
+    /// Has the kernel forget what it keeps and follows from properties of the file system.
+    fn properties_changed(&self, device: &Device);
 }
 
 /// The device of one mount.
@@ -147,11 +162,24 @@ impl Device {
         }
     }
 
-    /// Tells the kernel that the attributes of a node are others than it has cached. Its contents stay.
+    /// Tells the kernel that the attributes of a node are others than it has cached, and its access
+    /// control lists. Its contents stay.
     pub fn forget_attributes(&self, node: u64) {
-        let mut body = Answer::new();
         // An offset below zero: no contents.
-        body.u64(node).u64(u64::MAX).u64(0);
+        self.forget(node, u64::MAX);
+    }
+
+    /// Tells the kernel that all of a node may be other than it has cached. It writes back what is
+    /// dirty before it forgets that, and waits for reads: so no thread may call this that serves
+    /// requests.
+    pub fn forget_contents(&self, node: u64) {
+        self.forget(node, 0);
+    }
+
+    /// From this offset to the end.
+    fn forget(&self, node: u64, offset: u64) {
+        let mut body = Answer::new();
+        body.u64(node).u64(offset).u64(0);
         let head = notice_head(NOTIFY_FORGET_NODE, body.len());
         let slices = [IoSlice::new(&head), IoSlice::new(body.as_slice())];
         // A node that the kernel does not know any more is an error, and as good.
@@ -932,6 +960,20 @@ mod tests {
         fn ended(&self) {
             self.ended.store(true, Ordering::SeqCst);
         }
+
+        fn mapped_nodes(&self) -> Vec<u64> {
+            Vec::new()
+        }
+
+        fn pages_written(&self) -> u64 {
+            0
+        }
+
+        fn take_refusal(&self) -> Option<Errno> {
+            None
+        }
+
+        fn properties_changed(&self, _: &Device) {}
     }
 
     impl Gate {

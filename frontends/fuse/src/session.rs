@@ -3,7 +3,8 @@
 use crate::clients;
 use crate::handles::Handle;
 use crate::inbox::Request;
-use crate::nodes::Node;
+use crate::kept::KeptLists;
+use crate::nodes::{Node, ROOT_NODE};
 use crate::operations::{self, Reply};
 use crate::protocol::{
     Answer, Arguments, MAJOR, MINOR, RequestHead, WRITE_BYTES_MAX, init_flags, opcode,
@@ -12,7 +13,7 @@ use crate::server::{Device, Handler, Promise};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tarn_engine::files::{
     Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
@@ -20,14 +21,18 @@ use tarn_engine::files::{
 };
 use tarn_engine::mounts::Ended;
 
-/// What we ask of the kernel. Not that its pages go when a modification time moves: what changes a mounted file comes through it.
+/// What we ask of the kernel. Not that its pages go when a modification time moves: what changes a
+/// mounted file comes through it. Not asynchronous direct I/O (`ASYNC_DIO`): the kernel drops pages
+/// of what is written past them when it is sent, and again when it is answered only where the
+/// writer waits for that. Reads through the page cache in between would bring back what was there
+/// before, and leave it there. It cannot be made up for here: a notice that drops pages waits for
+/// reads, and those wait until enough of the writes are answered.
 const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::EXPORT_SUPPORT
     | init_flags::BIG_WRITES
     | init_flags::DONT_MASK
     | init_flags::DO_READDIRPLUS
     | init_flags::READDIRPLUS_AUTO
-    | init_flags::ASYNC_DIO
     | init_flags::PARALLEL_DIROPS
     | init_flags::HANDLE_KILLPRIV_V2
     | init_flags::POSIX_ACL
@@ -35,7 +40,8 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::CACHE_SYMLINKS
     | init_flags::SETXATTR_EXT;
 
-/// Requests the kernel may have under way in the background (reading ahead, asynchronous I/O). Linux has 12 unless told.
+/// Requests the kernel may have under way in the background (reading ahead, writing back). Linux
+/// has 12 unless told.
 const BACKGROUND_MAX: u16 = 64;
 
 /// Pages of the kernel in a request of the largest size.
@@ -50,9 +56,20 @@ pub struct Session {
     entered: Mutex<Entered>,
     /// Files of the dataset that may be mapped, and by how many opens.
     mapped: Mutex<BTreeMap<ObjectId, u64>>,
+    /// What the kernel has written back of them.
+    written_back: WrittenBack,
+    lists: KeptLists,
     /// What was agreed on with the kernel.
     agreed: AtomicU32,
     ended: Ended,
+}
+
+/// Writes of the kernel's own.
+#[derive(Default)]
+struct WrittenBack {
+    count: AtomicU64,
+    /// The last error; zero for none.
+    refusal: AtomicI32,
 }
 
 /// Snapshots that were entered, by number and by their entry below `.zfs`.
@@ -106,6 +123,8 @@ impl Session {
             tree,
             entered: Mutex::new(Entered::default()),
             mapped: Mutex::default(),
+            written_back: WrittenBack::default(),
+            lists: KeptLists::none(),
             agreed: AtomicU32::new(0),
             ended,
         })
@@ -140,6 +159,20 @@ impl Session {
     /// Whether a program may have stored into a file what the kernel has not told us yet.
     pub(crate) fn may_be_mapped(&self, file: &Place) -> bool {
         file.which == 0 && self.mapped().contains_key(&file.id)
+    }
+
+    /// The kernel has written back what a program stored into mapped memory, or was refused.
+    pub(crate) fn wrote_back(&self, refusal: Option<Errno>) {
+        self.written_back.count.fetch_add(1, Ordering::SeqCst);
+        if let Some(errno) = refusal {
+            let number = errno.raw_os_error();
+            self.written_back.refusal.store(number, Ordering::SeqCst);
+        }
+    }
+
+    /// Of which files the kernel may keep access control lists.
+    pub(crate) fn lists(&self) -> &KeptLists {
+        &self.lists
     }
 
     fn mapped(&self) -> MutexGuard<'_, BTreeMap<ObjectId, u64>> {
@@ -383,6 +416,32 @@ impl Handler for Session {
 
     fn ended(&self) {
         (self.ended)();
+    }
+
+    fn mapped_nodes(&self) -> Vec<u64> {
+        let files = self.tree.files();
+        let mapped = self.mapped();
+        mapped
+            .keys()
+            .map(|id| self.node_of(0, files, *id))
+            .collect()
+    }
+
+    fn pages_written(&self) -> u64 {
+        self.written_back.count.load(Ordering::SeqCst)
+    }
+
+    fn take_refusal(&self) -> Option<Errno> {
+        let number = self.written_back.refusal.swap(0, Ordering::SeqCst);
+        (number != 0).then(|| Errno::from_raw_os_error(number))
+    }
+
+    fn properties_changed(&self, device: &Device) {
+        for node in self.lists.take() {
+            device.forget_attributes(node);
+        }
+        // Whether it has `.zfs` shows in its links.
+        device.forget_attributes(ROOT_NODE);
     }
 }
 

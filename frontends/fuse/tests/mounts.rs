@@ -21,6 +21,9 @@ use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
 use tempfile::TempDir;
 
+#[path = "mounts/page_cache.rs"]
+mod page_cache;
+
 /// An engine with one pool, and what is mounted of it.
 struct Bench {
     engine: Arc<Engine>,

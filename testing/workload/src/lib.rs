@@ -26,7 +26,7 @@ pub mod ledger;
 pub mod lineage;
 pub mod load;
 pub mod logged;
-mod mapped;
+pub mod mapped;
 pub mod promises;
 pub mod tree;
 pub mod twister;

@@ -12,7 +12,8 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 /// The first `length` bytes of a file, shared with it.
-pub(crate) struct Mapping {
+#[derive(Debug)]
+pub struct Mapping {
     address: *mut libc::c_void,
     length: usize,
 }
@@ -20,7 +21,13 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// Maps the first `length` bytes, to read and write. The file must be at least so long, and may
     /// not be made shorter while the mapping lives.
-    pub(crate) fn new(file: &File, length: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the system says: the file is not open for both, or cannot be mapped.
+    ///
+    /// # Panics
+    /// When `length` is zero.
+    pub fn new(file: &File, length: usize) -> io::Result<Self> {
         assert!(length > 0, "an empty mapping does not exist");
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -41,7 +48,10 @@ impl Mapping {
     }
 
     /// Copies bytes out of the file.
-    pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+    ///
+    /// # Panics
+    /// When they are not inside the mapping.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         assert!(
             offset + bytes.len() <= self.length,
             "the copy ends inside the mapping"
@@ -55,7 +65,10 @@ impl Mapping {
     }
 
     /// Copies bytes into the file.
-    pub(crate) fn copy_in(&mut self, offset: usize, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// When they are not inside the mapping.
+    pub fn copy_in(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
             offset + bytes.len() <= self.length,
             "the copy ends inside the mapping"
@@ -68,7 +81,10 @@ impl Mapping {
     }
 
     /// Waits until what was copied in has reached the file system.
-    pub(crate) fn flush(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What of it could not be written.
+    pub fn flush(&self) -> io::Result<()> {
         // SAFETY: the address and length are those of a living mapping.
         match unsafe { libc::msync(self.address, self.length, libc::MS_SYNC) } {
             0 => Ok(()),

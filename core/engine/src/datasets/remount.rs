@@ -17,7 +17,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
-use crate::mounts::{MountRefusal, Mounted, MountedBefore};
+use crate::mounts::{MountOptions, MountRefusal, Mounted, MountedBefore};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -236,6 +236,38 @@ impl Engine {
             };
             concerned.map(of).collect()
         };
+        self.refresh_all(open, mounts, operation)
+    }
+
+    /// A dataset has another place in the tree of names, or other properties came with a stream:
+    /// what it and those below it inherit may be other than before.
+    pub(super) fn refresh_below(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let below = format!("{name}/");
+        let mounts: Vec<(String, Mounted)> = {
+            let table = open.mounts.lock();
+            let concerned = table
+                .iter()
+                .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&below));
+            concerned
+                .map(|(dataset, mounted)| (dataset.clone(), mounted.clone()))
+                .collect()
+        };
+        self.refresh_all(open, mounts, operation)
+    }
+
+    /// Tells these mounts their properties. The first that cannot have them is told; the others
+    /// have them.
+    fn refresh_all(
+        &self,
+        open: &Arc<OpenPool>,
+        mounts: Vec<(String, Mounted)>,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
         let mut first = Ok(());
         for (dataset, mounted) in mounts {
             first = first.and(self.refresh_one(open, &dataset, &mounted, operation));
@@ -257,28 +289,56 @@ impl Engine {
             return Ok(());
         };
         let values = Values::read(&head).map_err(|error| cannot_open(name, &error))?;
-        let files = mounted.tree.files();
-        files.set_properties(values.mount_properties(&mounted.temporary));
+        let unable = |refusal: MountRefusal| {
+            let action = format!("cannot remount '{name}'");
+            Refusal::new(RefusalKind::Busy, action, refusal.to_string())
+        };
+        let old = *mounted.tree.files().properties();
+        let new = values.mount_properties(&mounted.temporary);
+        let written = match new.is_read_only && !old.is_read_only {
+            // From here on it could not be written any more.
+            true => self.mounter.write_back(mounted.key).map_err(unable),
+            false => Ok(()),
+        };
+        mounted.tree.set_properties(new);
+        if (old.acl_type, old.snapshot_directory) != (new.acl_type, new.snapshot_directory) {
+            self.mounter.properties_changed(mounted.key);
+        }
         let options = values.mount_options(&mounted.temporary);
-        if options == mounted.options {
-            return Ok(());
-        }
-        let changed = self
-            .mounter
-            .change_options(mounted.key, &mounted.place, options);
-        match changed {
-            Ok(()) => {}
-            // Somebody writes. What he writes is refused by the file system itself.
-            Err(MountRefusal::Busy) if options.read_only => {}
-            Err(refusal) => {
-                let action = format!("cannot remount '{name}'");
-                return Err(Refusal::new(RefusalKind::Busy, action, refusal.to_string()));
-            }
-        }
+        let effective = self.change_options(mounted, options).map_err(unable)?;
         if let Some(mounted) = open.mounts.lock().get_mut(name) {
-            mounted.options = options;
+            mounted.options = effective;
         }
-        Ok(())
+        written
+    }
+
+    /// Gives a mount these options, and tells those that it has then. While programs have files
+    /// open for writing the system does not make it read-only; what they write is refused by the
+    /// file system itself.
+    fn change_options(
+        &self,
+        mounted: &Mounted,
+        options: MountOptions,
+    ) -> Result<MountOptions, MountRefusal> {
+        let change = |options: MountOptions| match options == mounted.options {
+            true => Ok(options),
+            false => {
+                let (mounter, key) = (&self.mounter, mounted.key);
+                mounter
+                    .change_options(key, &mounted.place, options)
+                    .map(|()| options)
+            }
+        };
+        match change(options) {
+            Err(MountRefusal::Busy) if options.read_only => {
+                let writable = MountOptions {
+                    read_only: mounted.options.read_only,
+                    ..options
+                };
+                change(writable)
+            }
+            changed => changed,
+        }
     }
 }
 

@@ -36,8 +36,10 @@ impl Engine {
             return self.rename_snapshots(call, &open, request, operation);
         }
         let (moved, unmounted) = self.rename_head(call, &open, request, operation)?;
-        self.put_back(call, &open, &moved, &unmounted, Back::WhatWas, operation)?;
-        Ok(Done {})
+        let mounted = self.put_back(call, &open, &moved, &unmounted, Back::WhatWas, operation);
+        // What was not moved inherits from others now.
+        let refreshed = self.refresh_below(&open, &request.to, operation);
+        mounted.and(refreshed).map(|()| Done {})
     }
 
     /// Renames a file system, volume or snapshot, and leaves to the caller to mount what was unmounted for it: these heads.

@@ -9,6 +9,7 @@ use crate::messages::dataset::Unmount;
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::mounts::{MountRefusal, Mounted};
 use crate::refusals::of_task;
+use crate::turns::is_stuck;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -83,29 +84,37 @@ impl Engine {
 
     /// Unmounts everything of a pool.
     pub(crate) fn unmount_pool(&self, open: &Arc<OpenPool>, force: bool) -> Result<(), Refusal> {
-        let all: Vec<(String, Mounted)> = open
-            .mounts
-            .lock()
-            .iter()
-            .map(|(name, mounted)| (name.clone(), mounted.clone()))
-            .collect();
-        self.unmount_these(open, all, force)
+        self.unmount_these(open, mounts_of(open), force)
     }
 
-    /// Unmounts everything of a pool that is about to be closed whatever becomes of its mounts. What is in use is let go, and told.
+    /// Unmounts everything of a pool that is about to be closed whatever becomes of its mounts.
+    /// What is in use is let go, and the first of it told. One that cannot be unmounted in order
+    /// takes nothing from the others, but where the pool does not answer: then none is waited for
+    /// any more.
     pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
-        let unmounted = self.unmount_pool(open, true);
-        if unmounted.is_err() {
-            let mut left: Vec<(String, Mounted)> = open
-                .mounts
-                .lock()
-                .iter()
-                .map(|(name, mounted)| (name.clone(), mounted.clone()))
-                .collect();
-            left.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
+        let mut left = mounts_of(open);
+        if open.pool.failure().is_some() {
             self.abandon_mounts(open, &left);
+            return Ok(());
         }
-        unmounted
+        let (mut first, mut gone) = (Ok(()), Vec::new());
+        left.reverse();
+        while let Some((name, mounted)) = left.pop() {
+            match self.unmount_one(open, &name, &mounted, true) {
+                Ok(()) => gone.push(mounted),
+                Err(refusal) => {
+                    let mut lost = vec![(name, mounted)];
+                    if is_stuck(&open.pool) {
+                        left.reverse();
+                        lost.append(&mut left);
+                    }
+                    self.abandon_mounts(open, &lost);
+                    first = first.and(Err(refusal));
+                }
+            }
+        }
+        let stored = self.store_unmounted(open, &gone.iter().collect::<Vec<_>>());
+        first.and(stored)
     }
 
     /// Unmounts a dataset and everything that is below it in the tree of names.
@@ -259,6 +268,15 @@ impl Engine {
         let stored = open.pool.sync_all(&operation);
         stored.map_err(|error| of_task(cannot_unmount(mounted), &error))
     }
+}
+
+/// All mounts of a pool, the deepest paths first.
+fn mounts_of(open: &OpenPool) -> Vec<(String, Mounted)> {
+    let table = open.mounts.lock();
+    let own = |(name, mounted): (&String, &Mounted)| (name.clone(), mounted.clone());
+    let mut all: Vec<(String, Mounted)> = table.iter().map(own).collect();
+    all.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
+    all
 }
 
 fn cannot_unmount(mounted: &Mounted) -> String {

@@ -49,6 +49,7 @@ impl FileSystem {
             created: facts.created,
             flags: facts.flags.word(),
             project: facts.project,
+            is_space_unsettled: info.is_space_unsettled,
         }
     }
 

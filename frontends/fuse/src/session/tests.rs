@@ -317,6 +317,20 @@ fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_a
 }
 
 #[test]
+fn asynchronous_direct_writes_are_not_agreed_on_and_the_kernel_drops_pages_of_all_direct_writes() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let mut body = Answer::new();
+    body.u32(MAJOR).u32(MINOR + 10).u32(128 << 10).u32(u32::MAX);
+    let agreed = kernel.ask(opcode::INIT, 0, &body).unwrap();
+    let mut agreed = Arguments::of(&agreed);
+    agreed.skip(12).unwrap();
+    let flags = agreed.u32().unwrap();
+    assert_eq!(flags & init_flags::ASYNC_DIO, 0);
+    assert_ne!(flags & init_flags::POSIX_ACL, 0);
+}
+
+#[test]
 fn only_the_way_into_a_snapshot_is_not_remembered() {
     let bench = Bench::new();
     make_directory(&*bench.tree, "folder");

@@ -595,8 +595,12 @@ impl Run<'_> {
             self.operation,
         );
         outcome?;
+        // What is below it was not unmounted, and may inherit something else now.
+        let refreshed = self
+            .engine
+            .refresh_below(open, plan.target(), self.operation);
         // It was received, whether it can be mounted or not.
-        if let Err(refusal) = back {
+        for refusal in [back, refreshed].into_iter().filter_map(Result::err) {
             self.done.warnings.push(refusal.to_string());
         }
         Ok(())
