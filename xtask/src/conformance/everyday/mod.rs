@@ -131,6 +131,10 @@ impl Setting {
     pub fn script(&self, script: &str) -> Outcome<String> {
         let mut command = Command::new("bash");
         let path = std::env::var("PATH").unwrap_or_default();
+        // A daemon that a command of the script starts is the same host.
+        let of_instance = self.instance.command("tarn");
+        let host = of_instance.get_envs();
+        command.envs(host.filter_map(|(name, value)| Some((name, value?))));
         command
             .args(["-euc", script])
             .env("DIR", &self.folder)

@@ -106,7 +106,7 @@ map "$M/term"; daemon=$(cat "$TARN_DIR/tarnd.lock"); kill -TERM "$daemon"
 while kill -0 "$daemon" 2>/dev/null; do sleep 0.02; done; let_go
 zfs list -H -o name everyday >/dev/null; kept "$M/term"
 tarn stop >/dev/null; tarnd --foreground 2>/dev/null & daemon=$!
-until zfs list -H -o name everyday >/dev/null; do sleep 0.02; done
+until [ -S "$TARN_DIR/tarnd.sock" ]; do sleep 0.02; done
 map "$M/int"; kill -INT $daemon; wait $daemon; echo $?; let_go
 zfs list -H -o name everyday >/dev/null; kept "$M/int""#,
     )?;
@@ -171,7 +171,7 @@ zpool list -H -o name,health small
 tarn stop -f >"$DIR/said" 2>&1; echo "forced $?"; words
 empty; tarn stop >/dev/null || true
 tarnd --foreground 2>"$DIR/log" & daemon=$!
-until zpool list -H -o name everyday >/dev/null; do sleep 0.02; done
+until [ -S "$TARN_DIR/tarnd.sock" ]; do sleep 0.02; done
 zpool export -f small 2>/dev/null || true
 fill
 kill -TERM $daemon; wait $daemon || echo "ended $?"; cut -d' ' -f2- "$DIR/log" | grep "^pool 'small'"
