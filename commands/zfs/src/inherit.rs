@@ -5,7 +5,7 @@ use tarn_engine::messages::dataset::Inherit;
 use tarn_engine::names::is_user_property;
 use tarn_engine::properties::table::find;
 use tarn_engine::properties::value::Change;
-use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 
@@ -32,7 +32,9 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             name: name.to_string(),
             ..request.inherit.clone()
         };
-        client.dataset_inherit(inherit).map(|_| ())
+        let changed = client.dataset_inherit(inherit)?;
+        changed.warnings.iter().for_each(complain);
+        Ok(())
     })
 }
 

@@ -1,7 +1,7 @@
 //! `zfs rename`.
 
 use tarn_engine::messages::dataset::Rename;
-use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 
@@ -16,7 +16,8 @@ const GRAMMAR: Grammar = Grammar {
 /// What is wrong with the command line, or the refusal.
 pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let request = parse(arguments)?;
-    session.connect()?.dataset_rename(request)?;
+    let renamed = session.connect()?.dataset_rename(request)?;
+    renamed.warnings.iter().for_each(complain);
     Ok(0)
 }
 

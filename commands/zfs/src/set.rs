@@ -3,7 +3,7 @@
 use crate::assignments::Assignments;
 use crate::each;
 use tarn_engine::messages::dataset::Set;
-use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 
@@ -35,7 +35,9 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
             properties: request.assignments.0.clone(),
             no_mount: request.no_mount,
         };
-        client.dataset_set(set).map(|_| ())
+        let changed = client.dataset_set(set)?;
+        changed.warnings.iter().for_each(complain);
+        Ok(())
     })
 }
 

@@ -6,7 +6,7 @@
 //! its client from the same list. An operation that is not in the list does not exist, and none can be in
 //! one of the four places and not in another.
 
-use crate::messages::{Caller, Done, Refusal, dataset, delegation, pool, statistics};
+use crate::messages::{Caller, Changed, Done, Refusal, dataset, delegation, pool, statistics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::Pipe;
@@ -77,7 +77,7 @@ macro_rules! for_each_operation {
             "dataset/snapshot" dataset_snapshot: dataset::Snapshot => Done, "Takes snapshots.";
             "dataset/destroy" dataset_destroy: dataset::Destroy => dataset::Destroyed,
                 "Destroys a file system, a volume or snapshots.";
-            "dataset/rename" dataset_rename: dataset::Rename => Done, "Renames a dataset, or snapshots.";
+            "dataset/rename" dataset_rename: dataset::Rename => Changed, "Renames a dataset, or snapshots.";
             "dataset/clone" dataset_clone: dataset::MakeClone => dataset::Created, "Makes a clone of a snapshot.";
             "dataset/promote" dataset_promote: dataset::Promote => Done, "Makes a clone what it is a clone of.";
             "dataset/bookmark" dataset_bookmark: dataset::MakeBookmark => Done, "Makes bookmarks.";
@@ -107,8 +107,8 @@ macro_rules! for_each_operation {
                 "Takes delegated permissions back.";
             "dataset/list-allowed" dataset_list_allowed: delegation::ListAllowed => delegation::Allowed,
                 "Lists what is delegated.";
-            "dataset/set" dataset_set: dataset::Set => Done, "Sets properties of a dataset.";
-            "dataset/inherit" dataset_inherit: dataset::Inherit => Done,
+            "dataset/set" dataset_set: dataset::Set => Changed, "Sets properties of a dataset.";
+            "dataset/inherit" dataset_inherit: dataset::Inherit => Changed,
                 "Clears a property, so that it is inherited.";
             "dataset/mount" dataset_mount: dataset::Mount => dataset::Mounted, "Mounts file systems.";
             "dataset/list-mounts" dataset_list_mounts: dataset::ListMounts => dataset::Mounted,

@@ -13,7 +13,7 @@ use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
-use crate::mounts::{Mounted, Mounter};
+use crate::mounts::{Mounted, Mounter, Standing};
 use crate::snapshot_directory::Entered;
 use crate::streams::Streams;
 use crate::turns::Turns;
@@ -57,8 +57,9 @@ pub(crate) struct OpenPool {
     pub(crate) opened_ns: u64,
     /// Hot spares and cache devices, which belong to no tree of vdevs.
     pub(crate) auxiliary: Mutex<Auxiliary>,
-    /// What is mounted, by dataset.
+    /// What is served, by dataset; the mounter knows where it is mounted.
     pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
+    mounter: Arc<dyn Mounter>,
     /// Snapshots that somebody has entered in any of the mounts.
     pub(crate) entered: Arc<Entered>,
     /// Who changes it.
@@ -94,6 +95,7 @@ impl OpenPool {
         altroot: Option<String>,
         remembered: Remembered,
         checkpoint_bytes: Option<u64>,
+        mounter: Arc<dyn Mounter>,
     ) -> Arc<OpenPool> {
         let host = pool.host();
         let (load_guid, opened_ns) = (host.random_u64(), host.monotonic_ns());
@@ -108,6 +110,7 @@ impl OpenPool {
             opened_ns,
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, BTreeMap::new()),
+            mounter,
             entered,
             turns: Turns::new(),
             streams: Streams::new(),
@@ -115,9 +118,40 @@ impl OpenPool {
         })
     }
 
+    /// What is served of a dataset, whether it is mounted or only in use elsewhere.
+    pub(crate) fn served(&self, dataset: &str) -> Option<Mounted> {
+        self.mounts.lock().get(dataset).cloned()
+    }
+
     /// What is mounted of a dataset.
     pub(crate) fn mount_of(&self, dataset: &str) -> Option<Mounted> {
-        self.mounts.lock().get(dataset).cloned()
+        self.served(dataset)
+            .filter(|served| self.is_mounted(served))
+    }
+
+    /// All that is served, by name.
+    pub(crate) fn all_served(&self) -> Vec<(String, Mounted)> {
+        let mounts = self.mounts.lock();
+        let owned = |(name, served): (&String, &Mounted)| (name.clone(), served.clone());
+        mounts.iter().map(owned).collect()
+    }
+
+    /// Whether the mount table has what is served.
+    pub(crate) fn is_mounted(&self, served: &Mounted) -> bool {
+        self.mounter.standing(served.key, &served.place) == Standing::Mounted
+    }
+
+    /// Looks where the mounts are now: folders above them may have got other names, and mount(8) can move them.
+    pub(crate) fn look_for_mounts(&self) {
+        let places: BTreeMap<_, _> = self.mounter.places().into_iter().collect();
+        for served in self.mounts.lock().values_mut() {
+            if let Some(place) = places.get(&served.key)
+                && *place != served.place
+            {
+                (served.path, served.place) = (place.clone(), place.clone());
+                served.is_by_hand = true;
+            }
+        }
     }
 }
 

@@ -85,6 +85,11 @@ impl Instance {
         self.run.join("tarnd.unstored")
     }
 
+    /// What is mounted by hand.
+    pub fn mounts(&self) -> PathBuf {
+        self.run.join("tarnd.mounts")
+    }
+
     /// The pools to import at start.
     pub fn cache_file(&self) -> PathBuf {
         self.state.join("zpool.cache")

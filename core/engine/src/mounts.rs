@@ -1,8 +1,16 @@
 //! Mounting, as the engine sees it: somebody who can, and what is mounted.
 //!
 //! The engine decides what is mounted where; how a mount is made is a front end's business ([`Mounter`]).
+//!
+//! # Served and mounted
+//! A file system is *served* as long as the system has it: mounted in some folder, bound to another, copied into another mount
+//! namespace, or with an open file that was left behind by a lazy unmount. It is *mounted* when the mount table of the daemon's
+//! own namespace shows all of it in some folder, wherever that is by now. Only the system knows, so it is asked each time; what is noted
+//! here is what is served, and how. A file system that is served and not mounted is mounted again as what it is: a second copy of it with a state
+//! of its own would lose what the first one changes.
 
 use crate::files::Tree;
+use crate::mount_options::TemporaryOptions;
 use crate::tree::MountedTree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,9 +58,54 @@ pub enum MountRefusal {
     /// Somebody uses it.
     #[error("pool or dataset is busy")]
     Busy,
+    /// The system has ended it meanwhile.
+    #[error("no such device or address")]
+    Ended,
     /// Something else.
     #[error("{0}")]
     Failed(String),
+}
+
+/// Which mounts of a file system end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The file system's own mount in this namespace. Others go on being served, with those who use them.
+    Own,
+    /// All in this namespace, so also what is bound to other folders.
+    OfNamespace,
+    /// All mounts everywhere, whatever becomes of those who use them.
+    Everywhere,
+}
+
+/// What is left of a file system when a mount has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: it is not served any more.
+    Nothing,
+    /// Other mounts, or open files of them. It is still served.
+    InUse,
+}
+
+/// Where a file system is that is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is mounted in this namespace.
+    Mounted,
+    /// It is not, and is still in use: in another namespace, bound to another folder, or by open files.
+    Elsewhere,
+    /// The system has ended it, and has not told yet.
+    Ended,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A file system of ours, and the folder of the mount by which the path leads into it, where that is known.
+    Mount(MountKey, Option<PathBuf>),
+    /// Something else.
+    Foreign,
+    /// Nothing: what the system says of the path.
+    Missing(String),
 }
 
 /// Makes mounts. A front end is one.
@@ -63,13 +116,38 @@ pub trait Mounter: Send + Sync {
     /// Why not.
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal>;
 
-    /// Undoes a mount; `path` is the one under which it was made. With `force` also one that is in
-    /// use. What programs have stored in mapped files is written before.
+    /// Mounts a file system once more that is served and [not mounted](Standing::Elsewhere). `path` is as in [`MountRequest`].
     ///
     /// # Errors
-    /// Why not; it is still mounted then. What could not be written is lost then all the same:
-    /// asked again, it is unmounted.
-    fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal>;
+    /// Why not: `Ended` when nobody has it any more, so that it can be mounted anew.
+    fn attach(
+        &self,
+        key: MountKey,
+        source: &str,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal>;
+
+    /// Ends mounts of a file system; `path` is the folder on which it was mounted last. With [`Ending::Everywhere`] also what is in use;
+    /// what programs have stored in mapped files is written before.
+    /// When nothing is left the file system is not served any more.
+    ///
+    /// # Errors
+    /// Why not. It is still served then, and mounted unless the system has ended that meanwhile. What could not be
+    /// written is lost all the same: asked again, it is unmounted.
+    fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal>;
+
+    /// Where a file system is that was mounted on `path` last. Waits for nobody.
+    fn standing(&self, key: MountKey, path: &Path) -> Standing;
+
+    /// Where all that is mounted is now, by paths without links.
+    fn places(&self) -> Vec<(MountKey, PathBuf)>;
+
+    /// The number of the mount that a path is in; none where that is not known.
+    fn mount_number(&self, path: &Path) -> Option<u64>;
+
+    /// What a path leads to, by any name that it may have.
+    fn find(&self, path: &Path) -> Found;
 
     /// Has what programs have stored in mapped files of a mount written, while it is used. Nothing,
     /// where nobody can map them.
@@ -99,17 +177,19 @@ pub trait Mounter: Send + Sync {
         options: MountOptions,
     ) -> Result<(), MountRefusal>;
 
-    /// Removes what a daemon that died left mounted on this folder. Nothing is no error.
-    fn clear_remains(&self, path: &Path);
+    /// Removes what a daemon that died left mounted on this folder. Gives whether there was anything.
+    fn clear_remains(&self, path: &Path) -> bool;
 }
 
-/// A mounted dataset.
+/// A dataset that is served, and how it is mounted or was last.
 #[derive(Clone)]
 pub(crate) struct Mounted {
-    /// Where, as its mount point says.
+    /// Where, as its mount point says; where it was found, if it is elsewhere by now.
     pub(crate) path: PathBuf,
-    /// The folder that this led to when it was mounted: a path without links.
+    /// The folder that this leads to: a path without links.
     pub(crate) place: PathBuf,
+    /// It was mounted by hand in this folder, by mount(8), and not where its mount point says.
+    pub(crate) is_by_hand: bool,
     /// Its name towards the mounter; none until the mounter has given one.
     pub(crate) key: MountKey,
     /// How.
@@ -126,6 +206,7 @@ impl Mounted {
         MountedBefore {
             path: self.path.clone(),
             place: self.place.clone(),
+            is_by_hand: self.is_by_hand,
             temporary: TemporaryOptions {
                 // It had its effect.
                 discards_log: false,
@@ -142,108 +223,8 @@ pub(crate) struct MountedBefore {
     pub(crate) path: PathBuf,
     /// The folder that this led to.
     pub(crate) place: PathBuf,
+    /// It is not where its mount point says.
+    pub(crate) is_by_hand: bool,
     /// What stood above its properties, and does so again when it is mounted again.
     pub(crate) temporary: TemporaryOptions,
-}
-
-/// The word of `-o` that gives up what an intent log has that cannot be applied again.
-pub(crate) const DISCARD_LOG: &str = "discardlog";
-
-/// Options of one mount that stand above the properties; none where the property counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TemporaryOptions {
-    pub(crate) read_only: Option<bool>,
-    pub(crate) devices: Option<bool>,
-    pub(crate) exec: Option<bool>,
-    pub(crate) setuid: Option<bool>,
-    pub(crate) atime: Option<bool>,
-    pub(crate) relatime: Option<bool>,
-    pub(crate) xattr: Option<bool>,
-    /// What the intent log has that cannot be applied again is given up. For this mount only, so no property.
-    pub(crate) discards_log: bool,
-}
-
-impl TemporaryOptions {
-    /// As the words of `-o` say; unknown words are passed over, as `mount` does with those that concern others.
-    pub(crate) fn parse(words: &[String]) -> TemporaryOptions {
-        let mut options = TemporaryOptions::default();
-        for word in words.iter().flat_map(|words| words.split(',')) {
-            match word {
-                "ro" => options.read_only = Some(true),
-                "rw" => options.read_only = Some(false),
-                "dev" => options.devices = Some(true),
-                "nodev" => options.devices = Some(false),
-                "exec" => options.exec = Some(true),
-                "noexec" => options.exec = Some(false),
-                "suid" | "setuid" => options.setuid = Some(true),
-                "nosuid" | "nosetuid" => options.setuid = Some(false),
-                "atime" => options.atime = Some(true),
-                "noatime" => options.atime = Some(false),
-                "relatime" => options.relatime = Some(true),
-                "norelatime" => options.relatime = Some(false),
-                "xattr" => options.xattr = Some(true),
-                "noxattr" => options.xattr = Some(false),
-                DISCARD_LOG => options.discards_log = true,
-                _ => {}
-            }
-        }
-        options
-    }
-
-    /// A mount without set-id programs, or without devices, stays so whatever this property says now.
-    pub(crate) fn keep_harmless(&mut self, property: &str, options: MountOptions) {
-        match property {
-            "setuid" if !options.setuid => self.setuid = Some(false),
-            "devices" if !options.devices => self.devices = Some(false),
-            _ => {}
-        }
-    }
-
-    /// This property counts again.
-    pub(crate) fn forget(&mut self, property: &str) {
-        let option = match property {
-            "readonly" => &mut self.read_only,
-            "devices" => &mut self.devices,
-            "exec" => &mut self.exec,
-            "setuid" => &mut self.setuid,
-            "atime" => &mut self.atime,
-            "relatime" => &mut self.relatime,
-            "xattr" => &mut self.xattr,
-            _ => return,
-        };
-        *option = None;
-    }
-
-    /// The properties that they override, each with its word.
-    pub(crate) fn overridden(&self) -> Vec<(&'static str, bool)> {
-        [
-            ("readonly", self.read_only),
-            ("devices", self.devices),
-            ("exec", self.exec),
-            ("setuid", self.setuid),
-            ("atime", self.atime),
-            ("relatime", self.relatime),
-            ("xattr", self.xattr),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_a_mount_override_properties() {
-        let options = TemporaryOptions::parse(&["ro,noexec".to_string(), "atime".to_string()]);
-        assert!(!options.discards_log);
-        assert!(TemporaryOptions::parse(&[DISCARD_LOG.to_string()]).discards_log);
-        let expected = [("readonly", true), ("exec", false), ("atime", true)];
-        assert_eq!(options.overridden(), expected);
-        let mut options = options;
-        options.forget("readonly");
-        assert_eq!(options.overridden(), expected[1..]);
-    }
 }

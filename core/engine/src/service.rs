@@ -2,7 +2,7 @@
 
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
-use crate::messages::{Done, Refusal, dataset, delegation, pool, statistics};
+use crate::messages::{Changed, Done, Refusal, dataset, delegation, pool, statistics};
 use tarn_probe::{Operation, Outcome};
 
 impl Engine {
@@ -242,7 +242,7 @@ impl Administration for Engine {
         })
     }
 
-    fn dataset_rename(&self, call: &Call, request: dataset::Rename) -> Result<Done, Refusal> {
+    fn dataset_rename(&self, call: &Call, request: dataset::Rename) -> Result<Changed, Refusal> {
         self.command(call, |operation| {
             self.rename_dataset(call, &request, operation)
         })
@@ -296,13 +296,13 @@ impl Administration for Engine {
         self.command(call, |operation| self.list_allowed(&request, operation))
     }
 
-    fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Done, Refusal> {
+    fn dataset_set(&self, call: &Call, request: dataset::Set) -> Result<Changed, Refusal> {
         self.command(call, |operation| {
             self.set_dataset(call, &request, operation)
         })
     }
 
-    fn dataset_inherit(&self, call: &Call, request: dataset::Inherit) -> Result<Done, Refusal> {
+    fn dataset_inherit(&self, call: &Call, request: dataset::Inherit) -> Result<Changed, Refusal> {
         self.command(call, |operation| {
             self.inherit_dataset(call, &request, operation)
         })

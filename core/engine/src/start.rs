@@ -52,6 +52,9 @@ impl Engine {
             }
             operation.finish();
         }
+        let operation = self.operation(0);
+        warnings.extend(self.mount_by_hand_again(&operation));
+        operation.finish();
         warnings
     }
 
@@ -65,6 +68,7 @@ impl Engine {
     /// unmounted in order.
     pub fn stop(&self) -> Vec<Refusal> {
         let mut warnings = Vec::new();
+        self.remember_by_hand(true);
         for open in self.pools() {
             // What hangs is not waited for: what was promised is in its intent logs.
             let is_given_up = self.give_up_if_stuck(&open.pool);

@@ -16,7 +16,9 @@ use tarn_engine::files::{
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Set};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{
+    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
+};
 use tarn_engine::{Host, RealOptions, files::Tree};
 use tempfile::TempDir;
 
@@ -31,13 +33,33 @@ impl Mounter for Notebook {
         Ok(MountKey(1))
     }
 
-    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
-        Ok(())
+    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Err(MountRefusal::Busy)
+    }
+
+    fn standing(&self, _: MountKey, _: &Path) -> Standing {
+        Standing::Mounted
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        Vec::new()
+    }
+
+    fn mount_number(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn find(&self, _: &Path) -> Found {
+        Found::Foreign
+    }
+
+    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
+        Ok(Left::Nothing)
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
-            let _ = self.unmount(*key, path, true);
+            let _ = self.unmount(*key, path, Ending::Everywhere);
         }
     }
 
@@ -45,7 +67,9 @@ impl Mounter for Notebook {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 const DISK_BYTES: u64 = 128 << 20;

@@ -6,7 +6,9 @@ use tarn_engine::administration::{Administration, Call};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{
+    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
+};
 use tarn_engine::{Host, RealOptions};
 
 struct NoMounts;
@@ -16,8 +18,28 @@ impl Mounter for NoMounts {
         Err(MountRefusal::Busy)
     }
 
-    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
-        Ok(())
+    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Err(MountRefusal::Busy)
+    }
+
+    fn standing(&self, _: MountKey, _: &Path) -> Standing {
+        Standing::Mounted
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        Vec::new()
+    }
+
+    fn mount_number(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn find(&self, _: &Path) -> Found {
+        Found::Foreign
+    }
+
+    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
+        Ok(Left::Nothing)
     }
 
     fn abandon(&self, _: &[(MountKey, &Path)]) {}
@@ -26,7 +48,9 @@ impl Mounter for NoMounts {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 /// A daemon, which ends when this is dropped.

@@ -65,6 +65,8 @@ pub struct MountProperties {
     pub is_read_only: bool,
     /// When access times change.
     pub access_times: AccessTimes,
+    /// Those of directories do not, whoever reads them.
+    pub keeps_directory_times: bool,
     /// Where extended attributes go.
     pub xattrs: XattrStore,
     /// Which access control lists are used.
@@ -88,6 +90,7 @@ impl Default for MountProperties {
         MountProperties {
             is_read_only: false,
             access_times: AccessTimes::Relative,
+            keeps_directory_times: false,
             xattrs: XattrStore::Attributes,
             acl_type: AclType::Off,
             record_size: LogicalSize::from(128 << 10),

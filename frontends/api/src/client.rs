@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 #[allow(unused_imports, reason = "the list of operations names all of them")]
-use tarn_engine::messages::{Done, Envelope, Refusal, dataset, delegation, pool, statistics};
+use tarn_engine::messages::{
+    Changed, Done, Envelope, Refusal, dataset, delegation, pool, statistics,
+};
 use thiserror::Error;
 use tokio::net::UnixStream;
 

@@ -214,6 +214,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::sync::mpsc::{Sender, channel};
+    use tarn_engine::messages::Changed;
 
     /// Tells of its caller, and works until he is gone.
     struct Waiter(Sender<Presence>);

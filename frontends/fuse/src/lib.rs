@@ -25,6 +25,7 @@ mod handles;
 pub mod inbox;
 mod kept;
 pub mod mount;
+mod mount_table;
 pub mod mounter;
 mod nodes;
 mod operations;

@@ -3,7 +3,7 @@
 //! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts, and hands the device
 //! back over a socket. The mount shows with file system type `fuse` and the dataset's name as its source.
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -128,22 +128,43 @@ pub fn unmount(path: &Path, force: bool) -> Result<(), Errno> {
 /// Where the kernel lists connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// The number under which the kernel knows the connection of a mount. Asks the kernel's memory only, not the mount.
-pub fn connection_number(path: &Path) -> Option<u32> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
-    let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::empty());
-    status.ok().map(|status| status.stx_dev_minor)
+/// What is mounted at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The number under which the kernel knows the connection, where a FUSE mount is there.
+    pub number: u32,
+    /// The mount's own number.
+    pub id: u64,
 }
 
-/// Whether a connection of this number is mounted anywhere, as far as we can see.
-pub fn is_mounted(number: u32) -> bool {
-    let device = format!("0:{number}");
-    // What cannot be read is taken for mounted: then nothing is done.
-    std::fs::read("/proc/self/mountinfo").map_or(true, |table| {
-        let mut lines = table.split(|byte| *byte == b'\n');
-        // The third word of each line.
-        lines.any(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes()))
-    })
+/// What is mounted at a path, if it is a device of the kernel's own. Asks the kernel's memory only, not the mount.
+pub fn seen_at(path: &Path) -> Option<Seen> {
+    seen(path, AtFlags::SYMLINK_NOFOLLOW).ok().flatten()
+}
+
+/// The mount that a path leads into.
+///
+/// # Errors
+/// What the system says of the path.
+pub fn seen_through(path: &Path) -> Result<Option<Seen>, Errno> {
+    seen(path, AtFlags::empty())
+}
+
+/// The number of the mount that a path is in.
+pub fn seen_id(path: &Path) -> Option<u64> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::MNT_ID);
+    status.ok().map(|status| status.stx_mnt_id)
+}
+
+fn seen(path: &Path, flags: AtFlags) -> Result<Option<Seen>, Errno> {
+    let flags = flags | AtFlags::STATX_DONT_SYNC;
+    let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::MNT_ID)?;
+    let seen = Seen {
+        number: status.stx_dev_minor,
+        id: status.stx_mnt_id,
+    };
+    Ok((status.stx_dev_major == 0).then_some(seen))
 }
 
 /// Ends a connection: whoever waits for an answer gets an error, and so does everybody from now on. Nothing, where the system does not let us.
@@ -180,6 +201,21 @@ pub fn change_options(
 fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
     let open = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(MountError::Device)?;
+    attach(source, path, options, device.as_fd())?;
+    Ok(device)
+}
+
+/// Mounts on a folder what this device serves. A device that serves a file system already has that mounted on one more folder, as Linux does since
+/// 5.15: there is one file system, with one set of pages, however many mounts show it.
+///
+/// # Errors
+/// When the mount is refused: `ENOTCONN` when the last mount of the file system has ended meanwhile.
+pub fn attach(
+    source: &str,
+    path: &Path,
+    options: MountOptions,
+    device: BorrowedFd<'_>,
+) -> Result<(), MountError> {
     let number = device.as_raw_fd();
     // The kernel checks permissions, for everybody; and reads are as large as our writes.
     let data = format!(
@@ -204,8 +240,7 @@ fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<Own
         flags_of(options),
         Some(data.as_c_str()),
     )
-    .map_err(refused)?;
-    Ok(device)
+    .map_err(refused)
 }
 
 fn mount_with_helper(

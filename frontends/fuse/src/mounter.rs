@@ -1,49 +1,39 @@
-//! The engine's way to mounts: one session for each, all served by the same threads.
+//! The engine's way to mounts: one session for each file system, all served by the same threads.
+//!
+//! # Mechanism
+//! A file system has one session, however many mounts show it: bind mounts, copies in other mount namespaces, and mounts that are made while those
+//! are still in use. The table of mounts tells where it is mounted in this namespace; the device tells whether the kernel has it at
+//! all: it is gone when the last mount and the last open file are, wherever they were.
 
 use crate::awake::AwakeProcessors;
-use crate::mount::{self, MountError};
+use crate::mount::{self, MountError, Seen};
+use crate::mount_table::{self, Age, MountTable, Row};
 use crate::server::Server;
 use crate::server::write_back::NotWritten;
 use crate::session::Session;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use std::time::{Duration, Instant};
+use tarn_engine::mounts::{
+    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
+};
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
     server: Arc<Server>,
     known: Mutex<BTreeMap<u64, Known>>,
+    table: MountTable,
 }
 
 /// What is known of a mount beside what serves it.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Under which number the kernel knows it, if it said so.
-    number: Option<u32>,
+    /// What was seen in its folder when it was made, if anything was.
+    seen: Option<Seen>,
     /// It is in no folder any more; it is still being served.
     is_undone: bool,
-}
-
-impl Known {
-    /// It was undone, and its number may be another's by now.
-    const UNDONE: Known = Known {
-        number: None,
-        is_undone: true,
-    };
-}
-
-/// Where a mount is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whereabouts {
-    /// Whoever comes to the folder comes to it.
-    OnTop,
-    /// Another mount is over it, or it was moved.
-    Elsewhere,
-    /// Somebody else has undone it.
-    Gone,
 }
 
 /// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
@@ -56,6 +46,11 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 /// largest request.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a thread waits for a processor, and not felt by who is told that it is
+/// busy.
+const RELEASE_PATIENCE: Duration = Duration::from_millis(100);
+const RELEASE_LOOK: Duration = Duration::from_millis(5);
+
 impl FuseMounter {
     /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
     ///
@@ -65,6 +60,7 @@ impl FuseMounter {
         Ok(FuseMounter {
             server: Server::new(AwakeProcessors::new(may_keep_processors_awake))?,
             known: Mutex::new(BTreeMap::new()),
+            table: MountTable::default(),
         })
     }
 
@@ -73,32 +69,123 @@ impl FuseMounter {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mount is in no folder any more.
-    fn undone(&self, key: MountKey) {
-        if let Some(known) = self.known().get_mut(&key.0) {
-            known.is_undone = true;
-        }
+    /// What was seen of a mount that is in some folder, as far as is known.
+    fn seen(&self, key: MountKey) -> Option<Seen> {
+        let known = self.known().get(&key.0).copied()?;
+        known.seen.filter(|_| !known.is_undone)
     }
 
-    /// Where a mount is that was made on a folder. The system goes by the path, and would take another mount for it that lies over it.
-    fn whereabouts(&self, key: MountKey, path: &Path) -> Whereabouts {
-        let known = self.known().get(&key.0).copied();
-        match known {
-            Some(Known {
-                is_undone: true, ..
-            }) => Whereabouts::Gone,
-            Some(Known {
-                number: Some(number),
-                ..
-            }) if mount::connection_number(path) != Some(number) => {
-                match mount::is_mounted(number) {
-                    true => Whereabouts::Elsewhere,
-                    false => Whereabouts::Gone,
-                }
+    /// What is known of the mounts that the kernel still has. Numbers of others may have been given to other mounts.
+    fn connected(&self) -> Vec<(u64, Known)> {
+        let known: Vec<(u64, Known)> = {
+            let known = self.known();
+            known.iter().map(|(key, known)| (*key, *known)).collect()
+        };
+        let is_connected = |(key, _): &(u64, Known)| self.server.is_connected(*key);
+        known.into_iter().filter(is_connected).collect()
+    }
+
+    /// The mounts of a file system in this namespace. Where the table cannot be read, the one that was made, if it is still in its folder.
+    fn rows(&self, key: MountKey, path: &Path, age: Age) -> Vec<Row> {
+        let Some(seen) = self.seen(key) else {
+            return Vec::new();
+        };
+        self.table.rows_of(seen.number, age).unwrap_or_else(|| {
+            let made = Row {
+                id: seen.id,
+                is_whole: true,
+                place: path.to_path_buf(),
+            };
+            Vec::from_iter(is_there(&made, seen).then_some(made))
+        })
+    }
+
+    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do.
+    fn take_away(&self, key: MountKey, path: &Path, ending: Ending) -> Result<(), MountRefusal> {
+        let Some(seen) = self.seen(key) else {
+            return Ok(());
+        };
+        let mut rows = self.rows(key, path, Age::Paths);
+        if !self.server.is_connected(key.0) {
+            // The numbers may be another mount's by now. What is left of this one answers nobody.
+            rows.retain(|row| is_dead(&row.place));
+        }
+        let going: Vec<&Row> = match ending {
+            Ending::Own => mount_table::own(&rows, Some(seen.id)).into_iter().collect(),
+            // What was mounted last may lie on what was mounted first.
+            Ending::OfNamespace | Ending::Everywhere => rows.iter().rev().collect(),
+        };
+        let by_force = ending == Ending::Everywhere;
+        for row in going {
+            if !is_there(row, seen) {
+                // Another mount lies over it, which is not ours to end.
+                return Err(MountRefusal::Busy);
             }
-            _ => Whereabouts::OnTop,
+            match unmount_patiently(&row.place, by_force) {
+                Ok(()) => {}
+                // Somebody was faster.
+                Err(Errno::INVAL | Errno::NOENT) => {}
+                Err(_) if by_force => {}
+                Err(Errno::BUSY) => return Err(MountRefusal::Busy),
+                Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a file system no longer. Without its server the calls of those who still have it fail: the caller may open the files once more, or
+    /// change them below.
+    fn end(&self, key: MountKey) -> Result<(), MountRefusal> {
+        let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
+        let mut known = self.known();
+        let Some(seen) = known.remove(&key.0).map(|known| known.seen) else {
+            return removed.map_err(|_| MountRefusal::Busy);
+        };
+        removed.map_err(|still| {
+            // Those who wait for other requests do not wait for this one.
+            if let Some(seen) = seen.filter(|_| still.is_connected) {
+                mount::abort(seen.number);
+            }
+            let undone = Known {
+                seen: None,
+                is_undone: true,
+            };
+            known.insert(key.0, undone);
+            MountRefusal::Busy
+        })
+    }
+}
+
+/// The system's words for an error.
+fn said_of(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let words = text.split(" (os error").next();
+    words.unwrap_or_default().to_string()
+}
+
+/// Unmounts a folder. What is in use is tried for a moment: the file of an asynchronous transfer is let go by the thread of ours that has answered, after
+/// the program was told and may have ended; and whoever only looks at a path holds its mount as long as that takes.
+fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
+    let began = Instant::now();
+    loop {
+        match mount::unmount(place, by_force) {
+            Err(Errno::BUSY) if began.elapsed() < RELEASE_PATIENCE => {
+                std::thread::sleep(RELEASE_LOOK);
+            }
+            done => return done,
         }
     }
+}
+
+/// Whether the server of what is mounted here is gone.
+fn is_dead(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN)
+}
+
+/// Whether the folder of a mount shows that mount. The system goes by the path, and would take another mount for it that lies over it.
+fn is_there(row: &Row, seen: Seen) -> bool {
+    mount::seen_at(&row.place)
+        .is_some_and(|there| there.number == seen.number && there.id == row.id)
 }
 
 impl Mounter for FuseMounter {
@@ -118,50 +205,110 @@ impl Mounter for FuseMounter {
             MountRefusal::Failed(errno.to_string())
         })?;
         let known = Known {
-            number: mount::connection_number(request.path),
+            seen: mount::seen_at(request.path),
             is_undone: false,
         };
-        self.known().insert(key, known);
+        let mut all = self.known();
+        // The kernel has ended some since.
+        all.retain(|key, _| self.server.has(*key));
+        all.insert(key, known);
         Ok(MountKey(key))
     }
 
-    fn unmount(&self, key: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
-        if force {
+    fn attach(
+        &self,
+        key: MountKey,
+        source: &str,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal> {
+        if !rustix::process::geteuid().is_root() {
+            // `fusermount3` opens a device of its own for each mount.
+            return Err(MountRefusal::Busy);
+        }
+        let attached = self
+            .server
+            .with_device(key.0, |device| mount::attach(source, path, options, device));
+        match attached {
+            None => return Err(MountRefusal::Ended),
+            Some(Ok(())) => {}
+            Some(Err(MountError::Mount { cause, .. })) => {
+                return Err(match cause {
+                    Errno::NOTCONN => MountRefusal::Ended,
+                    // A kernel before 5.15 has one mount for each device.
+                    Errno::BUSY | Errno::INVAL => MountRefusal::Busy,
+                    cause => MountRefusal::Failed(cause.to_string()),
+                });
+            }
+            Some(Err(other)) => return Err(MountRefusal::Failed(other.to_string())),
+        }
+        let seen = mount::seen_at(path);
+        if let Some(known) = self.known().get_mut(&key.0) {
+            known.seen = seen.or(known.seen);
+        }
+        Ok(())
+    }
+
+    fn standing(&self, key: MountKey, path: &Path) -> Standing {
+        if !self.server.is_connected(key.0) {
+            return Standing::Ended;
+        }
+        let Some(seen) = self.seen(key) else {
+            return Standing::Mounted;
+        };
+        let rows = self.rows(key, path, Age::Mounts);
+        match mount_table::own(&rows, Some(seen.id)) {
+            Some(_) => Standing::Mounted,
+            None => Standing::Elsewhere,
+        }
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        let known = self.connected();
+        let places = self.table.with(Age::Paths, |rows| {
+            let place = |(key, known): &(u64, Known)| {
+                let seen = known.seen?;
+                let own = mount_table::own(rows.get(&seen.number)?, Some(seen.id))?;
+                Some((MountKey(*key), own.place.clone()))
+            };
+            known.iter().filter_map(place).collect()
+        });
+        places.unwrap_or_default()
+    }
+
+    fn mount_number(&self, path: &Path) -> Option<u64> {
+        mount::seen_id(path)
+    }
+
+    fn find(&self, path: &Path) -> Found {
+        let through = match mount::seen_through(path) {
+            Err(errno) => return Found::Missing(said_of(errno)),
+            Ok(None) => return Found::Foreign,
+            Ok(Some(through)) => through,
+        };
+        let is_it = |known: &Known| known.seen.is_some_and(|seen| seen.number == through.number);
+        let connected = self.connected();
+        let Some((key, _)) = connected.into_iter().find(|(_, known)| is_it(known)) else {
+            return Found::Foreign;
+        };
+        let rows = self.table.rows_of(through.number, Age::Paths);
+        let row = rows.and_then(|rows| rows.into_iter().find(|row| row.id == through.id));
+        Found::Mount(MountKey(key), row.map(|row| row.place))
+    }
+
+    fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal> {
+        let by_force = ending == Ending::Everywhere;
+        if by_force {
             // Programs go on with files that they have mapped; what they have stored up to here is
             // kept.
             self.write_back(key)?;
         }
-        match self.whereabouts(key, path) {
-            Whereabouts::OnTop => match mount::unmount(path, force) {
-                Ok(()) => {}
-                Err(Errno::BUSY) => return Err(MountRefusal::Busy),
-                // Somebody was faster.
-                Err(Errno::INVAL | Errno::NOENT) => {}
-                Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
-            },
-            Whereabouts::Elsewhere => return Err(MountRefusal::Busy),
-            Whereabouts::Gone => {}
+        self.take_away(key, path, ending)?;
+        if !by_force && self.server.is_connected(key.0) {
+            return Ok(Left::InUse);
         }
-        if !force && let Err(refusal) = self.write_back(key) {
-            // It may live on where we do not see it. Asked again, it goes.
-            self.undone(key);
-            return Err(refusal);
-        }
-        // With `force`, and in another mount namespace, the mount may live on for those who use it. Without its server their calls fail: the caller
-        // may open the files once more, or change them below.
-        let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
-        let mut known = self.known();
-        let Some(number) = known.remove(&key.0).map(|known| known.number) else {
-            return removed.map_err(|_| MountRefusal::Busy);
-        };
-        removed.map_err(|still| {
-            // Those who wait for other requests do not wait for this one.
-            if let Some(number) = number.filter(|_| still.is_connected) {
-                mount::abort(number);
-            }
-            known.insert(key.0, Known::UNDONE);
-            MountRefusal::Busy
-        })
+        // What ended in order was written back by the kernel.
+        self.end(key).map(|()| Left::Nothing)
     }
 
     fn write_back(&self, key: MountKey) -> Result<(), MountRefusal> {
@@ -180,18 +327,16 @@ impl Mounter for FuseMounter {
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
-            if self.whereabouts(*key, path) == Whereabouts::OnTop {
-                // One that is below a mount that fails cannot be reached; it goes with what it is on.
-                let _ = mount::unmount(path, true);
-            }
+            // One that is below a mount that fails cannot be reached; it goes with what it is on.
+            let _ = self.take_away(*key, path, Ending::Everywhere);
         }
         let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
         let alive = self.server.abandon(&keys, PATIENCE);
         for key in keys {
-            let number = self.known().remove(&key).and_then(|known| known.number);
+            let seen = self.known().remove(&key).and_then(|known| known.seen);
             // The number of one that has gone may be another's by now.
-            if let Some(number) = number.filter(|_| alive.contains(&key)) {
-                mount::abort(number);
+            if let Some(seen) = seen.filter(|_| alive.contains(&key)) {
+                mount::abort(seen.number);
             }
         }
     }
@@ -202,15 +347,16 @@ impl Mounter for FuseMounter {
         path: &Path,
         options: MountOptions,
     ) -> Result<(), MountRefusal> {
-        let known = self.known().get(&key.0).copied();
-        let number = match known {
-            Some(Known {
-                is_undone: false,
-                number,
-            }) => number,
-            _ => return Err(MountRefusal::Busy),
+        let Some(seen) = self.seen(key).filter(|_| self.server.is_connected(key.0)) else {
+            return Err(MountRefusal::Busy);
         };
-        mount::change_options(path, number, options).map_err(|errno| match errno {
+        let rows = self.rows(key, path, Age::Paths);
+        let Some(own) = mount_table::own(&rows, Some(seen.id)) else {
+            // It is mounted elsewhere only, where others have said how.
+            return Ok(());
+        };
+        let changed = mount::change_options(&own.place, Some(seen.number), options);
+        changed.map_err(|errno| match errno {
             Errno::BUSY => MountRefusal::Busy,
             Errno::PERM => MountRefusal::Failed(
                 "only root can change options of a mount; unmount and mount it".to_string(),
@@ -219,12 +365,12 @@ impl Mounter for FuseMounter {
         })
     }
 
-    fn clear_remains(&self, path: &Path) {
+    fn clear_remains(&self, path: &Path) -> bool {
         // A mount whose server died answers this, which is asked of the server each time. Attributes may still be cached.
-        while rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN) {
-            if mount::unmount(path, true).is_err() {
-                return;
-            }
+        let mut is_any = false;
+        while is_dead(path) && mount::unmount(path, true).is_ok() {
+            is_any = true;
         }
+        is_any
     }
 }

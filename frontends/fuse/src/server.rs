@@ -38,7 +38,7 @@
 pub mod write_back;
 
 use rustix::event::{self, PollFd, PollFlags, epoll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::any::Any;
 use std::cell::RefCell;
@@ -518,6 +518,23 @@ impl Server {
             self.leaving().remove(&served.key);
             served.handler.ended();
         }
+    }
+
+    /// Whether the kernel still has the file system of a mount that is served: mounted in some folder of some namespace, or with open files.
+    pub fn is_connected(&self, key: u64) -> bool {
+        let served = self.table().get(&key).cloned();
+        served.is_some_and(|served| served.is_connected())
+    }
+
+    /// Whether a mount is served, or was removed and has not gone yet.
+    pub fn has(&self, key: u64) -> bool {
+        self.table().contains_key(&key) || self.leaving().contains_key(&key)
+    }
+
+    /// Does something with the device of a mount that is served.
+    pub fn with_device<T>(&self, key: u64, then: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        let served = self.table().get(&key).cloned()?;
+        Some(then(served.device.descriptor.as_fd()))
     }
 
     /// Lets threads end when they are idle next.

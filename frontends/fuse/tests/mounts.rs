@@ -7,16 +7,20 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::instance::Instance;
-use tarn_engine::messages::dataset::{Create, Mount, Rename, Rollback, Set, Snapshot, Unmount};
+use tarn_engine::messages::dataset::{
+    Create, DatasetDescription, Describe, Destroy, Mount, Rename, Rollback, Set, Snapshot, Unmount,
+};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_engine::messages::{Refusal, RefusalKind, Value};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
 use tempfile::TempDir;
@@ -129,6 +133,50 @@ impl Bench {
             .engine
             .dataset_unmount(&call(), Unmount { name, force });
         unmounted.map(|_| ())
+    }
+}
+
+impl Bench {
+    /// The property.
+    fn mounted(&self, name: &str) -> String {
+        let described = self.describe(name);
+        match &described.properties["mounted"].value {
+            Value::Text(word) => word.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The dataset that a path leads to.
+    fn at(&self, path: &Path) -> String {
+        self.describe(path.to_str().unwrap()).name
+    }
+
+    fn describe(&self, name: &str) -> DatasetDescription {
+        let request = Describe {
+            names: vec![name.to_string()],
+            depth: Some(0),
+            ..Describe::default()
+        };
+        let described = self.engine.dataset_describe(&call(), request).unwrap();
+        assert_eq!(described.refused, []);
+        described.datasets.into_iter().next().unwrap()
+    }
+
+    fn destroy(&self, name: &str) -> Result<(), Refusal> {
+        let request = Destroy {
+            name: name.to_string(),
+            recursive: true,
+            ..Destroy::default()
+        };
+        self.engine.dataset_destroy(&call(), request).map(|_| ())
+    }
+
+    fn export(&self) -> Result<(), Refusal> {
+        let request = pool::Export {
+            name: "tank".to_string(),
+            ..pool::Export::default()
+        };
+        self.engine.pool_export(&call(), request).map(|_| ())
     }
 }
 
@@ -306,17 +354,199 @@ fn what_somebody_has_mounted_over_a_mount_stays() {
 }
 
 #[test]
-fn a_mount_that_somebody_has_undone_and_others_use_is_unmounted() {
+fn a_mount_that_was_undone_lazily_is_mounted_again_as_what_it_is() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
     let file = File::create(path.join("file")).unwrap();
     file.write_at(b"x", 0).unwrap();
     rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
     file.write_at(b"y", 0).unwrap();
-    bench.unmount("tank/a", false).unwrap();
-    assert!(file.write_at(b"z", 0).is_err());
+    let refused = bench.unmount("tank/a", false).unwrap_err().to_string();
+    assert_eq!(refused, "cannot unmount 'tank/a': not currently mounted");
     bench.mount("tank/a");
+    // There is one file, whichever mount it was opened in.
     assert_eq!(fs::read(path.join("file")).unwrap(), b"y");
+    file.write_at(b"z", 0).unwrap();
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"z");
+    bench.unmount("tank/a", true).unwrap();
+    assert!(file.write_at(b"-", 0).is_err());
+}
+
+#[test]
+fn what_is_unmounted_here_goes_on_where_it_is_bound_and_is_in_use() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::create_dir(path.join("sub")).unwrap();
+    bench.snapshot("tank/a@1");
+    let bound = bench.folder("bound");
+    rustix::mount::mount_bind(path.join("sub"), &bound).unwrap();
+    bench.unmount("tank/a", false).unwrap();
+    assert_eq!(bench.mounted("tank/a"), "no");
+    fs::write(bound.join("file"), "kept").unwrap();
+    let refused = bench.roll_back("tank/a@1").unwrap_err();
+    assert_eq!(refused.reason, "pool or dataset is busy");
+    assert_eq!(bench.destroy("tank/a").unwrap_err().kind, RefusalKind::Busy);
+    assert_eq!(bench.export().unwrap_err().kind, RefusalKind::Busy);
+    bench.mount("tank/a");
+    assert_eq!(bench.mounted("tank/a"), "yes");
+    assert_eq!(fs::read(path.join("sub/file")).unwrap(), b"kept");
+    fs::write(path.join("sub/file"), "of both").unwrap();
+    assert_eq!(fs::read(bound.join("file")).unwrap(), b"of both");
+    // It moves, and whoever has it goes on.
+    bench.rename("tank/a", "tank/b");
+    assert!(!path.join("sub").exists());
+    fs::write(bound.join("file"), "moved").unwrap();
+    let moved = path.with_file_name("b/sub/file");
+    assert_eq!(fs::read(moved).unwrap(), b"moved");
+    let refused = bench.roll_back("tank/b@1").unwrap_err();
+    assert_eq!(refused.reason, "pool or dataset is busy");
+    assert_eq!(bench.mounted("tank/b"), "yes");
+    rustix::mount::unmount(&bound, UnmountFlags::empty()).unwrap();
+    bench.roll_back("tank/b@1").unwrap();
+    assert!(!path.with_file_name("b/sub/file").exists());
+}
+
+#[test]
+fn another_mount_namespace_keeps_what_it_has_until_it_ends_or_force_is_used() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let file = path.join("file");
+    for force in [false, true] {
+        fs::write(&file, "").unwrap();
+        let mut other = OtherNamespace::holding(&file);
+        // Its file is open in a mount that is not this namespace's.
+        bench.unmount("tank/a", force).unwrap();
+        assert_eq!(bench.mounted("tank/a"), "no");
+        let wrote = other.answers_to("write");
+        assert_eq!(wrote, if force { "failed" } else { "wrote" });
+        bench.mount("tank/a");
+        assert_eq!(bench.mounted("tank/a"), "yes");
+        let expected = if force { "" } else { "x\n" };
+        assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+    }
+}
+
+/// A process in a mount namespace of its own, to which nothing is propagated, with a file open. It ends when this is dropped.
+struct OtherNamespace {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl OtherNamespace {
+    fn holding(file: &Path) -> OtherNamespace {
+        const SCRIPT: &str = "exec 3>>\"$0\"; echo ready; \
+            while read line; do if echo x >&3; then echo wrote; else echo failed; fi; done 2>/dev/null";
+        let child = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "sh", "-c", SCRIPT])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        let mut other = OtherNamespace { child, says };
+        assert_eq!(other.line(), "ready");
+        other
+    }
+
+    fn answers_to(&mut self, line: &str) -> String {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    }
+}
+
+impl Drop for OtherNamespace {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_umount_has_ended_is_mounted_at_once() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    for round in 0..50 {
+        fs::write(path.join("file"), format!("{round}")).unwrap();
+        while rustix::mount::unmount(&path, UnmountFlags::empty()) == Err(Errno::BUSY) {}
+        assert_eq!(bench.mounted("tank/a"), "no");
+        bench.mount("tank/a");
+        assert_eq!(
+            fs::read_to_string(path.join("file")).unwrap(),
+            format!("{round}")
+        );
+    }
+}
+
+#[test]
+fn a_mount_is_found_where_it_is_when_a_folder_above_it_gets_another_name() {
+    let Some(bench) = Bench::new() else { return };
+    let root = bench.create("tank/a", &[]);
+    fs::create_dir(root.join("x")).unwrap();
+    let set = |name: &str| Set {
+        name: name.to_string(),
+        properties: vec![("mountpoint".to_string(), "/tank/a/x/y".to_string())],
+        no_mount: false,
+    };
+    bench.create("tank/b", &[]);
+    bench.engine.dataset_set(&call(), set("tank/b")).unwrap();
+    bench.snapshot("tank/b@1");
+    fs::rename(root.join("x"), root.join("z")).unwrap();
+    let moved = root.join("z/y");
+    assert_eq!(bench.at(&moved), "tank/b");
+    symlink(&moved, root.join("link")).unwrap();
+    assert_eq!(bench.at(&root.join("link")), "tank/b");
+    fs::write(moved.join("file"), "x").unwrap();
+    // What is unmounted for a moment is where it was.
+    bench.roll_back("tank/b@1").unwrap();
+    assert!(!moved.join("file").exists());
+    assert_eq!(bench.at(&moved), "tank/b");
+    bench.unmount("tank/b", false).unwrap();
+    assert_eq!(bench.at(&moved), "tank/a");
+    bench.mount("tank/b");
+    assert_eq!(bench.at(&root.join("x/y")), "tank/b");
+}
+
+#[test]
+fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    let mount = |options: &str| {
+        let request = Mount {
+            name: Some("tank/a".to_string()),
+            options: vec![options.to_string()],
+            ..Mount::default()
+        };
+        let mounted = bench.engine.dataset_mount(&call(), request);
+        mounted.map(drop).map_err(|refusal| refusal.to_string())
+    };
+    let invalid = Err("cannot mount 'tank/a': Invalid argument".to_string());
+    mount("remount,ro,noexec").unwrap();
+    assert!(fs::write(path.join("file"), "x").is_err());
+    mount("remount").unwrap();
+    let open = File::create(path.join("file")).unwrap();
+    let busy = "cannot mount 'tank/a': mountpoint or dataset is busy".to_string();
+    assert_eq!(mount("remount,ro"), Err(busy));
+    drop(open);
+    assert_eq!(mount("remount,nosuchoption"), invalid);
+    bench.unmount("tank/a", false).unwrap();
+    assert_eq!(mount("remount,ro"), invalid);
+    assert_eq!(mount("nosuchoption"), invalid);
+    assert_eq!(bench.mounted("tank/a"), "no");
+    mount("strictatime,nodiratime").unwrap();
+    let read_at = || fs::metadata(path.join("file")).unwrap().atime_nsec();
+    let before = read_at();
+    fs::read(path.join("file")).unwrap();
+    let first = read_at();
+    fs::read(path.join("file")).unwrap();
+    assert!(before != first && first != read_at());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! reached by the trees that a front end would serve.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{
@@ -13,7 +13,10 @@ use tarn_engine::files::{
 };
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::{Refusal, dataset, pool};
-use tarn_engine::mounts::{Ended, MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{
+    Ended, Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter,
+    Standing,
+};
 use tarn_engine::{Engine, EngineOptions, Host};
 
 /// The folder of all simulated disks.
@@ -55,17 +58,37 @@ impl Mounter for Shelf {
         Ok(MountKey(key))
     }
 
-    fn unmount(&self, key: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
+    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Err(MountRefusal::Busy)
+    }
+
+    fn standing(&self, _: MountKey, _: &Path) -> Standing {
+        Standing::Mounted
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        Vec::new()
+    }
+
+    fn mount_number(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn find(&self, _: &Path) -> Found {
+        Found::Foreign
+    }
+
+    fn unmount(&self, key: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
         let mut mounted = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = mounted.by_key.remove(&key.0);
         drop(mounted);
         drop(tree);
-        Ok(())
+        Ok(Left::Nothing)
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
-            let _ = self.unmount(*key, path, true);
+            let _ = self.unmount(*key, path, Ending::Everywhere);
         }
     }
 
@@ -73,7 +96,9 @@ impl Mounter for Shelf {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 /// An engine, and what it has mounted.

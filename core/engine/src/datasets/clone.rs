@@ -5,6 +5,7 @@ use super::create::{cannot_create, checked, missing_parents, parent};
 use super::describe::bad_name;
 use crate::administration::Call;
 use crate::engine::Engine;
+use crate::inert;
 use crate::messages::dataset::{Created, MakeClone};
 use crate::messages::{Refusal, RefusalKind};
 use crate::policy::{need, permission};
@@ -78,6 +79,9 @@ impl Engine {
         made.map_err(|error| of_task(action, &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
+        created
+            .warnings
+            .extend(inert::warnings(&request.properties));
         if !request.no_mount && kinds == Kinds::FILESYSTEM {
             self.mount_created(call, &open, &request.name, &mut created.warnings, operation);
         }

@@ -9,6 +9,7 @@ use super::properties::kind_of;
 use crate::administration::Call;
 use crate::create::new_filesystem::Fill;
 use crate::engine::{Engine, OpenPool};
+use crate::inert;
 use crate::messages::dataset::{Create, Created, DatasetKind};
 use crate::messages::{Refusal, RefusalKind};
 use crate::policy::{need, of_property, parent_of, permission};
@@ -95,6 +96,9 @@ impl Engine {
         made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());
+        created
+            .warnings
+            .extend(inert::warnings(&request.properties));
         if !request.no_mount && request.volume_bytes.is_none() {
             self.mount_created(call, &open, &request.name, &mut created.warnings, operation);
         }

@@ -6,8 +6,9 @@ use super::properties::{self, Wanted};
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetDescription, DatasetKind, Describe, Described};
 use crate::messages::{Caller, Refusal, RefusalKind};
+use crate::mounts::{self, MountKey};
 use crate::turns::stuck;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
@@ -128,30 +129,34 @@ impl Engine {
 
     /// The dataset that is mounted where a path leads to.
     pub(super) fn dataset_at(&self, path: &Path) -> Result<String, Refusal> {
-        let found = self.mount_above(path);
-        found.map(|(_, dataset, _)| dataset).ok_or_else(|| {
-            let action = format!("cannot open '{}'", path.display());
+        let shown = path.display();
+        let key = match self.mounter.find(path) {
+            mounts::Found::Mount(key, _) => Some(key),
+            mounts::Found::Foreign => None,
+            mounts::Found::Missing(why) => return Err(missing_path(&shown.to_string(), why)),
+        };
+        let found = key.and_then(|key| self.served_by(key));
+        found.map(|(_, dataset)| dataset).ok_or_else(|| {
+            let action = format!("'{shown}'");
             Refusal::new(RefusalKind::NotFound, action, "not a ZFS filesystem")
         })
     }
 
-    /// The mount that a path is on: its pool, its dataset, the folder it is mounted on.
-    pub(super) fn mount_above(&self, path: &Path) -> Option<(Arc<OpenPool>, String, PathBuf)> {
-        let path = self.host.resolve(path);
-        let mut best: Option<(Arc<OpenPool>, String, PathBuf)> = None;
-        for open in self.pools() {
+    /// The dataset that is served under this name, and its pool.
+    pub(super) fn served_by(&self, key: MountKey) -> Option<(Arc<OpenPool>, String)> {
+        self.pools().into_iter().find_map(|open| {
             let mounts = open.mounts.lock();
-            for (dataset, mounted) in mounts.iter() {
-                let is_longer = best.as_ref().is_none_or(|(_, _, other)| {
-                    mounted.place.as_os_str().len() > other.as_os_str().len()
-                });
-                if path.starts_with(&mounted.place) && is_longer {
-                    best = Some((open.clone(), dataset.clone(), mounted.place.clone()));
-                }
-            }
-        }
-        best
+            let (name, _) = mounts.iter().find(|(_, served)| served.key == key)?;
+            let name = name.clone();
+            drop(mounts);
+            Some((open, name))
+        })
     }
+}
+
+/// The refusal of a path that leads nowhere.
+pub(super) fn missing_path(path: &str, why: String) -> Refusal {
+    Refusal::new(RefusalKind::NotFound, format!("cannot open '{path}'"), why)
 }
 
 /// The refusal of a name that no dataset can have.

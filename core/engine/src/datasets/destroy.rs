@@ -12,7 +12,7 @@
 
 use super::describe::bad_name;
 use super::destroy_snapshots::{Closed, cannot_destroy_snapshot};
-use super::remount::{Back, named};
+use super::remount::{Back, Extent, named};
 use super::{cannot_open, properties::kind_of};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -83,7 +83,7 @@ impl Engine {
         let of_root = dependents.iter().filter(|one| one.name.starts_with(&root));
         let _closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
         let outcome = self
-            .take_off(call, &open, &going, force, operation)
+            .take_off(call, &open, &going, Extent::wholly(force), operation)
             .and_then(|unmounted| {
                 let outcome = self.destroy_all(call, &open, &names, operation);
                 // What is not gone comes back, if it can.

@@ -10,7 +10,7 @@ use super::describe::bad_name;
 use super::destroy::{
     Circles, Dependent, add_clones, cannot_destroy, check_destruction, check_writable, heads_of,
 };
-use super::remount::{Back, named};
+use super::remount::{Back, Extent, named};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed};
@@ -114,7 +114,7 @@ impl Engine {
         let heads = heads_of(names);
         let going =
             named(open, &heads, operation).map_err(|error| cannot_open(&names[0], &error))?;
-        let unmounted = self.take_off(call, open, &going, force, operation)?;
+        let unmounted = self.take_off(call, open, &going, Extent::wholly(force), operation)?;
         let outcome = self.destroy_all(call, open, names, operation);
         // What is not gone comes back, if it can.
         drop(self.put_back(call, open, &going, &unmounted, Back::WhatWas, operation));

@@ -373,6 +373,7 @@ fn require_mounted(open: &OpenPool, sides: &Sides) -> Result<(), Refusal> {
 
 /// Where a file system is mounted, as paths begin.
 fn mount_path(open: &OpenPool, name: &str) -> Result<Vec<u8>, Refusal> {
+    open.look_for_mounts();
     let Some(mounted) = open.mount_of(name) else {
         let action = "Cannot diff an unmounted snapshot";
         return Err(Refusal::new(RefusalKind::Invalid, action, WRONG_TYPE));

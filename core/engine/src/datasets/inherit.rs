@@ -3,12 +3,12 @@
 use super::cannot_open;
 use super::mount::Values;
 use super::properties::kind_of;
-use super::remount::{Back, all_below, followers};
+use super::remount::{Back, Extent, all_below, followers};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Inherit};
-use crate::messages::{Done, Refusal};
+use crate::messages::{Changed, Refusal};
 use crate::policy::{Need, need, of_property};
 use crate::refusals::of_task;
 use tarn_dataset::dataset::Dataset;
@@ -28,7 +28,7 @@ impl Engine {
         call: &Call,
         request: &Inherit,
         operation: &Operation,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Changed, Refusal> {
         let name = &request.name;
         let open = self.require_pool_of(name)?;
         kind_named(&open, name, operation)?;
@@ -58,7 +58,7 @@ impl Engine {
         };
         let followers = followers.map_err(|error| cannot_open(name, &error))?;
         self.permit_moves(call, &open, followers.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(call, &open, &followers, false, operation)?;
+        let unmounted = self.take_off(call, &open, &followers, Extent::Here, operation)?;
         let outcome = self.inherit_all(call, &open, request, &names, &action, operation);
         let back = match &outcome {
             Ok(()) if moves && self.trusts(&call.caller) => Back::AllThatMay,
@@ -66,11 +66,11 @@ impl Engine {
         };
         let mounted = self.put_back(call, &open, &followers, &unmounted, back, operation);
         outcome?;
-        mounted?;
         if Values::concerns(property) {
             self.refresh_mounts(call, &open, name, property, operation)?;
         }
-        Ok(Done {})
+        let warnings = Vec::from_iter(mounted.err().map(|refusal| refusal.to_string()));
+        Ok(Changed { warnings })
     }
 
     /// Clears the property on all of these. The first refusal is told; those that are not refused are changed.

@@ -7,10 +7,12 @@ impl Engine {
     pub(crate) fn list_mounts(&self) -> Mounted {
         let mut mounts = Vec::new();
         for open in self.pools() {
-            let mounted = open.mounts.lock();
-            mounts.extend(mounted.iter().map(|(dataset, mounted)| MountEntry {
-                dataset: dataset.clone(),
+            open.look_for_mounts();
+            let mut mounted = open.all_served();
+            mounted.retain(|(_, served)| open.is_mounted(served));
+            mounts.extend(mounted.into_iter().map(|(dataset, mounted)| MountEntry {
                 path: mounted.path.display().to_string(),
+                dataset,
             }));
         }
         Mounted {

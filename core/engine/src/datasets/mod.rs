@@ -2,6 +2,7 @@
 
 mod allow;
 mod bookmarks;
+mod by_hand;
 mod clone;
 mod create;
 mod describe;
@@ -19,13 +20,14 @@ mod promote;
 mod properties;
 mod receive;
 mod remount;
+mod remount_words;
 mod rename;
 mod rename_snapshots;
 mod rollback;
 mod send;
 mod set;
 mod snapshot;
-mod unmount;
+pub(crate) mod unmount;
 mod upgrade;
 mod user_mounts;
 

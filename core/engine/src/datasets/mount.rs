@@ -7,9 +7,9 @@ use crate::engine::{Engine, OpenPool};
 use crate::files::{FileSystem, Tree};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
 use crate::messages::{Refusal, RefusalKind};
+use crate::mount_options::{DISCARD_LOG, TemporaryOptions, UnknownOption, Words};
 use crate::mounts::{
-    DISCARD_LOG, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, MountedBefore,
-    TemporaryOptions,
+    Ending, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, MountedBefore, Standing,
 };
 use crate::tree::{MountedTree, TreeChoices};
 use std::path::{Path, PathBuf};
@@ -86,8 +86,13 @@ impl Values {
         found.map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether a property has this value.
+    pub(super) fn is(&self, name: &str, word: &str) -> bool {
+        self.word(name) == word
+    }
+
     fn is_on(&self, name: &str) -> bool {
-        self.word(name) == "on"
+        self.is(name, "on")
     }
 
     /// What posix needs to know, with what a mount overrides.
@@ -107,9 +112,9 @@ impl Values {
                 (_, "dir") => XattrStore::Directory,
                 _ => XattrStore::Attributes,
             },
-            acl_type: match self.word("acltype") {
-                "posix" | "posixacl" => AclType::Posix,
-                "nfsv4" => AclType::Nfs4,
+            acl_type: match (temporary.posix_acl, self.word("acltype")) {
+                (Some(true), _) | (None, "posix" | "posixacl") => AclType::Posix,
+                (None, "nfsv4") => AclType::Nfs4,
                 _ => AclType::Off,
             },
             record_size: LogicalSize::from(record_size),
@@ -127,7 +132,9 @@ impl Values {
                 _ => 1,
             },
             has_long_names: self.is_on("longname"),
+            keeps_directory_times: temporary.keeps_directory_times,
             sync: match self.word("sync") {
+                _ if temporary.is_synchronous => SyncPolicy::Always,
                 "always" => SyncPolicy::Always,
                 "disabled" => SyncPolicy::Disabled,
                 _ => SyncPolicy::Standard,
@@ -187,6 +194,8 @@ struct How<'a> {
     temporary: TemporaryOptions,
     /// Something may be in the folder.
     over_contents: bool,
+    /// In this folder, by whoever said so by hand, and not where its mount point is.
+    by_hand: Option<&'a Path>,
     /// The same mount, where it was undone for a change.
     before: Option<&'a MountedBefore>,
 }
@@ -199,6 +208,7 @@ impl How<'_> {
             whom: Beneficiary::Administrator,
             temporary,
             over_contents: false,
+            by_hand: None,
             before: None,
         }
     }
@@ -214,6 +224,15 @@ impl Engine {
         if let Some(name) = &request.name
             && !self.trusts(&call.caller)
         {
+            let words = Words::parse(&request.options).map_err(|_| unknown_option(name))?;
+            if words != Words::default() || request.place.is_some() {
+                let reason = "Insufficient privileges";
+                return Err(Refusal::new(
+                    RefusalKind::Denied,
+                    cannot_mount(name),
+                    reason,
+                ));
+            }
             return self.mount_for_user(call, name, operation);
         }
         let Some(name) = &request.name else {
@@ -235,10 +254,31 @@ impl Engine {
         };
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
+        let words = Words::parse(&request.options).map_err(|_| unknown_option(name))?;
         let how = How {
             over_contents: request.overlay,
-            ..How::with_all(TemporaryOptions::parse(&request.options))
+            by_hand: request.place.as_deref().map(Path::new),
+            ..How::with_all(words.temporary)
         };
+        if let (Some(place), Some(number)) = (&how.by_hand, request.place_mount)
+            && self
+                .mounter
+                .mount_number(place)
+                .is_some_and(|found| found != number)
+        {
+            let reason = format!(
+                "{} is in another mount namespace than tarnd, which mounts in its own",
+                place.display()
+            );
+            return Err(Refusal::new(
+                RefusalKind::Invalid,
+                cannot_mount(name),
+                reason,
+            ));
+        }
+        if words.remounts {
+            return self.remount_by_words(&open, request, words.temporary, operation);
+        }
         let mut reply = MountedReply::default();
         if request.recursive {
             let candidates = candidates_below(&open, Some(name), operation);
@@ -252,6 +292,9 @@ impl Engine {
             ..how
         };
         let path = self.mount_one(&open, &candidate, how, operation)?;
+        if request.place.is_some() {
+            self.remember_by_hand(false);
+        }
         let entry = path.map(|path| entry_of(name, &path));
         reply.mounts.extend(entry);
         Ok(reply)
@@ -265,7 +308,14 @@ impl Engine {
         operation: &Operation,
     ) -> MountedReply {
         let mut reply = MountedReply::default();
-        let how = How::with_all(TemporaryOptions::parse(options));
+        let temporary = match Words::parse(options) {
+            Ok(words) => words.temporary,
+            Err(UnknownOption(_)) => {
+                reply.refused.push(unknown_option(open.pool.name()));
+                return reply;
+            }
+        };
+        let how = How::with_all(temporary);
         match candidates_below(open, None, operation) {
             Ok(candidates) => self.mount_candidates(open, candidates, how, operation, &mut reply),
             Err(error) => reply.refused.push(cannot_open(open.pool.name(), &error)),
@@ -306,14 +356,17 @@ impl Engine {
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let name = &candidate.name;
-        if let Some(refusal) = standing_against(open, candidate, how.asked) {
+        self.finish_ended(open, name)?;
+        if let Some(refusal) = standing_against(open, candidate, how) {
             return match how.asked {
                 Asked::ByName => Err(refusal),
                 Asked::WithAll | Asked::Again | Asked::Untouched => Ok(None),
             };
         }
-        let MountPoint::Path(path) = &candidate.point else {
-            return Ok(None);
+        let path = match (how.by_hand, &candidate.point) {
+            (Some(path), _) => path,
+            (None, MountPoint::Path(path)) => path,
+            (None, MountPoint::Legacy | MountPoint::None) => return Ok(None),
         };
         let mut temporary = how.temporary;
         if open.pool.mode() == Mode::ReadOnly {
@@ -333,6 +386,14 @@ impl Engine {
         }
         let may_overlay = how.over_contents || candidate.values.is_on("overlay");
         self.prepare_folder(&place, may_overlay)?;
+        let at = At {
+            path,
+            place,
+            is_by_hand: how.by_hand.is_some(),
+        };
+        if self.attach_served(open, candidate, &at, &temporary)? {
+            return Ok(Some(path.to_path_buf()));
+        }
         let unlinked = match how.asked {
             Asked::Untouched => Unlinked::Kept,
             _ => Unlinked::Freed,
@@ -340,15 +401,68 @@ impl Engine {
         let tree = self.open_tree(open, candidate, &temporary, unlinked, operation)?;
         let mount_options = candidate.values.mount_options(&temporary);
         let mounted = Mounted {
-            path: path.clone(),
-            place,
+            path: path.to_path_buf(),
+            place: at.place,
+            is_by_hand: at.is_by_hand,
             key: MountKey(0),
             options: mount_options,
             temporary,
             tree,
         };
         self.hand_to_mounter(open, name, mounted)?;
-        Ok(Some(path.clone()))
+        Ok(Some(path.to_path_buf()))
+    }
+
+    /// Finishes with a file system that the system has ended: requests that are still being served are waited for, and its intent log is closed.
+    pub(super) fn finish_ended(&self, open: &Arc<OpenPool>, name: &str) -> Result<(), Refusal> {
+        let Some(served) = open.served(name) else {
+            return Ok(());
+        };
+        match self.mounter.standing(served.key, &served.place) {
+            Standing::Ended => {
+                let ended = vec![(name.to_string(), served)];
+                self.unmount_these(open, ended, Ending::Own).map(drop)
+            }
+            Standing::Mounted | Standing::Elsewhere => Ok(()),
+        }
+    }
+
+    /// Mounts what is served and in use elsewhere once more, as what it is: there is one state of its files. False when it is not served, or not
+    /// any more.
+    fn attach_served(
+        &self,
+        open: &Arc<OpenPool>,
+        candidate: &Candidate,
+        at: &At<'_>,
+        temporary: &TemporaryOptions,
+    ) -> Result<bool, Refusal> {
+        let name = &candidate.name;
+        let Some(served) = open.served(name) else {
+            return Ok(false);
+        };
+        let options = candidate.values.mount_options(temporary);
+        if options.read_only != served.tree.files().properties().is_read_only {
+            // It is the same for all who have it.
+            return Err(mount_refusal(name, &MountRefusal::Busy));
+        }
+        let attached = self.mounter.attach(served.key, name, &at.place, options);
+        match attached {
+            Ok(()) => {}
+            Err(MountRefusal::Ended) => {
+                self.finish_ended(open, name)?;
+                return Ok(false);
+            }
+            Err(refusal) => return Err(mount_refusal(name, &refusal)),
+        }
+        let properties = candidate.values.mount_properties(temporary);
+        served.tree.set_properties(properties);
+        self.mounter.properties_changed(served.key);
+        if let Some(served) = open.mounts.lock().get_mut(name) {
+            (served.path, served.place) = (at.path.to_path_buf(), at.place.clone());
+            served.is_by_hand = at.is_by_hand;
+            (served.options, served.temporary) = (options, *temporary);
+        }
+        Ok(true)
     }
 
     /// Mounts a file system that was just made, or got another mount point. What is not meant to be mounted is passed
@@ -378,6 +492,27 @@ impl Engine {
         self.mount_one(open, &candidate, how, operation)
     }
 
+    /// Mounts a file system by hand in a folder, where that is what its mount point says.
+    pub(super) fn mount_legacy(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        place: &Path,
+        temporary: TemporaryOptions,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let candidate = candidate_of(open, name, operation)?;
+        if candidate.point != MountPoint::Legacy {
+            return Ok(());
+        }
+        let how = How {
+            asked: Asked::ByName,
+            by_hand: Some(place),
+            ..How::with_all(temporary)
+        };
+        self.mount_one(open, &candidate, how, operation).map(drop)
+    }
+
     /// Mounts a file system where it belongs after a change, with the options that it had before.
     pub(super) fn mount_follower(
         &self,
@@ -390,9 +525,11 @@ impl Engine {
     ) -> Result<Option<PathBuf>, Refusal> {
         let candidate = candidate_of(open, name, operation)?;
         let temporary = before.map(|before| before.temporary);
+        let by_hand = before.filter(|before| before.is_by_hand);
         let how = How {
             asked,
             whom: self.beneficiary(call),
+            by_hand: by_hand.map(|before| before.path.as_path()),
             before,
             ..How::with_all(temporary.unwrap_or_default())
         };
@@ -443,8 +580,9 @@ impl Engine {
         operation: &Operation,
         then: impl FnOnce(&FileSystem) -> T,
     ) -> Result<T, Refusal> {
-        if let Some(mounted) = open.mount_of(name) {
-            return Ok(then(mounted.tree.files()));
+        self.finish_ended(open, name)?;
+        if let Some(served) = open.served(name) {
+            return Ok(then(served.tree.files()));
         }
         let candidate = candidate_of(open, name, operation)?;
         if candidate.is_encrypted {
@@ -539,14 +677,25 @@ impl Engine {
     }
 }
 
+/// Where a file system goes.
+struct At<'a> {
+    /// As was said.
+    path: &'a Path,
+    /// The folder that this means.
+    place: PathBuf,
+    /// It was said by hand.
+    is_by_hand: bool,
+}
+
 /// What stands against mounting, in OpenZFS's words.
-fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Option<Refusal> {
-    let name = &candidate.name;
+fn standing_against(open: &OpenPool, candidate: &Candidate, how: How<'_>) -> Option<Refusal> {
+    let (name, asked) = (&candidate.name, how.asked);
     let refuse = |kind, reason: &str| Some(Refusal::new(kind, cannot_mount(name), reason));
     if candidate.values.is_on("zoned") {
         return refuse(RefusalKind::Busy, "dataset is exported to a local zone");
     }
     match candidate.point {
+        _ if how.by_hand.is_some() => {}
         MountPoint::Legacy => {
             let refusal = refuse(RefusalKind::Invalid, "legacy mountpoint");
             let hint = "use mount(8) to mount this filesystem";
@@ -556,6 +705,8 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
         MountPoint::Path(_) => {}
     }
     match (candidate.values.word("canmount"), asked) {
+        // What mount(8) mounts is not asked whether it can be.
+        _ if how.by_hand.is_some() => {}
         ("off", _) => {
             return refuse(RefusalKind::Invalid, "'canmount' property is set to 'off'");
         }
@@ -571,6 +722,8 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
         return refuse(RefusalKind::Busy, reason);
     }
     match open.mount_of(name) {
+        // mount(8) may mount it in several folders.
+        Some(_) if how.by_hand.is_some() && asked == Asked::ByName => None,
         Some(_) => refuse(RefusalKind::Busy, "filesystem already mounted"),
         None if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
         None => None,
@@ -580,16 +733,22 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, asked: Asked) -> Opt
 /// What OpenZFS says of what cannot be mounted right now.
 const BUSY: &str = "mountpoint or dataset is busy";
 
+/// The refusal of an option that no mount can have.
+pub(super) fn unknown_option(name: &str) -> Refusal {
+    Refusal::new(RefusalKind::Invalid, cannot_mount(name), INVALID_ARGUMENT)
+}
+
+/// What the system says of arguments that it does not take.
+pub(super) const INVALID_ARGUMENT: &str = "Invalid argument";
+
 pub(super) fn cannot_mount(name: &str) -> String {
     format!("cannot mount '{name}'")
 }
 
-fn mount_refusal(name: &str, refusal: &MountRefusal) -> Refusal {
+pub(super) fn mount_refusal(name: &str, refusal: &MountRefusal) -> Refusal {
     match refusal {
         MountRefusal::Busy => Refusal::new(RefusalKind::Busy, cannot_mount(name), BUSY),
-        MountRefusal::Failed(why) => {
-            Refusal::new(RefusalKind::Device, cannot_mount(name), why.clone())
-        }
+        other => Refusal::new(RefusalKind::Device, cannot_mount(name), other.to_string()),
     }
 }
 

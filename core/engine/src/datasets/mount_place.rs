@@ -16,7 +16,7 @@
 use super::mount::cannot_mount;
 use crate::engine::Engine;
 use crate::messages::{Refusal, RefusalKind};
-use crate::mounts::MountedBefore;
+use crate::mounts::{Found, MountedBefore};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
@@ -58,6 +58,7 @@ impl Engine {
     fn below_a_mount(&self, path: &Path) -> Option<PathBuf> {
         let mut nearest: Option<(usize, PathBuf)> = None;
         for open in self.pools() {
+            // Also where one was that is in use elsewhere only: no link is followed there.
             for mounted in open.mounts.lock().values() {
                 for above in [&mounted.path, &mounted.place] {
                     let Ok(rest) = path.strip_prefix(above) else {
@@ -91,7 +92,9 @@ impl Engine {
                 continue;
             };
             links += 1;
-            let is_ours = self.below_a_mount(&place).is_some();
+            let is_ours = self.below_a_mount(&place).is_some()
+                // Bound to another folder, or moved.
+                || matches!(self.mounter.find(&place), Found::Mount(..));
             if links > LINKS_MAX || is_ours || !self.host.is_guarded_link(&itself) {
                 return Err(self.host.leads_to(path));
             }

@@ -317,7 +317,7 @@ fn with_quotas<T>(
     }
     let mounted = match dataset.is_snapshot() {
         true => None,
-        false => open.mount_of(dataset.directory().name()),
+        false => open.served(dataset.directory().name()),
     };
     let files = mounted.as_ref().map(|mounted| mounted.tree.files());
     if let Some(files) = files.filter(|files| files.object_set().id() == dataset.id()) {

@@ -183,7 +183,12 @@ fn add_mount_facts(
     wanted: &Wanted,
     properties: &mut Properties,
 ) -> Result<(), DatasetError> {
-    let mounted = open.mount_of(dataset.directory().name());
+    let served = open.served(dataset.directory().name());
+    // The system is asked only where the answer is shown.
+    let shows = |served: &crate::mounts::Mounted| {
+        wanted.wants("mounted") || !served.temporary.overridden().is_empty()
+    };
+    let mounted = served.filter(|served| shows(served) && open.is_mounted(served));
     if wanted.wants("mounted") {
         let word = if mounted.is_some() { "yes" } else { "no" };
         let value = value_of_text(word.to_string(), Source::None);
@@ -204,8 +209,7 @@ fn add_mount_facts(
     let Some(mounted) = mounted else {
         return Ok(());
     };
-    for (name, is_on) in mounted.temporary.overridden() {
-        let word = if is_on { "on" } else { "off" };
+    for (name, word) in mounted.temporary.overridden() {
         let Some(shown) = properties.get_mut(name) else {
             continue;
         };

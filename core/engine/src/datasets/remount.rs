@@ -5,6 +5,9 @@
 //! property, or of a name, moves all who follow. They are unmounted before the change is made, so that one that is in use
 //! keeps it from happening, and mounted again where they belong afterwards.
 //!
+//! A file system that moves may stay in use elsewhere, bound to another folder or in another mount namespace: those who have it there go on. What is
+//! read anew from the pool, or destroyed, may not: its mounts end everywhere, or it is busy.
+//!
 //! Other properties reach what is mounted at once: the file system is told its properties anew, and the system the options of
 //! the mount that it enforces.
 
@@ -12,12 +15,13 @@ use super::cannot_open;
 use super::mount::{Asked, Beneficiary, Values};
 use super::mountpoint::{self, MountPoint};
 use super::properties::kind_of;
+use super::unmount::{POOL_BUSY, cannot_unmount, still_in_use};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
-use crate::mounts::{MountOptions, MountRefusal, Mounted, MountedBefore};
+use crate::mounts::{Ending, MountOptions, MountRefusal, Mounted, MountedBefore, Standing};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,6 +91,42 @@ impl Unmounted {
     }
 }
 
+/// How far file systems are unmounted for a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// They move: their mounts in this namespace end. They will not be where they were.
+    Here,
+    /// Nobody may have them any more, wherever.
+    Everywhere,
+    /// The same, whoever uses them.
+    ByForce,
+}
+
+impl Extent {
+    /// For what reads them anew, or destroys them.
+    pub(super) fn wholly(by_force: bool) -> Extent {
+        match by_force {
+            true => Extent::ByForce,
+            false => Extent::Everywhere,
+        }
+    }
+
+    /// For what moves them.
+    pub(super) fn move_away(by_force: bool) -> Extent {
+        match by_force {
+            true => Extent::ByForce,
+            false => Extent::Here,
+        }
+    }
+
+    fn ending(self) -> Ending {
+        match self {
+            Extent::Here | Extent::Everywhere => Ending::Own,
+            Extent::ByForce => Ending::Everywhere,
+        }
+    }
+}
+
 /// Which file systems are mounted after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Back {
@@ -105,24 +145,38 @@ impl Engine {
         call: &Call,
         open: &Arc<OpenPool>,
         followers: &[Follower],
-        force: bool,
+        extent: Extent,
         operation: &Operation,
     ) -> Result<Unmounted, Refusal> {
-        let mounts: Vec<(Follower, Mounted)> = {
-            let table = open.mounts.lock();
-            let of = |one: &Follower| Some((one.clone(), table.get(&one.name)?.clone()));
-            followers.iter().filter_map(of).collect()
-        };
-        let named = mounts
-            .iter()
-            .map(|(one, mounted)| (one.name.clone(), mounted.clone()));
-        let unmounted = self.unmount_these(open, named.collect(), force);
+        open.look_for_mounts();
+        let (mut going, mut taken) = (Vec::new(), Vec::new());
+        for one in followers {
+            let Some(served) = open.served(&one.name) else {
+                continue;
+            };
+            match self.mounter.standing(served.key, &served.place) {
+                Standing::Mounted => {
+                    let mut before = served.before();
+                    // What moves goes where its mount point says.
+                    before.is_by_hand &= extent != Extent::Here;
+                    taken.push((one.clone(), before));
+                }
+                Standing::Elsewhere if extent == Extent::Here => continue,
+                Standing::Elsewhere if extent == Extent::Everywhere => {
+                    return Err(in_use_elsewhere(&one.name, &served));
+                }
+                Standing::Elsewhere | Standing::Ended => {}
+            }
+            going.push((one.name.clone(), served));
+        }
+        let unmounted = self.unmount_these(open, going, extent.ending());
+        let unmounted = unmounted.and_then(|in_use| match in_use.first() {
+            Some((name, served)) if extent != Extent::Here => Err(in_use_elsewhere(name, served)),
+            _ => Ok(()),
+        });
         let heads = followers.iter().map(|one| (one.name.as_str(), one.head));
         let unmounted = unmounted.and_then(|()| self.end_left_logs(open, heads));
-        let before = |(one, mounted): (Follower, Mounted)| (one, mounted.before());
-        let mounts = Unmounted {
-            mounts: mounts.into_iter().map(before).collect(),
-        };
+        let mounts = Unmounted { mounts: taken };
         match unmounted {
             Ok(()) => Ok(mounts),
             Err(refusal) => {
@@ -164,10 +218,15 @@ impl Engine {
             else {
                 continue;
             };
-            if let Ok((MountPoint::Path(path), _)) =
-                mountpoint::of_dataset(&head, open.altroot.as_deref())
-            {
-                places.push((path, follower.name.clone(), before));
+            let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
+            match (point, before) {
+                (_, Some(before)) if before.is_by_hand => {
+                    places.push((before.path.clone(), follower.name.clone(), Some(before)));
+                }
+                (Ok((MountPoint::Path(path), _)), before) => {
+                    places.push((path, follower.name.clone(), before));
+                }
+                _ => {}
             }
         }
         self.remove_folders(unmounted, &places);
@@ -402,19 +461,24 @@ pub(super) fn with_those_on_them(
     mut followers: Vec<Follower>,
     operation: &Operation,
 ) -> Result<Vec<Follower>, DatasetError> {
-    let on_them: Vec<String> = {
-        let table = open.mounts.lock();
-        let going = followers.iter().filter_map(|one| table.get(&one.name));
-        let below: Vec<&PathBuf> = going.map(|mounted| &mounted.place).collect();
-        let is_on = |mounted: &Mounted| below.iter().any(|place| mounted.place.starts_with(place));
-        let is_new = |name: &String| followers.iter().all(|one| one.name != *name);
-        let all = table.iter();
-        all.filter(|(name, mounted)| is_new(name) && is_on(mounted))
-            .map(|(name, _)| name.clone())
-            .collect()
-    };
+    open.look_for_mounts();
+    let mut mounted = open.all_served();
+    mounted.retain(|(_, served)| open.is_mounted(served));
+    let is_going = |name: &String| followers.iter().any(|one| one.name == *name);
+    let going = mounted.iter().filter(|(name, _)| is_going(name));
+    let below: Vec<&PathBuf> = going.map(|(_, mounted)| &mounted.place).collect();
+    let is_on = |mounted: &Mounted| below.iter().any(|place| mounted.place.starts_with(place));
+    let on_them = mounted.iter();
+    let on_them = on_them.filter(|(name, mounted)| !is_going(name) && is_on(mounted));
+    let on_them: Vec<String> = on_them.map(|(name, _)| name.clone()).collect();
     followers.extend(named(open, &on_them, operation)?);
     Ok(followers)
+}
+
+/// The refusal of what needs a file system out of use that others have.
+pub(super) fn in_use_elsewhere(name: &str, served: &Mounted) -> Refusal {
+    let refusal = Refusal::new(RefusalKind::Busy, cannot_unmount(served), POOL_BUSY);
+    refusal.with_hint(still_in_use(name))
 }
 
 /// The file systems of these names.

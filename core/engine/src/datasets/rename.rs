@@ -6,12 +6,12 @@
 
 use super::cannot_open;
 use super::create::{cannot_create, missing_parents, parent};
-use super::remount::{Back, Follower, TakenOff, Unmounted, all_below};
+use super::remount::{Back, Extent, Follower, TakenOff, Unmounted, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Rename};
-use crate::messages::{Done, Refusal, RefusalKind};
+use crate::messages::{Changed, Done, Refusal, RefusalKind};
 use crate::policy::{need, permission};
 use crate::refusals::of_task;
 use std::sync::Arc;
@@ -29,17 +29,21 @@ impl Engine {
         call: &Call,
         request: &Rename,
         operation: &Operation,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Changed, Refusal> {
         let open = self.require_pool_of(&request.from)?;
         let _turn = self.turn(&open)?;
         if request.from.contains('@') {
-            return self.rename_snapshots(call, &open, request, operation);
+            let renamed = self.rename_snapshots(call, &open, request, operation);
+            return renamed.map(|Done {}| Changed::default());
         }
         let (moved, unmounted) = self.rename_head(call, &open, request, operation)?;
         let mounted = self.put_back(call, &open, &moved, &unmounted, Back::WhatWas, operation);
         // What was not moved inherits from others now.
         let refreshed = self.refresh_below(&open, &request.to, operation);
-        mounted.and(refreshed).map(|()| Done {})
+        // It has its new name, whether it can be mounted there or not.
+        let told = mounted.and(refreshed).err();
+        let warnings = Vec::from_iter(told.map(|refusal| refusal.to_string()));
+        Ok(Changed { warnings })
     }
 
     /// Renames a file system, volume or snapshot, and leaves to the caller to mount what was unmounted for it: these heads.
@@ -82,7 +86,8 @@ impl Engine {
         }
         let moved = self.movers(open, request, kind, operation)?;
         self.permit_moves(call, open, moved.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(call, open, &moved, request.force, operation)?;
+        let extent = Extent::move_away(request.force);
+        let unmounted = self.take_off(call, open, &moved, extent, operation)?;
         let task = RenameTask {
             from: from.clone(),
             to: to.clone(),
@@ -156,7 +161,10 @@ impl Engine {
         }
         let found = all_below(open, &request.from, operation);
         let mut found = found.map_err(|error| cannot_open(&request.from, &error))?;
-        found.retain(|one| one.moves_with(&request.from));
+        // What mount(8) has mounted stays where it is.
+        open.look_for_mounts();
+        let is_by_hand = |name: &str| open.served(name).is_some_and(|one| one.is_by_hand);
+        found.retain(|one| one.moves_with(&request.from) && !is_by_hand(&one.name));
         Ok(found)
     }
 }

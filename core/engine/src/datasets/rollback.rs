@@ -7,7 +7,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use super::destroy::{Circles, Dependent, add_clones, cannot_destroy, check_destruction, heads_of};
-use super::remount::{Back, named, with_those_on_them};
+use super::remount::{Back, Extent, named, with_those_on_them};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Rollback;
@@ -79,7 +79,7 @@ impl Engine {
         self.permit_interruption(call, &open, &interrupted)?;
         check_destruction(&open, &clones, operation)?;
         let force = request.force && self.trusts(&call.caller);
-        let unmounted = self.take_off(call, &open, &going, force, operation)?;
+        let unmounted = self.take_off(call, &open, &going, Extent::wholly(force), operation)?;
         let outcome = self
             .destroy_all(call, &open, &clones, operation)
             .and_then(|()| self.go_back(call, &open, request, &newer, operation));

@@ -8,12 +8,12 @@ use super::describe::bad_name;
 use super::mount::Values;
 use super::owners::{QuotaSetting, is_of_somebody};
 use super::properties::kind_of;
-use super::remount::{Back, Follower, Unmounted, followers};
+use super::remount::{Back, Extent, Follower, Unmounted, followers, with_those_on_them};
 use super::upgrade::upgrade_refusal;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Set};
-use crate::messages::{Done, Refusal, RefusalKind};
+use crate::messages::{Changed, Refusal, RefusalKind};
 use crate::policy::{need, of_property};
 use crate::refusals::of_task;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Engine {
         call: &Call,
         request: &Set,
         operation: &Operation,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Changed, Refusal> {
         let name = &request.name;
         let open = self.require_pool_of(name)?;
         let kind = kind_named(&open, name, operation)?;
@@ -125,12 +125,9 @@ impl Engine {
         }
         let needs = [need(name, &needed)];
         self.permit(call, &open, cannot_set(name), &needs, operation)?;
-        if settings.version.is_some() {
-            self.permit_moves(call, &open, [name.as_str()].into_iter())?;
-        }
         self.set_own(call, &open, name, &settings, operation)?;
         if settings.stored.is_empty() {
-            return Ok(Done {});
+            return Ok(Changed::default());
         }
         let moved = self.make_room(call, &open, request, &settings, operation)?;
         let task = SetProperties {
@@ -140,9 +137,10 @@ impl Engine {
         };
         let command = self.command_record(call);
         let outcome = open.pool.run_command(task, command, operation);
+        let moves = settings.stored.iter().any(|one| one.name == "mountpoint");
         let back = match &outcome {
-            Ok(()) => Back::AllThatMay,
-            Err(_) => Back::WhatWas,
+            Ok(()) if moves => Back::AllThatMay,
+            _ => Back::WhatWas,
         };
         let mounted = match &moved {
             Some((followers, unmounted)) if !request.no_mount && self.trusts(&call.caller) => {
@@ -151,7 +149,10 @@ impl Engine {
             _ => Ok(()),
         };
         outcome.map_err(|error| of_task(cannot_set(name), &error))?;
-        let mut told = mounted;
+        let mut warnings = crate::inert::warnings(&request.properties);
+        // The property is set, whether the file system can be mounted there or not.
+        warnings.extend(mounted.err().map(|refusal| refusal.to_string()));
+        let mut told = Ok(());
         for checked in &settings.stored {
             if Values::concerns(&checked.name) {
                 let refreshed = self.refresh_mounts(call, &open, name, &checked.name, operation);
@@ -161,7 +162,7 @@ impl Engine {
         told.map_err(|refusal| {
             refusal.with_hint("property may be set but unable to remount filesystem")
         })?;
-        Ok(Done {})
+        Ok(Changed { warnings })
     }
 
     /// Unmounts what will be elsewhere, or nowhere. None when nothing moves.
@@ -175,20 +176,18 @@ impl Engine {
     ) -> Result<Option<(Vec<Follower>, Unmounted)>, Refusal> {
         const CANMOUNT_OFF: u64 = 0;
         let name = &request.name;
-        let follows = |only_itself: bool| {
-            let found = followers(open, name, operation);
-            let mut found = found.map_err(|error| cannot_open(name, &error))?;
-            found.retain(|one| !only_itself || one.name == *name);
-            Ok::<_, Refusal>(found)
-        };
         let moves = settings.stored.iter().any(|one| one.name == "mountpoint");
-        let followers = match (moves, settings.number("canmount")) {
-            (true, _) if !request.no_mount => follows(false)?,
-            (_, Some(CANMOUNT_OFF)) => follows(true)?,
-            _ => return Ok(None),
+        let ends = settings.number("canmount") == Some(CANMOUNT_OFF);
+        let found = match moves && !request.no_mount {
+            true => followers(open, name, operation),
+            // What is mounted on it goes for a moment.
+            false if ends && open.mount_of(name).is_some() => followers(open, name, operation)
+                .and_then(|found| with_those_on_them(open, found, operation)),
+            false => return Ok(None),
         };
+        let followers = found.map_err(|error| cannot_open(name, &error))?;
         self.permit_moves(call, open, followers.iter().map(|one| one.name.as_str()))?;
-        let unmounted = self.take_off(call, open, &followers, false, operation)?;
+        let unmounted = self.take_off(call, open, &followers, Extent::Here, operation)?;
         Ok(Some((followers, unmounted)))
     }
 
@@ -202,7 +201,7 @@ impl Engine {
         operation: &Operation,
     ) -> Result<(), Refusal> {
         if let Some(version) = settings.version {
-            self.upgrade_one(call, open, name, version, operation)
+            self.upgrade_one(open, name, version, operation)
                 .map_err(|error| upgrade_refusal(cannot_set(name), error))?;
             self.record_command(call, open.pool.name(), operation);
         }

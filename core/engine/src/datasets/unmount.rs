@@ -1,5 +1,7 @@
 //! `zfs unmount`: file systems with all that is mounted below them, the deepest first.
 
+use super::describe::missing_path;
+use super::mount::Values;
 use super::mountpoint::{self, MountPoint};
 use super::{cannot_open, describe::bad_name};
 use crate::administration::Call;
@@ -7,7 +9,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
 use crate::messages::dataset::Unmount;
 use crate::messages::{Done, Refusal, RefusalKind};
-use crate::mounts::{MountRefusal, Mounted};
+use crate::mounts::{Ending, Found, Left, MountRefusal, Mounted, Standing};
 use crate::refusals::of_task;
 use crate::turns::is_stuck;
 use std::collections::BTreeSet;
@@ -30,61 +32,103 @@ impl Engine {
             None => {
                 for open in self.pools() {
                     let _turn = self.turn(&open)?;
-                    self.unmount_pool(&open, request.force)?;
+                    self.unmount_automatic(&open, request.force, operation)?;
                 }
             }
-            Some(path) if path.starts_with('/') => self.unmount_path(path, request.force)?,
+            Some(path) if path.starts_with('/') => {
+                self.unmount_path(path, request.force, operation)?;
+            }
             Some(name) => self.unmount_named(name, request.force, operation)?,
         }
         Ok(Done {})
     }
 
-    fn unmount_path(&self, path: &str, force: bool) -> Result<(), Refusal> {
-        let action = || format!("cannot unmount '{path}'");
-        let resolved = self.host.resolve(Path::new(path));
-        match self.mount_above(Path::new(path)) {
-            Some((open, dataset, point)) if point == resolved => {
-                let _turn = self.turn(&open)?;
-                self.unmount_tree(&open, &dataset, force)
-            }
-            Some(_) => Err(Refusal::new(
-                RefusalKind::Invalid,
-                action(),
-                "not a mountpoint",
-            )),
-            None => {
-                let reason = "not a ZFS filesystem";
-                Err(Refusal::new(RefusalKind::NotFound, action(), reason))
-            }
+    #[doc(alias = "unshare_unmount_path")]
+    fn unmount_path(&self, path: &str, force: bool, operation: &Operation) -> Result<(), Refusal> {
+        let refuse = |kind, reason: &str| {
+            let action = format!("cannot unmount '{path}'");
+            Err(Refusal::new(kind, action, reason))
+        };
+        let (key, place) = match self.mounter.find(Path::new(path)) {
+            Found::Mount(key, place) => (key, place),
+            Found::Foreign => return refuse(RefusalKind::NotFound, "not a ZFS filesystem"),
+            Found::Missing(why) => return Err(missing_path(path, why)),
+        };
+        let Some((open, dataset)) = self.served_by(key) else {
+            return refuse(RefusalKind::NotFound, "not a ZFS filesystem");
+        };
+        if place.as_ref() != Some(&self.host.resolve(Path::new(path))) {
+            return refuse(RefusalKind::Invalid, "not a mountpoint");
         }
+        let _turn = self.turn(&open)?;
+        open.look_for_mounts();
+        let own = open.mount_of(&dataset).map(|mounted| mounted.place);
+        if own != place {
+            return refuse(RefusalKind::Invalid, "not an original mountpoint");
+        }
+        refuse_legacy(&open, &dataset, operation)?;
+        self.unmount_tree(&open, &dataset, force)
     }
 
     fn unmount_named(&self, name: &str, force: bool, operation: &Operation) -> Result<(), Refusal> {
         DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
-        let view = open.pool.namespace().view(operation);
-        let head = view.directory(name).and_then(|directory| directory.head());
-        let head = head.map_err(|error| cannot_open(name, &error))?;
-        let action = format!("cannot unmount '{name}'");
-        if let Some(head) = &head {
-            let point = mountpoint::of_dataset(head, open.altroot.as_deref());
-            let (point, _) = point.map_err(|error| cannot_open(name, &error))?;
-            if point == MountPoint::Legacy {
-                let refusal = Refusal::new(RefusalKind::Invalid, action, "legacy mountpoint");
-                return Err(refusal.with_hint("use umount(8) to unmount this filesystem"));
-            }
-        }
-        if open.mount_of(name).is_none() {
-            let reason = "not currently mounted";
+        refuse_legacy(&open, name, operation)?;
+        // By force, also what is only in use elsewhere ends.
+        let is_there = match force {
+            true => open.served(name).is_some(),
+            false => open.mount_of(name).is_some(),
+        };
+        if !is_there {
+            let (action, reason) = (format!("cannot unmount '{name}'"), "not currently mounted");
             return Err(Refusal::new(RefusalKind::Invalid, action, reason));
         }
         self.unmount_tree(&open, name, force)
     }
 
-    /// Unmounts everything of a pool.
-    pub(crate) fn unmount_pool(&self, open: &Arc<OpenPool>, force: bool) -> Result<(), Refusal> {
-        self.unmount_these(open, mounts_of(open), force)
+    /// Unmounts all of a pool that `zfs mount -a` mounts: not what mount(8) has mounted, and not what is mounted by name only.
+    fn unmount_automatic(
+        &self,
+        open: &Arc<OpenPool>,
+        force: bool,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let view = open.pool.namespace().view(operation);
+        let mut mounts = open.all_served();
+        mounts.retain(|(name, _)| {
+            let head = view.directory(name).and_then(|directory| directory.head());
+            // What cannot be read is mounted, and so unmounted.
+            let Ok(Some(head)) = head else { return true };
+            let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
+            let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
+            let canmount = Values::read(&head).map(|values| values.is("canmount", "noauto"));
+            !is_legacy && !canmount.unwrap_or(false)
+        });
+        self.unmount_mounted(open, mounts, force)
+    }
+
+    /// Unmounts everything of a pool that is about to be closed: nobody may have it any more. `action` is what cannot be done with a pool of which somebody
+    /// still has something.
+    pub(crate) fn unmount_pool(
+        &self,
+        open: &Arc<OpenPool>,
+        force: bool,
+        action: impl FnOnce() -> String,
+    ) -> Result<(), Refusal> {
+        open.look_for_mounts();
+        let ending = match force {
+            true => Ending::Everywhere,
+            false => Ending::OfNamespace,
+        };
+        let in_use = self.unmount_these(open, open.all_served(), ending)?;
+        match in_use.first() {
+            Some((name, _)) => {
+                let refusal = Refusal::new(RefusalKind::Busy, action(), POOL_IS_BUSY);
+                Err(refusal.with_hint(still_in_use(name)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Unmounts everything of a pool that is about to be closed whatever becomes of its mounts.
@@ -92,7 +136,9 @@ impl Engine {
     /// takes nothing from the others, but where the pool does not answer: then none is waited for
     /// any more.
     pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
-        let mut left = mounts_of(open);
+        open.look_for_mounts();
+        let mut left = open.all_served();
+        left.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
         if open.pool.failure().is_some() {
             self.abandon_mounts(open, &left);
             return Ok(());
@@ -100,8 +146,8 @@ impl Engine {
         let (mut first, mut gone) = (Ok(()), Vec::new());
         left.reverse();
         while let Some((name, mounted)) = left.pop() {
-            match self.unmount_one(open, &name, &mounted, true) {
-                Ok(()) => gone.push(mounted),
+            match self.unmount_one(open, &name, &mounted, Ending::Everywhere) {
+                Ok(_) => gone.push(mounted),
                 Err(refusal) => {
                     let mut lost = vec![(name, mounted)];
                     if is_stuck(&open.pool) {
@@ -125,39 +171,55 @@ impl Engine {
         force: bool,
     ) -> Result<(), Refusal> {
         let prefix = format!("{name}/");
-        let below: Vec<(String, Mounted)> = open
-            .mounts
-            .lock()
-            .iter()
-            .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&prefix))
-            .map(|(name, mounted)| (name.clone(), mounted.clone()))
-            .collect();
-        self.unmount_these(open, below, force)
+        let mut below = open.all_served();
+        below.retain(|(dataset, _)| dataset == name || dataset.starts_with(&prefix));
+        self.unmount_mounted(open, below, force)
     }
 
-    /// Unmounts these, the deepest paths first. The first that is in use ends it. What was written is stored before they are gone.
-    pub(super) fn unmount_these(
+    /// Unmounts those of these that are mounted. Others may have them elsewhere and go on; by force, nobody does.
+    fn unmount_mounted(
         &self,
         open: &Arc<OpenPool>,
         mut mounts: Vec<(String, Mounted)>,
         force: bool,
     ) -> Result<(), Refusal> {
+        open.look_for_mounts();
+        let standing = |served: &Mounted| self.mounter.standing(served.key, &served.place);
+        mounts.retain(|(_, served)| force || standing(served) != Standing::Elsewhere);
+        let ending = match force {
+            true => Ending::Everywhere,
+            false => Ending::Own,
+        };
+        self.unmount_these(open, mounts, ending).map(drop)
+    }
+
+    /// Unmounts these, the deepest paths first. The first that is in use ends it. What was written is stored before they are gone. Gives those that
+    /// are still in use elsewhere, and so still served.
+    pub(super) fn unmount_these(
+        &self,
+        open: &Arc<OpenPool>,
+        mut mounts: Vec<(String, Mounted)>,
+        ending: Ending,
+    ) -> Result<Vec<(String, Mounted)>, Refusal> {
         mounts.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
-        if force && open.pool.failure().is_some() {
+        if ending == Ending::Everywhere && open.pool.failure().is_some() {
             self.abandon_mounts(open, &mounts);
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut outcome = Ok(());
-        let mut gone = Vec::new();
+        let (mut gone, mut in_use) = (Vec::new(), Vec::new());
         for (name, mounted) in &mounts {
-            outcome = self.unmount_one(open, name, mounted, force);
-            if outcome.is_err() {
-                break;
+            match self.unmount_one(open, name, mounted, ending) {
+                Ok(Left::Nothing) => gone.push(mounted),
+                Ok(Left::InUse) => in_use.push((name.clone(), mounted.clone())),
+                Err(refusal) => {
+                    outcome = Err(refusal);
+                    break;
+                }
             }
-            gone.push(mounted);
         }
         let stored = self.store_unmounted(open, &gone);
-        outcome.and(stored)
+        outcome.and(stored).map(|()| in_use)
     }
 
     /// Unmounts what belongs to a pool that nobody waits for. What it could not store was told to those who waited for it.
@@ -179,20 +241,20 @@ impl Engine {
         open: &Arc<OpenPool>,
         name: &str,
         mounted: &Mounted,
-        force: bool,
-    ) -> Result<(), Refusal> {
-        let undone = self.mounter.unmount(mounted.key, &mounted.place, force);
-        undone.map_err(|refusal| match refusal {
-            MountRefusal::Busy => {
-                let reason = "pool or dataset is busy";
-                Refusal::new(RefusalKind::Busy, cannot_unmount(mounted), reason)
-            }
-            MountRefusal::Failed(why) => {
-                Refusal::new(RefusalKind::Busy, cannot_unmount(mounted), why)
-            }
+        ending: Ending,
+    ) -> Result<Left, Refusal> {
+        let undone = self.mounter.unmount(mounted.key, &mounted.place, ending);
+        let left = undone.map_err(|refusal| {
+            let reason = match refusal {
+                MountRefusal::Busy => POOL_BUSY.to_string(),
+                other => other.to_string(),
+            };
+            Refusal::new(RefusalKind::Busy, cannot_unmount(mounted), reason)
         })?;
-        open.mounts.lock().remove(name);
-        Ok(())
+        if left == Left::Nothing {
+            open.mounts.lock().remove(name);
+        }
+        Ok(left)
     }
 
     /// Stores what was changed in file systems that are not mounted any more, all in one group, and leaves no intent log of them.
@@ -270,15 +332,39 @@ impl Engine {
     }
 }
 
-/// All mounts of a pool, the deepest paths first.
-fn mounts_of(open: &OpenPool) -> Vec<(String, Mounted)> {
-    let table = open.mounts.lock();
-    let own = |(name, mounted): (&String, &Mounted)| (name.clone(), mounted.clone());
-    let mut all: Vec<(String, Mounted)> = table.iter().map(own).collect();
-    all.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
-    all
+/// What OpenZFS says of a pool that somebody uses.
+pub(crate) const POOL_IS_BUSY: &str = "pool is busy";
+
+/// Where a file system may still be, and what ends that.
+pub(super) fn still_in_use(name: &str) -> String {
+    format!(
+        "'{name}' is in use in another mount namespace, through a bind mount, or by files that were left \
+         open; 'zfs unmount -f {name}' ends that"
+    )
 }
 
-fn cannot_unmount(mounted: &Mounted) -> String {
+/// What OpenZFS says of what is in use.
+pub(super) const POOL_BUSY: &str = "pool or dataset is busy";
+
+pub(super) fn cannot_unmount(mounted: &Mounted) -> String {
     format!("cannot unmount '{}'", mounted.path.display())
+}
+
+/// What mount(8) has mounted is for umount(8).
+fn refuse_legacy(open: &OpenPool, name: &str, operation: &Operation) -> Result<(), Refusal> {
+    let view = open.pool.namespace().view(operation);
+    let head = view.directory(name).and_then(|directory| directory.head());
+    let Some(head) = head.map_err(|error| cannot_open(name, &error))? else {
+        return Ok(());
+    };
+    let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
+    let (point, _) = point.map_err(|error| cannot_open(name, &error))?;
+    match point {
+        MountPoint::Legacy => {
+            let action = format!("cannot unmount '{name}'");
+            let refusal = Refusal::new(RefusalKind::Invalid, action, "legacy mountpoint");
+            Err(refusal.with_hint("use umount(8) to unmount this filesystem"))
+        }
+        MountPoint::Path(_) | MountPoint::None => Ok(()),
+    }
 }

@@ -1,9 +1,9 @@
 //! `zfs upgrade`: raises the version of file systems.
 //!
-//! A file system that is mounted is unmounted meanwhile: its version says how its files are read.
+//! A file system that is mounted stays so, and goes on with the version that it had until it is mounted the next time: every newer version reads what
+//! an older one writes.
 
 use super::cannot_open;
-use super::remount::{Back, named};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -22,8 +22,8 @@ use tarn_probe::Operation;
 
 /// Why one file system was not upgraded.
 pub(super) enum Failed {
-    /// It is in use, or could not be mounted again.
-    Mount(Refusal),
+    /// Its pool cannot be written to.
+    ReadOnly(Refusal),
     /// It could not be opened.
     Open(DatasetError),
     /// It could not be changed.
@@ -89,7 +89,7 @@ impl Engine {
                 reply.datasets.push((name, before, before));
                 continue;
             }
-            match self.upgrade_one(call, open, &name, version, operation) {
+            match self.upgrade_one(open, &name, version, operation) {
                 Ok(()) => {
                     is_changed = true;
                     reply.datasets.push((name, before, version));
@@ -108,24 +108,16 @@ impl Engine {
     /// Gives one file system this version.
     pub(super) fn upgrade_one(
         &self,
-        call: &Call,
-        open: &Arc<OpenPool>,
+        open: &OpenPool,
         name: &str,
         version: u64,
         operation: &Operation,
     ) -> Result<(), Failed> {
         if open.pool.mode() == Mode::ReadOnly {
             let action = format!("cannot set property for '{name}'");
-            return Err(Failed::Mount(of_task(action, &TaskError::ReadOnly)));
+            return Err(Failed::ReadOnly(of_task(action, &TaskError::ReadOnly)));
         }
-        let itself = named(open, &[name.to_string()], operation).map_err(Failed::Open)?;
-        let unmounted = self
-            .take_off(call, open, &itself, false, operation)
-            .map_err(Failed::Mount)?;
-        let outcome = raise(open, name, version, operation);
-        let mounted = self.put_back(call, open, &itself, &unmounted, Back::WhatWas, operation);
-        outcome?;
-        mounted.map_err(Failed::Mount)
+        raise(open, name, version, operation)
     }
 }
 
@@ -156,7 +148,7 @@ fn raise(open: &OpenPool, name: &str, version: u64, operation: &Operation) -> Re
 pub(super) fn upgrade_refusal(action: String, failed: Failed) -> Refusal {
     let refused = |refusal: TaskRefusal| of_task(action.clone(), &TaskError::Refused(refusal));
     match failed {
-        Failed::Mount(refusal) => refusal,
+        Failed::ReadOnly(refusal) => refusal,
         Failed::Open(error) => refused(TaskRefusal::Dataset(error)),
         Failed::Upgrade(UpgradeError::Refused(refusal)) => refused(refusal),
         Failed::Upgrade(other) => Refusal::new(RefusalKind::Device, action, other.to_string()),

@@ -140,14 +140,11 @@ impl Engine {
         }
         let open = self.require_pool_of(name)?;
         let below = format!("{name}/");
-        let mounts: Vec<(String, PathBuf)> = {
-            let table = open.mounts.lock();
-            let of = |(dataset, _): &(&String, _)| *dataset == name || dataset.starts_with(&below);
-            let found = table.iter().filter(of);
-            found
-                .map(|(dataset, mounted)| (dataset.clone(), mounted.path.clone()))
-                .collect()
-        };
+        open.look_for_mounts();
+        let mut mounts = open.all_served();
+        mounts.retain(|(dataset, served)| {
+            (dataset == name || dataset.starts_with(&below)) && open.is_mounted(served)
+        });
         let operation = Operation::unmeasured();
         let needs: Vec<Need<'_>> = mounts
             .iter()
@@ -157,7 +154,7 @@ impl Engine {
         self.permit(call, &open, action, &needs, &operation)?;
         match mounts
             .iter()
-            .all(|(_, path)| self.host.is_guarded_above(path))
+            .all(|(_, mounted)| self.host.is_guarded_above(&mounted.path))
         {
             true => Ok(()),
             false => Err(denied()),
@@ -174,6 +171,7 @@ impl Engine {
         if self.trusts(&call.caller) {
             return Ok(());
         }
+        open.look_for_mounts();
         let mounts = heads.iter().filter_map(|head| open.mount_of(head));
         for mounted in mounts {
             if !self.host.is_guarded_above(&mounted.path) {

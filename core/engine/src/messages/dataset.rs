@@ -579,6 +579,12 @@ pub struct Mount {
     /// `-f`.
     #[serde(default)]
     pub force: bool,
+    /// The folder, where mount(8) says which: a path without links in the daemon's mount namespace. Where the mount point says otherwise.
+    #[serde(default)]
+    pub place: Option<String>,
+    /// The number of the mount that this folder is in, as the caller sees it.
+    #[serde(default)]
+    pub place_mount: Option<u64>,
 }
 
 /// Reply to [`Mount`].

@@ -175,6 +175,14 @@ pub struct PropertyValue {
 /// Properties by name, in no particular order: commands know the order to print.
 pub type Properties = BTreeMap<String, PropertyValue>;
 
+/// Reply of changes that were made, of which there may be something to say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// Warnings for people: what could not be mounted where it belongs now, and what has no effect.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
 /// Reply of operations that have nothing to say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {}

@@ -54,10 +54,12 @@ impl Engine {
         let (notes, quotas) = (plan.notes.clone(), plan.quotas.clone());
         let pool = self.make(request, plan, operation)?;
         pool.set_fails_writers(fails_writers(&request.properties));
-        let open = OpenPool::new(pool, altroot, remembered, None);
+        let open = OpenPool::new(pool, altroot, remembered, None, self.mounter.clone());
         self.find_spares(&open, &request.vdevs, operation)?;
         self.add_pool(open.clone());
         let _turn = self.turn(&open)?;
+        let mut notes = notes;
+        notes.extend(crate::inert::warnings(&request.dataset_properties));
         let mut created = Created {
             layout: layout_of_pool(&open, &open.pool.vdevs().health()),
             notes,

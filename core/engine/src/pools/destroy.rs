@@ -2,6 +2,7 @@
 //! brings it back.
 
 use crate::administration::Call;
+use crate::datasets::unmount::POOL_IS_BUSY;
 use crate::engine::Engine;
 use crate::messages::pool::Destroy;
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -32,7 +33,11 @@ impl Engine {
             return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));
         }
         open.end_streams(request.force, action())?;
-        self.unmount_pool(&open, request.force).map_err(|refusal| {
+        let unmounted = self.unmount_pool(&open, request.force, action);
+        unmounted.map_err(|refusal| {
+            if refusal.reason == POOL_IS_BUSY {
+                return refusal;
+            }
             let reason = "could not unmount datasets";
             let headline = format!("could not destroy '{name}'");
             let hint = refusal.to_string();

@@ -37,8 +37,8 @@ impl Engine {
             let refusal = Refusal::new(RefusalKind::Suspended, action, SUSPENDED);
             return Err(refusal.with_hint(cure));
         }
-        open.end_streams(request.force, action)?;
-        if let Err(refusal) = self.unmount_pool(&open, request.force) {
+        open.end_streams(request.force, action.clone())?;
+        if let Err(refusal) = self.unmount_pool(&open, request.force, || action) {
             return self.let_go_or(request.force, refusal, &open, Leaving::Exported, operation);
         }
         self.record_command(call, name, operation);
@@ -89,7 +89,7 @@ impl Engine {
         operation: &Operation,
     ) -> Result<Done, Refusal> {
         open.streams.stop();
-        self.unmount_pool(open, true)?;
+        self.unmount_pool(open, true, String::new)?;
         let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
         // It cannot be stored, and everybody knows.
         drop(open.pool.close(leaving, operation));

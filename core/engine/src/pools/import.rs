@@ -16,7 +16,8 @@ use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Import, Imported};
 use crate::messages::{Refusal, RefusalKind};
-use crate::mounts::TemporaryOptions;
+use crate::mount_options::Words;
+use crate::mounts::Mounter;
 use crate::refusals::of_task;
 use crate::volumes;
 use std::sync::Arc;
@@ -78,14 +79,26 @@ fn complete(
     pool: &Arc<Pool>,
     options: &Options,
     paths: &DevicePaths,
+    mounter: &Arc<dyn Mounter>,
     operation: &Operation,
 ) -> Result<Arc<OpenPool>, PoolError> {
     apply_fail_mode(pool, operation)?;
     let checkpoint = tarn_pool::checkpoint::load(pool, operation)?;
     let (altroot, remembered) = (options.altroot.clone(), options.remembered.clone());
-    let open = OpenPool::new(pool.clone(), altroot, remembered, checkpoint);
+    let open = OpenPool::new(
+        pool.clone(),
+        altroot,
+        remembered,
+        checkpoint,
+        mounter.clone(),
+    );
     auxiliary::load(&open, paths, operation)?;
     Ok(open)
+}
+
+/// Whether what logs have that cannot be replayed is given up. A word that no mount can have is told when there is one.
+fn discards_logs(mount_options: &[String]) -> bool {
+    Words::parse(mount_options).is_ok_and(|words| words.temporary.discards_log)
 }
 
 impl Engine {
@@ -241,7 +254,7 @@ impl Engine {
             mode: options.mode,
             need: options.need,
             until: Txg::MAX,
-            discards_logs: TemporaryOptions::parse(&options.mount_options).discards_log,
+            discards_logs: discards_logs(&options.mount_options),
             ends_multihost: watched,
             owner: self.owner(),
         };
@@ -275,11 +288,12 @@ impl Engine {
             }
         })?;
         pool.namespace().set_ownership(Arc::new(FileOwnership));
-        let completed = complete(&pool, options, paths, operation).map_err(|error| {
-            // Its threads would keep its devices.
-            drop(pool.close(Leaving::Kept, operation));
-            Refusal::new(RefusalKind::Corrupt, action, error.to_string())
-        });
+        let completed =
+            complete(&pool, options, paths, &self.mounter, operation).map_err(|error| {
+                // Its threads would keep its devices.
+                drop(pool.close(Leaving::Kept, operation));
+                Refusal::new(RefusalKind::Corrupt, action, error.to_string())
+            });
         let open = completed?;
         imported.warnings.extend(given_up_logs(&open.pool));
         self.add_pool(open.clone());
@@ -449,7 +463,7 @@ impl Engine {
         imported: &mut Imported,
         operation: &Operation,
     ) {
-        let discards_logs = TemporaryOptions::parse(&options.mount_options).discards_log;
+        let discards_logs = discards_logs(&options.mount_options);
         let not_replayed = volumes::replay_logs(open, discards_logs, operation);
         imported.warnings.extend(not_replayed);
         if !options.mounts {

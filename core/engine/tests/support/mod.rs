@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::engine::{Engine, EngineOptions};
@@ -15,12 +16,16 @@ use tarn_engine::messages::dataset::{
 };
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, Source, Value};
-use tarn_engine::mounts::{Ended, MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{
+    Ended, Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter,
+    Standing,
+};
 use tarn_engine::{Host, RealOptions, files::Tree};
 use tempfile::TempDir;
 
 /// A mount that was asked for.
 pub struct Noted {
+    pub key: MountKey,
     pub source: String,
     pub options: MountOptions,
     pub tree: Arc<dyn Tree>,
@@ -31,6 +36,11 @@ pub struct Noted {
 pub struct Notebook {
     pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
     busy: Mutex<BTreeSet<PathBuf>>,
+    /// Mounts of which other namespaces have copies: what is unmounted here stays in use.
+    pub copied: Mutex<BTreeSet<PathBuf>>,
+    /// What is in use elsewhere only.
+    pub elsewhere: Mutex<BTreeMap<MountKey, Noted>>,
+    last_key: AtomicU64,
     /// Whose the roots of mounts are.
     pub owner: Mutex<Option<u32>>,
     /// Where was looked for what a daemon that died has left.
@@ -75,7 +85,9 @@ impl Notebook {
 
 impl Mounter for Notebook {
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
+        let key = MountKey(self.last_key.fetch_add(1, Ordering::Relaxed) + 1);
         let noted = Noted {
+            key,
             source: request.source.to_string(),
             options: request.options,
             tree: request.tree,
@@ -84,10 +96,65 @@ impl Mounter for Notebook {
         let path = request.path.to_path_buf();
         self.show_mounted(&path);
         self.mounts.lock().unwrap().insert(path, noted);
-        Ok(MountKey(1))
+        Ok(key)
     }
 
-    fn unmount(&self, _: MountKey, path: &Path, force: bool) -> Result<(), MountRefusal> {
+    fn attach(
+        &self,
+        key: MountKey,
+        _: &str,
+        path: &Path,
+        options: MountOptions,
+    ) -> Result<(), MountRefusal> {
+        let mut elsewhere = self.elsewhere.lock().unwrap();
+        let mut noted = elsewhere.remove(&key).ok_or(MountRefusal::Ended)?;
+        noted.options = options;
+        self.mounts
+            .lock()
+            .unwrap()
+            .insert(path.to_path_buf(), noted);
+        Ok(())
+    }
+
+    fn standing(&self, key: MountKey, _: &Path) -> Standing {
+        let is_it = |noted: &Noted| noted.key == key;
+        match self.mounts.lock().unwrap().values().any(is_it) {
+            true => Standing::Mounted,
+            false if self.elsewhere.lock().unwrap().contains_key(&key) => Standing::Elsewhere,
+            false => Standing::Ended,
+        }
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        let mounts = self.mounts.lock().unwrap();
+        let place = |(path, noted): (&PathBuf, &Noted)| (noted.key, path.clone());
+        mounts.iter().map(place).collect()
+    }
+
+    fn mount_number(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn find(&self, path: &Path) -> Found {
+        let Ok(path) = path.canonicalize() else {
+            return Found::Missing("No such file or directory".to_string());
+        };
+        let mounts = self.mounts.lock().unwrap();
+        let above = mounts
+            .iter()
+            .rev()
+            .find(|(place, _)| path.starts_with(place));
+        match above {
+            Some((place, noted)) => Found::Mount(noted.key, Some(place.clone())),
+            None => Found::Foreign,
+        }
+    }
+
+    fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal> {
+        let force = ending == Ending::Everywhere;
+        if force {
+            self.elsewhere.lock().unwrap().remove(&key);
+        }
         if !force && self.busy.lock().unwrap().contains(path) {
             return Err(MountRefusal::Busy);
         }
@@ -99,17 +166,26 @@ impl Mounter for Notebook {
         if is_under_another && !force {
             return Err(MountRefusal::Busy);
         }
+        let stays_in_use = !force && self.copied.lock().unwrap().contains(path);
+        if let Some(noted) = mounts.remove(path)
+            && stays_in_use
+        {
+            self.elsewhere.lock().unwrap().insert(key, noted);
+        }
         mounts.retain(|other, _| !other.starts_with(path));
         self.show_unmounted(path);
         if let Some(then) = self.then.lock().unwrap().take() {
             then();
         }
-        Ok(())
+        match stays_in_use {
+            true => Ok(Left::InUse),
+            false => Ok(Left::Nothing),
+        }
     }
 
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
-            let _ = self.unmount(*key, path, true);
+            let _ = self.unmount(*key, path, Ending::Everywhere);
         }
     }
 
@@ -125,8 +201,9 @@ impl Mounter for Notebook {
         Ok(())
     }
 
-    fn clear_remains(&self, path: &Path) {
+    fn clear_remains(&self, path: &Path) -> bool {
         self.cleared.lock().unwrap().insert(path.to_path_buf());
+        false
     }
 }
 

@@ -83,7 +83,9 @@ impl FileSystem {
                 }
             }
         }
-        self.note_access(&node);
+        if !self.properties().keeps_directory_times {
+            self.note_access(&node);
+        }
         Ok(())
     }
 

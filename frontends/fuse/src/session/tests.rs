@@ -7,13 +7,15 @@ use crate::protocol::setattr_bits;
 use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{DeviceNumber, FileKind, NewFile};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Rename, Snapshot as Take};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
+use tarn_engine::mounts::{
+    Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
+};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tempfile::TempDir;
 
@@ -29,8 +31,28 @@ impl Mounter for Notebook {
         Ok(MountKey(1))
     }
 
-    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
-        Ok(())
+    fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
+        Err(MountRefusal::Busy)
+    }
+
+    fn standing(&self, _: MountKey, _: &Path) -> Standing {
+        Standing::Mounted
+    }
+
+    fn places(&self) -> Vec<(MountKey, PathBuf)> {
+        Vec::new()
+    }
+
+    fn mount_number(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn find(&self, _: &Path) -> Found {
+        Found::Foreign
+    }
+
+    fn unmount(&self, _: MountKey, _: &Path, _: Ending) -> Result<Left, MountRefusal> {
+        Ok(Left::Nothing)
     }
 
     fn abandon(&self, _: &[(MountKey, &Path)]) {}
@@ -39,7 +61,9 @@ impl Mounter for Notebook {
         Ok(())
     }
 
-    fn clear_remains(&self, _: &Path) {}
+    fn clear_remains(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 /// An engine with the file system `tank/a`, which we serve.

@@ -46,7 +46,7 @@ fn what_is_stored_in_mapped_files_is_written_before_their_mount_ends_by_force() 
     // In no folder any more, and still in use.
     let mapped = Mapped::new(&path.join("undone"));
     rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
-    bench.unmount("tank/a", false).unwrap();
+    bench.unmount("tank/a", true).unwrap();
     drop(mapped);
     bench.mount("tank/a");
     assert!(is_kept(&path.join("undone")));

@@ -7,7 +7,7 @@ use super::{CANNOT, Run};
 use crate::datasets::cannot_open;
 use crate::datasets::create::missing_parents;
 use crate::datasets::create::parent as parent_task;
-use crate::datasets::remount::{Back, named, with_those_on_them};
+use crate::datasets::remount::{Back, Extent, named, with_those_on_them};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{ReceiveEvent, ReceiveNames};
 use crate::messages::{Refusal, RefusalKind};
@@ -582,9 +582,13 @@ impl Run<'_> {
             .permit_interruption(self.call, open, &interrupted)?;
         let by_force = self.request.force || self.request.force_unmount;
         let by_force = by_force && self.engine.trusts(&self.call.caller);
-        let unmounted = self
-            .engine
-            .take_off(self.call, open, &going, by_force, self.operation)?;
+        let unmounted = self.engine.take_off(
+            self.call,
+            open,
+            &going,
+            Extent::wholly(by_force),
+            self.operation,
+        )?;
         let outcome = self.run_finish(open, plan, task);
         let back = self.engine.put_back(
             self.call,

@@ -95,7 +95,8 @@ impl Engine {
         let _entry = self.watch(request, &watched);
         let (_streaming, (plan, _uses)) = {
             let _turn = self.turn(&open)?;
-            refuse_mounted(&open, request)?;
+            self.finish_ended(&open, &request.name)?;
+            refuse_served(&open, request)?;
             let streaming = open.streams.begin(pipe);
             // Before anybody else has a turn: a head must stay as it is.
             (streaming, Plan::make(&open, request, operation)?)
@@ -366,9 +367,9 @@ fn gone(step: &Step) -> SendError {
 }
 
 /// A head is sent as it is now, so nobody may change it.
-fn refuse_mounted(open: &OpenPool, request: &Send) -> Result<(), Refusal> {
+fn refuse_served(open: &OpenPool, request: &Send) -> Result<(), Refusal> {
     let is_head = request.series.is_none() && !request.name.contains('@');
-    if !is_head || open.mount_of(&request.name).is_none() {
+    if !is_head || open.served(&request.name).is_none() {
         return Ok(());
     }
     let action = format!("warning: {}", cannot_send(&request.name));

@@ -1,0 +1,87 @@
+//! Properties that are stored and have no effect yet: who sets one is told.
+//!
+//! Pools move between systems, and with them the settings that other systems follow. So these are stored like all others; a warning says that nothing
+//! comes of them here. Back to the default is no reason to warn: it asks for nothing.
+
+use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
+use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::{Default, Property};
+
+/// The properties, each with what does not happen.
+const INERT: [(&str, &str); 19] = [
+    ("sharenfs", "nothing is shared over NFS"),
+    ("sharesmb", "nothing is shared over SMB"),
+    ("nbmand", "there are no mandatory locks"),
+    ("vscan", "no file is scanned for viruses"),
+    ("mlslabel", "there are no labels"),
+    ("context", "mounts have no SELinux contexts"),
+    ("fscontext", "mounts have no SELinux contexts"),
+    ("defcontext", "mounts have no SELinux contexts"),
+    ("rootcontext", "mounts have no SELinux contexts"),
+    ("aclmode", "lists of NFSv4 are kept, and the mode decides"),
+    (
+        "aclinherit",
+        "lists of NFSv4 are kept, and the mode decides",
+    ),
+    ("primarycache", "everything is cached that is read"),
+    ("secondarycache", "there is no second level of the cache"),
+    ("prefetch", "everything is read ahead that is read in order"),
+    ("direct", "no transfer passes the cache by"),
+    ("volmode", "volumes are not served"),
+    ("volthreading", "volumes are not served"),
+    ("snapdev", "volumes are not served"),
+    ("keylocation", "no key is loaded"),
+];
+
+/// The warnings for properties that were set to these values, which were checked.
+pub(crate) fn warnings(given: &[(String, String)]) -> Vec<String> {
+    let warning = |(name, value): &(String, String)| warning(name, value);
+    given.iter().filter_map(warning).collect()
+}
+
+fn warning(name: &str, value: &str) -> Option<String> {
+    let row = table::find(name)?;
+    let (name, what) = INERT.iter().find(|(name, _)| row.name == *name)?;
+    let checked = check(name, value, row.kinds, Moment::Later).ok()?;
+    (!is_default(row, &checked))
+        .then(|| format!("warning: property '{name}' is stored and has no effect yet: {what}"))
+}
+
+fn is_default(row: &Property, checked: &Checked) -> bool {
+    match (&checked.setting, &row.default) {
+        (Setting::Number(number), Default::Number(default)) => number == default,
+        (Setting::Text(text), Default::Text(default)) => text == default,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(name: &str, value: &str) -> Vec<String> {
+        warnings(&[(name.to_string(), value.to_string())])
+    }
+
+    #[test]
+    fn who_sets_what_has_no_effect_is_told() {
+        let told = warned("sharenfs", "on");
+        let expected = "warning: property 'sharenfs' is stored and has no effect yet: nothing is shared over NFS";
+        assert_eq!(told, [expected]);
+        assert_eq!(warned("primarycache", "metadata").len(), 1);
+        for (name, value) in [
+            ("sharenfs", "off"),
+            ("primarycache", "all"),
+            ("atime", "off"),
+        ] {
+            assert_eq!(warned(name, value), Vec::<String>::new(), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn all_of_them_are_properties() {
+        for (name, _) in INERT {
+            assert!(table::find(name).is_some(), "{name}");
+        }
+    }
+}
