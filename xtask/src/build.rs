@@ -1,5 +1,6 @@
-//! `cargo xtask build`: the six programs, in `target/release`.
+//! `cargo xtask build`: the six programs, in `target/release`, and `mount.zfs`, which is `zfs` by the name that mount(8) calls.
 
+use std::path::Path;
 use tarn_oracle::instance::PROGRAMS;
 
 use crate::workspace::{Outcome, cargo, run, target};
@@ -14,6 +15,19 @@ const PACKAGES: [&str; 6] = [
     "tarn-zstream",
 ];
 
+/// The name by which mount(8) calls `zfs`.
+const HELPER: &str = "mount.zfs";
+
+/// Makes the helper of mount(8): another name of `zfs`.
+fn link_helper(folder: &Path) -> Outcome {
+    let helper = folder.join(HELPER);
+    if std::fs::symlink_metadata(&helper).is_ok() {
+        std::fs::remove_file(&helper)?;
+    }
+    std::os::unix::fs::symlink("zfs", &helper)?;
+    Ok(())
+}
+
 /// Builds, and checks that what is promised is there.
 pub fn build() -> Outcome {
     let mut arguments = vec!["build", "--release"];
@@ -25,6 +39,7 @@ pub fn build() -> Outcome {
             return Err(format!("the build left no {}", path.display()).into());
         }
     }
+    link_helper(&target().join("release"))?;
     println!(
         "{} in {}",
         PROGRAMS.join(", "),

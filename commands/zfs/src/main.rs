@@ -26,6 +26,7 @@ mod holds;
 mod inherit;
 mod list;
 mod mount;
+mod mount_helper;
 mod order;
 mod pace;
 mod project;
@@ -141,7 +142,14 @@ const ZFS: Program = Program {
 };
 
 fn main() -> std::process::ExitCode {
-    ZFS.main()
+    let mut arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
+    let own = arguments.next().unwrap_or_default();
+    match std::path::Path::new(&own).file_name() {
+        Some(name) if name == mount_helper::NAME => {
+            std::process::ExitCode::from(mount_helper::run(&arguments.collect::<Vec<_>>()))
+        }
+        _ => ZFS.main(),
+    }
 }
 
 #[cfg(test)]
