@@ -24,9 +24,9 @@ use crate::on_disk;
 /// The size of the ring of a small pool.
 pub const SIZE_MIN: u64 = 128 << 10;
 /// The size of the ring of a large pool.
-pub const SIZE_MAX: u64 = 32 << 20;
+pub const SIZE_MAX: u64 = 1 << 30;
 /// Which part of the pool is the ring's.
-const SHARE_OF_POOL: u64 = 100;
+const SHARE_OF_POOL: u64 = 1000;
 /// The length before each record.
 const LENGTH_SIZE: u64 = 8;
 /// How much of a command line is kept: as much as OpenZFS's tools send.
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn the_ring_has_a_size_by_that_of_the_pool() {
-        assert_eq!(HistoryHead::new(64 << 20).ring_end, 671_088);
-        assert_eq!(HistoryHead::new(0).ring_end, SIZE_MIN);
+        assert_eq!(HistoryHead::new(1 << 30).ring_end, 1_073_741);
+        assert_eq!(HistoryHead::new(64 << 20).ring_end, SIZE_MIN);
         assert_eq!(HistoryHead::new(u64::MAX).ring_end, SIZE_MAX);
     }
 

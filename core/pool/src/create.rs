@@ -463,7 +463,7 @@ impl Making<'_> {
         mut events: Vec<InternalEvent>,
     ) -> Result<(), PoolError> {
         let request = self.request;
-        let pool_bytes = size::listed_size(&self.vdevs.top_levels());
+        let pool_bytes = size::deflated_size(&self.vdevs.top_levels());
         history_write::create(writer, pool_bytes)?;
         events.insert(
             0,

@@ -143,6 +143,6 @@ pub(crate) fn append_command(
         .with(name::HOST, command.host_name.as_str())
         .with(name::WHO, u64::from(command.user))
         .with(name::TIME, scope.context.now_s);
-    let bytes = crate::size::listed_size(&scope.pool.vdevs().top_levels());
+    let bytes = crate::size::deflated_size(&scope.pool.vdevs().top_levels());
     append(scope.writer, &[record], bytes)
 }

@@ -306,7 +306,7 @@ impl Pool {
                 history_write::of_event(event, txg, context.now_s, &self.owner.host_name)
             })
             .collect();
-        let bytes = crate::size::listed_size(&self.vdevs().top_levels());
+        let bytes = crate::size::deflated_size(&self.vdevs().top_levels());
         history_write::append(scope.writer, &records, bytes)
     }
 
