@@ -51,6 +51,15 @@ impl FilesystemSettings {
         }
     }
 
+    /// Takes those of these names out.
+    pub(crate) fn take(&mut self, names: &[&str]) -> Vec<Checked> {
+        let stored = std::mem::take(&mut self.stored);
+        let is_named = |checked: &Checked| names.contains(&checked.name.as_str());
+        let (taken, left) = stored.into_iter().partition(is_named);
+        self.stored = left;
+        taken
+    }
+
     /// As they are stored.
     pub(crate) fn zap_values(&self) -> Vec<(String, ZapValue)> {
         let stored = self.stored.iter().map(|checked| {

@@ -12,11 +12,15 @@ use crate::datasets::owners::QuotaSetting;
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
 use crate::messages::{Refusal, RefusalKind};
+use crate::refusals::of_task;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
+use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::properties::parse::Checked;
+use tarn_dataset::task::TaskRefusal;
 use tarn_ondisk::features::Feature;
-use tarn_pool::{CreateRequest, ImportError, Pool};
+use tarn_pool::{CreateRequest, ImportError, Leaving, Pool, TaskError};
 use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{DevicePaths, search};
@@ -24,10 +28,22 @@ use tarn_vdev::import_search::{DevicePaths, search};
 /// The version of pools with features, the only one that is made.
 const VERSION_FEATURES: u64 = 5000;
 
+/// Properties of the root that do more than to be stored: limits, and what makes use of a feature.
+const ROOT_ACTS: [&str; 6] = [
+    "quota",
+    "reservation",
+    "refreservation",
+    "filesystem_limit",
+    "snapshot_limit",
+    "compression",
+];
+
 /// What a request comes to, once it is checked.
 struct Plan {
     settings: PoolSettings,
     root: FilesystemSettings,
+    /// Settings of the root that do more than to be stored.
+    root_acts: Vec<Checked>,
     quotas: Vec<QuotaSetting>,
     features: Vec<Feature>,
     layout: Layout,
@@ -52,10 +68,18 @@ impl Engine {
         let altroot = plan.settings.altroot.clone();
         let remembered = remembered(&plan.settings, altroot.is_some());
         let (notes, quotas) = (plan.notes.clone(), plan.quotas.clone());
+        let root_acts = plan.root_acts.clone();
         let pool = self.make(request, plan, operation)?;
         pool.set_fails_writers(fails_writers(&request.properties));
         let open = OpenPool::new(pool, altroot, remembered, None, self.mounter.clone());
         self.find_spares(&open, &request.vdevs, operation)?;
+        if let Err(refusal) = set_root(&open.pool, &request.name, root_acts, operation) {
+            let closed = open.pool.close(Leaving::Destroyed, operation);
+            return match closed {
+                Ok(()) => Err(refusal),
+                Err(error) => Err(refusal.with_hint(error.to_string())),
+            };
+        }
         self.add_pool(open.clone());
         let _turn = self.turn(&open)?;
         let mut notes = notes;
@@ -111,6 +135,7 @@ impl Engine {
             QuotaSetting::take_from(&self.host, &of_root).map_err(invalid)?;
         let mut root = FilesystemSettings::parse(&of_root).map_err(invalid)?;
         quotas.extend(QuotaSetting::take_defaults(&mut root.stored));
+        let root_acts = root.take(&ROOT_ACTS);
         self.check_mountpoint(&request.name, &root, settings.altroot.as_deref())?;
         let features = settings.wanted_features(&self.host, request.no_features);
         let features = features.map_err(invalid)?;
@@ -128,6 +153,7 @@ impl Engine {
         Ok(Plan {
             settings,
             root,
+            root_acts,
             quotas,
             features,
             layout,
@@ -215,6 +241,33 @@ impl Engine {
             let action = format!("cannot open '{}'", open.pool.name());
             Refusal::new(RefusalKind::Device, action, error.to_string())
         })
+    }
+}
+
+/// Sets what does more than to be stored, on a pool that was just made.
+fn set_root(
+    pool: &Pool,
+    name: &str,
+    settings: Vec<Checked>,
+    operation: &Operation,
+) -> Result<(), Refusal> {
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let set = SetProperties {
+        name: name.to_string(),
+        settings,
+        source: Source::Local,
+    };
+    let action = format!("cannot create '{name}'");
+    match pool.run(set, operation) {
+        Ok(()) => Ok(()),
+        Err(TaskError::Refused(TaskRefusal::NoSpace { .. })) => Err(Refusal::new(
+            RefusalKind::NoSpace,
+            action,
+            "one or more devices is out of space",
+        )),
+        Err(error) => Err(of_task(action, &error)),
     }
 }
 

@@ -216,6 +216,11 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::with_root(&[]).unwrap()
+    }
+
+    /// With a pool whose root file system has these properties.
+    pub fn with_root(properties: &[(&str, &str)]) -> Result<Bench, Refusal> {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
         std::fs::File::create(&disk)
@@ -246,13 +251,11 @@ impl Bench {
                 children: Vec::new(),
                 role: VdevRole::Data,
             }],
+            dataset_properties: owned(properties),
             ..pool::Create::default()
         };
-        bench
-            .engine
-            .pool_create(&call("zpool create"), create)
-            .unwrap();
-        bench
+        bench.engine.pool_create(&call("zpool create"), create)?;
+        Ok(bench)
     }
 
     pub fn root(&self) -> String {
