@@ -29,7 +29,7 @@ pub struct PlacedBlocks {
 
 impl BlockIo {
     /// Places for blocks of the open group, in the order of the requests. The caller holds its transaction. `None`, and nothing placed, when one of
-    /// them is better not placed early: zeros, what is not summed, and where there is little room or none in one piece.
+    /// them is better not placed early: zeros, what is not summed, what has the contents it had, and where there is little room or none in one piece.
     #[doc(alias = "dmu_sync")]
     pub fn place_early(
         &self,
@@ -53,9 +53,11 @@ impl BlockIo {
         };
         let (mut batch, mut pointers) = (Batch::default(), Vec::new());
         let placed = self.place_chunk(requests, phase, &mut batch, &mut pointers, operation);
-        let is_in_one_piece =
-            |pointer: &BlockPointer| pointer.kind() == PointerKind::Stored && !pointer.is_gang();
-        if placed.is_err() || !pointers.iter().all(is_in_one_piece) {
+        let is_new_in_one_piece = |pointer: &BlockPointer| {
+            let is_new = pointer.birth() == birth;
+            pointer.kind() == PointerKind::Stored && is_new && !pointer.is_gang()
+        };
+        if placed.is_err() || !pointers.iter().all(is_new_in_one_piece) {
             self.space.undo(&batch.taken, birth);
             return None;
         }

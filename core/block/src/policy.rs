@@ -43,6 +43,15 @@ pub struct WritePolicy {
 }
 
 impl WritePolicy {
+    /// Whether a block may stay where it is if it is written anew with the contents it has. As in OpenZFS only contents may, and only where they
+    /// are compressed.
+    pub fn may_stay(&self) -> bool {
+        self.level.is_data()
+            && !self.object_type.is_metadata()
+            && self.compression != CompressionAlgorithm::Off
+            && self.checksum.allows_skipped_write()
+    }
+
     /// The same in an encrypted dataset: what is encrypted gives one of its places away for what its owner needs to open it, nothing lives in its pointer, and
     /// heads and dnodes are as they are.
     pub fn sealed(self) -> WritePolicy {

@@ -22,6 +22,8 @@ pub(crate) struct Probes {
     pub(crate) in_pointer: Arc<Counter>,
     /// Blocks rewritten where they were.
     pub(crate) rewrites: Arc<Counter>,
+    /// Blocks left where they were, for they had the same contents.
+    pub(crate) unchanged: Arc<Counter>,
     /// Blocks split for want of room.
     pub(crate) gangs: Arc<Counter>,
     /// Blocks freed, or kept to be freed in the next txg.
@@ -48,6 +50,7 @@ impl Probes {
             physical_bytes: instance.counter("physical_bytes"),
             in_pointer: instance.counter("in_pointer"),
             rewrites: instance.counter("rewrites"),
+            unchanged: instance.counter("unchanged"),
             gangs: instance.counter("gangs"),
             frees: instance.counter("frees"),
             log_writes: instance.counter("log_writes"),

@@ -18,6 +18,9 @@
 //! eighth pass on what is rewritten is no longer compressed, so that sizes stay and storing ends.
 //! A block that shrank since an earlier pass is padded to the size it had, for the same reason.
 //!
+//! What has the same contents as before stays where it is, and its pointer as it was: where its checksum is strong enough to know that, and nothing
+//! else about the block would change ([`WritePolicy::may_stay`]).
+//!
 //! What the slot held before is not freed here: whoever owns the slot knows whether a snapshot needs it.
 //! A block rewritten in place has the births and places it had
 //! ([`BlockPointer::is_same_block`]).
@@ -368,6 +371,16 @@ impl BlockIo {
         };
         let policy = &slot.policy;
         let size = PhysicalSize::of(&bytes);
+        let new = NewForm {
+            size,
+            compression: Compression::from_code(compression.code()),
+            checksum: Checksum(checksum.0),
+            order,
+        };
+        if slot.is_unchanged(&new, phase.txg) {
+            self.probes.unchanged.increment();
+            return Ok(slot.previous);
+        }
         self.probes.physical_bytes.add(size.get());
         let gang_policy = GangPolicy {
             checksum: policy.checksum,
@@ -451,6 +464,37 @@ struct Slot {
     previous: BlockPointer,
     rewritable_size: Option<PhysicalSize>,
     sealing: Option<Sealing>,
+}
+
+/// What is stored of a block, and how it will be known.
+struct NewForm {
+    size: PhysicalSize,
+    compression: Compression,
+    checksum: Checksum,
+    order: ByteOrder,
+}
+
+impl Slot {
+    /// Whether the slot leads to these contents already, stored by an earlier txg as they would be stored now.
+    #[doc(alias = "zio_nop_write")]
+    fn is_unchanged(&self, new: &NewForm, txg: Txg) -> bool {
+        let (policy, previous) = (&self.policy, &self.previous);
+        policy.may_stay()
+            && self.sealing.is_none()
+            && previous.kind() == PointerKind::Stored
+            && previous.birth() < txg
+            && !previous.is_dedup()
+            && !previous.uses_encryption()
+            && previous.dva_count() == policy.copies
+            && previous.object_type() == policy.object_type
+            && previous.level() == policy.level
+            && previous.byte_order() == new.order
+            && previous.compression() == new.compression
+            && previous.checksum_kind() == ChecksumKind::from_code(policy.checksum.code())
+            && previous.logical_size() == self.logical_size
+            && previous.physical_size() == new.size
+            && previous.checksum() == new.checksum
+    }
 }
 
 impl WriteRequest {

@@ -21,7 +21,7 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
 use tarn_probe::Operation;
 
-use crate::dirty::Early;
+use crate::dirty::{Early, Pending};
 use crate::object::Object;
 use crate::tx::Tx;
 
@@ -48,6 +48,7 @@ impl Object {
         let txg = tx.txg();
         let mut places = BTreeMap::new();
         let mut buffers: Vec<(u64, Arc<Buffer>)> = Vec::new();
+        let mut settled = Vec::new();
         {
             let state = self.alive().ok()?;
             let pending = state.pending.back().filter(|pending| pending.txg == txg)?;
@@ -59,11 +60,30 @@ impl Object {
                     }
                     _ => buffers.push((block, buffer.clone())),
                 }
+                let others = state.pending.iter().rev().skip(1);
+                let is_changing = |older: &Pending| {
+                    older.blocks.contains_key(&block)
+                        || older.cloned.contains_key(&block)
+                        || older.freed.contains(block)
+                };
+                if !others.into_iter().any(is_changing) {
+                    settled.push(block);
+                }
             }
         }
         let mut unwritten = None;
         if !buffers.is_empty() {
-            let requests = buffers.iter().map(|(_, buffer)| self.early_request(buffer));
+            let requests = buffers.iter().map(|(block, buffer)| {
+                let request = self.early_request(buffer)?;
+                if !request.policy.may_stay() || !settled.contains(block) {
+                    return Some(request);
+                }
+                let previous = self.stored_pointer(Level::ZERO, *block, operation).ok()?;
+                Some(WriteRequest {
+                    previous,
+                    ..request
+                })
+            });
             let requests = requests.collect::<Option<Vec<WriteRequest>>>()?;
             let io = self.context.env.cache.io();
             let placed = io.place_early(requests, txg, operation)?;
