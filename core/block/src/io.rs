@@ -101,6 +101,8 @@ pub(crate) struct VdevShapes {
     room_bytes: BTreeMap<VdevId, u64>,
     /// The smallest sector of those that hold ordinary blocks. What is stored is a multiple of it.
     pub(crate) allocation_min: u64,
+    /// What so much takes at worst, as its owner is charged: see [`worst`](crate::worst).
+    pub(crate) piece_worst: u64,
 }
 
 impl VdevShapes {
@@ -114,9 +116,10 @@ impl VdevShapes {
         let ordinary = top_levels
             .iter()
             .filter(|vdev| !vdev.is_log && vdev.ashift != 0);
-        VdevShapes {
-            allocation_min: ordinary
-                .map(|vdev| 1_u64 << vdev.ashift)
+        let ordinary: Vec<VdevId> = ordinary.map(|vdev| vdev.id).collect();
+        let sectors = ordinary.iter().map(|vdev| sector_bytes[vdev]);
+        let mut shapes = VdevShapes {
+            allocation_min: sectors
                 .min()
                 .unwrap_or(tarn_ondisk::block_pointer::SECTOR_BYTES),
             sector_bytes,
@@ -128,13 +131,22 @@ impl VdevShapes {
                 .iter()
                 .map(|vdev| (vdev.id, vdev.deflate_ratio))
                 .collect(),
-        }
+            piece_worst: 0,
+        };
+        let piece_on = |vdev, size| vdevs.find_allocated_size(vdev, size).unwrap_or_default();
+        shapes.piece_worst = shapes.find_piece_worst(&ordinary, piece_on);
+        shapes
     }
 
     /// What an allocation counts for its owner: without the parity that every block there has.
     fn deflated(&self, dva: Dva) -> AllocatedSize {
-        let ratio = self.deflate_ratios.get(&dva.vdev()).copied().unwrap_or(0);
-        AllocatedSize::new(dva.allocated_size().sectors().saturating_mul(ratio))
+        self.deflated_on(dva.vdev(), dva.allocated_size())
+    }
+
+    /// What so much of a vdev counts.
+    pub(crate) fn deflated_on(&self, vdev: VdevId, size: AllocatedSize) -> AllocatedSize {
+        let ratio = self.deflate_ratios.get(&vdev).copied().unwrap_or(0);
+        AllocatedSize::new(size.sectors().saturating_mul(ratio))
     }
 
     /// The place of `size` bytes, made whole sectors of that vdev. `None` if there is no such

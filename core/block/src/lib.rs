@@ -11,7 +11,7 @@
 //! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
 //! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
 //! pointer ([`embed`]), blocks of intent logs ([`log_block`]) and those that logs lead to ([`early`]), bad copies written anew ([`repair`]), blocks of encrypted datasets, whose keys nobody has here
-//! ([`sealed`]), and what kind of block is written how
+//! ([`sealed`]), what a block takes at worst ([`worst`]), and what kind of block is written how
 //! ([`policy`]).
 //!
 //! # Invariants
@@ -39,6 +39,7 @@ pub mod ref_table;
 mod repair;
 mod sealed;
 mod stored;
+mod worst;
 mod write;
 
 pub use data::Block;

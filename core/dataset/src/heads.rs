@@ -124,6 +124,12 @@ impl Namespace {
         there.is_some_and(|there| Arc::ptr_eq(&there, set))
     }
 
+    /// All that are open.
+    pub(crate) fn open_heads(&self) -> Vec<Arc<ObjectSet>> {
+        let open = self.heads().open.lock();
+        open.values().filter_map(Weak::upgrade).collect()
+    }
+
     /// A dataset is gone: its number can come back as another.
     pub(crate) fn forget_head(&self, id: ObjectId) {
         self.heads().open.lock().remove(&id);
@@ -140,11 +146,7 @@ impl Namespace {
     /// When properties cannot be read.
     pub fn refresh_policies(&self, operation: &Operation) -> Result<(), DatasetError> {
         let changed = std::mem::take(&mut *self.heads().changed.lock());
-        let open: Vec<Arc<ObjectSet>> = {
-            let open = self.heads().open.lock();
-            open.values().filter_map(Weak::upgrade).collect()
-        };
-        for set in open {
+        for set in self.open_heads() {
             let dataset = Dataset::open_unnamed(self.view(operation), set.id())?;
             let above = dataset.directory().lineage()?;
             if !above.iter().any(|step| changed.contains(&step.id())) {

@@ -6,7 +6,7 @@
 
 use crate::error::DatasetError;
 use crate::namespace::View;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_block::WritePhase;
 use tarn_object::read_head;
 use tarn_ondisk as ondisk;
@@ -54,6 +54,10 @@ pub struct ForgetLog {
 impl SyncTask for ForgetLog {
     type Output = ();
 
+    fn room(&self) -> Room {
+        Room::any()
+    }
+
     /// What the head stores after a snapshot of this group would look as old as the snapshot.
     fn check(&self, view: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let head: ondisk::dataset::Dataset = view.mos().bonus_of(self.head)?;
@@ -85,6 +89,10 @@ pub struct StoreClaims {
 
 impl SyncTask for StoreClaims {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::any()
+    }
 
     fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         Ok(())

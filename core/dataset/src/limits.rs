@@ -2,39 +2,46 @@
 //!
 //! # Problem
 //! How much room a write takes is known when its group is stored, seconds after the writer was told that it went well. By then it
-//! is too late to refuse, so a writer is asked for before, by estimate.
+//! is too late to refuse, so a writer is asked for before, by what it takes at worst.
 //!
 //! # Mechanism
-//! An estimate is the worst case: what is written, times what copies, parity, pointers and gang blocks may make of it
-//! (`inflation`). Each directory keeps the sum of its estimates for groups not yet stored, in memory. Who writes the same place over and over
-//! asks each time, so the sum counts for no more than the worst case of what is dirty in the pool, and of what may be asked for and not yet dirty. At the root,
-//! where a wrong estimate would cost the pool and not a quota, the dirty blocks in memory are a second estimate. A
-//! writer asks for leave on the way from its dataset's directory up to the root, as far as no reservation pays for it:
+//! A writer asks for leave to take so many bytes at worst. What was dirtied and is not stored counts with what it takes at worst, set by set
+//! (`tarn_object`'s `in_flight`); so do leaves that are given and not used yet. A leave is used up when its transaction is over:
+//! then its changes are dirty.
 //!
-//! - what is *stored* is over a quota: refused, once all that was changed before he asked is stored: it may have been removed;
-//! - what is stored and what is in flight is over the quota by more than a 32nd: the writer waits for the next group, after which
-//!   estimates have become facts, and asks again;
-//! - otherwise it may write. So quotas are exceeded by a little, and never by what was not asked for.
+//! The question goes from the dataset's directory up to the root, as far as no reservation pays for the answer. At each:
+//!
+//! - what is *stored* reaches the limit: refused, once all that was changed before the question is stored, for it may have been removed;
+//! - what is stored, what is in flight and what is wanted fit together: it may write;
+//! - they do not fit, and something is in flight: the writer waits for the next group, after which worst cases have become facts, and
+//!   asks again;
+//! - nothing else is in flight: what can be asked for in smaller pieces is refused, so that it is; the smallest piece may write. So
+//!   limits are reached to the byte, and exceeded by one piece at most.
+//!
+//! What is in flight in the whole pool bounds what is in any directory of it. Only where that bound does not fit it is looked up
+//! which directories it is in ([`Namespace::fold`]).
 //!
 //! Where there is plenty of room, a writer is given more leave than he asked for, and those who come after him take
 //! from that without a question, as long as the group is open.
 //!
-//! A file system's `refquota` is asked first, without that margin. At the root stands the pool: its size less slop, less
-//! what was freed and cannot be used yet.
+//! A file system's `refquota` is asked first. At the root stands the pool: its size less slop, less what was freed and cannot be used
+//! yet. What gives back room may go halfway into the slop, and no quota keeps it. The last half of the slop is for storing: space
+//! maps, lists of freed blocks, and other things of the MOS.
 //!
 //! What a `refreservation` holds free is only for the head itself; for everyone else it counts as used.
 //!
 //! # Invariants
-//! - Estimates of a group are dropped when the group is stored, not before: between, space may be counted twice, never not at
-//!   all.
+//! - Between its first question and the moment its group is stored a change is counted, once or twice.
+//! - All that is promised fits what is free, less a part of the slop, so that storing finds room.
 //! - Nobody who asks holds a transaction: he may have to wait for his own group.
 
 use crate::error::DatasetError;
 use crate::namespace::{DEPTH_MAX, Namespace};
 use crate::properties::inherit::number_in;
 use crate::stored::Reading;
+use crate::task::{Room, SlopUse, TaskRefusal};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use tarn_host::lock::Mutex;
 use tarn_object::AssignError;
 use tarn_ondisk as ondisk;
@@ -42,33 +49,24 @@ use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-/// What a byte may take on devices without parity, at worst: three copies, twice over for blocks of pointers and
-/// dnodes.
-const INFLATION: u64 = 6;
-
-/// What parity may add to that: a raidz that stores single sectors with three of parity.
-const PARITY_INFLATION: u64 = 4;
-
-/// What a byte of a dirty block may take, at worst. A guess: most blocks shrink.
-const DIRTY_INFLATION: u64 = 2;
-
-/// What writers have leave for and have not written yet, at most: 64 threads of front ends, a MiB each.
-const UNDER_WAY_BYTES: u64 = 64 << 20;
-
-/// The deflate ratio of a vdev all of whose room is data.
-const WITHOUT_PARITY: u64 = 512;
-
-/// Estimates may exceed a quota by this part of it, as a power of two.
-const MARGIN_SHIFT: u32 = 5;
-
 /// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times as much.
-const ADVANCE_BYTES: u64 = 1 << 20;
+const ADVANCE_BYTES: u64 = 8 << 20;
 
 /// See [`ADVANCE_BYTES`].
 const ADVANCE_PART: u64 = 16;
 
+/// What a block of the MOS takes, in one copy.
+#[doc(alias = "DST_AVG_BLKSHIFT")]
+const MOS_BLOCK_BYTES: u64 = 16 << 10;
+
+/// In how many copies it is stored.
+const MOS_COPIES: u64 = 3;
+
 /// How often a writer waits for a group before he is refused. A guess: others may use up again what he waited for.
 const WAITS_MAX: usize = 64;
+
+/// How often he waits for others to have nothing in flight. Then the smallest piece may write beside them.
+const PATIENT_WAITS: usize = 8;
 
 /// Why no more may be written.
 #[derive(Debug, thiserror::Error)]
@@ -88,47 +86,43 @@ pub enum AdmitRefusal {
     Dataset(#[from] DatasetError),
 }
 
-/// What may be about to be written, by directory and group.
-pub(crate) struct InFlight {
-    estimates: Mutex<BTreeMap<ObjectId, BTreeMap<Txg, u64>>>,
-    /// Leave that was given to heads and is not taken yet, and the group it is for. In bytes as writers ask for them.
-    advances: Mutex<BTreeMap<ObjectId, (Txg, u64)>>,
-    /// What a byte may take, and how often the devices had changed when that was found out, plus one.
-    inflation: AtomicU64,
-    inflation_known_at: AtomicU64,
+/// What room is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// For what can be asked for in smaller pieces, should it be refused.
+    Divisible,
+    /// For what is done whole or not at all.
+    Whole,
+    /// For what gives back more than it takes (a transaction that is `netfree`).
+    Freeing,
 }
 
-impl InFlight {
-    /// Nothing.
-    pub(crate) fn new() -> InFlight {
-        InFlight {
-            estimates: Mutex::new(crate::ranks::IN_FLIGHT, BTreeMap::new()),
-            advances: Mutex::new(crate::ranks::ADVANCES, BTreeMap::new()),
-            inflation: AtomicU64::new(0),
-            inflation_known_at: AtomicU64::new(0),
-        }
-    }
+/// What writers have leave for and have not dirtied yet.
+pub(crate) struct Promised(Mutex<Promises>);
 
-    /// What is estimated for a directory in groups after the one that is stored.
-    fn of(&self, directory: ObjectId, stored: Txg) -> u64 {
-        let mut table = self.estimates.lock();
-        let Some(groups) = table.get_mut(&directory) else {
-            return 0;
-        };
-        groups.retain(|txg, _| *txg > stored);
-        if groups.is_empty() {
-            table.remove(&directory);
-            return 0;
-        }
-        groups
-            .values()
-            .fold(0, |sum, bytes| sum.saturating_add(*bytes))
+#[derive(Default)]
+struct Promises {
+    /// By head.
+    leaves: BTreeMap<ObjectId, u64>,
+    /// Leave that was given to heads in advance and is not taken yet, and the group it is for.
+    advances: BTreeMap<ObjectId, (Txg, u64)>,
+    /// All that was given since the pool was opened.
+    given: u64,
+}
+
+impl Promised {
+    /// Nothing.
+    pub(crate) fn new() -> Arc<Promised> {
+        Arc::new(Promised(Mutex::new(
+            crate::ranks::PROMISED,
+            Promises::default(),
+        )))
     }
 
     /// Takes from what the head was given in advance. Says whether that sufficed.
     fn take_advance(&self, head: ObjectId, open: Txg, bytes: u64) -> bool {
-        let mut advances = self.advances.lock();
-        match advances.get_mut(&head) {
+        let mut promises = self.0.lock();
+        match promises.advances.get_mut(&head) {
             Some((txg, left)) if *txg == open && *left >= bytes => {
                 *left -= bytes;
                 true
@@ -136,42 +130,158 @@ impl InFlight {
             _ => false,
         }
     }
+}
 
-    /// Leave for later writers to this head. What was left of an earlier one is forgotten: it stays estimated.
-    fn give_advance(&self, head: ObjectId, open: Txg, bytes: u64) {
-        let mut advances = self.advances.lock();
-        advances.retain(|_, (txg, _)| *txg == open);
-        advances.insert(head, (open, bytes));
+impl Promises {
+    /// What is promised, by head.
+    fn by_head(&self, open: Txg) -> BTreeMap<ObjectId, u64> {
+        let mut sums = self.leaves.clone();
+        let advances = self.advances.iter().filter(|(_, (txg, _))| *txg == open);
+        for (head, (_, left)) in advances {
+            *sums.entry(*head).or_default() += left;
+        }
+        sums
     }
 
-    fn add(&self, directory: ObjectId, txg: Txg, bytes: u64) {
-        let mut table = self.estimates.lock();
-        let estimate = table.entry(directory).or_default().entry(txg).or_default();
-        *estimate = estimate.saturating_add(bytes);
+    fn sum(&self, open: Txg) -> u64 {
+        self.by_head(open).values().sum()
+    }
+
+    fn give(&mut self, head: ObjectId, bytes: u64) {
+        *self.leaves.entry(head).or_default() += bytes;
+        self.given = self.given.wrapping_add(bytes);
+    }
+
+    /// Leave for later writers to this head. What was left of an earlier one is forgotten.
+    fn give_advance(&mut self, head: ObjectId, open: Txg) {
+        self.advances.retain(|_, (txg, _)| *txg == open);
+        self.advances.insert(head, (open, ADVANCE_BYTES));
+        self.given = self.given.wrapping_add(ADVANCE_BYTES);
+    }
+}
+
+/// Leave to take room. To be dropped when what it was for is dirty, or does not happen.
+#[must_use = "room is promised as long as the leave is kept"]
+pub struct Leave {
+    promised: Option<(Arc<Promised>, ObjectId, u64)>,
+}
+
+impl Leave {
+    /// Whether it promises anything: not where it was taken from leave that was given in advance.
+    pub fn is_to_be_kept(&self) -> bool {
+        self.promised.is_some()
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let Some((promised, head, bytes)) = self.promised.take() else {
+            return;
+        };
+        let mut promises = promised.0.lock();
+        if let Some(left) = promises.leaves.get_mut(&head) {
+            *left -= bytes;
+            if *left == 0 {
+                promises.leaves.remove(&head);
+            }
+        }
     }
 }
 
 /// What is asked for.
+#[derive(Clone, Copy)]
 struct Asking {
     head: ObjectId,
     bytes: u64,
-    inflation: u64,
-    /// So much more, where there is plenty of room.
-    advance: u64,
+    wish: Wish,
     /// The group that was open when it was first asked.
     since: Txg,
+    /// How often it was waited since.
+    waits: usize,
 }
 
 /// What comes of asking once.
+#[derive(Debug, Clone, Copy)]
 enum Answer {
-    Yes,
+    /// It may; and whether there is room for much more.
+    Yes { has_plenty: bool },
     /// Not before what is in flight is stored.
     Later,
+    /// There is no room.
+    No(Full),
+}
+
+/// What is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Full {
+    Quota,
+    Pool,
+}
+
+impl From<Full> for AdmitRefusal {
+    fn from(full: Full) -> AdmitRefusal {
+        match full {
+            Full::Quota => AdmitRefusal::QuotaExceeded,
+            Full::Pool => AdmitRefusal::NoSpace,
+        }
+    }
+}
+
+/// One limit of a directory or a head.
+struct Limit {
+    /// So much may be used.
+    bytes: u64,
+    /// So much of what is used will be free when more groups are stored.
+    freed: u64,
+    /// The smallest piece may exceed it by so much.
+    overdraft: u64,
+    full: Full,
+}
+
+/// One step on the way up.
+struct Step {
+    directory: ObjectId,
+    used: u64,
+    reserved: u64,
+    limits: Vec<Limit>,
+}
+
+/// What is in flight, by head and by directory.
+enum Flight {
+    /// No more than this, anywhere.
+    AtMost(u64),
+    /// So much, and so much more since that was found out.
+    Known(Folded, u64),
+}
+
+/// What is in flight at the moment it was looked up.
+struct Folded {
+    heads: BTreeMap<ObjectId, u64>,
+    directories: BTreeMap<ObjectId, u64>,
+    /// What had been promised by then, since the pool was opened.
+    given: u64,
+}
+
+impl Flight {
+    fn of_head(&self, head: ObjectId) -> u64 {
+        match self {
+            Flight::AtMost(bytes) => *bytes,
+            Flight::Known(folded, more) => folded.heads.get(&head).copied().unwrap_or(0) + more,
+        }
+    }
+
+    fn of(&self, directory: ObjectId) -> u64 {
+        match self {
+            Flight::AtMost(bytes) => *bytes,
+            Flight::Known(folded, more) => {
+                folded.directories.get(&directory).copied().unwrap_or(0) + more
+            }
+        }
+    }
 }
 
 impl Namespace {
-    /// Asks whether the head of this number may be given so many more bytes in the open group. May wait for a group
-    /// to be stored.
+    /// Asks whether the head of this number may take so many more bytes at worst. May wait for groups to be stored.
     ///
     /// # Errors
     /// When a quota or the pool leaves no room.
@@ -180,204 +290,351 @@ impl Namespace {
         &self,
         head: ObjectId,
         bytes: u64,
+        wish: Wish,
         operation: &Operation,
-    ) -> Result<(), AdmitRefusal> {
-        if bytes == 0 {
-            return Ok(());
-        }
+    ) -> Result<Leave, AdmitRefusal> {
+        let none = Leave { promised: None };
         let txgs = &self.mos().env().txgs;
         let since = txgs.open_txg();
-        if self.in_flight().take_advance(head, since, bytes) {
-            return Ok(());
+        if bytes == 0 || self.promised().take_advance(head, since, bytes) {
+            return Ok(none);
         }
-        let inflation = self.inflation();
-        let asking = Asking {
-            head,
-            bytes: bytes.saturating_mul(inflation),
-            inflation,
-            advance: ADVANCE_BYTES * inflation,
-            since,
-        };
-        for _ in 0..WAITS_MAX {
-            let open = txgs.open_txg();
-            match self.ask(&asking, open, operation)? {
-                Answer::Yes => return Ok(()),
-                Answer::Later => txgs.wait_stored(txgs.stored_txg().next(), operation)?,
+        for waits in 0..WAITS_MAX {
+            let asking = Asking {
+                head,
+                bytes,
+                wish,
+                since,
+                waits,
+            };
+            match self.ask(asking, operation)? {
+                Ok(leave) => return Ok(leave),
+                Err(Answer::No(full)) if !self.may_come_free(&asking, full) => {
+                    return Err(full.into());
+                }
+                Err(_) => txgs.wait_stored(txgs.stored_txg().next(), operation)?,
             }
         }
         Err(AdmitRefusal::NoSpace)
     }
 
+    /// Asks once. Gives leave, or the answer that is not yes.
     fn ask(
         &self,
-        asking: &Asking,
-        open: Txg,
+        asking: Asking,
         operation: &Operation,
-    ) -> Result<Answer, AdmitRefusal> {
+    ) -> Result<Result<Leave, Answer>, AdmitRefusal> {
         let reading = Reading {
             set: self.mos(),
             operation,
         };
         let txgs = &self.mos().env().txgs;
-        let stored_txg = txgs.stored_txg();
-        let in_flight_max = txgs
-            .dirty_bytes()
-            .saturating_add(UNDER_WAY_BYTES)
-            .saturating_mul(asking.inflation);
+        loop {
+            let (stored, open) = (txgs.stored_txg(), txgs.open_txg());
+            let (head, steps) = self.steps(&asking, reading)?;
+            {
+                let mut promises = self.promised().0.lock();
+                let at_most = txgs.in_flight_bytes().saturating_add(promises.sum(open));
+                let answer = judge(&asking, &head, &steps, &Flight::AtMost(at_most));
+                // What a group had in flight is used when it is stored.
+                if txgs.stored_txg() != stored {
+                    continue;
+                }
+                if let Answer::Yes { has_plenty } = answer {
+                    return Ok(Ok(self.give(&asking, &mut promises, open, has_plenty)));
+                }
+            }
+            let folded = self.fold(reading, open)?;
+            let mut promises = self.promised().0.lock();
+            let more = promises.given.wrapping_sub(folded.given);
+            let answer = judge(&asking, &head, &steps, &Flight::Known(folded, more));
+            if txgs.stored_txg() != stored {
+                continue;
+            }
+            return Ok(match answer {
+                Answer::Yes { .. } => Ok(self.give(&asking, &mut promises, open, false)),
+                answer => Err(answer),
+            });
+        }
+    }
+
+    fn give(&self, asking: &Asking, promises: &mut Promises, open: Txg, has_plenty: bool) -> Leave {
+        promises.give(asking.head, asking.bytes);
+        if has_plenty {
+            promises.give_advance(asking.head, open);
+        }
+        Leave {
+            promised: Some((self.promised().clone(), asking.head, asking.bytes)),
+        }
+    }
+
+    /// What limits a head, and the directories above it.
+    fn steps(
+        &self,
+        asking: &Asking,
+        reading: Reading<'_>,
+    ) -> Result<(HeadLimits, Vec<Step>), DatasetError> {
+        if asking.wish == Wish::Freeing {
+            let root: DatasetDirectory = reading.bonus_of(self.root_directory())?;
+            let step = self.step(self.root_directory(), &root, asking.wish);
+            return Ok((HeadLimits::default(), vec![step]));
+        }
         let dataset: ondisk::dataset::Dataset = reading.bonus_of(asking.head)?;
-        let mut granted = Vec::new();
-        let mut has_plenty = true;
-        let (mut id, mut wanted) = (dataset.directory, asking.bytes);
-        let mut of_head = Some(&dataset);
+        let mut steps = Vec::new();
+        let mut head = None;
+        let mut id = dataset.directory;
         for _ in 0..DEPTH_MAX {
             let directory: DatasetDirectory = reading.bonus_of(id)?;
-            let in_flight = self.in_flight().of(id, stored_txg).min(in_flight_max);
-            let mut used = directory.used.get();
-            let mut paid = 0;
-            if let Some(dataset) = of_head.take() {
-                let asked = HeadLimits::read(reading, dataset, &directory)?;
-                // What a reservation pays is counted to the byte.
-                has_plenty = asked.quota == 0 && asked.reserved == 0;
-                if let Some(answer) = asked.refuse(in_flight) {
-                    return answer.or_else(|refusal| self.last_word(asking, refusal));
-                }
-                let unused = asked.reserved.saturating_sub(asked.unique);
-                used = used.saturating_sub(unused);
-                paid = asked.paid_by_reservation(wanted, in_flight);
+            if head.is_none() {
+                head = Some(HeadLimits::read(reading, &dataset, &directory)?);
             }
-            if let Some(answer) = self.over_limit(&directory, used, in_flight) {
-                return answer.or_else(|refusal| self.last_word(asking, refusal));
-            }
-            has_plenty &= directory.reservation.get() == 0
-                && self.has_plenty(&directory, used, in_flight, asking.advance);
-            granted.push((id, wanted));
+            steps.push(self.step(id, &directory, asking.wish));
             if directory.parent.is_zero() {
                 break;
             }
-            let before = u128::from(used) + u128::from(in_flight);
-            let after = before + u128::from(wanted - paid);
-            let reserved = u128::from(directory.reservation.get());
-            let felt = after.max(reserved) - before.max(reserved);
-            if felt == 0 {
-                break;
-            }
-            wanted = u64::try_from(felt).unwrap_or(u64::MAX);
             id = directory.parent;
         }
-        let more = if has_plenty { asking.advance } else { 0 };
-        for (id, bytes) in granted {
-            self.in_flight().add(id, open, bytes.saturating_add(more));
-        }
-        if has_plenty {
-            self.in_flight()
-                .give_advance(asking.head, open, ADVANCE_BYTES);
-        }
-        Ok(Answer::Yes)
+        Ok((head.unwrap_or_default(), steps))
     }
 
-    /// Whether a directory has room for much more than is given in advance.
-    fn has_plenty(
-        &self,
-        directory: &DatasetDirectory,
-        used: u64,
-        in_flight: u64,
-        advance: u64,
-    ) -> bool {
-        let mut limit = match directory.quota.get() {
-            0 => u64::MAX,
-            quota => quota,
-        };
+    fn step(&self, id: ObjectId, directory: &DatasetDirectory, wish: Wish) -> Step {
+        let used = directory.used.get();
+        let mut limits = Vec::new();
+        if directory.quota.get() != 0 && wish != Wish::Freeing {
+            limits.push(Limit::of_quota(directory.quota.get()));
+        }
         if directory.parent.is_zero() {
-            let room = self.adjusted_bytes().saturating_sub(self.deferred_bytes());
-            limit = limit.min(room);
+            limits.push(self.limit_of_pool(used, wish));
         }
-        let taken = used.saturating_add(in_flight);
-        limit.saturating_sub(taken) > advance.saturating_mul(ADVANCE_PART)
+        Step {
+            directory: id,
+            used,
+            reserved: directory.reservation.get(),
+            limits,
+        }
     }
 
-    /// Puts a refusal off until all that was changed before the question is stored: a file may have been removed, and its
+    /// What all datasets together may use now.
+    #[doc(alias = "dsl_pool_unreserved_space")]
+    fn limit_of_pool(&self, used: u64, wish: Wish) -> Limit {
+        let io = self.mos().env().cache.io();
+        let slop = self.slop_bytes();
+        let (into_slop, untouched) = match wish {
+            Wish::Divisible | Wish::Whole => (0, slop / 2),
+            Wish::Freeing => (slop / 2, slop / 4),
+        };
+        let freed = io.deferred_size().get();
+        let by_size = self.adjusted_bytes().saturating_sub(freed);
+        // Logs take room that no dataset is charged for, and a vdev that is out of use gives none.
+        let free = io.free_size().get().saturating_sub(untouched);
+        let by_free = used.saturating_add(free);
+        Limit {
+            bytes: by_size.saturating_add(into_slop).min(by_free),
+            freed,
+            overdraft: slop / 8,
+            full: Full::Pool,
+        }
+    }
+
+    /// Refuses a change of the tree that the pool has no room for. In the sync thread.
+    ///
+    /// # Errors
+    /// The refusal; or the root cannot be read.
+    #[doc(alias = "dsl_sync_task_sync")]
+    pub fn check_room(&self, room: Room, operation: &Operation) -> Result<(), TaskRefusal> {
+        let slop = self.slop_bytes();
+        let into_slop = match room.slop {
+            SlopUse::Nothing => 0,
+            SlopUse::Half => slop / 2,
+            SlopUse::ThreeQuarters => slop / 4 * 3,
+            SlopUse::All => return Ok(()),
+        };
+        let reading = Reading {
+            set: self.mos(),
+            operation,
+        };
+        let root: DatasetDirectory = reading.bonus_of(self.root_directory())?;
+        let freed = self.mos().env().cache.io().deferred_size().get();
+        let limit = self.adjusted_bytes().saturating_sub(freed);
+        let wanted = room.blocks.saturating_mul(MOS_BLOCK_BYTES * MOS_COPIES);
+        let after = root.used.get().saturating_add(wanted);
+        match after > limit.saturating_add(into_slop) {
+            true => Err(TaskRefusal::NoSpace {
+                why: "out of space".to_string(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// What is in flight in each head and directory. A directory's reservation pays for what is in flight below it as for what is
+    /// used there.
+    #[doc(alias = "dsl_dir_willuse_space")]
+    fn fold(&self, reading: Reading<'_>, open: Txg) -> Result<Folded, DatasetError> {
+        let (mut heads, given) = {
+            let promises = self.promised().0.lock();
+            (promises.by_head(open), promises.given)
+        };
+        for set in self.open_heads() {
+            match set.in_flight_bytes() {
+                0 => {}
+                bytes => *heads.entry(set.id()).or_default() += bytes,
+            }
+        }
+        let root = self.root_directory();
+        let mut known: BTreeMap<ObjectId, DatasetDirectory> = BTreeMap::new();
+        let mut directories: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        directories.insert(root, self.mos().in_flight_bytes());
+        for (&head, &bytes) in &heads {
+            // One that is just being destroyed is counted for the pool.
+            let Ok(dataset) = reading.bonus_of::<ondisk::dataset::Dataset>(head) else {
+                *directories.entry(root).or_default() += bytes;
+                continue;
+            };
+            let mut id = dataset.directory;
+            for level in 0..DEPTH_MAX {
+                if known.contains_key(&id) && level > 0 {
+                    break;
+                }
+                let directory: DatasetDirectory = reading.bonus_of(id)?;
+                if level == 0 {
+                    let limits = HeadLimits::read(reading, &dataset, &directory)?;
+                    let charged = bytes - limits.paid_by_reservation(bytes, 0);
+                    *directories.entry(id).or_default() += charged;
+                }
+                let parent = directory.parent;
+                known.insert(id, directory);
+                if parent.is_zero() {
+                    break;
+                }
+                id = parent;
+            }
+        }
+        // From the deepest up: each is complete when its parent is told.
+        let depth_of = |id: &ObjectId| {
+            let mut depth = 0;
+            let mut next = known.get(id);
+            while let Some(directory) = next.filter(|_| depth < DEPTH_MAX) {
+                depth += 1;
+                next = known.get(&directory.parent);
+            }
+            depth
+        };
+        let mut order: Vec<ObjectId> = known.keys().copied().collect();
+        order.sort_by_cached_key(|id| std::cmp::Reverse(depth_of(id)));
+        for id in order {
+            let directory = &known[&id];
+            if directory.parent.is_zero() {
+                continue;
+            }
+            let bytes = directories.get(&id).copied().unwrap_or(0);
+            let felt = felt_above(directory.used.get(), directory.reservation.get(), 0, bytes);
+            *directories.entry(directory.parent).or_default() += felt;
+        }
+        Ok(Folded {
+            heads,
+            directories,
+            given,
+        })
+    }
+
+    /// Whether a refusal has to wait until all that was changed before the question is stored: a file may have been removed, and its
     /// room is counted until then. What others dirty in the dataset's pool counts for the pool only.
-    fn last_word(&self, asking: &Asking, refusal: AdmitRefusal) -> Result<Answer, AdmitRefusal> {
+    fn may_come_free(&self, asking: &Asking, full: Full) -> bool {
         let txgs = &self.mos().env().txgs;
         let mut txg = txgs.stored_txg().next();
         while txg <= asking.since {
             let sets = txgs.dirty_sets(txg);
-            let is_concerned = match refusal {
-                AdmitRefusal::NoSpace => !sets.is_empty(),
-                _ => sets.iter().any(|set| set.id() == asking.head),
+            let is_concerned = match full {
+                Full::Pool => !sets.is_empty(),
+                Full::Quota => sets.iter().any(|set| set.id() == asking.head),
             };
             if is_concerned {
-                return Ok(Answer::Later);
+                return true;
             }
             txg = txg.next();
         }
-        Err(refusal)
-    }
-
-    /// The answer of a directory that has no room, for now or at all.
-    fn over_limit(
-        &self,
-        directory: &DatasetDirectory,
-        used: u64,
-        in_flight: u64,
-    ) -> Option<Result<Answer, AdmitRefusal>> {
-        let mut limit = match directory.quota.get() {
-            0 => u64::MAX,
-            quota => quota,
-        };
-        let mut deferred = None;
-        let mut in_flight = in_flight;
-        if directory.parent.is_zero() {
-            let dirty = self.mos().env().txgs.dirty_bytes();
-            in_flight = in_flight.max(dirty.saturating_mul(DIRTY_INFLATION));
-            let is_near = used.saturating_add(in_flight) >= self.adjusted_bytes() / 2;
-            let freed = if is_near { self.deferred_bytes() } else { 0 };
-            let available = self.adjusted_bytes().saturating_sub(freed);
-            if available < limit {
-                limit = available;
-                deferred = Some(freed);
-            }
-        }
-        if limit == u64::MAX {
-            return None;
-        }
-        if used >= limit {
-            return Some(match deferred {
-                Some(freed) if used - limit < freed => Ok(Answer::Later),
-                Some(_) => Err(AdmitRefusal::NoSpace),
-                None => Err(AdmitRefusal::QuotaExceeded),
-            });
-        }
-        let margin = limit >> MARGIN_SHIFT;
-        let is_tight = used.saturating_add(in_flight) >= limit.saturating_add(margin);
-        is_tight.then_some(Ok(Answer::Later))
-    }
-
-    /// What a byte may take on the devices, at worst.
-    #[doc(alias = "spa_asize_inflation")]
-    fn inflation(&self) -> u64 {
-        let vdevs = self.mos().env().cache.io().vdevs();
-        let (known, changes) = (self.in_flight(), vdevs.change_count() + 1);
-        if known.inflation_known_at.load(Ordering::Acquire) == changes {
-            return known.inflation.load(Ordering::Relaxed);
-        }
-        let mut tops = vdevs.top_levels().into_iter();
-        let inflation = match tops.any(|top| top.deflate_ratio < WITHOUT_PARITY) {
-            true => INFLATION * PARITY_INFLATION,
-            false => INFLATION,
-        };
-        known.inflation.store(inflation, Ordering::Relaxed);
-        known.inflation_known_at.store(changes, Ordering::Release);
-        inflation
-    }
-
-    /// What was freed, and cannot be used before more groups are stored.
-    fn deferred_bytes(&self) -> u64 {
-        self.mos().env().cache.io().deferred_size().get()
+        false
     }
 }
 
+impl Limit {
+    fn of_quota(bytes: u64) -> Limit {
+        Limit {
+            bytes,
+            freed: 0,
+            overdraft: u64::MAX,
+            full: Full::Quota,
+        }
+    }
+
+    /// What becomes of a question, where so much is used and in flight.
+    fn answer(&self, asking: &Asking, used: u64, in_flight: u64, wanted: u64) -> Answer {
+        if used >= self.bytes {
+            return match used - self.bytes < self.freed {
+                true => Answer::Later,
+                false => Answer::No(self.full),
+            };
+        }
+        let left = self.bytes - used;
+        let sum = in_flight.saturating_add(wanted);
+        if sum <= left {
+            let plenty = ADVANCE_BYTES * ADVANCE_PART;
+            let has_plenty = left - sum > plenty;
+            return Answer::Yes { has_plenty };
+        }
+        if in_flight > 0 && asking.waits < PATIENT_WAITS {
+            return Answer::Later;
+        }
+        let is_within = sum <= left.saturating_add(self.overdraft);
+        match (asking.wish, is_within) {
+            (Wish::Whole | Wish::Freeing, true) => Answer::Yes { has_plenty: false },
+            (Wish::Whole | Wish::Freeing, false) if in_flight > 0 => Answer::Later,
+            _ => Answer::No(self.full),
+        }
+    }
+}
+
+/// Goes through all limits from a head up, as far as no reservation pays.
+fn judge(asking: &Asking, head: &HeadLimits, steps: &[Step], flight: &Flight) -> Answer {
+    let mut wanted = asking.bytes;
+    // What a reservation pays is counted to the byte.
+    let mut has_plenty = head.quota == 0 && head.reserved == 0;
+    if head.quota != 0 {
+        let quota = Limit::of_quota(head.quota);
+        let in_flight = flight.of_head(asking.head);
+        match quota.answer(asking, head.referenced, in_flight, wanted) {
+            Answer::Yes { .. } => {}
+            other => return other,
+        }
+    }
+    wanted -= head.paid_by_reservation(wanted, flight.of_head(asking.head));
+    for step in steps {
+        if wanted == 0 {
+            break;
+        }
+        let in_flight = flight.of(step.directory);
+        has_plenty &= step.reserved == 0;
+        for limit in &step.limits {
+            match limit.answer(asking, step.used, in_flight, wanted) {
+                Answer::Yes { has_plenty: here } => has_plenty &= here,
+                other => return other,
+            }
+        }
+        wanted = felt_above(step.used, step.reserved, in_flight, wanted);
+    }
+    Answer::Yes { has_plenty }
+}
+
+/// How much of what is wanted in a directory is felt by its parent.
+#[doc(alias = "parent_delta")]
+fn felt_above(used: u64, reserved: u64, in_flight: u64, wanted: u64) -> u64 {
+    let before = used.saturating_add(in_flight);
+    let after = before.saturating_add(wanted);
+    after.max(reserved) - before.max(reserved)
+}
+
 /// The limits of a head itself.
+#[derive(Default)]
 struct HeadLimits {
     referenced: u64,
     unique: u64,
@@ -400,19 +657,6 @@ impl HeadLimits {
         })
     }
 
-    /// The answer of a refquota that leaves no room.
-    fn refuse(&self, in_flight: u64) -> Option<Result<Answer, AdmitRefusal>> {
-        if self.quota == 0 || self.referenced.saturating_add(in_flight) < self.quota {
-            return None;
-        }
-        let may_change = in_flight > 0 || self.referenced < self.quota;
-        Some(if may_change {
-            Ok(Answer::Later)
-        } else {
-            Err(AdmitRefusal::QuotaExceeded)
-        })
-    }
-
     /// How much of what is wanted comes out of the refreservation.
     fn paid_by_reservation(&self, wanted: u64, in_flight: u64) -> u64 {
         if self.reserved <= self.unique {
@@ -432,52 +676,137 @@ impl HeadLimits {
 mod tests {
     use super::*;
 
-    fn head(referenced: u64, quota: u64, reserved: u64) -> HeadLimits {
+    fn head(unique: u64, reserved: u64) -> HeadLimits {
         HeadLimits {
-            referenced,
-            unique: referenced,
-            quota,
+            referenced: unique,
+            unique,
+            quota: 0,
             reserved,
         }
     }
 
-    #[test]
-    fn a_refquota_refuses_when_what_is_stored_reaches_it() {
-        assert!(head(99, 100, 0).refuse(0).is_none());
-        assert!(matches!(
-            head(100, 100, 0).refuse(0),
-            Some(Err(AdmitRefusal::QuotaExceeded))
-        ));
+    fn asking(wish: Wish, bytes: u64, waits: usize) -> Asking {
+        Asking {
+            head: ObjectId::new(1),
+            bytes,
+            wish,
+            since: Txg::ZERO,
+            waits,
+        }
+    }
+
+    /// The answer of a quota of 100, in a letter.
+    fn of_quota(wish: Wish, used: u64, in_flight: u64, wanted: u64, waits: usize) -> char {
+        let asking = asking(wish, wanted, waits);
+        letter(&Limit::of_quota(100).answer(&asking, used, in_flight, wanted))
+    }
+
+    fn letter(answer: &Answer) -> char {
+        match answer {
+            Answer::Yes { .. } => 'y',
+            Answer::Later => 'l',
+            Answer::No(_) => 'n',
+        }
     }
 
     #[test]
-    fn a_refquota_waits_for_what_is_in_flight() {
-        assert!(matches!(
-            head(50, 100, 0).refuse(60),
-            Some(Ok(Answer::Later))
-        ));
-        assert!(matches!(
-            head(100, 100, 0).refuse(1),
-            Some(Ok(Answer::Later))
-        ));
+    fn a_limit_is_reached_and_not_exceeded_by_what_is_in_flight() {
+        for wish in [Wish::Divisible, Wish::Whole] {
+            assert_eq!(of_quota(wish, 50, 20, 30, 0), 'y', "it fits");
+            assert_eq!(
+                of_quota(wish, 50, 20, 31, 0),
+                'l',
+                "what is in flight may be less"
+            );
+            assert_eq!(of_quota(wish, 100, 0, 1, 0), 'n', "it is reached");
+            assert_eq!(of_quota(wish, 100, 50, 1, 0), 'n', "it is reached");
+        }
+        assert_eq!(
+            of_quota(Wish::Divisible, 99, 0, 2, 0),
+            'n',
+            "a smaller piece may fit"
+        );
+        assert_eq!(of_quota(Wish::Whole, 99, 0, 2, 0), 'y', "the last piece");
+        assert_eq!(
+            of_quota(Wish::Whole, 99, 1, 2, 0),
+            'l',
+            "but not beside others"
+        );
+        assert_eq!(
+            of_quota(Wish::Whole, 99, 1, 2, PATIENT_WAITS),
+            'y',
+            "for ever"
+        );
+    }
+
+    #[test]
+    fn the_last_piece_leaves_most_of_the_slop() {
+        let pool = Limit {
+            overdraft: 10,
+            ..Limit::of_quota(100)
+        };
+        let answer = |wanted, in_flight| {
+            let asking = asking(Wish::Whole, wanted, PATIENT_WAITS);
+            letter(&pool.answer(&asking, 95, in_flight, wanted))
+        };
+        assert_eq!(answer(15, 0), 'y');
+        assert_eq!(answer(16, 0), 'n');
+        assert_eq!(answer(15, 1), 'l', "it would fit without the others");
+    }
+
+    #[test]
+    fn what_was_freed_is_waited_for() {
+        let pool = Limit {
+            freed: 10,
+            ..Limit::of_quota(100)
+        };
+        let answer = |used| letter(&pool.answer(&asking(Wish::Whole, 1, 0), used, 0, 1));
+        assert_eq!([answer(99), answer(109), answer(110)], ['y', 'l', 'n']);
     }
 
     #[test]
     fn a_refreservation_pays_for_what_it_holds_free() {
-        assert_eq!(head(10, 0, 100).paid_by_reservation(50, 0), 50);
-        assert_eq!(head(10, 0, 100).paid_by_reservation(100, 0), 90);
-        assert_eq!(head(10, 0, 100).paid_by_reservation(50, 60), 30);
-        assert_eq!(head(100, 0, 100).paid_by_reservation(50, 0), 0);
+        assert_eq!(head(10, 100).paid_by_reservation(50, 0), 50);
+        assert_eq!(head(10, 100).paid_by_reservation(100, 0), 90);
+        assert_eq!(head(10, 100).paid_by_reservation(50, 60), 30);
+        assert_eq!(head(100, 100).paid_by_reservation(50, 0), 0);
     }
 
     #[test]
-    fn estimates_go_with_their_group() {
-        let in_flight = InFlight::new();
-        let directory = ObjectId::new(5);
-        in_flight.add(directory, Txg::from(7), 10);
-        in_flight.add(directory, Txg::from(8), 20);
-        assert_eq!(in_flight.of(directory, Txg::from(6)), 30);
-        assert_eq!(in_flight.of(directory, Txg::from(7)), 20);
-        assert_eq!(in_flight.of(directory, Txg::from(8)), 0);
+    fn a_directory_that_is_full_admits_what_a_reservation_pays_for() {
+        let step = |directory, used, reserved| Step {
+            directory: ObjectId::new(directory),
+            used,
+            reserved,
+            limits: vec![Limit::of_quota(100)],
+        };
+        let full = [step(2, 50, 80), step(3, 100, 0)];
+        let judged = |head: &HeadLimits, wanted, in_flight| {
+            let asking = asking(Wish::Whole, wanted, 0);
+            letter(&judge(&asking, head, &full, &Flight::AtMost(in_flight)))
+        };
+        assert_eq!(judged(&head(0, 0), 30, 0), 'y', "of the directory below");
+        assert_eq!(judged(&head(0, 0), 31, 0), 'n');
+        assert_eq!(judged(&head(0, 0), 30, 1), 'n');
+        assert_eq!(judged(&head(10, 30), 50, 0), 'y', "and of the head");
+    }
+
+    #[test]
+    fn leave_counts_until_it_is_dropped() {
+        let promised = Promised::new();
+        let (head, open) = (ObjectId::new(5), Txg::from(7));
+        promised.0.lock().give(head, 30);
+        promised.0.lock().give_advance(head, open);
+        let leave = Leave {
+            promised: Some((promised.clone(), head, 30)),
+        };
+        let sum = |open| promised.0.lock().sum(open);
+        assert_eq!(sum(open), 30 + ADVANCE_BYTES);
+        assert!(promised.take_advance(head, open, 10));
+        assert_eq!(sum(open), 20 + ADVANCE_BYTES);
+        assert!(!promised.take_advance(head, open.next(), 10));
+        assert_eq!(sum(open.next()), 30, "an advance ends with its group");
+        drop(leave);
+        assert_eq!(sum(open.next()), 0);
     }
 }

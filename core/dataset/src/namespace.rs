@@ -19,7 +19,7 @@ use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::heads::Heads;
 use crate::in_use::InUse;
-use crate::limits::InFlight;
+use crate::limits::Promised;
 use crate::livelist;
 use crate::names::{DatasetName, NameKind};
 use crate::open_logs::OpenLogs;
@@ -48,8 +48,10 @@ pub struct Namespace {
     version: AtomicU64,
     /// What all datasets together may use: the pool's size less slop, in deflated bytes.
     adjusted_bytes: AtomicU64,
-    /// What writers were admitted for.
-    in_flight: InFlight,
+    /// What is kept back of the pool.
+    slop_bytes: AtomicU64,
+    /// What writers have leave for.
+    promised: Arc<Promised>,
     /// Counts changes of how blocks are written.
     property_generation: AtomicU64,
     /// Object sets that are open for writing.
@@ -77,7 +79,8 @@ impl Namespace {
             root,
             version: AtomicU64::new(0),
             adjusted_bytes: AtomicU64::new(0),
-            in_flight: InFlight::new(),
+            slop_bytes: AtomicU64::new(0),
+            promised: Promised::new(),
             property_generation: AtomicU64::new(0),
             heads: Heads::new(),
             logs: OpenLogs::new(),
@@ -113,6 +116,21 @@ impl Namespace {
         self.adjusted_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Tells what is kept back besides, in deflated bytes, so that a full pool can still be changed.
+    pub fn set_slop_bytes(&self, bytes: u64) {
+        self.slop_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What is kept back of the pool.
+    pub(crate) fn slop_bytes(&self) -> u64 {
+        self.slop_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The directory that all others are below.
+    pub(crate) fn root_directory(&self) -> ObjectId {
+        self.root
+    }
+
     /// Changes whenever blocks of some dataset may have to be written otherwise than before: see
     /// [`refresh_policies`](Namespace::refresh_policies).
     pub fn property_generation(&self) -> u64 {
@@ -130,9 +148,9 @@ impl Namespace {
         self.forget_head(head);
     }
 
-    /// What writers were admitted for.
-    pub(crate) fn in_flight(&self) -> &InFlight {
-        &self.in_flight
+    /// What writers have leave for.
+    pub(crate) fn promised(&self) -> &Arc<Promised> {
+        &self.promised
     }
 
     /// Object sets that are open for writing.

@@ -3,7 +3,5 @@
 use tarn_host::lock::Rank;
 use tarn_host::ranks::DATASET as FIRST;
 
-/// What writers were admitted for.
-pub(crate) const IN_FLIGHT: Rank = Rank::new(FIRST, "admitted writes");
-/// Leave that was given in advance.
-pub(crate) const ADVANCES: Rank = Rank::new(FIRST + 1, "leave given in advance");
+/// What writers have leave for.
+pub(crate) const PROMISED: Rank = Rank::new(FIRST, "promised room");

@@ -115,6 +115,15 @@ pub fn head_space(head: &Dataset<'_>) -> Result<HeadSpace, DatasetError> {
     })
 }
 
+/// The same of a snapshot, as `statfs` shows it: limits of the head do not bind it.
+#[doc(alias = "dsl_dataset_space")]
+pub fn snapshot_space(snapshot: &Dataset<'_>) -> Result<HeadSpace, DatasetError> {
+    Ok(HeadSpace {
+        referenced: snapshot.stored()?.referenced.get(),
+        available: directory_available(snapshot.directory())?,
+    })
+}
+
 /// The `written` property: what changed since the snapshot before.
 pub fn written(dataset: &Dataset<'_>) -> Result<u64, DatasetError> {
     let referenced = dataset.stored()?.referenced.get();

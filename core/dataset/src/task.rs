@@ -8,6 +8,7 @@
 //!
 //! # Invariants
 //! - `check` changes nothing.
+//! - A change that a pool has no room for is refused before `check` ([`SyncTask::room`]): storing it would use up what storing needs.
 //! - After `check` has agreed, `apply` fails only when the MOS cannot be read or grown; the pool then stops before
 //!   the txg is stored.
 
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use tarn_block::BlockIo;
 use tarn_object::{ObjectSet, SyncTx};
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
@@ -241,10 +243,67 @@ impl TaskRefusal {
     }
 }
 
+/// What a change takes of the MOS, and whether a full pool keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// About how many blocks of the MOS it changes.
+    pub blocks: u64,
+    /// How far it may go into the slop.
+    pub slop: SlopUse,
+}
+
+impl Room {
+    /// Of a change that many others would follow: it happens only where datasets may be written.
+    pub fn normal(blocks: usize) -> Room {
+        Room::of(blocks, SlopUse::Nothing)
+    }
+
+    /// Of a change that may be needed to make room, or does little harm.
+    pub fn reserved(blocks: usize) -> Room {
+        Room::of(blocks, SlopUse::Half)
+    }
+
+    /// Of a change that makes room.
+    pub fn freeing() -> Room {
+        Room::of(0, SlopUse::ThreeQuarters)
+    }
+
+    /// Of what has to happen.
+    pub fn any() -> Room {
+        Room::of(0, SlopUse::All)
+    }
+
+    fn of(blocks: usize, slop: SlopUse) -> Room {
+        Room {
+            blocks: widen(blocks),
+            slop,
+        }
+    }
+}
+
+/// How much of the slop a change may use.
+#[doc(alias = "zfs_space_check_t")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlopUse {
+    /// None of it (`ZFS_SPACE_CHECK_NORMAL`).
+    Nothing,
+    /// `ZFS_SPACE_CHECK_RESERVED`.
+    Half,
+    /// `ZFS_SPACE_CHECK_EXTRA_RESERVED`.
+    ThreeQuarters,
+    /// It is not asked for room (`ZFS_SPACE_CHECK_NONE`).
+    All,
+}
+
 /// A change of the tree.
 pub trait SyncTask: Send + 'static {
     /// What who asked for it gets.
     type Output: Send + 'static;
+
+    /// What it takes, and whether a full pool keeps it.
+    fn room(&self) -> Room {
+        Room::reserved(3)
+    }
 
     /// May refuse. Changes nothing.
     ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use support::{Filler, POOL_BYTES, Pool};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::error::DatasetError;
-use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::limits::{AdmitRefusal, Leave, Wish};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
@@ -25,6 +25,7 @@ use tarn_ondisk::dataset_dir::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{BLOCK_TREE, POOL_DIRECTORY};
+use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
 const MIB: u64 = 1 << 20;
@@ -738,15 +739,84 @@ fn a_full_pool_admits_nobody() {
     let mut pool = Pool::new();
     create(&mut pool, &["tank/a"]);
     let head = pool.head_id("tank/a");
-    pool.namespace.admit(head, MIB, &pool.operation).unwrap();
-    // Leave that was given in advance is good until the group is closed.
+    drop(admit(&pool, head, MIB, Wish::Whole).unwrap());
     pool.sync();
     let used = pool.directory("tank").used.get();
     pool.namespace.set_adjusted_bytes(used);
-    let refused = pool.namespace.admit(head, 1, &pool.operation);
+    for wish in [Wish::Whole, Wish::Divisible, Wish::Freeing] {
+        let refused = admit(&pool, head, 1, wish);
+        assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
+    }
+    pool.namespace.set_slop_bytes(2 * MIB);
+    let refused = admit(&pool, head, 1, Wish::Whole);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
+    drop(admit(&pool, head, MIB, Wish::Freeing).unwrap());
+    pool.namespace.set_adjusted_bytes(used - MIB);
+    let refused = admit(&pool, head, 1, Wish::Freeing);
+    assert!(
+        matches!(refused, Err(AdmitRefusal::NoSpace)),
+        "half of the slop"
+    );
     pool.namespace.set_adjusted_bytes(POOL_BYTES);
-    pool.namespace.admit(head, 1, &pool.operation).unwrap();
+    drop(admit(&pool, head, 1, Wish::Whole).unwrap());
+}
+
+fn admit(pool: &Pool, head: ObjectId, bytes: u64, wish: Wish) -> Result<Leave, AdmitRefusal> {
+    pool.namespace.admit(head, bytes, wish, &pool.operation)
+}
+
+#[test]
+fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    let (a, b) = (pool.head_id("tank/a"), pool.head_id("tank/b"));
+    let used = pool.directory("tank").used.get();
+    pool.namespace.set_adjusted_bytes(used + 32 * MIB);
+    // Nobody stores groups here, so who would have to wait is refused: in pieces he would not be.
+    let is_admitted = |pool: &Pool, bytes| admit(pool, b, bytes, Wish::Divisible).is_ok();
+    assert!(is_admitted(&pool, 31 * MIB));
+    let leave = admit(&pool, a, 16 * MIB, Wish::Divisible).unwrap();
+    assert!(is_admitted(&pool, 15 * MIB));
+    let txgs = pool.env.txgs.clone();
+    let in_flight = || txgs.in_flight_bytes();
+    assert_eq!(in_flight(), 0);
+    pool.write("tank/a", 0, 4 * MIB);
+    let worst = in_flight();
+    assert!((4 * MIB..16 * MIB).contains(&worst), "{worst}");
+    drop(leave);
+    assert_eq!(pool.head_set("tank/a").in_flight_bytes(), worst);
+    assert!(is_admitted(&pool, 32 * MIB - worst));
+    pool.sync();
+    assert_eq!(in_flight(), 0);
+    let taken = pool.directory("tank").used.get() - used;
+    assert!(taken <= worst, "{taken} of {worst}");
+    assert!(is_admitted(&pool, 32 * MIB - taken));
+    let refused = admit(&pool, b, 32 * MIB - taken + 1, Wish::Divisible);
+    assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
+}
+
+#[test]
+fn what_is_in_flight_counts_where_it_is_and_above() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/a/b", "tank/c"]);
+    pool.run(set("tank/a", &[("quota", "20M")])).unwrap();
+    pool.run(set("tank/a/b", &[("reservation", "10M")]))
+        .unwrap();
+    let head = |name| pool.head_id(name);
+    let _of_other = admit(&pool, head("tank/c"), 64 * MIB, Wish::Whole).unwrap();
+    let _paid = admit(&pool, head("tank/a/b"), 8 * MIB, Wish::Whole).unwrap();
+    let is_admitted = |name, bytes| {
+        // What has to wait for a group would wait for ever.
+        let found = pool
+            .namespace
+            .admit(head(name), bytes, Wish::Divisible, &pool.operation);
+        found.is_ok()
+    };
+    assert!(
+        is_admitted("tank/a", 9 * MIB),
+        "the reservation is used already"
+    );
+    assert!(is_admitted("tank/c", 20 * MIB));
 }
 
 #[test]
@@ -756,7 +826,13 @@ fn leave_is_given_in_advance_where_there_is_plenty_of_room_until_the_group_is_cl
     pool.run(set("tank/b", &[("quota", "64M")])).unwrap();
     let (plenty, little) = (pool.head_id("tank/a"), pool.head_id("tank/b"));
     pool.sync();
-    let admit = |pool: &Pool, head| pool.namespace.admit(head, 4096, &pool.operation);
+    pool.namespace.set_adjusted_bytes(8 * POOL_BYTES);
+    let admit = |pool: &Pool, head| {
+        let admitted = pool
+            .namespace
+            .admit(head, 4096, Wish::Divisible, &pool.operation);
+        admitted.map(drop)
+    };
     admit(&pool, plenty).unwrap();
     admit(&pool, little).unwrap();
     pool.namespace
@@ -778,7 +854,9 @@ fn a_used_up_quota_admits_nobody_below_it() {
     pool.sync();
     let admit = |name: &str| {
         let head = pool.head_id(name);
-        pool.namespace.admit(head, 1, &pool.operation)
+        pool.namespace
+            .admit(head, 1, Wish::Whole, &pool.operation)
+            .map(drop)
     };
     for name in ["tank/a/b", "tank/a"] {
         assert!(matches!(admit(name), Err(AdmitRefusal::QuotaExceeded)));
@@ -795,7 +873,9 @@ fn a_used_up_refquota_admits_its_children() {
     pool.sync();
     let admit = |name: &str| {
         let head = pool.head_id(name);
-        pool.namespace.admit(head, 1, &pool.operation)
+        pool.namespace
+            .admit(head, 1, Wish::Whole, &pool.operation)
+            .map(drop)
     };
     assert!(matches!(admit("tank/a"), Err(AdmitRefusal::QuotaExceeded)));
     admit("tank/a/b").unwrap();

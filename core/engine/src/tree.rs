@@ -6,17 +6,18 @@
 use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use crate::snapshot_directory::{Entered, SnapshotDirectory};
+use std::any::Any;
 use std::sync::{Arc, Weak};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
-use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::limits::{AdmitRefusal, Wish};
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
-use tarn_posix::space::{SpaceDoor, SpaceRefusal};
+use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse};
 use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
@@ -210,21 +211,51 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId) -> SpaceDoor {
     };
     let may_write = {
         let pool = pool.clone();
-        move |bytes| {
+        move |bytes, space_use| {
+            let wish = match space_use {
+                SpaceUse::Divisible => Wish::Divisible,
+                SpaceUse::Whole => Wish::Whole,
+                SpaceUse::Freeing => Wish::Freeing,
+            };
             let asked = pool
                 .namespace()
-                .admit(head, bytes, &Operation::unmeasured());
+                .admit(head, bytes, wish, &Operation::unmeasured());
             match asked {
+                Ok(leave) => Ok(leave
+                    .is_to_be_kept()
+                    .then(|| -> Box<dyn Any + Send> { Box::new(leave) })),
                 Err(AdmitRefusal::QuotaExceeded) => Err(SpaceRefusal::QuotaExceeded),
                 Err(AdmitRefusal::NoSpace) => Err(SpaceRefusal::NoSpace),
                 // Of a pool that does not store anything now, the transaction tells.
-                Ok(()) | Err(_) => Ok(()),
+                Err(_) => Ok(None),
             }
         }
     };
     SpaceDoor {
         facts: Arc::new(facts),
         may_write: Arc::new(may_write),
+    }
+}
+
+/// How much room there is where a snapshot is. Nothing is written there.
+fn space_of_snapshot(pool: &Arc<Pool>, snapshot: ObjectId) -> SpaceDoor {
+    let pool = pool.clone();
+    let facts = move || {
+        let operation = internal();
+        let view = pool.namespace().view(&operation);
+        let found = view.dataset_without_name(snapshot);
+        let space = found.and_then(|snapshot| tarn_dataset::space_used::snapshot_space(&snapshot));
+        let space = space.unwrap_or_default();
+        SpaceFacts {
+            total_bytes: space.referenced.saturating_add(space.available),
+            available_bytes: space.available,
+            id: snapshot.get(),
+            ..SpaceFacts::default()
+        }
+    };
+    SpaceDoor {
+        facts: Arc::new(facts),
+        ..SpaceDoor::unlimited()
     }
 }
 
@@ -266,7 +297,7 @@ impl Tree for MountedTree {
                 ..*self.files.properties()
             },
             host: self.pool.host().clone(),
-            space: SpaceDoor::unlimited(),
+            space: space_of_snapshot(&self.pool, id),
             snapshots: None,
             unlinked: Unlinked::Kept,
         };

@@ -386,6 +386,7 @@ impl Object {
         let bytes = widen(buffer.len());
         let newest_max = state.newest.max_block.max(BlockId::from(block));
         state.newest.max_block = newest_max;
+        let levels = state.stored_levels();
         let pending = self.pending_for(state, tx);
         pending.shape.max_block = newest_max;
         pending.freed.remove(block);
@@ -394,6 +395,8 @@ impl Object {
         if pending.blocks.insert(block, buffer).is_none() {
             pending.dirty_bytes += bytes;
             self.context.env.txgs.add_dirty(bytes);
+            self.count_block(pending, bytes);
+            self.count_pointers(pending, levels, block);
         }
     }
 
@@ -512,6 +515,9 @@ impl Object {
         pending.is_spill_changed = true;
         pending.dirty_bytes += bytes;
         self.context.env.txgs.add_dirty(bytes);
+        if bytes != 0 {
+            self.count_spill(pending, bytes);
+        }
         Ok(())
     }
 
@@ -573,6 +579,7 @@ impl Object {
         if let Some(old) = pending.blocks.remove(&0) {
             pending.dirty_bytes -= widen(old.len());
             self.context.env.txgs.remove_dirty(widen(old.len()));
+            self.uncount_blocks(pending, [widen(old.len())].into_iter());
         }
         self.put_buffer(state, tx, 0, buffer);
     }
@@ -665,8 +672,14 @@ impl Object {
             state.newest.max_block = BlockId::from(first.saturating_sub(1));
         }
         let max_block = state.newest.max_block;
+        let levels = state.stored_levels();
         let pending = self.pending_for(&mut state, tx);
         pending.shape.max_block = max_block;
+        // Of the blocks of pointers in between nothing is left.
+        self.count_pointers(pending, levels, first);
+        if !is_tail {
+            self.count_pointers(pending, levels, last - 1);
+        }
         let end = if is_tail { u64::MAX } else { last };
         let mut dropped = pending.blocks.split_off(&first);
         pending.blocks.append(&mut dropped.split_off(&end));
@@ -677,6 +690,7 @@ impl Object {
         let bytes = count_bytes(&dropped) + count_sealed_bytes(&dropped_sealed);
         pending.dirty_bytes -= bytes;
         self.context.env.txgs.remove_dirty(bytes);
+        self.uncount_blocks(pending, sizes_of(&dropped, &dropped_sealed));
         drop(state);
         Ok(())
     }
@@ -687,6 +701,7 @@ impl Object {
         let slots = state.newest.slots;
         let pending = self.pending_for(&mut state, tx);
         let bytes = count_bytes(&pending.blocks) + count_sealed_bytes(&pending.sealed);
+        self.uncount_blocks(pending, sizes_of(&pending.blocks, &pending.sealed));
         pending.blocks.clear();
         pending.sealed.clear();
         pending.drop_clones(0..u64::MAX);
@@ -710,6 +725,15 @@ impl Object {
 
 fn count_sealed_bytes(blocks: &BTreeMap<u64, SealedBlock>) -> u64 {
     blocks.values().map(|block| widen(block.bytes.len())).sum()
+}
+
+/// The size of each dirty block.
+fn sizes_of<'a>(
+    plain: &'a BTreeMap<u64, Arc<Buffer>>,
+    sealed: &'a BTreeMap<u64, SealedBlock>,
+) -> impl Iterator<Item = u64> + 'a {
+    let plain = plain.values().map(|buffer| widen(buffer.len()));
+    plain.chain(sealed.values().map(|block| widen(block.bytes.len())))
 }
 
 fn count_bytes(blocks: &BTreeMap<u64, Arc<Buffer>>) -> u64 {

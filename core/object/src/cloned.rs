@@ -138,6 +138,7 @@ impl Object {
             }
             state.newest.max_block = state.newest.max_block.max(BlockId::from(block));
             let newest_max = state.newest.max_block;
+            let levels = state.stored_levels();
             let pending = self.pending_for(&mut state, tx);
             pending.shape.max_block = newest_max;
             pending.freed.remove(block);
@@ -145,6 +146,8 @@ impl Object {
             pending.cloned.insert(block, pointer);
             pending.dirty_bytes += CLONE_DIRTY_BYTES;
             self.context.env.txgs.add_dirty(CLONE_DIRTY_BYTES);
+            self.count_block(pending, source.uncompressed_size());
+            self.count_pointers(pending, levels, block);
         }
         Ok(())
     }
@@ -155,6 +158,7 @@ impl Object {
             let bytes = widen(buffer.len());
             pending.dirty_bytes -= bytes;
             self.context.env.txgs.remove_dirty(bytes);
+            self.uncount_blocks(pending, [bytes].into_iter());
         }
         pending.passing.remove(&block);
         pending.drop_clone(block);

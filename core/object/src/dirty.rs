@@ -178,6 +178,10 @@ pub(crate) struct Pending {
     pub is_object_freed: bool,
     /// What the throttle counts for it, blocks included.
     pub dirty_bytes: u64,
+    /// Blocks of pointers that change, by level and index: how many pointers they have, and what is counted as in flight for them.
+    pub parents: BTreeMap<(u8, u64), (u64, u64)>,
+    /// What is counted as in flight for the spill block.
+    pub spill_worst: u64,
 }
 
 impl Pending {
@@ -206,6 +210,8 @@ impl Pending {
             is_spill_changed: false,
             is_object_freed: false,
             dirty_bytes: 0,
+            parents: BTreeMap::new(),
+            spill_worst: 0,
         }
     }
 

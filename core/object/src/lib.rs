@@ -9,7 +9,7 @@
 //! An *object* ([`object`]) is a tree of blocks with a dnode at its root; an *object set* ([`objset`]) is a numbered
 //! collection of them, whose dnodes are the blocks of one more object. Changes are made under a [`Tx`] ([`tx`]), pile up in memory by
 //! transaction group ([`dirty`], [`buffer`]), and are stored level by level when the group is ([`sync`], [`sync_tree`]). [`txg`] says which
-//! group is open and holds up writers that are too fast. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an
+//! group is open and holds up writers that are too fast; [`in_flight`] counts what is not stored yet. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an
 //! object set. Numbers of objects are given out by [`numbers`]; who owns an object is asked through the door in [`owner`].
 //!
 //! On top of objects are the two kinds of contents that all layers above share: ZAPs ([`zap`]), and lists of block pointers
@@ -28,6 +28,7 @@ mod cloned;
 mod dirty;
 mod early;
 mod error;
+mod in_flight;
 mod numbers;
 mod object;
 mod objset;

@@ -34,6 +34,7 @@ use tarn_ondisk::units::{BlockId, Level, LogicalSize, ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
+use crate::in_flight::{FirstOf, InFlight};
 use crate::numbers::{Numbers, Taken};
 use crate::object::{Object, check_tree};
 use crate::owner::Ownership;
@@ -166,6 +167,11 @@ pub(crate) struct SetContext {
     pub outer: Weak<ObjectSet>,
     /// Counts storings of dnodes.
     pub dnode_generation: AtomicU64,
+    /// How many blocks of dnodes are stored, and how many levels lead to them.
+    pub dnode_blocks: AtomicU64,
+    pub dnode_levels: u8,
+    /// What is not stored yet takes so much.
+    pub in_flight: InFlight,
     /// For those of encrypted datasets.
     pub sealing: SetSealing,
 }
@@ -407,6 +413,9 @@ impl ObjectSet {
                 owner,
                 outer: itself.clone(),
                 dnode_generation: AtomicU64::new(0),
+                dnode_blocks: AtomicU64::new(objset.meta_dnode.max_block.get() + 1),
+                dnode_levels: objset.meta_dnode.levels,
+                in_flight: InFlight::new(),
                 sealing: SetSealing::of_root(&root),
             });
             let object = |id, dnode: &Dnode| Object::new(context.clone(), id, dnode.clone(), true);
@@ -731,15 +740,23 @@ impl ObjectSet {
 
     /// An object has changes in this group, or the head has.
     pub(crate) fn add_dirty(&self, txg: Txg, object: Option<Arc<Object>>) {
+        let mut counted = None;
         let is_first = {
             let mut dirty = self.dirty.lock();
             let is_first = !dirty.contains_key(&txg);
-            let objects = dirty.entry(txg).or_default();
+            let objects = &mut dirty.entry(txg).or_default().objects;
             if let Some(object) = object {
-                objects.objects.insert(object.id(), object);
+                let id = object.id();
+                if !is_special(id) {
+                    counted = Some((id, FirstOf::among(objects, id)));
+                }
+                objects.insert(id, object);
             }
             is_first
         };
+        if let Some((id, first_of)) = counted {
+            self.context.count_dnode(txg, id, first_of);
+        }
         if is_first {
             let itself = self.itself.upgrade().expect("a set that is used is there");
             self.context.env.txgs.add_dirty_set(txg, &itself);

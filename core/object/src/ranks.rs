@@ -30,5 +30,7 @@ pub(crate) const HEAD: Rank = Rank::new(FIRST + 90, "object set head");
 pub(crate) const SEALING: Rank = Rank::new(FIRST + 95, "sealing of dnodes");
 /// The blocks of zeros of a pool.
 pub(crate) const ZEROS: Rank = Rank::new(FIRST + 100, "zeros");
+/// What groups of a set take that are not stored yet.
+pub(crate) const IN_FLIGHT: Rank = Rank::new(FIRST + 105, "what is in flight");
 /// The transaction groups of a pool.
 pub(crate) const TXG: Rank = Rank::new(FIRST + 110, "txg");

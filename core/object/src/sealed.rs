@@ -183,6 +183,7 @@ impl Object {
             return Err(self.too_large(block.get().saturating_mul(contents.logical_size.get())));
         }
         let bytes = widen(contents.bytes.len());
+        let levels = state.stored_levels();
         let pending = self.pending_for(&mut state, tx);
         pending.freed.remove(block.get());
         let before = pending.sealed.insert(block.get(), contents);
@@ -191,6 +192,11 @@ impl Object {
         let txgs = &self.context.env.txgs;
         txgs.add_dirty(bytes);
         txgs.remove_dirty(freed);
+        if freed != 0 {
+            self.uncount_blocks(pending, [freed].into_iter());
+        }
+        self.count_block(pending, bytes);
+        self.count_pointers(pending, levels, block.get());
         Ok(())
     }
 
@@ -215,6 +221,7 @@ impl Object {
         pending.is_spill_changed = true;
         pending.dirty_bytes += bytes;
         self.context.env.txgs.add_dirty(bytes);
+        self.count_spill(pending, bytes);
         Ok(())
     }
 

@@ -200,7 +200,11 @@ fn store_specials(
         {
             let mut head = sets[job.set].set.head.lock();
             match id {
-                META_DNODE => head.objset.meta_dnode = dnode.clone(),
+                META_DNODE => {
+                    let blocks = &sets[job.set].set.context.dnode_blocks;
+                    blocks.store(dnode.max_block.get() + 1, Ordering::Relaxed);
+                    head.objset.meta_dnode = dnode.clone();
+                }
                 _ => put_account(&mut head.objset.accounting, id, &dnode),
             }
         }

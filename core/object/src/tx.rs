@@ -12,6 +12,7 @@
 //! - Groups follow each other strictly: the first `OpenTx` of a group is given out after the last
 //!   one of the group before it is dropped.
 
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ impl Tx {
 pub struct OpenTx {
     tx: Tx,
     txgs: Arc<Txgs>,
+    /// What the changes were promised, until they are made.
+    kept: Option<Box<dyn Any + Send>>,
 }
 
 impl OpenTx {
@@ -57,7 +60,13 @@ impl OpenTx {
         OpenTx {
             tx: Tx::open(txg),
             txgs,
+            kept: None,
         }
+    }
+
+    /// Keeps something until the transaction is over: the room that was promised for it, which by then is counted as dirty.
+    pub fn keep(&mut self, kept: Box<dyn Any + Send>) {
+        self.kept = Some(kept);
     }
 }
 

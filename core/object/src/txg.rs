@@ -34,6 +34,7 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Counter, Operation, OperationKind, Outcome, Stage};
 
 use crate::error::AssignError;
+use crate::in_flight::{GROUPS, slot_of};
 use crate::objset::ObjectSet;
 use crate::ranks;
 use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
@@ -137,6 +138,8 @@ pub struct Txgs {
     /// What the open group has made dirty. What holders of the one before add late counts here: it is a hint.
     group_bytes: AtomicU64,
     counts: Counters,
+    /// What each group that is not stored takes at worst: see [`in_flight`](crate::in_flight).
+    in_flight: [AtomicU64; GROUPS],
     /// What the cache does without, for as much as is dirty.
     lent: OnceLock<Lent>,
     /// When writing to the open group began in earnest; zero if it has not.
@@ -205,6 +208,7 @@ impl Txgs {
             dirty_bytes: AtomicU64::new(0),
             group_bytes: AtomicU64::new(0),
             counts: Counters::default(),
+            in_flight: Default::default(),
             lent: OnceLock::new(),
             filling_since_ns: AtomicU64::new(0),
             pace: Arc::default(),
@@ -370,6 +374,33 @@ impl Txgs {
         }
     }
 
+    /// What the groups that are not stored take at worst, all sets together, in deflated bytes.
+    pub fn in_flight_bytes(&self) -> u64 {
+        let (stored, open) = {
+            let state = self.state.lock();
+            (state.stored, state.open)
+        };
+        let (mut txg, mut sum) = (stored.next(), 0_u64);
+        while txg <= open {
+            let bytes = self.in_flight[slot_of(txg)].load(Ordering::Relaxed);
+            sum = sum.saturating_add(bytes);
+            txg = txg.next();
+        }
+        sum
+    }
+
+    /// The group takes so much more.
+    pub(crate) fn count_in_flight(&self, txg: Txg, bytes: u64) {
+        self.in_flight[slot_of(txg)].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The group does not take so much after all.
+    pub(crate) fn uncount_in_flight(&self, txg: Txg, bytes: u64) {
+        let less = |sum: u64| Some(sum.saturating_sub(bytes));
+        let slot = &self.in_flight[slot_of(txg)];
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// So many more bytes are dirty.
     pub(crate) fn add_dirty(&self, bytes: u64) {
         let before = self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -456,6 +487,8 @@ impl Txgs {
         self.changed.wait_while(&mut state, |state| state.holds > 0);
         let closed = state.open;
         state.open = closed.next();
+        // What had this place is stored.
+        self.in_flight[slot_of(state.open)].store(0, Ordering::Relaxed);
         state.is_quiescing = false;
         self.group_bytes.store(0, Ordering::Relaxed);
         let now_ns = tarn_host::monotonic_ns();

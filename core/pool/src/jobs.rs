@@ -287,6 +287,9 @@ impl Pool {
             let tried = self.run_in_sync(operation, move |scope| {
                 let context = scope.context;
                 let _deciding = context.namespace.deciding();
+                if let Err(full) = context.namespace.check_room(task.room(), context.operation) {
+                    return Ok(Err(full));
+                }
                 match task.check(context.view(), context.features) {
                     Ok(()) => {}
                     Err(TaskRefusal::NotInThisGroup) => return Ok(Ok(Tried::Later(task, command))),
@@ -321,7 +324,9 @@ impl Pool {
             let mut outcomes = Vec::with_capacity(tasks.len());
             for task in tasks {
                 let _deciding = context.namespace.deciding();
-                outcomes.push(match task.check(context.view(), context.features) {
+                let room = context.namespace.check_room(task.room(), context.operation);
+                let checked = room.and_then(|()| task.check(context.view(), context.features));
+                outcomes.push(match checked {
                     Ok(()) => Ok(task.apply(context)?),
                     Err(refusal) => Err(refusal),
                 });

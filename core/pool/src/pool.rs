@@ -284,8 +284,9 @@ impl Pool {
             .class_totals(tarn_space::Class::EmbeddedLog)
             .size
             .get();
-        let adjusted = size::adjusted_size(&self.vdevs.top_levels(), embedded);
+        let (adjusted, slop) = size::adjusted_size(&self.vdevs.top_levels(), embedded);
         let saved = self.clones.sums().saved.get();
+        self.namespace.set_slop_bytes(slop);
         self.namespace
             .set_adjusted_bytes(adjusted.saturating_add(saved));
     }

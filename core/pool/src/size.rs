@@ -34,11 +34,11 @@ pub fn deflated_size(vdevs: &[TopLevel]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// What all datasets together may take. `embedded_log` is what metaslabs kept for the intent log offer.
-pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> u64 {
+/// What all datasets together may take, and what is kept back. `embedded_log` is what metaslabs kept for the intent log offer.
+pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> (u64, u64) {
     let size = deflated_size(vdevs).saturating_sub(embedded_log);
     let slop = slop_size(AllocatedSize::from(size), AllocatedSize::from(embedded_log));
-    size.saturating_sub(slop.get())
+    (size.saturating_sub(slop.get()), slop.get())
 }
 
 /// The `size` of `zpool list`: what devices offer, parity included, without those for the log.

@@ -30,7 +30,7 @@ pub use crate::ops::{NewContents, ReadData, WriteAt};
 use crate::properties::{MountProperties, SyncPolicy};
 use crate::quotas::Quotas;
 use crate::ranks;
-use crate::space::SpaceDoor;
+use crate::space::{Leave, SpaceDoor, SpaceUse};
 use crate::tables::{AttributeTables, Style};
 use crate::types::Timestamp;
 
@@ -46,6 +46,9 @@ pub(crate) const VERSION_FUID: u64 = 3;
 /// Entries of directories say what they lead to from this version on.
 #[doc(alias = "ZPL_VERSION_DIRENT")]
 pub(crate) const VERSION_ENTRY_TYPES: u64 = 2;
+
+/// About what a transaction writes that frees: entries of directories, and pointers at the edges of what is freed.
+const FREEING_BYTES: u64 = 64 << 10;
 
 /// What a file system is made of.
 pub struct FileSystemParts {
@@ -323,16 +326,31 @@ impl FileSystem {
         }
     }
 
-    /// A transaction that writes about so much. The caller holds the locks of the files it will change, and no other
+    /// A transaction that writes about so much metadata. The caller holds the locks of the files it will change, and no other
     /// transaction.
     pub(crate) fn begin(
         &self,
         write_bytes: u64,
         operation: &Operation,
     ) -> Result<OpenTx, PosixError> {
+        let worst = self.set.worst_of_metadata(write_bytes);
+        let leave = (self.space.may_write)(worst, SpaceUse::Whole)?;
+        self.begin_with(leave, TxEstimate::writing(write_bytes), operation)
+    }
+
+    /// A transaction for which room is promised already.
+    pub(crate) fn begin_with(
+        &self,
+        leave: Leave,
+        estimate: TxEstimate,
+        operation: &Operation,
+    ) -> Result<OpenTx, PosixError> {
         let txgs = self.txgs.as_ref().ok_or(PosixError::ReadOnly)?;
-        (self.space.may_write)(write_bytes)?;
-        Ok(txgs.assign(&TxEstimate::writing(write_bytes), operation)?)
+        let mut tx = txgs.assign(&estimate, operation)?;
+        if let Some(leave) = leave {
+            tx.keep(leave);
+        }
+        Ok(tx)
     }
 
     /// A transaction that gives back more than it takes: full pools and used-up quotas do not keep it.
@@ -341,8 +359,9 @@ impl FileSystem {
         free_bytes: u64,
         operation: &Operation,
     ) -> Result<OpenTx, PosixError> {
-        let txgs = self.txgs.as_ref().ok_or(PosixError::ReadOnly)?;
-        Ok(txgs.assign(&TxEstimate::freeing(free_bytes), operation)?)
+        let worst = self.set.worst_of_metadata(FREEING_BYTES);
+        let leave = (self.space.may_write)(worst, SpaceUse::Freeing)?;
+        self.begin_with(leave, TxEstimate::freeing(free_bytes), operation)
     }
 
     /// After a change was made, its transaction dropped and the locks of its files released: waits until it is durable, where the dataset says so.

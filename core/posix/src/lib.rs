@@ -76,4 +76,4 @@ pub use properties::{
     AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
 };
 pub use quotas::{NO_PROJECT, QuotaEntry, QuotaKind, Quotas};
-pub use space::{SpaceDoor, SpaceRefusal};
+pub use space::{Leave, SpaceDoor, SpaceRefusal, SpaceUse};

@@ -2,18 +2,37 @@
 //!
 //! What a dataset may use is decided above, where its quotas and its pool are known; here it is asked.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::error::PosixError;
 use crate::types::SpaceFacts;
+
+/// Room that was promised; it is while this is kept. `None` where nothing has to be kept.
+pub type Leave = Option<Box<dyn Any + Send>>;
+
+/// What room is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceUse {
+    /// For what can be asked for in smaller pieces, should it be refused.
+    Divisible,
+    /// For what is done whole or not at all.
+    Whole,
+    /// For what gives back more than it takes: neither quotas nor a full pool keep it, but a pool that has hardly room to
+    /// store anything does.
+    Freeing,
+}
+
+/// Answers whether so much may be written.
+type MayWrite = dyn Fn(u64, SpaceUse) -> Result<Leave, SpaceRefusal> + Send + Sync;
 
 /// Asks those who know the dataset.
 #[derive(Clone)]
 pub struct SpaceDoor {
     /// What there is.
     pub facts: Arc<dyn Fn() -> SpaceFacts + Send + Sync>,
-    /// Whether so many more bytes may be written.
-    pub may_write: Arc<dyn Fn(u64) -> Result<(), SpaceRefusal> + Send + Sync>,
+    /// Whether so many more bytes may be written, as they take at worst.
+    pub may_write: Arc<MayWrite>,
 }
 
 impl SpaceDoor {
@@ -21,7 +40,7 @@ impl SpaceDoor {
     pub fn unlimited() -> SpaceDoor {
         SpaceDoor {
             facts: Arc::new(SpaceFacts::default),
-            may_write: Arc::new(|_| Ok(())),
+            may_write: Arc::new(|_, _| Ok(None)),
         }
     }
 }

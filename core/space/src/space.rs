@@ -258,6 +258,11 @@ impl Space {
         self.state.lock().admitted_free(class)
     }
 
+    /// The same by vdev.
+    pub fn admitted_free_by_vdev(&self, class: Class) -> Vec<(VdevId, AllocatedSize)> {
+        self.state.lock().admitted_free_by_vdev(class)
+    }
+
     /// Drops from memory what can be loaded again.
     pub fn unload_all(&self) {
         self.state.lock().unload_all();

@@ -595,12 +595,18 @@ impl State {
     }
 
     pub(crate) fn admitted_free(&self, class: Class) -> AllocatedSize {
-        let admitted = self.vdevs.values();
-        let admitted = admitted.filter(|space| space.admission == Admission::Open);
-        let groups = admitted.filter_map(|space| Some((space, space.group_index(class)?)));
+        let by_vdev = self.admitted_free_by_vdev(class);
+        by_vdev.into_iter().map(|(_, size)| size).sum()
+    }
+
+    pub(crate) fn admitted_free_by_vdev(&self, class: Class) -> Vec<(VdevId, AllocatedSize)> {
+        let admitted = self.vdevs.iter();
+        let admitted = admitted.filter(|(_, space)| space.admission == Admission::Open);
+        let groups =
+            admitted.filter_map(|(&vdev, space)| Some((vdev, space, space.group_index(class)?)));
         groups
-            .map(|(space, group)| space.group_totals(group).free())
-            .sum()
+            .map(|(vdev, space, group)| (vdev, space.group_totals(group).free()))
+            .collect()
     }
 
     pub(crate) fn totals(&self) -> Vec<GroupTotals> {

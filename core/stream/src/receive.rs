@@ -23,7 +23,7 @@ use std::io::Read;
 use std::sync::Arc;
 use tarn_block::{Block, GivenForm};
 use tarn_dataset::crypto_key::KeyFacts;
-use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::limits::{AdmitRefusal, Wish};
 use tarn_dataset::ops::receive::StreamFacts;
 use tarn_dataset::receiving::{ReceiveClaim, ResumePoint};
 use tarn_host::buffer::Buffer;
@@ -54,6 +54,9 @@ const OLD_BLOCK_BYTES_MAX: u64 = 128 << 10;
 /// What stands for the spill block where a block's index is wanted. OpenZFS sends one that is embedded like any other block, at the offset that this gives.
 #[doc(alias = "DMU_SPILL_BLKID")]
 const SPILL_BLOCK: u64 = u64::MAX - 1;
+
+/// About what is written beside the contents of a record: its object's dnode.
+const OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// The largest block.
 #[doc(alias = "SPA_MAXBLOCKSIZE")]
@@ -265,11 +268,19 @@ impl Taker<'_> {
         Ok(txgs.assign(&estimate, self.operation)?)
     }
 
-    /// Begins to write so many bytes, if there is room for them.
+    /// Begins to write a block of so many bytes, if there is room for it.
     fn begin_writing(&self, bytes: u64) -> Result<OpenTx, ReceiveError> {
         let namespace = self.destination.pool.namespace();
-        namespace.admit(self.destination.claim.head(), bytes, self.operation)?;
-        self.begin(TxEstimate::writing(bytes))
+        let set = &self.destination.set;
+        let worst = set.worst_of_contents(1, bytes.max(1));
+        let worst = worst.saturating_add(set.worst_of_metadata(OVERHEAD_BYTES));
+        let head = self.destination.claim.head();
+        let leave = namespace.admit(head, worst, Wish::Whole, self.operation)?;
+        let mut tx = self.begin(TxEstimate::writing(bytes))?;
+        if leave.is_to_be_kept() {
+            tx.keep(Box::new(leave));
+        }
+        Ok(tx)
     }
 
     /// Waits until what was changed so far is stored.

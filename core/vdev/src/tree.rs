@@ -333,12 +333,19 @@ impl VdevTree {
     /// When there is no such vdev, or nothing can be placed on it: places were chosen by its facts.
     #[doc(alias = "vdev_psize_to_asize")]
     pub fn allocated_size(&self, vdev: VdevId, physical: PhysicalSize) -> AllocatedSize {
+        self.find_allocated_size(vdev, physical)
+            .expect("a place is on a vdev that there is, and holds blocks")
+    }
+
+    /// The same; `None` when there is no such vdev, or nothing can be placed on it.
+    pub fn find_allocated_size(
+        &self,
+        vdev: VdevId,
+        physical: PhysicalSize,
+    ) -> Option<AllocatedSize> {
         let state = self.state.read();
-        let top = state
-            .tops
-            .get(vdev.index())
-            .expect("a place is on a vdev that there is");
-        top.allocated_size(physical.get())
+        let top = state.tops.get(vdev.index())?;
+        top.find_allocated_size(physical.get())
     }
 
     /// Whether devices may be written.
@@ -593,12 +600,17 @@ impl TopVdev {
     }
 
     pub(crate) fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize {
+        self.find_allocated_size(physical_bytes)
+            .expect("nothing is placed on a vdev that holds nothing")
+    }
+
+    fn find_allocated_size(&self, physical_bytes: u64) -> Option<AllocatedSize> {
         match &self.layout {
-            Layout::Raidz { shape, .. } => shape.allocated_size(physical_bytes),
-            Layout::Copies => AllocatedSize::from(physical_bytes).round_up(self.sector_bytes()),
-            Layout::Nothing | Layout::Unsupported(_) => {
-                panic!("nothing is placed on a vdev that holds nothing")
+            Layout::Raidz { shape, .. } => Some(shape.allocated_size(physical_bytes)),
+            Layout::Copies => {
+                Some(AllocatedSize::from(physical_bytes).round_up(self.sector_bytes()))
             }
+            Layout::Nothing | Layout::Unsupported(_) => None,
         }
     }
 

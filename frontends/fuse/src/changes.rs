@@ -338,10 +338,13 @@ impl Call<'_> {
             self.operation,
         );
         let written = written.map_err(refused)?;
+        // Nobody is there to write the rest of a page that was stored by mapping it: the kernel takes it for written.
+        let written = u32::try_from(written).map_err(|_| Errno::IO)?;
+        if head.write_flags & WRITE_CACHE != 0 && written < head.size {
+            return Err(Errno::NOSPC);
+        }
         let mut answer = Answer::new();
-        answer
-            .u32(u32::try_from(written).map_err(|_| Errno::IO)?)
-            .u32(0);
+        answer.u32(written).u32(0);
         match head.wants_sync() {
             true => self.when_durable(file, answer),
             false => Ok(Reply::Parts(answer)),

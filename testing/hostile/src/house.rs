@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{
-    Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation, PosixError,
-    RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
+    Allocate, Credentials, DeviceNumber, FileKind, FileSystem, NewFile, ObjectId, Operation,
+    PosixError, RenameMode, SetAttributes, Tree, WriteAt, XattrMode,
 };
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::{Refusal, dataset, pool};
@@ -134,6 +134,21 @@ impl House {
         disks: &[&str],
         properties: &[(&str, &str)],
     ) -> Result<pool::Created, Refusal> {
+        self.create_with(name, kind, disks, properties, &[])
+    }
+
+    /// The same, with properties of the root file system.
+    ///
+    /// # Errors
+    /// The refusal of `zpool create`.
+    pub fn create_with(
+        &self,
+        name: &str,
+        kind: pool::VdevKind,
+        disks: &[&str],
+        properties: &[(&str, &str)],
+        dataset_properties: &[(&str, &str)],
+    ) -> Result<pool::Created, Refusal> {
         let leaf = |disk: &&str| pool::VdevSpec {
             kind: pool::VdevKind::Leaf,
             path: Some(format!("{DISKS}/{disk}")),
@@ -150,13 +165,17 @@ impl House {
                 role: pool::VdevRole::Data,
             }],
         };
-        let pairs = properties
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()));
+        let pairs = |properties: &[(&str, &str)]| {
+            let pairs = properties.iter();
+            pairs
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect()
+        };
         let request = pool::Create {
             name: name.to_string(),
             vdevs,
-            properties: pairs.collect(),
+            properties: pairs(properties),
+            dataset_properties: pairs(dataset_properties),
             ..pool::Create::default()
         };
         self.engine.pool_create(&call(), request)
@@ -418,6 +437,16 @@ impl Files {
             .files
             .set_attributes(&self.root, file, &changes, &operation());
         changed.map(|_| ())
+    }
+
+    /// Makes a range of a file a hole.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn punch(&self, file: ObjectId, offset: u64, length: u64) -> Result<(), PosixError> {
+        let what = Allocate::PunchHole;
+        self.files
+            .allocate(&self.root, file, what, offset, length, &operation())
     }
 
     /// Waits until a file is stored.

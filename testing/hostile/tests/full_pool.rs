@@ -1,9 +1,11 @@
 //! A pool that fills up says so to writers, takes deletes, gives the room back, and imports again.
 
+use tarn_engine::administration::Administration;
 use tarn_engine::files::PosixError;
-use tarn_engine::messages::pool::VdevKind;
+use tarn_engine::messages::dataset;
+use tarn_engine::messages::pool::{Create, VdevKind, VdevRole, VdevSpec};
 use tarn_host::sim::{Random, SimHost, SimOptions};
-use tarn_hostile::house::{DISKS, Files, House, noise};
+use tarn_hostile::house::{DISKS, Files, House, call, noise};
 
 const MIB: usize = 1 << 20;
 
@@ -245,4 +247,264 @@ fn empty_files_fill_a_pool_and_are_removed_again() {
         assert_eq!(house.status("tank").unwrap().state, "ONLINE");
     });
     run.unwrap();
+}
+
+/// Writes one file until there is no room, in pieces that are no multiple of anything. Gives back how long it is.
+fn fill_file(files: &Files, name: &str) -> u64 {
+    let file = files.make(name).unwrap();
+    let part = noise(1, 300_000);
+    let mut length = 0;
+    loop {
+        match files.write(file, length, &part) {
+            Ok(written) => length += u64::try_from(written).unwrap(),
+            Err(PosixError::NoSpace) => return length,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// How a pool is laid out, and how small its records are.
+struct Small {
+    kind: VdevKind,
+    disks: &'static [(&'static str, u64)],
+    ashift: &'static str,
+    record_bytes: &'static str,
+    copies: &'static str,
+}
+
+/// Records much smaller than what they take: a byte written takes up to 64, and its pointers as much again.
+fn small_records_fill_a_pool(small: &Small) {
+    let machine = machine(11, small.disks);
+    let names: Vec<&str> = small.disks.iter().map(|(name, _)| *name).collect();
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let of_root = [
+            ("recordsize", small.record_bytes),
+            ("copies", small.copies),
+            ("compression", "off"),
+        ];
+        let of_pool = [("ashift", small.ashift)];
+        house
+            .create_with("tank", small.kind, &names, &of_pool, &of_root)
+            .unwrap();
+        let files = house.files("tank");
+        let first = fill_file(&files, "a");
+        assert!(first > 100_000, "{first}");
+        house.sync().unwrap();
+        let more = fill_file(&files, "b");
+        house.sync().unwrap();
+        assert!(more < first, "{more} more fit after {first}");
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        // Overwritten records need room before they give room.
+        let file = files.find("a").unwrap();
+        for step in 0..200 {
+            let offset = step * 7919 % first;
+            match files.write(file, offset, &noise(step, 3000)) {
+                Ok(_) | Err(PosixError::NoSpace) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        house.sync().unwrap();
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        files.resize(file, first / 2).unwrap();
+        files.unlink("b").unwrap();
+        let again = fill_file(&files, "c");
+        assert!(again > first / 4, "{again} fit again");
+        house.sync().unwrap();
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        drop(files);
+        house.export("tank", false).unwrap();
+        house.import(Some("tank"), &[]).unwrap();
+        house.export("tank", false).unwrap();
+    });
+    run.unwrap();
+}
+
+const ONE: &[(&str, u64)] = &[("a", 128)];
+
+#[test]
+fn small_records_in_three_copies_never_suspend_a_pool() {
+    for (ashift, record_bytes, copies) in [
+        ("12", "512", "3"),
+        ("13", "512", "1"),
+        ("16", "4K", "2"),
+        ("9", "512", "3"),
+    ] {
+        small_records_fill_a_pool(&Small {
+            kind: VdevKind::Leaf,
+            disks: ONE,
+            ashift,
+            record_bytes,
+            copies,
+        });
+    }
+}
+
+#[test]
+fn small_records_never_suspend_a_raidz() {
+    small_records_fill_a_pool(&Small {
+        kind: VdevKind::Raidz2,
+        disks: &[("a", 64), ("b", 64), ("c", 64), ("d", 64), ("e", 64)],
+        ashift: "12",
+        record_bytes: "512",
+        copies: "1",
+    });
+    small_records_fill_a_pool(&Small {
+        kind: VdevKind::Raidz1,
+        disks: &[("a", 64), ("b", 64), ("c", 64)],
+        ashift: "9",
+        record_bytes: "1K",
+        copies: "2",
+    });
+}
+
+/// Free space that is cut to pieces: blocks become gangs, which take more than twice as much.
+#[test]
+fn a_pool_of_holes_takes_large_records_until_it_is_full() {
+    let machine = machine(5, ONE);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let of_root = [("recordsize", "4K"), ("compression", "off")];
+        let of_pool = [("ashift", "12")];
+        house
+            .create_with("tank", VdevKind::Leaf, &["a"], &of_pool, &of_root)
+            .unwrap();
+        let files = house.files("tank");
+        let first = fill_file(&files, "a");
+        house.sync().unwrap();
+        let file = files.find("a").unwrap();
+        // Every other record goes.
+        for record in (0..first / 4096).step_by(2) {
+            files.punch(file, record * 4096, 4096).unwrap();
+        }
+        house.sync().unwrap();
+        let set = dataset::Set {
+            name: "tank".to_string(),
+            properties: vec![("recordsize".to_string(), "128K".to_string())],
+            ..dataset::Set::default()
+        };
+        house.engine.dataset_set(&call(), set).unwrap();
+        let second = fill_file(&files, "b");
+        house.sync().unwrap();
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        assert!(second > first / 10, "{second} of {first}");
+    });
+    run.unwrap();
+}
+
+/// Disks of unequal size fill up together, and blocks of three copies go where there is room.
+#[test]
+fn disks_of_unequal_size_fill_up_without_suspending_their_pool() {
+    let machine = machine(6, &[("a", 64), ("b", 256)]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let leaf = |disk: &str| VdevSpec {
+            kind: VdevKind::Leaf,
+            path: Some(format!("{DISKS}/{disk}")),
+            children: Vec::new(),
+            role: VdevRole::Data,
+        };
+        let request = Create {
+            name: "tank".to_string(),
+            vdevs: vec![leaf("a"), leaf("b")],
+            properties: vec![("ashift".to_string(), "12".to_string())],
+            dataset_properties: vec![
+                ("copies".to_string(), "3".to_string()),
+                ("recordsize".to_string(), "8K".to_string()),
+            ],
+            ..Create::default()
+        };
+        house.engine.pool_create(&call(), request).unwrap();
+        let files = house.files("tank");
+        let first = fill_file(&files, "a");
+        assert!(first > 20 << 20, "{first}");
+        house.sync().unwrap();
+        fill_file(&files, "b");
+        house.sync().unwrap();
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        files.unlink("a").unwrap();
+        assert!(fill_file(&files, "c") > first / 2);
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+    });
+    run.unwrap();
+}
+
+/// Metadata fill a pool as data do: attributes in blocks of their own, directories, lists of what snapshots keep.
+#[test]
+fn attributes_and_snapshots_fill_a_pool_and_do_not_suspend_it() {
+    let machine = machine(8, &[("a", 64)]);
+    let run = machine.run(|host| {
+        let house = House::new(host);
+        let of_root = [("xattr", "sa"), ("copies", "3"), ("recordsize", "4K")];
+        house
+            .create_with(
+                "tank",
+                VdevKind::Leaf,
+                &["a"],
+                &[("ashift", "12")],
+                &of_root,
+            )
+            .unwrap();
+        let files = house.files("tank");
+        let large = fill_file(&files, "large");
+        files.unlink("large").unwrap();
+        let large = fill_part(&files, "large", large * 7 / 8);
+        let file = files.find("large").unwrap();
+        let mut refused = 0;
+        for number in 0..600 {
+            if number % 100 == 0 {
+                let request = dataset::Snapshot {
+                    names: vec![format!("tank@{number}")],
+                    ..dataset::Snapshot::default()
+                };
+                let _ = house.engine.dataset_snapshot(&call(), request);
+            }
+            let outcome = files.make(&format!("x{number}")).and_then(|made| {
+                files.set_xattr(made, "user.a", &noise(number, 12_000))?;
+                files.write(file, number * 40_503 % large, &noise(number, 9000))?;
+                Ok(())
+            });
+            match outcome {
+                Ok(()) => {}
+                Err(PosixError::NoSpace) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused > 0, "it fills up");
+        house.sync().unwrap();
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+        for number in (0..600).step_by(100) {
+            let request = dataset::Destroy {
+                name: format!("tank@{number}"),
+                ..dataset::Destroy::default()
+            };
+            let _ = house.engine.dataset_destroy(&call(), request);
+        }
+        for number in 0..600 {
+            match files.unlink(&format!("x{number}")) {
+                Ok(()) | Err(PosixError::NotFound) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        files.unlink("large").unwrap();
+        house.sync().unwrap();
+        assert!(fill_file(&files, "after") > large / 2);
+        assert_eq!(house.status("tank").unwrap().state, "ONLINE");
+    });
+    run.unwrap();
+}
+
+/// Writes one file of about this length.
+fn fill_part(files: &Files, name: &str, wanted: u64) -> u64 {
+    let file = files.make(name).unwrap();
+    let part = noise(2, 65_536);
+    let mut length = 0;
+    while length < wanted {
+        match files.write(file, length, &part) {
+            Ok(written) => length += u64::try_from(written).unwrap(),
+            Err(PosixError::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    length
 }

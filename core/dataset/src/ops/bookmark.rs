@@ -15,7 +15,7 @@ use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::{BadName, DatasetName, NameKind};
 use crate::namespace::View;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::bookmark::{Bookmark, BookmarkVersion};
@@ -48,6 +48,10 @@ enum Origin<'a> {
 
 impl SyncTask for MakeBookmarks {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::normal(self.bookmarks.len())
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let mut refused = Vec::new();
@@ -225,6 +229,10 @@ pub(super) fn add(
 
 impl SyncTask for DestroyBookmarks {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::reserved(self.names.len())
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let mut refused = Vec::new();

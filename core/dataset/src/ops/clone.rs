@@ -17,7 +17,7 @@ use crate::names::DatasetName;
 use crate::namespace::View;
 use crate::properties::parse::{Checked, Setting};
 use crate::properties::value::Kinds;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use std::cmp::Ordering;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset::DatasetFlags;
@@ -38,6 +38,10 @@ pub struct CloneSnapshot {
 
 impl SyncTask for CloneSnapshot {
     type Output = ObjectId;
+
+    fn room(&self) -> Room {
+        Room::normal(6)
+    }
 
     #[doc(alias = "dsl_dataset_clone_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {

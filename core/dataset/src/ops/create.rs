@@ -28,7 +28,7 @@ use crate::properties::parse::{Checked, Setting};
 use crate::properties::table;
 use crate::properties::value::{Change, Kinds};
 use crate::space_used::directory_available;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use crate::volume_reservation::volume_reservation;
 use crate::writing::in_object;
 use std::sync::Arc;
@@ -141,6 +141,10 @@ pub struct CreateVolume {
 impl SyncTask for CreateFilesystem {
     type Output = ObjectId;
 
+    fn room(&self) -> Room {
+        Room::normal(6)
+    }
+
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let parent = check_name(view, &self.name)?;
         self.rules.check()?;
@@ -196,6 +200,10 @@ impl CreateFilesystem {
 
 impl SyncTask for CreateVolume {
     type Output = ObjectId;
+
+    fn room(&self) -> Room {
+        Room::normal(6)
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let parent = check_name(view, &self.name)?;

@@ -40,7 +40,7 @@ use crate::properties::inherit::local_number;
 use crate::properties::set::Entry;
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::stored::is_zap;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use crate::writing::{Writing, in_object};
 use tarn_block::WritePhase;
 use tarn_object::zap::ZapValue;
@@ -67,6 +67,10 @@ pub struct Destroy {
 
 impl SyncTask for Destroy {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::freeing()
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let is_head =

@@ -25,7 +25,7 @@ use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::stored::Reading;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use crate::writing::in_object;
 use std::collections::BTreeMap;
 use tarn_object::PointerList;
@@ -51,6 +51,10 @@ pub struct DestroySnapshots {
 
 impl SyncTask for DestroySnapshots {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::freeing()
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let mut refusals = Vec::new();

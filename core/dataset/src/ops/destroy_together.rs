@@ -14,7 +14,7 @@ use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
 use crate::namespace::View;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_ondisk::units::ObjectId;
 
@@ -27,6 +27,10 @@ pub struct DestroyTogether {
 
 impl SyncTask for DestroyTogether {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::freeing()
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let mut gone = Gone::default();

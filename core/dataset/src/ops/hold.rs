@@ -13,7 +13,7 @@ use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
 use crate::namespace::View;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::object_type::ObjectType;
@@ -42,6 +42,10 @@ pub struct ReleaseHolds {
 
 impl SyncTask for HoldSnapshots {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::reserved(self.names.len())
+    }
 
     #[doc(alias = "dsl_dataset_user_hold_check_one")]
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
@@ -135,6 +139,10 @@ pub(super) fn remove(
 
 impl SyncTask for ReleaseHolds {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::freeing()
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let going = Going {

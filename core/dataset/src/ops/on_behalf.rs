@@ -13,7 +13,7 @@ use crate::error::DatasetError;
 use crate::filesystem_counts::counts_of;
 use crate::namespace::View;
 use crate::properties::inherit::local_number;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use std::collections::BTreeMap;
 use tarn_ondisk::units::ObjectId;
 
@@ -70,6 +70,10 @@ impl Limit {
 
 impl<T: SyncTask> SyncTask for OnBehalf<T> {
     type Output = T::Output;
+
+    fn room(&self) -> Room {
+        self.task.room()
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         self.task.check(view, features)?;

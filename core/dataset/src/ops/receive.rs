@@ -40,7 +40,7 @@ use crate::properties::set::{Entry, note_received, received_names};
 use crate::properties::value::Kinds;
 use crate::space_charge::{Part, SpaceChange, charge, move_between};
 use crate::stored::is_zap;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::read_head;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
@@ -155,6 +155,10 @@ pub struct BeginReceive {
 
 impl SyncTask for BeginReceive {
     type Output = Begun;
+
+    fn room(&self) -> Room {
+        Room::normal(5)
+    }
 
     #[doc(alias = "dmu_recv_begin_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
@@ -864,6 +868,10 @@ impl SyncTask for FinishReceive {
     /// What of the settings was not made.
     type Output = Vec<NotSet>;
 
+    fn room(&self) -> Room {
+        Room::normal(3)
+    }
+
     #[doc(alias = "dmu_recv_end_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let head = view.dataset_without_name(self.receiver.head)?;
@@ -1187,6 +1195,10 @@ pub struct AbandonReceive {
 
 impl SyncTask for AbandonReceive {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::any()
+    }
 
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let head = view.dataset_without_name(self.head)?;

@@ -31,7 +31,7 @@ use crate::properties::value::Kinds;
 use crate::properties::{set, table};
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::space_used::directory_available;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use crate::volume_reservation::volume_reservation;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::features::Feature;
@@ -68,6 +68,14 @@ pub struct SetProperties {
 
 impl SyncTask for SetProperties {
     type Output = ();
+
+    fn room(&self) -> Room {
+        // Limits are changed to make room.
+        match self.settings.iter().all(|one| limit_of(one).is_some()) {
+            true => Room::freeing(),
+            false => Room::reserved(2 * self.settings.len()),
+        }
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let dataset = find(view, &self.name)?;

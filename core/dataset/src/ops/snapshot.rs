@@ -28,7 +28,7 @@ use crate::properties::value::Kinds;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::space_used::directory_available;
-use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, InternalEvent, Room, SyncTask, TaskContext, TaskRefusal};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_object::zap::ZapValue;
@@ -49,6 +49,10 @@ pub struct TakeSnapshots {
 
 impl SyncTask for TakeSnapshots {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::normal(3 * self.names.len())
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         check_settings(None, &self.settings, Kinds::SNAPSHOT, features)?;

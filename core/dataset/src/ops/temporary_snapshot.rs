@@ -15,7 +15,7 @@ use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
 use crate::namespace::View;
-use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{POOL_DIRECTORY, TEMPORARY_HOLDS};
@@ -44,6 +44,10 @@ impl TakeTemporarySnapshot {
 
 impl SyncTask for TakeTemporarySnapshot {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::normal(3)
+    }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         match self.taking().check(view, features) {
@@ -90,6 +94,10 @@ impl ReleaseTemporaryHolds {
 
 impl SyncTask for ReleaseTemporaryHolds {
     type Output = ();
+
+    fn room(&self) -> Room {
+        Room::freeing()
+    }
 
     fn check(&self, _: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         Ok(())

@@ -17,11 +17,18 @@ use crate::permissions::without_set_ids;
 use crate::types::{Allocate, Credentials};
 use crate::unlinked::BLOCKS_PER_TX;
 
+/// So much must be free, in percent of a range, for it to be allocated.
+#[doc(alias = "zfs_fallocate_reserve_percent")]
+const RESERVE_PERCENT: u64 = 110;
+
 /// About what a change of the size, or of the edges of a hole, writes.
 const EDGE_BYTES: u64 = 64 << 10;
 
 impl FileSystem {
     /// Does what `fallocate` asks to a range. Whether the caller may write was decided when he opened the file.
+    ///
+    /// Room cannot be set apart where nothing is overwritten: a range is allocated as a hole if, and only if, there is room for a tenth more than it
+    /// now (`zfs_fallocate_reserve_percent`).
     ///
     /// # Errors
     /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `QuotaExceeded`, `NotPermitted` for an
@@ -51,8 +58,7 @@ impl FileSystem {
         let extends = matches!(what, Allocate::Extend | Allocate::ZeroRange) && end > facts.size;
         if only_grows {
             self.check_space_quota(&facts, operation)?;
-            let beyond = end.saturating_sub(facts.size);
-            (self.space.may_write)(beyond)?;
+            self.check_room(id, length, operation)?;
         }
         let mut txg = Txg::ZERO;
         if frees {
@@ -75,6 +81,23 @@ impl FileSystem {
         }
         drop(change);
         self.after_change(txg, operation)
+    }
+
+    /// Refuses to promise room that is not there now, as `statvfs` of the file shows it.
+    fn check_room(
+        &self,
+        id: ObjectId,
+        length: u64,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let space = self.space_at(id, operation)?;
+        let block_size = u64::from(space.block_size).max(1);
+        let blocks = space.available_bytes / block_size;
+        let promised = blocks.saturating_mul(block_size * 100 / RESERVE_PERCENT);
+        match length > promised {
+            true => Err(PosixError::NoSpace),
+            false => Ok(()),
+        }
     }
 
     /// Makes a range read as zeros, in as many transactions as it takes. The caller holds `change`.

@@ -128,8 +128,7 @@ impl FileSystem {
                         length: bytes,
                         ..rest
                     };
-                    let group = self.copy_part(credentials, &source, &target, rest, operation)?;
-                    Ok((group, bytes))
+                    self.copy_part(credentials, &source, &target, rest, operation)
                 }
             });
             match part {
@@ -228,7 +227,7 @@ impl FileSystem {
         }
     }
 
-    /// Copies a part of a range through memory, in one transaction. The caller holds `change` of both.
+    /// Copies a part of a range through memory, or as much of it as there is room for; gives back how much. The caller holds `change` of both.
     fn copy_part(
         &self,
         credentials: &Credentials,
@@ -236,7 +235,7 @@ impl FileSystem {
         target: &Arc<Node>,
         rest: Rest,
         operation: &Operation,
-    ) -> Result<Txg, PosixError> {
+    ) -> Result<(Txg, u64), PosixError> {
         let size = narrow(rest.length);
         let data = self.read_node(source, rest.from, size, Caching::Ours, operation)?;
         let bytes = data.to_vec();
@@ -245,7 +244,8 @@ impl FileSystem {
             caching: Caching::Ours,
         };
         let contents = NewContents::Bytes(&bytes);
-        self.write_part(credentials, target, part, contents, operation)
+        let (txg, written) = self.write_part(credentials, target, part, contents, operation)?;
+        Ok((txg, widen(written)))
     }
 
     /// Whether files of the pool can have blocks in common.

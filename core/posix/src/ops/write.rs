@@ -11,8 +11,8 @@
 
 use std::borrow::Cow;
 use tarn_host::buffer::Buffer;
-use tarn_object::{Caching, Tx};
-use tarn_ondisk::declare::widen;
+use tarn_object::{Caching, Tx, TxEstimate};
+use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
 use tarn_probe::Operation;
 
@@ -22,6 +22,7 @@ use crate::filesystem::FileSystem;
 use crate::intent::privileges_lost;
 use crate::node::{Node, lock_existing};
 use crate::permissions::without_set_ids;
+use crate::space::{Leave, SpaceRefusal, SpaceUse};
 use crate::types::{Credentials, FileKind};
 
 /// The largest size of a file.
@@ -72,6 +73,17 @@ impl NewContents<'_> {
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Those bytes, copied together.
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            NewContents::Bytes(bytes) => bytes.to_vec(),
+            NewContents::Buffers { buffers, length } => {
+                let bytes = buffers.iter().flat_map(|one| one.iter().copied());
+                bytes.take(length).collect()
+            }
+        }
     }
 }
 
@@ -130,25 +142,29 @@ impl FileSystem {
             NewContents::Bytes(bytes) => Cow::Borrowed(bytes),
             whole if length <= room.min(PART_BYTES) => {
                 let write = Part { offset, caching };
-                let txg = self.write_part(credentials, &node, write, whole, operation)?;
+                let (txg, written) =
+                    self.write_part(credentials, &node, write, whole, operation)?;
                 drop(change);
                 self.after_change(txg, operation)?;
-                return Ok(length);
+                return Ok(written);
             }
-            NewContents::Buffers { buffers, .. } => {
-                Cow::Owned(buffers.iter().flat_map(|one| one.iter().copied()).collect())
-            }
+            buffers => Cow::Owned(buffers.into_bytes()),
         };
         let (mut written, mut txg) = (0, Txg::ZERO);
         for part in parts[..wanted].chunks(PART_BYTES) {
             let offset = offset + widen(written);
             let (write, bytes) = (Part { offset, caching }, NewContents::Bytes(part));
             match self.write_part(credentials, &node, write, bytes, operation) {
-                Ok(group) => txg = group,
+                Ok((group, count)) => {
+                    txg = group;
+                    written += count;
+                    if count < part.len() {
+                        break;
+                    }
+                }
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
             }
-            written += part.len();
         }
         drop(change);
         self.after_change(txg, operation)?;
@@ -172,7 +188,8 @@ impl FileSystem {
         }
     }
 
-    /// Writes one part, in a transaction of its own. The caller holds `change`.
+    /// Writes one part, in a transaction of its own; where there is no room for all of it, as many blocks as there is room for, each in one of its
+    /// own. Gives back how many bytes were written: some. The caller holds `change`.
     pub(crate) fn write_part(
         &self,
         credentials: &Credentials,
@@ -180,11 +197,75 @@ impl FileSystem {
         Part { offset, caching }: Part,
         contents: NewContents<'_>,
         operation: &Operation,
+    ) -> Result<(Txg, usize), PosixError> {
+        let length = contents.len();
+        self.check_space_quota(&node.facts(), operation)?;
+        let part = Part { offset, caching };
+        let (asked, block_size) = self.leave_to_write(node, offset, widen(length));
+        match asked {
+            Ok(leave) => {
+                let txg = self.write_whole(credentials, node, part, contents, leave, operation)?;
+                return Ok((txg, length));
+            }
+            // There may be for less.
+            Err(SpaceRefusal::NoSpace | SpaceRefusal::QuotaExceeded)
+                if offset % block_size + widen(length) > block_size => {}
+            Err(refusal) => return Err(refusal.into()),
+        }
+        let bytes = contents.into_bytes();
+        let (mut written, mut txg) = (0, Txg::ZERO);
+        while written < length {
+            let at = offset + widen(written);
+            let rest = narrow(block_size - at % block_size).min(length - written);
+            let piece = NewContents::Bytes(&bytes[written..written + rest]);
+            let leave = match self.leave_to_write(node, at, widen(rest)).0 {
+                Ok(leave) => leave,
+                Err(refusal) if written == 0 => return Err(refusal.into()),
+                Err(_) => break,
+            };
+            let part = Part {
+                offset: at,
+                caching,
+            };
+            txg = self.write_whole(credentials, node, part, piece, leave, operation)?;
+            written += rest;
+        }
+        Ok((txg, written))
+    }
+
+    /// Asks for room to write bytes, and says how large the blocks are that they are written in. What is in one block is not divided.
+    fn leave_to_write(
+        &self,
+        node: &Node,
+        offset: u64,
+        length: u64,
+    ) -> (Result<Leave, SpaceRefusal>, u64) {
+        let block_size = self.block_size_after(node, offset.saturating_add(length));
+        let first = offset / block_size;
+        let blocks = offset.saturating_add(length).div_ceil(block_size) - first;
+        let contents = self.set.worst_of_contents(blocks, block_size);
+        let beside = self.set.worst_of_metadata(OVERHEAD_BYTES);
+        let space_use = match blocks {
+            0 | 1 => SpaceUse::Whole,
+            _ => SpaceUse::Divisible,
+        };
+        let asked = (self.space.may_write)(contents.saturating_add(beside), space_use);
+        (asked, block_size)
+    }
+
+    /// Writes one part, for which room is promised, in a transaction of its own.
+    fn write_whole(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        Part { offset, caching }: Part,
+        contents: NewContents<'_>,
+        leave: Leave,
+        operation: &Operation,
     ) -> Result<Txg, PosixError> {
         let length = widen(contents.len());
         let mut facts = (*node.facts()).clone();
-        self.check_space_quota(&facts, operation)?;
-        let tx = self.begin(length + OVERHEAD_BYTES, operation)?;
+        let tx = self.begin_with(leave, TxEstimate::writing(length), operation)?;
         let _content = node.content.write();
         let end = offset + length;
         self.grow_block(node, &facts, end, &tx, operation)?;
@@ -230,8 +311,23 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let now = node.object.block_size().get();
+        let wanted = self.block_size_of(node, facts, end);
+        if wanted != now {
+            node.object
+                .set_block_size(tx, LogicalSize::from(wanted), operation)?;
+        }
+        Ok(())
+    }
+
+    /// How large the blocks of a file are when it has been written up to `end`.
+    fn block_size_after(&self, node: &Node, end: u64) -> u64 {
+        self.block_size_of(node, &node.facts(), end)
+    }
+
+    fn block_size_of(&self, node: &Node, facts: &Facts, end: u64) -> u64 {
+        let now = node.object.block_size().get();
         if end <= now || facts.size > now || !node.object.max_block().is_zero() {
-            return Ok(());
+            return now;
         }
         let record = self.properties().record_size.get();
         let limit = if now > record {
@@ -239,16 +335,11 @@ impl FileSystem {
         } else {
             record
         };
-        let wanted = LogicalSize::from(end)
+        LogicalSize::from(end)
             .round_up(512)
             .get()
             .min(limit)
-            .max(now);
-        if wanted != now {
-            node.object
-                .set_block_size(tx, LogicalSize::from(wanted), operation)?;
-        }
-        Ok(())
+            .max(now)
     }
 
     /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is freed: the
