@@ -162,6 +162,10 @@ pub trait Mounter: Send + Sync {
     /// keeps of it and follows from them is dropped. Nothing, where it keeps nothing.
     fn properties_changed(&self, _: MountKey) {}
 
+    /// All that was changed through a mount is stored: what the system keeps of it and was not the
+    /// last word is dropped. Nothing, where it keeps nothing.
+    fn group_stored(&self, _: MountKey) {}
+
     /// Undoes mounts of a pool that was given up, whatever becomes of those who use them: their calls fail. Waits for nobody for long.
     fn abandon(&self, mounts: &[(MountKey, &Path)]);
 

@@ -95,7 +95,9 @@ impl Call<'_> {
         let changed =
             file.files
                 .set_attributes(self.credentials, file.id, &changes, self.operation);
-        Ok(Reply::Parts(attributes_answer(&changed.map_err(refused)?)))
+        let changed = changed.map_err(refused)?;
+        self.session.telling(self.node, &changed);
+        Ok(Reply::Parts(attributes_answer(&changed)))
     }
 
     pub(crate) fn make_symlink(

@@ -2,13 +2,13 @@
 //!
 //! # Mechanism
 //! Whatever changes a mounted dataset comes through its mount, so the kernel may keep names and
-//! attributes. Where something changes without a request, it may not keep it: the space that a file
-//! takes, while blocks of it wait to be stored; what is below `.zfs`. That there is nothing of a
-//! name is never kept.
-//!
-//! Access control lists stay with the attributes, and longer: a change of attributes lets the
-//! kernel keep the list that it had. Which lists there are changes with the property `acltype`. So
-//! [`KeptLists`] remembers the nodes of which the kernel may have one.
+//! attributes. That there is nothing of a name is never kept, and neither is what is below `.zfs`.
+//! Two things change without a request, and the nodes that were told of are remembered
+//! ([`RecentNodes`]) as long as the kernel may keep that:
+//! - Access control lists end with the property `acltype`. The kernel keeps them with the
+//!   attributes, and longer: a change of attributes lets it keep the list that it had.
+//! - The space that a file takes is known when the blocks that wait are stored. Until then the
+//!   kernel keeps attributes for a short time, and `zpool sync` tells it when that is over.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,10 @@ use crate::session::Place;
 
 /// How long the kernel may keep names and attributes that change by requests only, in seconds.
 const CACHED_S: u64 = 10;
+
+/// The same of attributes of a file whose blocks wait to be stored. One second bounds how old the
+/// space is that is shown after a group, and programs that open many new files ask little more.
+const UNSETTLED_S: u64 = 1;
 
 /// How long the kernel may keep a name that leads to an object. Where names that differ are the
 /// same to the directory the kernel does not know that: it would go on with the other spellings of
@@ -39,17 +43,24 @@ pub(crate) fn attributes_cached_s(attributes: &Attributes) -> u64 {
         // Links and times follow the snapshots. A snapshot has its entry's number, and never
         // changes.
         Some(ControlEntry::Root | ControlEntry::Snapshots) => 0,
-        // Directories are asked about with each name in them: what they take is told late, not
-        // often.
-        None if attributes.kind == FileKind::Regular && attributes.is_space_unsettled => 0,
+        None if is_unsettled(attributes) => UNSETTLED_S,
         _ => CACHED_S,
     }
 }
 
-/// Nodes whose access control lists the kernel may keep. Those that it was told of twice as long
-/// ago as it keeps attributes are not remembered.
+/// Whether the space that is told of a file is not the last word. Of directories, which are asked
+/// about with each name in them, it is told late.
+pub(crate) fn is_unsettled(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Regular && attributes.is_space_unsettled
+}
+
+/// Nodes of which something was told a short while ago.
 #[derive(Debug)]
-pub(crate) struct KeptLists(Mutex<Periods>);
+pub(crate) struct RecentNodes {
+    /// They are remembered so long at least, and twice as long at most.
+    period: Duration,
+    periods: Mutex<Periods>,
+}
 
 /// Nodes of this period, and of the one before.
 #[derive(Debug)]
@@ -59,29 +70,39 @@ struct Periods {
     before: HashSet<u64>,
 }
 
-impl KeptLists {
-    /// None are.
-    pub(crate) fn none() -> KeptLists {
-        KeptLists(Mutex::new(Periods {
-            began: Instant::now(),
-            now: HashSet::new(),
-            before: HashSet::new(),
-        }))
+impl RecentNodes {
+    /// Remembers nodes as long as the kernel may keep their access control lists.
+    pub(crate) fn with_lists() -> RecentNodes {
+        RecentNodes::of(CACHED_S)
     }
 
-    /// The kernel is about to be told the list of a node, or lets one live on with the attributes
-    /// that it is told.
+    /// Remembers nodes as long as the kernel may keep what space they take, while that changes.
+    pub(crate) fn unsettled() -> RecentNodes {
+        RecentNodes::of(UNSETTLED_S)
+    }
+
+    fn of(period_s: u64) -> RecentNodes {
+        RecentNodes {
+            period: Duration::from_secs(period_s),
+            periods: Mutex::new(Periods {
+                began: Instant::now(),
+                now: HashSet::new(),
+                before: HashSet::new(),
+            }),
+        }
+    }
+
+    /// The kernel is about to be told of a node, or lets live on what it was told.
     pub(crate) fn note(&self, node: u64) {
         self.note_at(node, Instant::now());
     }
 
     fn note_at(&self, node: u64, now: Instant) {
-        let period = Duration::from_secs(CACHED_S);
         let mut periods = self.periods();
         let age = now.saturating_duration_since(periods.began);
-        if age > period {
+        if age > self.period {
             let noted = std::mem::take(&mut periods.now);
-            periods.before = match age > 2 * period {
+            periods.before = match age > 2 * self.period {
                 true => HashSet::new(),
                 false => noted,
             };
@@ -99,7 +120,7 @@ impl KeptLists {
 
     fn periods(&self) -> MutexGuard<'_, Periods> {
         // A thread that panicked while it held them was adding a node.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_node_is_remembered_as_long_as_the_kernel_may_keep_its_list() {
-        let lists = KeptLists::none();
+        let lists = RecentNodes::with_lists();
         let began = Instant::now();
         let noted_s = [(1, 0), (2, 9), (3, 11), (4, 19)];
         for (node, s) in noted_s {

@@ -325,6 +325,10 @@ impl Mounter for FuseMounter {
         self.server.properties_changed(key.0);
     }
 
+    fn group_stored(&self, key: MountKey) {
+        self.server.group_stored(key.0);
+    }
+
     fn abandon(&self, mounts: &[(MountKey, &Path)]) {
         for (key, path) in mounts {
             // One that is below a mount that fails cannot be reached; it goes with what it is on.

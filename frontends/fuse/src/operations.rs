@@ -227,6 +227,7 @@ impl Call<'_> {
             .attributes(file.id, self.operation)
             .map_err(refused)?;
         let shown = self.session.shown(file, attributes);
+        self.session.telling(self.node, &shown);
         Ok(Reply::Parts(attributes_answer(&shown)))
     }
 
@@ -432,6 +433,7 @@ impl Call<'_> {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
                     let cached_s = names_cached_s(file, entry.id);
+                    self.session.telling(node, &attributes);
                     put_entry(&mut answer, node, cached_s, &attributes);
                 }
                 None => {
@@ -448,6 +450,7 @@ impl Call<'_> {
         let node = self.session.node_of(file.which, &file.files, attributes.id);
         let cached_s = names_cached_s(file, attributes.id);
         let shown = self.session.shown(file, attributes.clone());
+        self.session.telling(node, &shown);
         put_entry(&mut answer, node, cached_s, &shown);
         Ok(Reply::Parts(answer))
     }

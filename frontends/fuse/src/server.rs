@@ -131,6 +131,9 @@ pub trait Handler: Send + Sync {
 
     /// Has the kernel forget what it keeps and follows from properties of the file system.
     fn properties_changed(&self, device: &Device);
+
+    /// Has the kernel forget what was not stored when it was told, and is now.
+    fn group_stored(&self, device: &Device);
 }
 
 /// The device of one mount.
@@ -991,6 +994,8 @@ mod tests {
         }
 
         fn properties_changed(&self, _: &Device) {}
+
+        fn group_stored(&self, _: &Device) {}
     }
 
     impl Gate {

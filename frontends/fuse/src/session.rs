@@ -3,7 +3,7 @@
 use crate::clients;
 use crate::handles::Handle;
 use crate::inbox::Request;
-use crate::kept::KeptLists;
+use crate::kept::{RecentNodes, is_unsettled};
 use crate::nodes::{Node, ROOT_NODE};
 use crate::operations::{self, Reply};
 use crate::protocol::{
@@ -58,7 +58,10 @@ pub struct Session {
     mapped: Mutex<BTreeMap<ObjectId, u64>>,
     /// What the kernel has written back of them.
     written_back: WrittenBack,
-    lists: KeptLists,
+    /// Nodes whose access control lists the kernel may keep.
+    lists: RecentNodes,
+    /// Nodes of which it may keep what space they take until blocks that wait are stored.
+    unsettled: RecentNodes,
     /// What was agreed on with the kernel.
     agreed: AtomicU32,
     ended: Ended,
@@ -124,7 +127,8 @@ impl Session {
             entered: Mutex::new(Entered::default()),
             mapped: Mutex::default(),
             written_back: WrittenBack::default(),
-            lists: KeptLists::none(),
+            lists: RecentNodes::with_lists(),
+            unsettled: RecentNodes::unsettled(),
             agreed: AtomicU32::new(0),
             ended,
         })
@@ -171,8 +175,15 @@ impl Session {
     }
 
     /// Of which files the kernel may keep access control lists.
-    pub(crate) fn lists(&self) -> &KeptLists {
+    pub(crate) fn lists(&self) -> &RecentNodes {
         &self.lists
+    }
+
+    /// The kernel is told the attributes of a node.
+    pub(crate) fn telling(&self, node: u64, attributes: &Attributes) {
+        if is_unsettled(attributes) {
+            self.unsettled.note(node);
+        }
     }
 
     fn mapped(&self) -> MutexGuard<'_, BTreeMap<ObjectId, u64>> {
@@ -442,6 +453,12 @@ impl Handler for Session {
         }
         // Whether it has `.zfs` shows in its links.
         device.forget_attributes(ROOT_NODE);
+    }
+
+    fn group_stored(&self, device: &Device) {
+        for node in self.unsettled.take() {
+            device.forget_attributes(node);
+        }
     }
 }
 

@@ -16,6 +16,12 @@ impl Engine {
             let action = format!("sync '{}' failed", open.pool.name());
             let stored = open.pool.sync_all(operation);
             stored.map_err(|error| of_task(action, &error))?;
+            let mounts = open.mounts.lock();
+            let keys: Vec<_> = mounts.values().map(|mounted| mounted.key).collect();
+            drop(mounts);
+            // Who asks next what a file takes is told what it takes now.
+            keys.into_iter()
+                .for_each(|key| self.mounter.group_stored(key));
         }
         Ok(Done {})
     }

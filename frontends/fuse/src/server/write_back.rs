@@ -83,4 +83,12 @@ impl Server {
             served.handler.properties_changed(&served.device);
         }
     }
+
+    /// Has the kernel ask anew for what it was told before all of it was stored.
+    pub fn group_stored(&self, key: u64) {
+        let served = self.table().get(&key).cloned();
+        if let Some(served) = served {
+            served.handler.group_stored(&served.device);
+        }
+    }
 }
