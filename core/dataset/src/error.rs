@@ -80,3 +80,23 @@ pub enum DatasetError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+impl DatasetError {
+    /// What is wrong with a name or value that a task was given, where that is what failed and not the pool: nothing has this name, or
+    /// no ZAP can hold it.
+    pub fn of_argument(&self) -> Option<String> {
+        match self {
+            DatasetError::NotFound { .. } => Some(self.to_string()),
+            DatasetError::Zap { cause, .. } => of_argument(cause),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a name or value that no ZAP can hold.
+pub fn of_argument(cause: &ZapError) -> Option<String> {
+    match cause {
+        ZapError::BadName | ZapError::ValueTooLarge { .. } => Some(cause.to_string()),
+        _ => None,
+    }
+}

@@ -1183,7 +1183,7 @@ fn a_hold_keeps_a_snapshot() {
     );
     let refused = several(pool.run(hold(&["tank/a@one", "tank/b@one"], "x")));
     assert!(matches!(refused[..], [(_, TaskRefusal::TagExists)]));
-    let refused = several(pool.run(hold(&["tank/a@one"], &"x".repeat(257))));
+    let refused = several(pool.run(hold(&["tank/a@one"], &"x".repeat(256))));
     assert!(matches!(refused[..], [(_, TaskRefusal::TagTooLong)]));
     let refused = several(pool.run(destroy(&["tank/a@one", "tank/b@one"])));
     assert_eq!(refused[0].1.to_string(), "dataset is busy");

@@ -402,6 +402,7 @@ impl Object {
 
     /// The changes of the transaction's group, which begin here if there are none yet.
     pub(crate) fn pending_for<'a>(&self, state: &'a mut ObjectState, tx: &Tx) -> &'a mut Pending {
+        tx.note_change();
         let newest = state.pending.back().map(|pending| pending.txg);
         if newest != Some(tx.txg()) {
             assert!(newest < Some(tx.txg()), "groups follow each other");

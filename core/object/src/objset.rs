@@ -500,6 +500,7 @@ impl ObjectSet {
             head.changed_in.push(tx.txg());
         }
         drop(head);
+        tx.note_change();
         self.add_dirty(tx.txg(), None);
     }
 
@@ -511,6 +512,7 @@ impl ObjectSet {
         let noted = head.replayed.entry(tx.txg()).or_default();
         *noted = sequence.max(*noted);
         drop(head);
+        tx.note_change();
         self.add_dirty(tx.txg(), None);
     }
 

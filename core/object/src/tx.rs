@@ -15,6 +15,7 @@
 use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_ondisk::units::Txg;
 
@@ -25,6 +26,8 @@ use crate::txg::Txgs;
 pub struct Tx {
     txg: Txg,
     is_syncing: bool,
+    /// How often something was changed with it; only of a [`SyncTx`].
+    changes: AtomicU64,
 }
 
 impl Tx {
@@ -32,6 +35,7 @@ impl Tx {
         Tx {
             txg,
             is_syncing: false,
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -43,6 +47,13 @@ impl Tx {
     /// True for changes made by the thread that stores the group.
     pub fn is_syncing(&self) -> bool {
         self.is_syncing
+    }
+
+    /// Notes that an object or an object set was changed.
+    pub(crate) fn note_change(&self) {
+        if self.is_syncing {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -98,6 +109,7 @@ impl SyncTx {
             tx: Tx {
                 txg,
                 is_syncing: true,
+                changes: AtomicU64::new(0),
             },
             pass: 1,
         }
@@ -106,6 +118,12 @@ impl SyncTx {
     /// How often the group's changes have gone round, from 1.
     pub fn pass(&self) -> u32 {
         self.pass
+    }
+
+    /// How often an object or an object set was changed in this group by the sync thread. Where the number stays the same, what was done
+    /// between has changed nothing that is stored.
+    pub fn change_count(&self) -> u64 {
+        self.tx.changes.load(Ordering::Relaxed)
     }
 
     /// Begins the next pass.

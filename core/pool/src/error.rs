@@ -108,6 +108,17 @@ pub enum PoolError {
     Dataset(#[from] DatasetError),
 }
 
+impl PoolError {
+    /// What is wrong with a name or value that a job was given, where that is what failed and not the pool.
+    pub(crate) fn of_argument(&self) -> Option<String> {
+        match self {
+            PoolError::Dataset(cause) => cause.of_argument(),
+            PoolError::Zap { cause, .. } => tarn_dataset::error::of_argument(cause),
+            _ => None,
+        }
+    }
+}
+
 /// Why a pool was not imported.
 #[derive(Debug, Error)]
 #[non_exhaustive]

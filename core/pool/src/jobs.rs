@@ -10,6 +10,11 @@
 //!
 //! A [`SyncTask`] of the tree of datasets is such a job. The pool's own changes are closures that get more to work
 //! with ([`SyncScope`]).
+//!
+//! # When a job fails
+//! The check of a task refuses what cannot be; an error after it suspends the pool, for part of the change may be in the group already, and nothing takes it
+//! out again. One kind of error does not: the job was given a name or value that cannot be stored, and fails before it has changed anything
+//! ([`or_refused`]). Then the job is refused, and the group is stored without it.
 
 use crate::error::PoolError;
 use crate::features::SyncingFeatures;
@@ -99,7 +104,8 @@ struct Answer<T> {
 impl<T: Send + 'static> Job for Waiting<T> {
     fn run(&mut self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
         if let Some(work) = self.work.take() {
-            self.outcome = Some(work(scope)?);
+            let outcome = or_refused(scope.context, || work(scope))?;
+            self.outcome = Some(outcome.and_then(|outcome| outcome));
         }
         Ok(())
     }
@@ -117,6 +123,29 @@ impl<T: Send + 'static> Job for Waiting<T> {
 
     fn who_waits(&self) -> Arc<dyn Tell> {
         self.answer.clone()
+    }
+}
+
+/// Runs a part of a job. An error that is about what it was given is a refusal, if nothing was changed before: the group is as if the part
+/// had not been run.
+fn or_refused<T>(
+    context: &TaskContext<'_>,
+    run: impl FnOnce() -> Result<T, PoolError>,
+) -> Result<Result<T, TaskRefusal>, PoolError> {
+    let (changes, events) = (context.tx.change_count(), context.events.borrow().len());
+    let error = match run() {
+        Ok(output) => return Ok(Ok(output)),
+        Err(error) => error,
+    };
+    match error.of_argument() {
+        Some(why) if context.tx.change_count() == changes => {
+            context.events.borrow_mut().truncate(events);
+            Ok(Err(TaskRefusal::BadValue {
+                property: "argument".to_string(),
+                why,
+            }))
+        }
+        _ => Err(error),
     }
 }
 
@@ -327,7 +356,7 @@ impl Pool {
                 let room = context.namespace.check_room(task.room(), context.operation);
                 let checked = room.and_then(|()| task.check(context.view(), context.features));
                 outcomes.push(match checked {
-                    Ok(()) => Ok(task.apply(context)?),
+                    Ok(()) => or_refused(context, || Ok(task.apply(context)?))?,
                     Err(refusal) => Err(refusal),
                 });
             }

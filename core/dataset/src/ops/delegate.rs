@@ -8,6 +8,7 @@ use crate::error::DatasetError;
 use crate::namespace::View;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_ondisk::delegation::Key;
+use tarn_ondisk::zap::can_hold_name;
 
 /// Delegates permissions for a dataset.
 #[doc(alias = "dsl_deleg_set")]
@@ -34,6 +35,15 @@ impl SyncTask for Delegate {
     type Output = ();
 
     fn check(&self, view: View<'_>, _: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let is_stored = |(key, names): &(Key, Vec<String>)| {
+            can_hold_name(&key.to_name()) && names.iter().all(|name| can_hold_name(name))
+        };
+        if !self.given.iter().all(is_stored) {
+            return Err(TaskRefusal::BadValue {
+                property: "permission".to_string(),
+                why: "invalid argument".to_string(),
+            });
+        }
         find(view, &self.name).map(drop)
     }
 

@@ -18,9 +18,9 @@ use tarn_object::zap::ZapValue;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::object_type::ObjectType;
 
-/// Longest tag in bytes.
+/// Longest tag in bytes: tags are names in a ZAP.
 #[doc(alias = "MAXNAMELEN")]
-const TAG_BYTES_MAX: usize = 256;
+const TAG_BYTES_MAX: usize = tarn_ondisk::zap::NAME_BYTES_MAX - 1;
 
 /// Puts a hold on snapshots.
 #[derive(Debug, Clone)]
@@ -49,6 +49,7 @@ impl SyncTask for HoldSnapshots {
 
     #[doc(alias = "dsl_dataset_user_hold_check_one")]
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        check_tag(&self.tag)?;
         let mut refused = Vec::new();
         for name in &self.names {
             let refusal = match find_snapshot(view, name) {
@@ -179,6 +180,17 @@ impl SyncTask for ReleaseHolds {
             }
             Ok(())
         })
+    }
+}
+
+/// Refuses a tag that is none: empty, or with a zero in it. One that is too long is refused for each snapshot.
+fn check_tag(tag: &str) -> Result<(), TaskRefusal> {
+    match tag.is_empty() || tag.contains('\0') {
+        false => Ok(()),
+        true => Err(TaskRefusal::BadValue {
+            property: "tag".to_string(),
+            why: "operation not applicable to datasets of this type".to_string(),
+        }),
     }
 }
 

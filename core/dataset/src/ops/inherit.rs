@@ -7,12 +7,13 @@ use crate::error::DatasetError;
 use crate::heads::decides_writing;
 use crate::names::{DatasetName, is_user_property};
 use crate::namespace::View;
-use crate::properties::inherit::{Found, RECEIVED_SUFFIX, find_by_name};
+use crate::properties::inherit::{Found, INHERIT_SUFFIX, RECEIVED_SUFFIX, find_by_name};
 use crate::properties::native::kind;
-use crate::properties::set::Entry;
+use crate::properties::set::{Entry, marks_inheriting};
 use crate::properties::table;
 use crate::properties::value::{Change, Property};
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use tarn_ondisk::zap::can_hold_name;
 
 /// What a dataset goes back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +45,11 @@ impl SyncTask for InheritProperty {
             why: why.to_string(),
         };
         let Some(property) = table::find(&self.property) else {
-            return if is_user_property(&self.property) {
-                Ok(())
-            } else {
-                Err(bad("invalid property"))
-            };
+            if !is_user_property(&self.property) {
+                return Err(bad("invalid property"));
+            }
+            let is_marked = self.back_to == BackTo::Parent && marks_inheriting(&dataset)?;
+            return check_user_name(&self.property, if is_marked { INHERIT_SUFFIX } else { "" });
         };
         let is_fixed = matches!(
             property.change,
@@ -87,6 +88,16 @@ impl SyncTask for InheritProperty {
             context.namespace.policies_changed(dataset.directory());
         }
         Ok(())
+    }
+}
+
+/// Refuses a user property whose name, with a suffix, is too long for a ZAP.
+pub(super) fn check_user_name(name: &str, suffix: &str) -> Result<(), TaskRefusal> {
+    match can_hold_name(&format!("{name}{suffix}")) {
+        true => Ok(()),
+        false => Err(TaskRefusal::NameTooLong {
+            why: format!("property name '{name}' is too long"),
+        }),
     }
 }
 

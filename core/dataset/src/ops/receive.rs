@@ -19,8 +19,11 @@ use super::destroy::{check_abandoned, destroy, give_away, remove};
 use super::destroy_snapshot::{
     DestroySnapshots, Going, check_stays_or_unused, check_unused, destroy_if_marked,
 };
+use super::inherit::check_user_name;
 use super::rollback::{origin_txg, paid_for, written_since};
-use super::set::{Source, apply_one, check_limit_of, check_settings, find, store_with_limits};
+use super::set::{
+    Source, apply_one, check_limit_of, check_received, check_settings, find, store_with_limits,
+};
 use super::snapshot::{Identity, check_moment, check_set_aside, take};
 use crate::counting_bookmarks;
 use crate::creation::{self, ORIGIN, create_set, origin_snapshot};
@@ -34,7 +37,7 @@ use crate::heads::decides_writing;
 use crate::livelist;
 use crate::names::{DatasetName, NAME_BYTES_MAX, RECEIVE_COMPONENT};
 use crate::namespace::View;
-use crate::properties::inherit::local_number;
+use crate::properties::inherit::{INHERIT_SUFFIX, local_number};
 use crate::properties::parse::Checked;
 use crate::properties::set::{Entry, note_received, received_names};
 use crate::properties::value::Kinds;
@@ -163,6 +166,8 @@ impl SyncTask for BeginReceive {
     #[doc(alias = "dmu_recv_begin_check")]
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         check_features(&self.stream, self.resumable, features)?;
+        check_names(&self.settings)?;
+        check_snapshot_name(&self.target, &self.snapshot)?;
         match find(view, &self.target) {
             Ok(target) => self.check_existing(view, &target, features),
             Err(TaskRefusal::NotFound { .. }) => self.check_new(view, features),
@@ -577,6 +582,26 @@ pub fn receive_name(target: &str) -> String {
     format!("{target}/{RECEIVE_COMPONENT}")
 }
 
+/// Refuses settings whose names cannot be stored with the suffixes that they get.
+fn check_names(settings: &ReceiveSettings) -> Result<(), TaskRefusal> {
+    check_received(&settings.received)?;
+    let inherited = settings.inherited.iter();
+    inherited
+        .map(|name| check_user_name(name, INHERIT_SUFFIX))
+        .collect()
+}
+
+/// Refuses a snapshot that cannot be named.
+fn check_snapshot_name(target: &str, short: &str) -> Result<(), TaskRefusal> {
+    match DatasetName::parse(&format!("{target}@{short}")) {
+        Ok(name) if name.tail() == Some(short) => Ok(()),
+        _ => Err(TaskRefusal::BadValue {
+            property: "name".to_string(),
+            why: "invalid name".to_string(),
+        }),
+    }
+}
+
 /// Refuses a target whose clone could not be named.
 fn check_name_length(target: &str) -> Result<(), TaskRefusal> {
     match receive_name(target).len() > NAME_BYTES_MAX {
@@ -880,6 +905,9 @@ impl SyncTask for FinishReceive {
             check_moment(view, &head, &stored)?;
         }
         check_settings(None, &self.snapshot_settings, Kinds::SNAPSHOT, features)?;
+        check_received(&self.snapshot_settings)?;
+        check_names(&self.settings)?;
+        check_snapshot_name(&self.target, &self.snapshot)?;
         let target = target_of(view, self.receiver)?;
         if target.name() != self.target {
             return Err(TaskRefusal::NotFound {

@@ -4,7 +4,7 @@ use super::set::find;
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
-use crate::names::NAME_BYTES_MAX;
+use crate::names::{BadName, DatasetName, NAME_BYTES_MAX};
 use crate::namespace::View;
 use crate::snapshot_names;
 use crate::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
@@ -28,6 +28,7 @@ impl SyncTask for RenameSnapshots {
     #[doc(alias = "dsl_dataset_rename_snapshot_check_impl")]
     fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
         let named = find(view, &self.head)?;
+        check_short_name(&self.head, &self.to)?;
         if named.snapshot(&self.from)?.is_none() && !self.recursive {
             let name = format!("{}@{}", self.head, self.from);
             return Err(TaskRefusal::NotFound { name });
@@ -71,6 +72,24 @@ impl SyncTask for RenameSnapshots {
             Ok(())
         })
     }
+}
+
+/// Refuses what is no name of a snapshot of this head.
+fn check_short_name(head: &str, short: &str) -> Result<(), TaskRefusal> {
+    let why = match DatasetName::parse(&format!("{head}@{short}")) {
+        Ok(parsed) if parsed.tail() == Some(short) => return Ok(()),
+        Ok(_) => BadName::MultipleDelimiters,
+        Err(BadName::TooLong) => {
+            return Err(TaskRefusal::NameTooLong {
+                why: "dataset name is too long".to_string(),
+            });
+        }
+        Err(bad) => bad,
+    };
+    Err(TaskRefusal::BadValue {
+        property: "name".to_string(),
+        why: why.to_string(),
+    })
 }
 
 impl RenameSnapshots {

@@ -14,6 +14,7 @@
 //! `volsize` and `version`, which are kept in the dataset's own objects ([`volume_size`](super::volume_size),
 //! [`upgrade`](super::upgrade)); mounting.
 
+use super::inherit::check_user_name;
 use crate::contents::{self, Contents};
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -23,7 +24,7 @@ use crate::filesystem_counts;
 use crate::heads::decides_writing;
 use crate::names::{DatasetName, NAME_BYTES_MAX};
 use crate::namespace::View;
-use crate::properties::inherit::local_number;
+use crate::properties::inherit::{RECEIVED_SUFFIX, local_number};
 use crate::properties::native::kind;
 use crate::properties::parse::{Checked, Setting, TEXT_BYTES_MAX};
 use crate::properties::set::{Entry, store};
@@ -36,6 +37,7 @@ use crate::volume_reservation::volume_reservation;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::AllocatedSize;
+use tarn_ondisk::zap::can_hold_name;
 
 /// Stands for "as much as the volume needs" in a parsed `refreservation`.
 pub(super) const AUTO: u64 = u64::MAX;
@@ -81,6 +83,9 @@ impl SyncTask for SetProperties {
         let dataset = find(view, &self.name)?;
         let kinds = kind(&contents::read(&dataset)?, &dataset);
         check_settings(Some(&dataset), &self.settings, kinds, features)?;
+        if self.source == Source::Received {
+            check_received(&self.settings)?;
+        }
         let resolved = resolve_all(&dataset, &self.settings)?;
         check_limits(Limits::read(&dataset)?, resolved)
     }
@@ -155,6 +160,55 @@ pub(super) fn check_settings(
         .try_for_each(|checked| check_one(checked, kinds, is_new, features))
 }
 
+/// Refuses settings that the root file system of a pool cannot have, which is about to be made with these features.
+///
+/// # Errors
+/// The first reason against one.
+pub fn check_root(settings: &[Checked], features: &[Feature]) -> Result<(), TaskRefusal> {
+    check_settings(None, settings, Kinds::FILESYSTEM, &ToBeEnabled(features))
+}
+
+/// The features of a pool that is about to be made. Those that one of them depends on come with it.
+struct ToBeEnabled<'a>(&'a [Feature]);
+
+impl FeatureCounts for ToBeEnabled<'_> {
+    fn is_enabled(&self, feature: Feature) -> bool {
+        let mut waiting = self.0.to_vec();
+        while let Some(enabled) = waiting.pop() {
+            if enabled == feature {
+                return true;
+            }
+            waiting.extend(enabled.facts().depends_on);
+        }
+        false
+    }
+
+    fn is_active(&self, _: Feature) -> bool {
+        false
+    }
+
+    fn increment(&self, _: Feature) -> Result<(), DatasetError> {
+        Err(not_made())
+    }
+
+    fn decrement(&self, _: Feature) -> Result<(), DatasetError> {
+        Err(not_made())
+    }
+}
+
+fn not_made() -> DatasetError {
+    DatasetError::Features {
+        cause: "the pool is not made yet".into(),
+    }
+}
+
+/// Refuses values that came with a stream and cannot be stored: their names get a suffix.
+pub(super) fn check_received(settings: &[Checked]) -> Result<(), TaskRefusal> {
+    settings
+        .iter()
+        .try_for_each(|checked| check_user_name(&checked.name, RECEIVED_SUFFIX))
+}
+
 fn check_one(
     checked: &Checked,
     kinds: Kinds,
@@ -168,8 +222,16 @@ fn check_one(
     if checked.name.len() > NAME_BYTES_MAX {
         return Err(bad(format!("property name '{}' is too long", checked.name)));
     }
-    if matches!(&checked.setting, Setting::Text(text) if text.len() > TEXT_BYTES_MAX) {
-        return Err(bad("property value too long".to_string()));
+    if !can_hold_name(&checked.name) {
+        return Err(bad(format!("invalid property '{}'", checked.name)));
+    }
+    if let Setting::Text(text) = &checked.setting {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(bad("property value too long".to_string()));
+        }
+        if text.contains('\0') {
+            return Err(bad(format!("invalid value for '{}'", checked.name)));
+        }
     }
     let Some(property) = checked.property else {
         return Ok(());

@@ -20,6 +20,7 @@ use tarn_object::zap::ZapValue;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{POOL_DIRECTORY, TEMPORARY_HOLDS};
 use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::zap::can_hold_name;
 
 use super::destroy_snapshot::destroy_or_mark;
 
@@ -50,6 +51,10 @@ impl SyncTask for TakeTemporarySnapshot {
     }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        let key = key(ObjectId::new(u64::MAX), &self.tag);
+        if !can_hold_name(&self.tag) || !can_hold_name(&key) {
+            return Err(TaskRefusal::TagTooLong);
+        }
         match self.taking().check(view, features) {
             // There is only the one.
             Err(TaskRefusal::Several(refused)) => Err(refused

@@ -72,11 +72,13 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
     if property.change == Change::ReadOnly || (is_fixed && moment == Moment::Later) {
         return Err(format!("'{name}' is readonly"));
     }
-    if name == "refreservation" && value == "auto" && !kinds.meets(Kinds::VOLUME) {
-        return Err(format!("'{name}=auto' only allowed on volumes"));
-    }
     let setting = parse(property, value)?;
     check_range(property, &setting)?;
+    // The number that stands for `auto` is no size, either.
+    let is_auto = name == "refreservation" && setting == Setting::Number(u64::MAX);
+    if is_auto && !kinds.meets(Kinds::VOLUME) {
+        return Err(format!("'{name}=auto' only allowed on volumes"));
+    }
     Ok(Checked {
         name: name.to_string(),
         property: Some(property),
@@ -95,6 +97,9 @@ fn check_user_property(name: &str, value: &str) -> Result<Checked, String> {
     if value.len() > TEXT_BYTES_MAX {
         return Err(format!("property value '{value}' is too long"));
     }
+    if value.contains('\0') {
+        return Err(format!("invalid value for '{name}'"));
+    }
     Ok(Checked {
         name: name.to_string(),
         property: None,
@@ -107,6 +112,7 @@ pub fn parse(property: &Property, value: &str) -> Result<Setting, String> {
     let name = property.name;
     match property.form {
         Form::Text if value.len() > TEXT_BYTES_MAX => Err(format!("'{name}' is too long")),
+        Form::Text if value.contains('\0') => Err(format!("invalid value for '{name}'")),
         Form::Text => Ok(Setting::Text(value.to_string())),
         Form::Word(_) => property
             .number_of(value)
@@ -134,7 +140,10 @@ fn parse_number(property: &Property, value: &str) -> Result<u64, String> {
 }
 
 /// Rules of single properties.
-fn check_range(property: &Property, setting: &Setting) -> Result<(), String> {
+///
+/// # Errors
+/// The reason, in OpenZFS's words.
+pub fn check_range(property: &Property, setting: &Setting) -> Result<(), String> {
     let name = property.name;
     match (name, setting) {
         ("recordsize" | "volblocksize", Setting::Number(bytes)) => {

@@ -65,7 +65,7 @@ pub(crate) fn store(
         }
         Entry::Inherited => {
             remove_local(writing, zap, name)?;
-            if inherit::find_by_name(dataset, HAS_RECEIVED, false, true)?.is_some() {
+            if marks_inheriting(dataset)? {
                 let mark = format!("{name}{INHERIT_SUFFIX}");
                 writing.put(zap, &mark, &ZapValue::word(0))?;
             }
@@ -90,6 +90,11 @@ pub(crate) fn store(
         text: format!("{name}={}", effective_text(dataset, name)?),
     });
     Ok(())
+}
+
+/// Whether a property that a dataset inherits gets a mark, which is stored under the property's name with [`INHERIT_SUFFIX`].
+pub(crate) fn marks_inheriting(dataset: &Dataset<'_>) -> Result<bool, DatasetError> {
+    Ok(inherit::find_by_name(dataset, HAS_RECEIVED, false, true)?.is_some())
 }
 
 /// Gives a property its local value, in a ZAP of properties. Nothing is recorded.

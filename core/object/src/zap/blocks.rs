@@ -32,6 +32,11 @@ pub trait ZapBlocks {
     /// Changes the block size of an object that has only block 0, which keeps what fits.
     fn set_block_size(&self, tx: &Self::Tx, bytes: usize) -> Result<(), ZapError>;
 
+    /// The longest name, in bytes with its final zero.
+    fn name_bytes_max(&self) -> usize {
+        tarn_ondisk::zap::LONG_NAME_BYTES_MAX
+    }
+
     /// What is remembered of the ZAP between calls, one for all handles of this object.
     fn state(&self) -> &ZapState;
 }

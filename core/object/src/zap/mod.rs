@@ -325,7 +325,7 @@ impl<B: ZapBlocks> Zap<B> {
         value: &ZapValue,
         present: Present,
     ) -> Result<(), ZapError> {
-        check_entry(name, value)?;
+        check_entry(name, value, self.blocks.name_bytes_max())?;
         self.with_kind_mut(|kind| {
             let wanted = self.wanted(name, kind.rules())?;
             if let Kind::Micro(index) = kind {
@@ -493,13 +493,10 @@ impl Wanted<'_> {
     }
 }
 
-/// Refuses names and values that no ZAP can hold.
-fn check_entry(name: Name<'_>, value: &ZapValue) -> Result<(), ZapError> {
+/// Refuses names and values that the ZAP cannot hold. `limit` is the longest name in bytes, with its final zero.
+fn check_entry(name: Name<'_>, value: &ZapValue, limit: usize) -> Result<(), ZapError> {
     let is_bad = match name {
-        Name::Text(text) => {
-            let limit = tarn_ondisk::zap::LONG_NAME_BYTES_MAX;
-            text.is_empty() || text.len() >= limit || text.contains(&0)
-        }
+        Name::Text(text) => text.is_empty() || text.len() >= limit || text.contains(&0),
         Name::Words(words) => words.is_empty(),
     };
     if is_bad {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tarn_host::Buffer;
 use tarn_ondisk::declare::{ByteOrder, widen};
 
+use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, LogicalSize};
 use tarn_ondisk::zap::to_little_endian;
 use tarn_probe::Operation;
@@ -144,6 +145,14 @@ impl ZapBlocks for ObjectBlocks<'_> {
         self.object
             .set_block_size(tx, size, self.operation)
             .map_err(in_block(0))
+    }
+
+    /// Long names are for directories only: OpenZFS cannot read them elsewhere.
+    fn name_bytes_max(&self) -> usize {
+        match self.object.object_type() {
+            ObjectType::Directory => tarn_ondisk::zap::LONG_NAME_BYTES_MAX,
+            _ => tarn_ondisk::zap::NAME_BYTES_MAX,
+        }
     }
 
     fn state(&self) -> &ZapState {

@@ -51,6 +51,12 @@ pub const LONG_NAME_BYTES_MAX: usize = 1024;
 #[doc(alias = "ZAP_MAXVALUELEN")]
 pub const VALUE_BYTES_MAX: usize = 8192;
 
+/// Whether a ZAP that is no directory can hold an entry of this name: the name is not empty, has no zero, and leaves room for the
+/// final one. OpenZFS cannot read an entry that breaks this rule, and no value of a name that a user gives may.
+pub fn can_hold_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < NAME_BYTES_MAX && !name.contains('\0')
+}
+
 /// What the first word of a ZAP's block says it is. The first block of a ZAP is `Header` or
 /// `Micro`; blocks of an external pointer table have no mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,11 +6,13 @@ use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::is_user_property;
 use tarn_dataset::ops::receive::ReceiveSettings;
 use tarn_dataset::ops::set::needed_feature;
-use tarn_dataset::properties::parse::{Checked, Moment, Setting, check, parse};
+use tarn_dataset::properties::inherit::RECEIVED_SUFFIX;
+use tarn_dataset::properties::parse::{Checked, Moment, Setting, check, check_range, parse};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Form, Kinds, Property};
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::nvlist::{NvList, NvValue};
+use tarn_ondisk::zap::can_hold_name;
 
 /// Properties that are part of the key, which a raw stream brings.
 #[doc(alias = "zfs_prop_encryption_key_param")]
@@ -199,6 +201,9 @@ fn setting_of(name: &str, value: &NvValue, kinds: Kinds) -> Result<Option<Checke
         if !is_user_property(name) {
             return Err("not known to this version".to_string());
         }
+        if !can_hold_name(&format!("{name}{RECEIVED_SUFFIX}")) {
+            return Err(format!("property name '{name}' is too long"));
+        }
         return check(
             name,
             text.as_str().ok_or_else(invalid)?,
@@ -222,6 +227,9 @@ fn setting_of(name: &str, value: &NvValue, kinds: Kinds) -> Result<Option<Checke
         }
         _ => return Err(invalid()),
     };
+    if property.name != KEY_LOCATION {
+        check_range(property, &setting)?;
+    }
     Ok(Some(Checked {
         name: property.name.to_string(),
         property: Some(property),
@@ -251,5 +259,24 @@ mod tests {
         for name in ["quota", "compress", "origin", "keylocation", "a:b"] {
             assert!(may_be_said(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_value_that_could_not_be_set_is_not_received() {
+        let number =
+            |name: &str, number: u64| setting_of(name, &NvValue::Uint64(number), Kinds::FILESYSTEM);
+        assert!(number("recordsize", 128 << 10).unwrap().is_some());
+        for wrong in [0, 3, 513, 32 << 20, u64::MAX] {
+            assert!(number("recordsize", wrong).is_err(), "{wrong}");
+        }
+        assert!(number("special_small_blocks", 3).is_err());
+        assert!(number("compression", 9999).is_err());
+        let text = |name: &str, value: &str| {
+            setting_of(name, &NvValue::String(value.into()), Kinds::FILESYSTEM)
+        };
+        assert!(text("mountpoint", "not/absolute").is_err());
+        assert!(text("org:note", &"v".repeat(8192)).is_err());
+        assert!(text("org:note", "kept").unwrap().is_some());
+        assert!(text(&format!("x:{}", "n".repeat(248)), "").is_err());
     }
 }
