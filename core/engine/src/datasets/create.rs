@@ -214,11 +214,7 @@ impl Engine {
             false => cannot_create(&request.name),
         };
         let invalid = |reason| Refusal::new(RefusalKind::Invalid, action.clone(), reason);
-        if let Some((property, _)) = request.properties.iter().find(|given| is_encryption(given)) {
-            let reason =
-                format!("'{property}': making encrypted datasets is not supported by this version");
-            return Err(Refusal::new(RefusalKind::Unsupported, action, reason));
-        }
+        refuse_encryption(&action, &request.properties)?;
         match request.volume_bytes {
             None => {
                 let (quotas, settings) = self.checked(&request.properties).map_err(invalid)?;
@@ -335,6 +331,27 @@ pub(super) fn cannot_create(name: &str) -> String {
 fn is_fact(property: &str) -> bool {
     let row = table::find(property);
     row.is_some_and(|row| row.change == Change::Once || ["version", "volsize"].contains(&row.name))
+}
+
+/// Refuses properties of something new that say that its blocks are to be encrypted, or with what key.
+#[doc(alias = "zfs_crypto_create")]
+pub(crate) fn refuse_encryption(action: &str, given: &[(String, String)]) -> Result<(), Refusal> {
+    let Some((property, _)) = given.iter().find(|given| is_encryption(given)) else {
+        return Ok(());
+    };
+    let encryption = given.iter().rev().find(|(name, _)| name == "encryption");
+    let is_on = encryption.is_some_and(is_encryption);
+    let (kind, reason) = match is_on {
+        true => (
+            RefusalKind::Unsupported,
+            format!("'{property}': making encrypted datasets is not supported by this version"),
+        ),
+        false => (
+            RefusalKind::Invalid,
+            "Encryption must be turned on to set encryption properties.".to_string(),
+        ),
+    };
+    Err(Refusal::new(kind, action, reason))
 }
 
 fn is_encryption((name, value): &(String, String)) -> bool {

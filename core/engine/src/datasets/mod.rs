@@ -4,7 +4,7 @@ mod allow;
 mod bookmarks;
 mod by_hand;
 mod clone;
-mod create;
+pub(crate) mod create;
 mod describe;
 mod destroy;
 mod destroy_snapshots;

@@ -8,6 +8,7 @@ use crate::administration::Call;
 use crate::create::devices::{self, Asking, Layout, Redundancy};
 use crate::create::new_filesystem::{FilesystemSettings, Fill};
 use crate::create::settings::{Occasion, PoolSettings};
+use crate::datasets::create::refuse_encryption;
 use crate::datasets::owners::QuotaSetting;
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Create, Created, VdevRole, VdevSpec, VdevStatus};
@@ -16,7 +17,7 @@ use crate::refusals::of_task;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
-use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::ops::set::{SetProperties, Source, check_root};
 use tarn_dataset::properties::parse::Checked;
 use tarn_dataset::task::TaskRefusal;
 use tarn_ondisk::features::Feature;
@@ -128,6 +129,7 @@ impl Engine {
             let reason = format!("making pools of version {version} is not supported");
             return Err(refuse(RefusalKind::Unsupported, reason));
         }
+        refuse_encryption(&action, &request.dataset_properties)?;
         let mut of_root = request.dataset_properties.clone();
         let mountpoint = request.mountpoint.clone();
         of_root.extend(mountpoint.map(|path| ("mountpoint".to_string(), path)));
@@ -139,6 +141,8 @@ impl Engine {
         self.check_mountpoint(&request.name, &root, settings.altroot.as_deref())?;
         let features = settings.wanted_features(&self.host, request.no_features);
         let features = features.map_err(invalid)?;
+        check_root(&root.stored, &features)
+            .map_err(|refusal| of_task(action.clone(), &TaskError::Refused(refusal)))?;
         let notes = settings.incompatible_features(&self.host, &features);
         let asking = Asking {
             action: &action,
