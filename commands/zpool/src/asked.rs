@@ -111,14 +111,20 @@ impl Asked {
         if self.name() == "name" {
             return Some(pool.name.clone());
         }
-        let answer = self.answer(pool)?;
-        Some(value(self.name(), answer, exactness))
+        match self.answer(pool) {
+            Some(answer) => Some(value(self.name(), answer, exactness)),
+            // As OpenZFS: a user property that nobody has set.
+            None => is_user_property(self.name()).then(|| "-".to_string()),
+        }
     }
 
     /// Where the value of a pool comes from.
     pub fn source<'a>(&self, pool: &'a PoolDescription) -> &'a Source {
-        self.answer(pool)
-            .map_or(&Source::None, |answer| &answer.source)
+        match self.answer(pool) {
+            Some(answer) => &answer.source,
+            None if is_user_property(self.name()) => &Source::Default,
+            None => &Source::None,
+        }
     }
 
     fn answer<'a>(&self, pool: &'a PoolDescription) -> Option<&'a PropertyValue> {

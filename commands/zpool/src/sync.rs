@@ -7,7 +7,7 @@ use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 
-/// `-f` asks for a txg even when nothing is dirty, which the engine makes in any case.
+/// `-f` asks for a txg and new labels even when nothing is dirty.
 const GRAMMAR: Grammar = Grammar {
     short: "f",
     long: &[],
@@ -18,11 +18,12 @@ const GRAMMAR: Grammar = Grammar {
 /// # Errors
 /// What is wrong with the command line, or why nothing could be asked.
 pub fn run(session: &Session, arguments: &[String]) -> Outcome {
-    let names = parse(arguments)?;
+    let (names, force) = parse(arguments)?;
     let client = session.connect()?;
     let (names, mut has_failed) = pools::names(&client, &names)?;
     for name in names {
-        match client.pool_sync(Sync { names: vec![name] }) {
+        let names = vec![name];
+        match client.pool_sync(Sync { names, force }) {
             Ok(_) => {}
             Err(CallError::Refused(refusal)) => {
                 complain(refusal);
@@ -34,11 +35,14 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     Ok(u8::from(has_failed))
 }
 
-/// The pools; all when none is named.
-fn parse(arguments: &[String]) -> Result<Vec<String>, Failure> {
+/// The pools, all when none is named; and whether a txg is stored in any case.
+fn parse(arguments: &[String]) -> Result<(Vec<String>, bool), Failure> {
     let mut options = Options::new(GRAMMAR, arguments);
-    while options.take()?.is_some() {}
-    Ok(options.operands())
+    let mut force = false;
+    while options.take()?.is_some() {
+        force = true;
+    }
+    Ok((options.operands(), force))
 }
 
 #[cfg(test)]
@@ -49,8 +53,8 @@ mod tests {
     fn any_number_of_pools_may_be_named() {
         let words =
             |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_string).collect() };
-        assert_eq!(parse(&words("-f a b")), Ok(words("a b")));
-        assert_eq!(parse(&[]), Ok(Vec::new()));
+        assert_eq!(parse(&words("-f a b")), Ok((words("a b"), true)));
+        assert_eq!(parse(&[]), Ok((Vec::new(), false)));
         assert_eq!(
             parse(&words("-x")),
             Err(Failure::usage("invalid option 'x'"))

@@ -8,11 +8,12 @@ use crate::error_log;
 use crate::jobs::{SyncScope, TaskError};
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
-use tarn_dataset::task::{FeatureCounts, InternalEvent};
+use tarn_dataset::task::{FeatureCounts, InternalEvent, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::PROPERTIES;
+use tarn_ondisk::zap::{VALUE_BYTES_MAX, can_hold_name};
 use tarn_probe::Operation;
 
 /// All that are stored.
@@ -40,6 +41,8 @@ pub(crate) fn store(
 pub enum PoolPropertyChange {
     /// One that is stored in the MOS, and its value as history shows it.
     Stored(String, ZapValue, String),
+    /// A user property that has no value any more.
+    Clear(String),
     /// `comment`, which labels have.
     Comment(Option<String>),
     /// `compatibility`, which labels have.
@@ -59,6 +62,9 @@ impl Pool {
         operation: &Operation,
     ) -> Result<(), TaskError> {
         self.run_in_sync(operation, move |scope| {
+            if let Some(refusal) = changes.iter().find_map(refusal_of) {
+                return Ok(Err(refusal));
+            }
             for change in changes {
                 let text = apply(scope, change)?;
                 scope.context.record(InternalEvent {
@@ -72,6 +78,23 @@ impl Pool {
     }
 }
 
+/// Why a change cannot be stored, if it cannot. After the first change nothing may be refused any more.
+fn refusal_of(change: &PoolPropertyChange) -> Option<TaskRefusal> {
+    let (name, why) = match change {
+        PoolPropertyChange::Stored(name, value, _) if value.size() > VALUE_BYTES_MAX => {
+            (name, format!("property value for '{name}' is too long"))
+        }
+        PoolPropertyChange::Stored(name, ..) | PoolPropertyChange::Clear(name)
+            if !can_hold_name(name) =>
+        {
+            (name, format!("invalid property '{name}'"))
+        }
+        _ => return None,
+    };
+    let property = name.clone();
+    Some(TaskRefusal::BadValue { property, why })
+}
+
 /// Makes one change; gives back what the history says of it.
 fn apply(scope: &SyncScope<'_>, change: PoolPropertyChange) -> Result<String, PoolError> {
     match change {
@@ -79,6 +102,13 @@ fn apply(scope: &SyncScope<'_>, change: PoolPropertyChange) -> Result<String, Po
             let text = format!("{name}={shown}");
             store(scope.writer, &[(name, value)])?;
             Ok(text)
+        }
+        PoolPropertyChange::Clear(name) => {
+            let zap = scope
+                .writer
+                .zap_at(PROPERTIES, ObjectType::PoolProperties)?;
+            scope.writer.remove(zap, &name)?;
+            Ok(format!("{name}="))
         }
         PoolPropertyChange::Comment(comment) => {
             let text = format!("comment={}", comment.as_deref().unwrap_or_default());

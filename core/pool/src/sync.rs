@@ -382,6 +382,18 @@ impl Pool {
         })
     }
 
+    /// Stores a group and writes the labels of all devices, whether or not anything was changed.
+    ///
+    /// # Errors
+    /// When the pool is read-only, suspended or being closed.
+    #[doc(alias = "spa_sync_pool")]
+    pub fn store_labels(&self, operation: &Operation) -> Result<(), TaskError> {
+        self.run_in_sync(operation, |scope| {
+            scope.pool.mark_configuration_stale();
+            Ok(Ok(()))
+        })
+    }
+
     /// What those are told who ask while nothing is stored.
     pub(crate) fn suspended(&self) -> TaskError {
         TaskError::Suspended {

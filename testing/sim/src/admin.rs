@@ -680,6 +680,7 @@ impl Administrator {
             Command::Sync => {
                 let request = pool::Sync {
                     names: vec![POOL.to_string()],
+                    force: false,
                 };
                 self.engine()
                     .pool_sync(&call(), request)

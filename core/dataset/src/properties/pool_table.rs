@@ -6,7 +6,7 @@
 use super::table::words;
 use super::value::{Change, Default, Form, Kinds, Property};
 
-/// The row of a pool property by the name users type, or by its column heading.
+/// The row of a pool property by the name users type, or by its column heading in lower case.
 pub fn find(name: &str) -> Option<&'static Property> {
     POOL_PROPERTIES
         .iter()
@@ -14,7 +14,7 @@ pub fn find(name: &str) -> Option<&'static Property> {
         .or_else(|| {
             POOL_PROPERTIES
                 .iter()
-                .find(|row| row.column.eq_ignore_ascii_case(name))
+                .find(|row| row.column.to_ascii_lowercase() == name)
         })
 }
 

@@ -22,7 +22,7 @@ const COMMENT_MAX: usize = 32;
 /// Longest name of a user property.
 const USER_NAME_MAX: usize = 255;
 /// Longest value of a property.
-const VALUE_MAX: usize = 4096;
+const VALUE_MAX: usize = tarn_ondisk::zap::VALUE_BYTES_MAX - 1;
 
 /// When properties are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,8 +189,11 @@ impl PoolSettings {
         if name.len() > USER_NAME_MAX {
             return Err(format!("property name '{name}' is too long"));
         }
-        if value.len() >= VALUE_MAX {
+        if value.len() > VALUE_MAX {
             return Err(format!("property value '{value}' is too long"));
+        }
+        if value.contains('\0') {
+            return Err(format!("invalid value for '{name}'"));
         }
         self.store(name, ZapValue::text(value), value);
         Ok(())

@@ -725,6 +725,9 @@ pub struct Sync {
     /// The pools; all when empty.
     #[serde(default)]
     pub names: Vec<String>,
+    /// `-f`: a group is stored and labels are written, even if nothing is dirty.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// `zpool clear`.

@@ -1,6 +1,9 @@
 //! What is the matter with a pool: the first thing that is, in OpenZFS's order of seriousness.
 
+use crate::create::compatibility;
 use crate::messages::condition::Condition;
+use std::collections::BTreeSet;
+use tarn_host::Host;
 use tarn_ondisk::features::Feature;
 use tarn_pool::features::PoolFeatures;
 use tarn_vdev::{PoolFacts, PoolState, Reason, VdevHealth, VdevKind, VdevState};
@@ -16,6 +19,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) facts: &'a PoolFacts,
     /// Its features, where they could be read.
     pub(crate) features: Option<&'a PoolFeatures>,
+    /// What its property `compatibility` asks for.
+    pub(crate) requested: Requested,
     /// For a pool that is not open: this host's id, and what stands against opening it.
     pub(crate) import: Option<ImportEvidence>,
     /// Data errors that are known.
@@ -44,6 +49,39 @@ pub(crate) enum Unsupported {
     ToRead,
     /// Only for writing.
     ToWrite,
+}
+
+/// The features that a pool's property `compatibility` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Requested {
+    /// All that there are.
+    All,
+    /// These.
+    Only(BTreeSet<Feature>),
+    /// Its files cannot be read, or have words that are no features.
+    Unreadable,
+}
+
+impl Requested {
+    /// What a pool asks for, as its labels say.
+    pub(crate) fn by(host: &Host, facts: &PoolFacts) -> Requested {
+        let sets = facts.compatibility.as_ref().map(ToString::to_string);
+        match sets.as_deref() {
+            None | Some("" | "off") => Requested::All,
+            Some(sets) => match compatibility::allowed(host, sets) {
+                Ok(features) => Requested::Only(features),
+                Err(_) => Requested::Unreadable,
+            },
+        }
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        match self {
+            Requested::All => true,
+            Requested::Only(features) => features.contains(&feature),
+            Requested::Unreadable => false,
+        }
+    }
 }
 
 /// What becomes of writers while a pool is suspended.
@@ -138,14 +176,18 @@ fn of_version(evidence: &Evidence<'_>) -> Option<Condition> {
     if facts.version < VERSION_FEATURES {
         return (!is_legacy).then_some(Condition::VersionOlder);
     }
-    let is_off = compatibility.is_none() || compatibility.as_deref() == Some("off");
     let features = evidence.features?;
-    let is_lacking = |feature: &Feature| {
-        feature.is_enabled_by_default() && features.count(feature.guid()).is_none()
-    };
-    // A set of features beyond these two words is a choice, and what it leaves out is not missed.
-    let lacks = is_off && Feature::ALL.iter().any(is_lacking);
-    lacks.then_some(Condition::FeaturesDisabled)
+    if evidence.requested == Requested::Unreadable {
+        return Some(Condition::CompatibilityError);
+    }
+    Feature::ALL.iter().find_map(|feature| {
+        let is_enabled = features.count(feature.guid()).is_some();
+        match (evidence.requested.has(*feature), is_enabled) {
+            (true, false) if feature.is_enabled_by_default() => Some(Condition::FeaturesDisabled),
+            (false, true) => Some(Condition::IncompatibleFeature),
+            _ => None,
+        }
+    })
 }
 
 /// Whether any leaf is so. What is being replaced does not count.

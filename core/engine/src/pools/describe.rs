@@ -1,6 +1,6 @@
 //! `zpool list`, `status` and `get`: everything known of open pools.
 
-use super::condition::{Evidence, Suspended, find};
+use super::condition::{Evidence, Requested, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
 use super::{dedup, errors, properties, scan};
 use crate::engine::{Engine, OpenPool};
@@ -63,6 +63,7 @@ fn as_far_as_known(open: &OpenPool) -> PoolDescription {
             health: &health,
             facts: &facts,
             features: None,
+            requested: Requested::All,
             import: None,
             error_count,
             suspended,
@@ -102,6 +103,7 @@ fn describe(
         health: &health,
         facts: &facts,
         features: Some(&features),
+        requested: Requested::by(pool.host(), &facts),
         import: None,
         error_count,
         suspended,

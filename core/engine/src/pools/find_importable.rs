@@ -4,7 +4,7 @@
 //! features it uses.
 
 use super::auxiliary;
-use super::condition::{Evidence, ImportEvidence, Unsupported, find};
+use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
 use super::vdev_status::{layout_of_candidate, state_word};
 use crate::engine::{Auxiliary, Engine};
 use crate::messages::Refusal;
@@ -60,6 +60,8 @@ impl Engine {
             health: &health,
             facts,
             features: trial.features.as_ref(),
+            // As OpenZFS, which does not look at `compatibility` of pools that are not open.
+            requested: Requested::All,
             import: Some(trial.evidence),
             error_count: 0,
             suspended: None,

@@ -3,6 +3,7 @@
 use super::dedup;
 use crate::engine::{OpenPool, Remembered};
 use crate::messages::{Properties, PropertyValue, Source, Value};
+use tarn_dataset::names::is_user_property;
 use tarn_dataset::properties::pool_table::POOL_PROPERTIES;
 use tarn_dataset::properties::value::{Default, Form, Property};
 use tarn_ondisk::features::Feature;
@@ -60,7 +61,7 @@ fn clone_ratio_hundredths(sums: CloneSums) -> u64 {
     }
 }
 
-/// All properties of a pool, features included.
+/// All properties of a pool, user properties and features included.
 pub(crate) fn describe(
     open: &OpenPool,
     health: &str,
@@ -80,6 +81,7 @@ pub(crate) fn describe(
         };
         properties.insert(row.name.to_string(), value);
     }
+    properties.extend(stored.of_users()?);
     let features = open.pool.features();
     for feature in Feature::ALL {
         let state = match features.count(feature.guid()) {
@@ -216,6 +218,20 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
+    /// User properties.
+    fn of_users(&self) -> Result<Vec<(String, PropertyValue)>, PoolError> {
+        let Some(zap) = self.zap else {
+            return Ok(Vec::new());
+        };
+        let entries = self.directory.entries(zap)?.into_iter();
+        let of_users = entries.filter(|(name, _)| is_user_property(name));
+        let shown = of_users.filter_map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_text()?).into_owned();
+            Some((name, text(&value, Source::Local)))
+        });
+        Ok(shown.collect())
+    }
+
     /// The value of a property that can be stored, or its default.
     fn value(&self, row: &Property) -> Result<PropertyValue, PoolError> {
         let found = match self.zap {

@@ -10,6 +10,7 @@ use crate::messages::{Refusal, RefusalKind};
 use crate::refusals::of_task;
 use std::sync::Arc;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::is_user_property;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, PoolPropertyChange};
@@ -135,6 +136,10 @@ pub(super) fn changes_of(
         }
     }
     for (name, value, shown) in settings.stored {
+        if is_user_property(&name) && shown.is_empty() {
+            changes.push(PoolPropertyChange::Clear(name));
+            continue;
+        }
         let value = match name.as_str() {
             "bootfs" => boot_dataset(open, &shown, operation)?,
             _ => value,

@@ -14,7 +14,10 @@ impl Engine {
                 continue;
             }
             let action = format!("sync '{}' failed", open.pool.name());
-            let stored = open.pool.sync_all(operation);
+            let stored = match request.force {
+                true => open.pool.store_labels(operation),
+                false => open.pool.sync_all(operation),
+            };
             stored.map_err(|error| of_task(action, &error))?;
             let mounts = open.mounts.lock();
             let keys: Vec<_> = mounts.values().map(|mounted| mounted.key).collect();
