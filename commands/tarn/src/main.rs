@@ -11,7 +11,8 @@ mod kstat;
 mod shown;
 mod version;
 
-use tarn_terminal::program::{BLANK, Program, Subcommand};
+use tarn_terminal::failure::complain;
+use tarn_terminal::program::{BLANK, Program, Subcommand, text_of};
 
 const KSTAT: &str = "\tkstat [-jlpq] [-c class] [-m module] [-i instance] [-n name] [-s statistic]\n\
 \t    [interval [count]]\n\
@@ -87,8 +88,13 @@ missing means any; \\: stands for a colon.\n\
 }
 
 fn main() -> std::process::ExitCode {
-    let arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
-    std::process::ExitCode::from(TARN.run(&plain_help(arguments.collect())))
+    match text_of(std::env::args_os()) {
+        Ok(arguments) => std::process::ExitCode::from(TARN.run(&plain_help(arguments))),
+        Err(refusal) => {
+            complain(format!("tarn: {refusal}"));
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 /// `tarn kstat --help` is `tarn help kstat`: help that was asked for is no error.

@@ -1,6 +1,7 @@
 //! Writing to the terminal. A reader that went away (`zfs list | head -1`) ends the command quietly.
 
 use std::io::Write;
+use tarn_engine::messages::without_error_numbers;
 
 /// Writes text to standard output as it is.
 pub fn say(text: &str) {
@@ -15,8 +16,9 @@ pub fn say_bytes(bytes: &[u8]) {
     }
 }
 
-/// Writes a text and a newline to standard error.
+/// Writes a text and a newline to standard error. Numbers of the system's errors are left out.
 pub fn complain(text: &str) {
+    let text = without_error_numbers(text);
     let mut err = std::io::stderr().lock();
     // Nobody can be told that standard error is gone.
     let _ = err.write_all(text.trim_end_matches('\n').as_bytes());

@@ -71,10 +71,13 @@ impl Session {
 impl Program {
     /// Runs the program with the arguments of this process.
     pub fn main(&self) -> std::process::ExitCode {
-        let arguments: Vec<String> = std::env::args_os()
-            .map(|text| text.to_string_lossy().into_owned())
-            .collect();
-        std::process::ExitCode::from(self.run(&arguments))
+        match text_of(std::env::args_os()) {
+            Ok(arguments) => std::process::ExitCode::from(self.run(&arguments)),
+            Err(refusal) => {
+                output::complain(&format!("{}: {refusal}", self.name));
+                std::process::ExitCode::FAILURE
+            }
+        }
     }
 
     /// Runs one command line, program's name first; gives the exit code.
@@ -182,6 +185,25 @@ impl Program {
     }
 }
 
+/// Arguments as text. Names of datasets are ASCII; a path or value in another encoding would become another one if it were changed to fit.
+///
+/// # Errors
+/// The first that is not UTF-8.
+pub fn text_of(
+    arguments: impl IntoIterator<Item = std::ffi::OsString>,
+) -> Result<Vec<String>, String> {
+    let text = arguments.into_iter().map(|argument| {
+        let refusal = |argument: std::ffi::OsString| {
+            let shown = argument.to_string_lossy().into_owned();
+            format!(
+                "argument '{shown}' is not UTF-8, which is not supported by this version of Tarn"
+            )
+        };
+        argument.into_string().map_err(refusal)
+    });
+    text.collect()
+}
+
 /// The command line as `zpool history` shows it.
 fn command_line(arguments: &[String]) -> String {
     let program = arguments
@@ -196,6 +218,19 @@ fn command_line(arguments: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_utf_8_is_refused_and_not_changed() {
+        use std::os::unix::ffi::OsStringExt;
+        let words =
+            |last: &[u8]| [b"zfs".to_vec(), last.to_vec()].map(std::ffi::OsString::from_vec);
+        assert_eq!(text_of(words("é".as_bytes())).unwrap()[1], "é");
+        assert!(
+            text_of(words(b"/a\xff"))
+                .unwrap_err()
+                .contains("is not UTF-8")
+        );
+    }
 
     #[test]
     fn history_shows_the_program_without_its_path() {

@@ -10,6 +10,7 @@ use tarn_stream::reading::{Received, StreamError, StreamReader};
 use tarn_stream::send::SendError;
 use tarn_stream::send::series::{write_conclusion, write_description};
 use tarn_stream::writing::StreamWriter;
+use tarn_terminal::output::complain;
 
 /// How much is written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -94,7 +95,7 @@ pub fn run<R: Read>(input: R, change: &mut impl Change) -> u8 {
     match rewrite(input, out, change) {
         Ok(()) => 0,
         Err(stopped) => {
-            eprintln!("{}", stopped.why);
+            complain(&stopped.why);
             stopped.code
         }
     }

@@ -28,8 +28,11 @@ impl From<rustix::io::Errno> for Errno {
 }
 
 impl std::fmt::Display for Errno {
+    /// The system's words, without the number that the standard library puts behind them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        io::Error::from_raw_os_error(self.0).fmt(f)
+        let text = io::Error::from_raw_os_error(self.0).to_string();
+        let number = format!(" (os error {})", self.0);
+        f.write_str(text.strip_suffix(&number).unwrap_or(&text))
     }
 }
 

@@ -71,16 +71,38 @@ impl Refusal {
         Refusal {
             kind,
             action: action.into(),
-            reason: reason.into(),
+            reason: without_error_numbers(&reason.into()),
             hints: Vec::new(),
         }
     }
 
     /// The same with one more line for people.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
+        self.hints.push(without_error_numbers(&hint.into()));
         self
     }
+}
+
+/// A text for people, without the numbers that the standard library puts behind the system's words: ` (os error 2)`.
+pub fn without_error_numbers(text: &str) -> String {
+    const BEGINNING: &str = " (os error ";
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(BEGINNING) {
+        let (before, number) = (&rest[..at], &rest[at + BEGINNING.len()..]);
+        kept.push_str(before);
+        let end =
+            number.trim_start_matches(|letter: char| letter == '-' || letter.is_ascii_digit());
+        rest = match end.strip_prefix(')') {
+            Some(after) if end.len() < number.len() => after,
+            _ => {
+                kept.push_str(BEGINNING);
+                number
+            }
+        };
+    }
+    kept.push_str(rest);
+    kept
 }
 
 impl std::fmt::Display for Refusal {
