@@ -4,8 +4,9 @@
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
 //! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
 //! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots; [`everyday`]
-//! does what users do. Each has an instance of its own, a pool of files and a mount.
+//! does what users do; [`abuse`] gives every command what nobody should. Each has an instance of its own, a pool of files and a mount.
 
+mod abuse;
 mod crash;
 mod databases;
 mod everyday;
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// policies: how many hours of policy
     #[arg(long, default_value_t = 26)]
     pub hours: u64,
+    /// abuse: how many command lines, and as many requests
+    #[arg(long, default_value_t = 4000)]
+    pub calls: u32,
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
@@ -89,6 +93,8 @@ pub enum Test {
     Xfstests,
     /// OpenZFS's functional tests
     Zts,
+    /// Every command with arguments that are empty, too long, hostile or nonsense
+    Abuse,
 }
 
 /// Runs the tests asked for.
@@ -128,6 +134,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Zts) {
         steps.run("OpenZFS's functional tests", || zts::zts(arguments));
     }
+    if wanted(Test::Abuse) {
+        steps.run("administration under abuse", || abuse::abuse(arguments));
+    }
     steps.finish()
 }
 
@@ -144,6 +153,7 @@ pub fn small() -> Outcome {
             Test::Everyday,
             Test::Xfstests,
             Test::Zts,
+            Test::Abuse,
         ],
         seed: 1,
         operations: 5000,
@@ -151,6 +161,7 @@ pub fn small() -> Outcome {
         kills: 3,
         cuts: 20,
         hours: 3,
+        calls: 500,
         only: None,
         small: true,
         keep: false,
