@@ -198,6 +198,25 @@ impl HistoryHead {
         Ok(())
     }
 
+    /// Leaves out the oldest records until those that are left in the ring have at most so many bytes. `read` gives the bytes of pieces.
+    ///
+    /// # Errors
+    /// The outer one is that of `read`.
+    pub fn leave_out_oldest<E>(
+        &mut self,
+        bytes_max: u64,
+        read: impl Fn(Vec<Piece>) -> Result<Vec<u8>, E>,
+    ) -> Result<Result<(), Corrupt>, E> {
+        while self.end - self.begin > bytes_max {
+            let length = read(self.oldest_length())?;
+            let length = length.try_into().expect("as many bytes as were asked for");
+            if let Err(corrupt) = self.drop_oldest(length) {
+                return Ok(Err(corrupt));
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Makes room for a record of `length` encoded bytes behind the newest, and says where it is to
     /// be written.
     ///
@@ -359,6 +378,26 @@ mod tests {
         assert_eq!(HistoryHead::new(1 << 30).ring_end, 1_073_741);
         assert_eq!(HistoryHead::new(64 << 20).ring_end, SIZE_MIN);
         assert_eq!(HistoryHead::new(u64::MAX).ring_end, SIZE_MAX);
+    }
+
+    #[test]
+    fn of_a_long_ring_the_newest_records_are_read() {
+        let mut history = History::new(16 << 10);
+        for number in 0..500 {
+            history.write(&command(number));
+        }
+        let all: Vec<NvList> = {
+            let bytes = history.read(&history.head.pieces());
+            records(&bytes).map(Result::unwrap).collect()
+        };
+        let mut head = history.head;
+        let read = |pieces: Vec<Piece>| Ok::<_, ()>(history.read(&pieces));
+        head.leave_out_oldest(2000, read).unwrap().unwrap();
+        assert!(head.end - head.begin <= 2000);
+        let bytes = history.read(&head.pieces());
+        let newest: Vec<NvList> = records(&bytes).map(Result::unwrap).collect();
+        assert!(newest.len() > 5 && newest.len() < all.len());
+        assert_eq!(newest, all[all.len() - newest.len()..]);
     }
 
     #[test]

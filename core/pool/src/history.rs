@@ -3,34 +3,40 @@
 use crate::directory::Directory;
 use crate::error::PoolError;
 use tarn_ondisk::declare::narrow;
-use tarn_ondisk::history::HistoryHead;
+use tarn_ondisk::history::{HistoryHead, Piece};
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory as name;
 use tarn_probe::Operation;
 
-/// Largest ring that is read at once.
-const RING_BYTES_MAX: u64 = tarn_ondisk::history::SIZE_MAX;
+/// How much of the ring is read, in bytes: its newest records. A guess: some hundred thousand commands, which are several times as much in an answer.
+pub const READ_BYTES_MAX: u64 = 32 << 20;
 
-/// All records, the oldest first. A record that makes no sense ends the list: what follows it cannot be found.
+/// All records, the oldest first; of a ring that has more, those that made the pool and the newest. A record that makes no sense ends the list: what follows it cannot be found.
 pub fn read(directory: Directory<'_>, operation: &Operation) -> Result<Vec<NvList>, PoolError> {
     let Some(id) = directory.find(name::HISTORY)? else {
         return Ok(Vec::new());
     };
-    let head: HistoryHead = directory.bonus(id)?;
+    let mut head: HistoryHead = directory.bonus(id)?;
     let object = directory.object(id)?;
     let corrupt = |cause| PoolError::Corrupt { object: id, cause };
     head.check().map_err(corrupt)?;
-    let mut bytes = Vec::new();
-    for piece in head.pieces() {
-        if piece.length > RING_BYTES_MAX {
-            break;
+    let read = |pieces: Vec<Piece>| {
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            let start = bytes.len();
+            bytes.resize(start + narrow(piece.length), 0);
+            object
+                .read(piece.offset, &mut bytes[start..], operation)
+                .map_err(|cause| PoolError::Object { object: id, cause })?;
         }
-        let start = bytes.len();
-        bytes.resize(start + narrow(piece.length), 0);
-        object
-            .read(piece.offset, &mut bytes[start..], operation)
-            .map_err(|cause| PoolError::Object { object: id, cause })?;
+        Ok::<_, PoolError>(bytes)
+    };
+    if head.creation_end > READ_BYTES_MAX {
+        return Ok(Vec::new());
     }
+    let left_out = head.leave_out_oldest(READ_BYTES_MAX, read)?;
+    left_out.map_err(corrupt)?;
+    let bytes = read(head.pieces())?;
     Ok(tarn_ondisk::history::records(&bytes)
         .map_while(Result::ok)
         .collect())

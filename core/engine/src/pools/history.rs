@@ -6,17 +6,18 @@ use crate::messages::pool::{History, HistoryRecord, HistoryRecords};
 use crate::messages::{Refusal, RefusalKind};
 use crate::turns::stuck;
 use tarn_ondisk::declare::narrow;
-use tarn_ondisk::history::{SIZE_MAX, name};
+use tarn_ondisk::history::name;
 use tarn_ondisk::nvlist::NvList;
+use tarn_pool::history::READ_BYTES_MAX;
 
 /// How far what a call was given is moved in.
 const CALL_INDENT: usize = 8;
 /// How far a record of an unknown kind is moved in.
 const UNKNOWN_INDENT: usize = 4;
 
-/// How much text lists become in one answer, in bytes: four times what a whole ring has room for. Only a
+/// How much text lists become in one answer, in bytes: four times what is read of a ring. Only a
 /// pool that wants to fill our memory has more.
-const LISTS_TEXT_BYTES_MAX: u64 = 4 * SIZE_MAX;
+const LISTS_TEXT_BYTES_MAX: u64 = 4 * READ_BYTES_MAX;
 
 impl Engine {
     pub(crate) fn history(&self, request: &History) -> Result<HistoryRecords, Refusal> {
