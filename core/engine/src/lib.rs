@@ -13,6 +13,7 @@
 
 pub mod administration;
 mod bounded_text;
+mod count_owners;
 mod create;
 mod datasets;
 pub mod engine;

@@ -3,6 +3,7 @@
 //! A file system asks its pool for two things: how much room its dataset has, and which snapshots. Both are looked up
 //! when they are asked for, since they change while it is mounted; so does its name.
 
+use crate::count_owners::OwnerCounts;
 use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
 use crate::snapshot_directory::{Entered, SnapshotDirectory};
@@ -17,7 +18,7 @@ use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
-use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse};
+use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse, Uncounted};
 use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
@@ -35,6 +36,7 @@ pub(crate) struct MountedTree {
     entered: Arc<Entered>,
     /// Snapshots that were entered below `.zfs`: they follow its properties.
     below: Mutex<Vec<Weak<FileSystem>>>,
+    counts: Arc<OwnerCounts>,
 }
 
 /// How a dataset's files are opened.
@@ -71,7 +73,7 @@ impl MountedTree {
     /// # Errors
     /// Why it cannot be mounted, for people.
     pub(crate) fn open(
-        open: &OpenPool,
+        open: &Arc<OpenPool>,
         dataset: &Dataset<'_>,
         properties: MountProperties,
         choices: TreeChoices,
@@ -88,7 +90,7 @@ impl MountedTree {
     }
 
     fn open_once(
-        open: &OpenPool,
+        open: &Arc<OpenPool>,
         dataset: &Dataset<'_>,
         properties: MountProperties,
         choices: TreeChoices,
@@ -101,13 +103,14 @@ impl MountedTree {
             false => tarn_dataset::contents::objset(dataset),
         };
         let set = set?;
+        let counts = OwnerCounts::new(open, head);
         let parts = FileSystemParts {
             log: is_writable.then(|| pool.namespace().open_log(&set, Durability::ByLog)),
             set,
             txgs: is_writable.then(|| pool.txgs().clone()),
             properties,
             host: pool.host().clone(),
-            space: space_of(pool, head),
+            space: space_of(pool, head, counts.clone()),
             snapshots: Some(Arc::new(SnapshotDirectory {
                 pool: pool.clone(),
                 head,
@@ -151,6 +154,7 @@ impl MountedTree {
             statistics,
             entered: open.entered.clone(),
             below: Mutex::new(BELOW, Vec::new()),
+            counts,
         }))
     }
 
@@ -170,6 +174,13 @@ impl MountedTree {
         files.set_properties(*self.files.properties());
         below.retain(|files| files.strong_count() > 0);
         below.push(Arc::downgrade(files));
+    }
+
+    /// It was mounted: what is not counted for owners and can be by now is counted in the background. A mount that changes nothing counts nothing.
+    pub(crate) fn bring_up_counts(&self) {
+        if !self.files.properties().is_read_only {
+            self.counts.bring_up();
+        }
     }
 
     /// The dataset has another name now.
@@ -196,7 +207,7 @@ impl MountedTree {
 }
 
 /// How much room the dataset has.
-fn space_of(pool: &Arc<Pool>, head: ObjectId) -> SpaceDoor {
+fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> SpaceDoor {
     let facts = {
         let pool = pool.clone();
         move || {
@@ -234,6 +245,10 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId) -> SpaceDoor {
     SpaceDoor {
         facts: Arc::new(facts),
         may_write: Arc::new(may_write),
+        count_owners: Arc::new(move |uncounted| match uncounted {
+            Uncounted::Something => counts.bring_up(),
+            Uncounted::Projects => counts.bring_up_projects(),
+        }),
     }
 }
 

@@ -88,6 +88,31 @@ impl Drop for Looking {
     }
 }
 
+/// The turn of a pool for what the daemon does by itself. None when the pool is stuck.
+pub(crate) fn turn_of(open: &Arc<OpenPool>) -> Option<Turn<'_>> {
+    take(open, PATIENCE)
+}
+
+fn take(open: &Arc<OpenPool>, patience: Duration) -> Option<Turn<'_>> {
+    let turns = &open.turns;
+    let mut waited = Duration::ZERO;
+    let mut is_taken = turns.is_taken.lock();
+    while *is_taken {
+        let late = turns.given_back.wait_timeout(&mut is_taken, LOOK_INTERVAL);
+        if late.timed_out() && *is_taken {
+            waited += LOOK_INTERVAL;
+            drop(is_taken);
+            if waited > patience && is_stuck(&open.pool) {
+                return None;
+            }
+            is_taken = turns.is_taken.lock();
+        }
+    }
+    *is_taken = true;
+    drop(is_taken);
+    Some(Turn(turns))
+}
+
 impl Engine {
     /// Waits until nobody else changes a pool.
     pub(crate) fn turn<'a>(&self, open: &'a Arc<OpenPool>) -> Result<Turn<'a>, Refusal> {
@@ -104,23 +129,7 @@ impl Engine {
         open: &'a Arc<OpenPool>,
         patience: Duration,
     ) -> Result<Turn<'a>, Refusal> {
-        let turns = &open.turns;
-        let mut waited = Duration::ZERO;
-        let mut is_taken = turns.is_taken.lock();
-        while *is_taken {
-            let late = turns.given_back.wait_timeout(&mut is_taken, LOOK_INTERVAL);
-            if late.timed_out() && *is_taken {
-                waited += LOOK_INTERVAL;
-                drop(is_taken);
-                if waited > patience && is_stuck(&open.pool) {
-                    return Err(stuck(open.pool.name()));
-                }
-                is_taken = turns.is_taken.lock();
-            }
-        }
-        *is_taken = true;
-        drop(is_taken);
-        let turn = Turn(turns);
+        let turn = take(open, patience).ok_or_else(|| stuck(open.pool.name()))?;
         // Somebody may have been faster, and exported it.
         let name = open.pool.name();
         match self.find_pool(name) {

@@ -6,9 +6,10 @@ use support::{Bench, call, owned};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{Credentials, Operation, SetAttributes};
 use tarn_engine::messages::dataset::{
-    Create, DatasetKind, Describe, ListOwners, MakeClone, OwnerKind, OwnerUse, Owners, Snapshot,
-    Unmount,
+    Create, DatasetKind, Describe, ListOwners, MakeClone, Mount, OwnerKind, OwnerUse, Owners,
+    Snapshot, Unmount,
 };
+use tarn_engine::messages::pool::Upgrade;
 use tarn_engine::messages::{Caller, Refusal, RefusalKind, Source, Value};
 
 const EDQUOT: i32 = 122;
@@ -350,4 +351,147 @@ fn what_cannot_be_set_is_refused_in_known_words_and_nothing_changes() {
         refused.to_string(),
         "cannot open 'tank/none': dataset does not exist"
     );
+}
+
+fn mount(bench: &Bench, name: &str) {
+    let mount = Mount {
+        name: Some(name.to_string()),
+        ..Mount::default()
+    };
+    bench.engine.dataset_mount(&call(""), mount).unwrap();
+}
+
+fn enable_features(bench: &Bench) {
+    let upgrade = Upgrade {
+        names: vec!["tank".to_string()],
+        ..Upgrade::default()
+    };
+    bench.engine.pool_upgrade(&call(""), upgrade).unwrap();
+}
+
+/// How many objects root has, by a look at the counts; none where they are not counted.
+fn objects_of_root(bench: &Bench, name: &str) -> Option<u64> {
+    let all = owners(bench, &call(""), name).unwrap();
+    row(&all, OwnerKind::User, 0).and_then(|row| row.objects_used)
+}
+
+/// It is counted in the background.
+fn wait_until_counted(bench: &Bench, name: &str) -> u64 {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(objects) = objects_of_root(bench, name) {
+            return objects;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{name} is not counted");
+        std::thread::yield_now();
+    }
+}
+
+/// A file system with files of root and of another, from before there were the features.
+fn old_file_system(bench: &Bench, name: &str) {
+    bench.create(name, &[("compression", "off")]).unwrap();
+    let path = format!("/{name}");
+    for file in 0..40 {
+        bench.write(&path, &format!("f{file}"), 3000).unwrap();
+    }
+    for file in 0..10 {
+        give(bench, &path, &format!("f{file}"), &user(7));
+    }
+    bench.sync();
+}
+
+#[test]
+fn objects_of_an_old_file_system_are_counted_when_it_is_mounted_anew() {
+    let bench = Bench::without_features();
+    let expected = {
+        let new = Bench::new();
+        old_file_system(&new, "tank/a");
+        let all = owners(&new, &call(""), "tank/a").unwrap();
+        let of = |kind, id| row(&all, kind, id).and_then(|row| row.objects_used);
+        (
+            of(OwnerKind::User, 0),
+            of(OwnerKind::User, 7),
+            of(OwnerKind::Project, 0),
+        )
+    };
+    for name in ["tank/a", "tank/b", "tank/c"] {
+        old_file_system(&bench, name);
+        unmount(&bench, name);
+        mount(&bench, name);
+        assert_eq!(objects_of_root(&bench, name), None);
+    }
+    let bytes_of_7 = bench.number("tank/a", "userused@7");
+    enable_features(&bench);
+    // Nobody has touched it since.
+    assert_eq!(objects_of_root(&bench, "tank/a"), None);
+    unmount(&bench, "tank/a");
+    mount(&bench, "tank/a");
+    wait_until_counted(&bench, "tank/a");
+    bench.sync();
+    let all = owners(&bench, &call(""), "tank/a").unwrap();
+    let of = |kind, id| row(&all, kind, id).and_then(|row| row.objects_used);
+    let counted = (
+        of(OwnerKind::User, 0),
+        of(OwnerKind::User, 7),
+        of(OwnerKind::Project, 0),
+    );
+    assert_eq!(counted, expected);
+    assert_eq!(bench.number("tank/a", "userused@7"), bytes_of_7);
+    let used = |kind, id| row(&all, kind, id).and_then(|row| row.used).unwrap_or(0);
+    assert_eq!(
+        used(OwnerKind::Project, 0),
+        used(OwnerKind::User, 0) + used(OwnerKind::User, 7)
+    );
+    // Or something is made in it.
+    assert_eq!(objects_of_root(&bench, "tank/b"), None);
+    bench.write("/tank/b", "new", 100).unwrap();
+    bench.sync();
+    assert_eq!(
+        wait_until_counted(&bench, "tank/b"),
+        expected.0.unwrap() + 1
+    );
+    // Or it is asked for, and waited for.
+    bench.set("tank/c", &[("version", "current")]).unwrap();
+    assert_eq!(objects_of_root(&bench, "tank/c"), expected.0);
+    assert_eq!(objects_of_root(&bench, "tank"), None);
+}
+
+#[test]
+fn a_file_of_an_old_file_system_gets_a_project_and_is_counted_for_it() {
+    let bench = Bench::without_features();
+    old_file_system(&bench, "tank/a");
+    let project = SetAttributes {
+        project: Some(100),
+        ..SetAttributes::default()
+    };
+    let set = |name: &str| {
+        let tree = bench.tree("/tank/a");
+        let (files, operation) = (tree.files(), Operation::unmeasured());
+        let root = Credentials::root();
+        let found = files.lookup(&root, files.root(), name.as_bytes(), &operation);
+        let id = found.unwrap().id;
+        files
+            .set_attributes(&root, id, &project, &operation)
+            .map(drop)
+    };
+    assert!(set("f1").is_err());
+    assert!(bench.set("tank/a", &[("projectquota@100", "1M")]).is_err());
+    enable_features(&bench);
+    let before = bench.number("tank/a", "userused@7");
+    set("f1").unwrap();
+    wait_until_counted(&bench, "tank/a");
+    bench.sync();
+    assert_eq!(
+        seen(&bench, &call(""), "tank/a", "projectobjused@100"),
+        Some(1)
+    );
+    assert_eq!(bench.number("tank/a", "userused@7"), before);
+    let of_project = bench.number("tank/a", "projectused@100");
+    assert!(of_project > 3000, "{of_project}");
+    let (all, users) = (
+        bench.number("tank/a", "projectused@0") + of_project,
+        before + bench.number("tank/a", "userused@0"),
+    );
+    assert_eq!(all, users);
+    bench.set("tank/a", &[("projectquota@100", "1K")]).unwrap();
 }

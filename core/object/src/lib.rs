@@ -25,6 +25,7 @@
 mod block_tree;
 mod buffer;
 mod cloned;
+mod counting;
 mod dirty;
 mod early;
 mod error;
@@ -47,6 +48,7 @@ pub mod zap;
 
 pub use block_tree::{BlockTrees, Freeing, Unreadable};
 pub use buffer::{Caching, TO_END};
+pub use counting::{CountError, Countable};
 pub use early::EarlyBlocks;
 pub use error::{AssignError, ObjectError, SyncError};
 pub use object::{Object, ObjectInfo};

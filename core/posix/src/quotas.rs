@@ -32,6 +32,7 @@ use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::ops::text_of;
 use crate::ranks;
+use crate::space::Uncounted;
 
 /// File systems have quotas of users from this version on.
 #[doc(alias = "ZPL_VERSION_USERSPACE")]
@@ -181,6 +182,12 @@ impl Quotas {
         flags.contains(ObjsetFlags::USER_ACCOUNTING_COMPLETE)
             && (!kind.counts_objects() || flags.contains(ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE))
             && (!kind.is_of_projects() || flags.contains(ObjsetFlags::PROJECT_QUOTA_COMPLETE))
+    }
+
+    /// Whether objects and projects are counted.
+    fn counts_all(&self) -> bool {
+        let all = ObjsetFlags::OBJECT_ACCOUNTING_COMPLETE.with(ObjsetFlags::PROJECT_QUOTA_COMPLETE);
+        self.set.flags().contains(all)
     }
 
     fn table(&self, kind: QuotaKind) -> Option<ObjectId> {
@@ -345,6 +352,9 @@ impl FileSystem {
         project: u64,
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        if !self.quotas.counts_all() {
+            (self.space.count_owners)(Uncounted::Something);
+        }
         let project = Some(project).filter(|project| *project != 0);
         self.check_new_owner_quota(Some(user), Some(group), project, operation)
     }
@@ -515,6 +525,9 @@ impl FileSystem {
 
     /// Refuses a project that no file can have here.
     pub(crate) fn check_project(&self, project: u64) -> Result<(), PosixError> {
+        if !self.counts_projects() {
+            (self.space.count_owners)(Uncounted::Projects);
+        }
         if !self.counts_projects() {
             return Err(PosixError::NotSupported("projects (feature project_quota)"));
         }

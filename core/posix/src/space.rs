@@ -33,6 +33,17 @@ pub struct SpaceDoor {
     pub facts: Arc<dyn Fn() -> SpaceFacts + Send + Sync>,
     /// Whether so many more bytes may be written, as they take at worst.
     pub may_write: Arc<MayWrite>,
+    /// Objects or projects are not counted for owners: if they can be by now, has them counted.
+    pub count_owners: Arc<dyn Fn(Uncounted) + Send + Sync>,
+}
+
+/// What is missing of counts for owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncounted {
+    /// Something was made that is to be counted some time.
+    Something,
+    /// A file is to get a project: projects are to be counted when the answer comes, if they can be.
+    Projects,
 }
 
 impl SpaceDoor {
@@ -41,6 +52,7 @@ impl SpaceDoor {
         SpaceDoor {
             facts: Arc::new(SpaceFacts::default),
             may_write: Arc::new(|_, _| Ok(None)),
+            count_owners: Arc::new(|_| {}),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod bookmark;
 pub mod clone;
+pub mod count_owners;
 pub mod create;
 pub mod delegate;
 pub mod destroy;

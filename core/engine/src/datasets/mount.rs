@@ -409,7 +409,12 @@ impl Engine {
             temporary,
             tree,
         };
+        let tree = mounted.tree.clone();
         self.hand_to_mounter(open, name, mounted)?;
+        // More may come for one that was unmounted for a moment.
+        if how.asked != Asked::Untouched {
+            tree.bring_up_counts();
+        }
         Ok(Some(path.to_path_buf()))
     }
 

@@ -9,7 +9,7 @@ use super::mount::Values;
 use super::owners::{QuotaSetting, is_of_somebody};
 use super::properties::kind_of;
 use super::remount::{Back, Extent, Follower, Unmounted, followers, with_those_on_them};
-use super::upgrade::upgrade_refusal;
+use super::upgrade::{count_owners, upgrade_refusal};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Set};
@@ -203,6 +203,7 @@ impl Engine {
         if let Some(version) = settings.version {
             self.upgrade_one(open, name, version, operation)
                 .map_err(|error| upgrade_refusal(cannot_set(name), error))?;
+            count_owners(open, name, operation);
             self.record_command(call, open.pool.name(), operation);
         }
         if let Some(bytes) = settings.volume_bytes {

@@ -6,6 +6,7 @@
 use super::cannot_open;
 use super::set::kind_named;
 use crate::administration::Call;
+use crate::count_owners::count_all;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{DatasetKind, Upgrade, Upgraded};
 use crate::messages::{Refusal, RefusalKind};
@@ -92,6 +93,7 @@ impl Engine {
             match self.upgrade_one(open, &name, version, operation) {
                 Ok(()) => {
                     is_changed = true;
+                    count_owners(open, &name, operation);
                     reply.datasets.push((name, before, version));
                 }
                 Err(failed) => {
@@ -142,6 +144,17 @@ fn raise(open: &OpenPool, name: &str, version: u64, operation: &Operation) -> Re
     upgrade::upgrade(view, &parsed, &set, version)
         .map(|_| ())
         .map_err(Failed::Upgrade)
+}
+
+/// Has all objects counted for their owners, where the pool's features have become such that they can be. The caller has the pool's turn. What cannot be counted now is when it is mounted
+/// anew.
+#[doc(alias = "zfs_ioc_userspace_upgrade")]
+pub(super) fn count_owners(open: &Arc<OpenPool>, name: &str, operation: &Operation) {
+    let view = open.pool.namespace().view(operation);
+    let head = view.directory(name).and_then(|directory| directory.head());
+    if let Ok(Some(head)) = head {
+        count_all(open, head.id());
+    }
 }
 
 /// The failure, in the words of commands.

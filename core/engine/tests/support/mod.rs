@@ -221,6 +221,23 @@ impl Bench {
 
     /// With a pool whose root file system has these properties.
     pub fn with_root(properties: &[(&str, &str)]) -> Result<Bench, Refusal> {
+        Bench::of(pool::Create {
+            dataset_properties: owned(properties),
+            ..pool::Create::default()
+        })
+    }
+
+    /// Whose pool has no features, as one of an older program.
+    pub fn without_features() -> Bench {
+        Bench::of(pool::Create {
+            no_features: true,
+            ..pool::Create::default()
+        })
+        .unwrap()
+    }
+
+    /// Whose pool is made like this, but for its name and its device.
+    fn of(like: pool::Create) -> Result<Bench, Refusal> {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
         std::fs::File::create(&disk)
@@ -251,8 +268,7 @@ impl Bench {
                 children: Vec::new(),
                 role: VdevRole::Data,
             }],
-            dataset_properties: owned(properties),
-            ..pool::Create::default()
+            ..like
         };
         bench.engine.pool_create(&call("zpool create"), create)?;
         Ok(bench)

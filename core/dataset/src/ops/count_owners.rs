@@ -1,0 +1,101 @@
+//! Counting for owners what was there before the pool could: the features `userobj_accounting` and `project_quota` were enabled later.
+//!
+//! # Mechanism
+//! [`BeginCounting`] has the dataset use the features, so that everything that is stored from then on is counted; projects are counted right then. The
+//! objects that are there follow in open groups ([`ObjectSet::count_objects`]), by whoever has the pool's turn, so that the dataset is neither destroyed nor exchanged meanwhile;
+//! then [`EndCounting`] has the head say that they were all counted.
+//!
+//! # After a crash
+//! Whoever mounts it begins again, with those that are not counted.
+
+use crate::error::DatasetError;
+use crate::feature_use;
+use crate::namespace::View;
+use crate::ops::receive::check_whole;
+use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
+use crate::writing::in_object;
+use std::cmp::Ordering;
+use tarn_object::{Countable, ObjectSet};
+use tarn_ondisk as ondisk;
+use tarn_ondisk::features::Feature;
+use tarn_ondisk::units::ObjectId;
+
+/// What the features of a pool have counted.
+pub fn countable(features: &dyn FeatureCounts) -> Countable {
+    Countable {
+        objects: features.is_enabled(Feature::UserobjAccounting),
+        projects: features.is_enabled(Feature::ProjectQuota),
+    }
+}
+
+/// Begins to count in a file system what the pool's features have counted and it does not count yet.
+#[derive(Debug, Clone, Copy)]
+pub struct BeginCounting {
+    /// The file system.
+    pub head: ObjectId,
+}
+
+impl SyncTask for BeginCounting {
+    /// Whether objects that are there are to be counted now.
+    type Output = bool;
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        check_head(view, self.head)
+    }
+
+    #[doc(alias = "dmu_objset_id_quota_upgrade_cb")]
+    fn apply(self, context: &TaskContext<'_>) -> Result<bool, DatasetError> {
+        let set = context.namespace.head_set(self.head, context.operation)?;
+        let uncounted = set.uncounted(countable(context.features));
+        context.namespace.change(|| {
+            if uncounted.projects {
+                feature_use::activate(context, self.head, Feature::ProjectQuota)?;
+                let counted = set.count_projects(context.tx, context.operation);
+                counted.map_err(in_object(self.head))?;
+            }
+            if uncounted.objects {
+                feature_use::activate(context, self.head, Feature::UserobjAccounting)?;
+                set.begin_to_count_objects(context.tx);
+            }
+            Ok(uncounted.objects)
+        })
+    }
+}
+
+/// All objects of a file system were counted.
+#[derive(Debug, Clone, Copy)]
+pub struct EndCounting {
+    /// The file system.
+    pub head: ObjectId,
+}
+
+impl SyncTask for EndCounting {
+    /// Whether it was counted without a break.
+    type Output = bool;
+
+    fn check(&self, view: View<'_>, _features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+        check_head(view, self.head)
+    }
+
+    fn apply(self, context: &TaskContext<'_>) -> Result<bool, DatasetError> {
+        let set = context.namespace.head_set(self.head, context.operation)?;
+        Ok(set.end_counting_objects(context.tx))
+    }
+}
+
+/// Whether everybody who has the dataset has this object set of it: it was neither destroyed nor exchanged for another.
+pub fn is_current(view: View<'_>, set: &std::sync::Arc<ObjectSet>) -> bool {
+    view.namespace().is_open_head(set)
+}
+
+/// Refuses a head that is half received, or is not there any more; and one of which this group has a snapshot: what its head stores would look as old.
+fn check_head(view: View<'_>, head: ObjectId) -> Result<(), TaskRefusal> {
+    let dataset = view.dataset_without_name(head)?;
+    check_whole(&dataset)?;
+    let stored: ondisk::dataset::Dataset = dataset.stored()?;
+    let storing = view.namespace().mos().env().txgs.stored_txg().next();
+    match stored.previous_snapshot_txg.cmp(&storing) {
+        Ordering::Equal if view.is_syncing() => Err(TaskRefusal::NotInThisGroup),
+        _ => Ok(()),
+    }
+}
