@@ -43,6 +43,7 @@ mod unmount;
 mod upgrade;
 mod usage;
 mod userspace;
+mod wait;
 mod walk;
 mod watching;
 
@@ -122,7 +123,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     BLANK,
     missing("program", usage::PROGRAM),
     missing("rewrite", usage::REWRITE),
-    missing("wait", usage::WAIT),
+    built("wait", usage::WAIT, wait::run),
     BLANK,
     missing("zone", usage::ZONE),
     missing("unzone", usage::UNZONE),

@@ -113,6 +113,8 @@ macro_rules! for_each_operation {
             "dataset/mount" dataset_mount: dataset::Mount => dataset::Mounted, "Mounts file systems.";
             "dataset/list-mounts" dataset_list_mounts: dataset::ListMounts => dataset::Mounted,
                 "Lists what is mounted.";
+            "dataset/list-activities" dataset_list_activities: dataset::ListActivities => dataset::Activities,
+                "Says what goes on in a file system by itself.";
             "dataset/unmount" dataset_unmount: dataset::Unmount => Done, "Unmounts file systems.";
             "dataset/upgrade" dataset_upgrade: dataset::Upgrade => dataset::Upgraded,
                 "Raises the version of file systems.";

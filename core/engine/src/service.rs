@@ -276,6 +276,14 @@ impl Administration for Engine {
         self.command(call, |operation| self.read_token(&request, operation))
     }
 
+    fn dataset_list_activities(
+        &self,
+        call: &Call,
+        request: dataset::ListActivities,
+    ) -> Result<dataset::Activities, Refusal> {
+        self.command(call, |operation| self.list_activities(&request, operation))
+    }
+
     fn dataset_diff(&self, call: &Call, request: dataset::Diff) -> Result<Done, Refusal> {
         self.command(call, |operation| self.diff(call, &request, operation))
     }

@@ -7,7 +7,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use support::{Bench, call, owned};
 use tarn_engine::administration::Administration;
-use tarn_engine::messages::dataset::{Create, MakeClone, Mount, Snapshot, Unmount, Upgrade};
+use tarn_engine::files::{Credentials, Operation};
+use tarn_engine::messages::dataset::{
+    Create, ListActivities, MakeClone, Mount, Snapshot, Unmount, Upgrade,
+};
 use tarn_engine::messages::{RefusalKind, Source, Value, pool};
 
 #[test]
@@ -440,4 +443,32 @@ fn a_change_and_its_command_are_in_the_history() {
     let expected = ["zpool create", "zfs create", "zfs set", "zfs destroy"];
     assert_eq!(commands[..4], expected);
     assert_eq!(commands[4], long[..8191]);
+}
+
+#[test]
+fn a_file_without_a_name_is_in_the_delete_queue_as_long_as_it_is_open() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[]).unwrap();
+    let goes_on = |name: &str| {
+        let request = ListActivities {
+            name: name.to_string(),
+        };
+        let listed = bench.engine.dataset_list_activities(&call(""), request);
+        listed.map(|activities| activities.delete_queue)
+    };
+    bench.write("/tank/a", "file", 1000).unwrap();
+    let tree = bench.tree("/tank/a");
+    let (files, operation) = (tree.files(), Operation::unmeasured());
+    let found = files.lookup(&Credentials::root(), files.root(), b"file", &operation);
+    let id = found.unwrap().id;
+    files.opened(id, &operation).unwrap();
+    bench.unlink("/tank/a", "file");
+    assert_eq!(goes_on("tank/a"), Ok(true));
+    assert_eq!(goes_on("tank"), Ok(false));
+    files.closed(id, &operation).unwrap();
+    assert_eq!(goes_on("tank/a"), Ok(false));
+    assert_eq!(
+        goes_on("tank/b").unwrap_err().to_string(),
+        "cannot open 'tank/b': dataset does not exist"
+    );
 }

@@ -74,6 +74,19 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Whether there are files without a name: open ones, or such that wait to be freed.
+    ///
+    /// # Errors
+    /// The unlinked set cannot be read.
+    pub fn has_unlinked(&self, operation: &Operation) -> Result<bool, PosixError> {
+        let Some(set) = self.unlinked else {
+            return Ok(false);
+        };
+        let object = self.set.object(set, operation)?;
+        let count = open_zap(&object, operation).count();
+        Ok(count.map_err(table_error(set))? > 0)
+    }
+
     /// Whether a file is small enough to be freed with its name.
     pub(crate) fn is_small(&self, node: &Node) -> bool {
         node.facts().xattr_directory.is_zero() && node.object.max_block().get() < BLOCKS_PER_TX

@@ -29,6 +29,7 @@ pub fn only_reads(path: &str) -> bool {
             | "dataset/list-allowed"
             | "dataset/list-holds"
             | "dataset/list-mounts"
+            | "dataset/list-activities"
             | "dataset/list-owners"
             | "dataset/plan-send"
             | "dataset/read-token"

@@ -1,5 +1,6 @@
 //! Commands on datasets, one file each.
 
+mod activities;
 mod allow;
 mod bookmarks;
 mod by_hand;

@@ -610,6 +610,20 @@ pub struct MountEntry {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListMounts {}
 
+/// `zfs wait`: what goes on in a file system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListActivities {
+    /// Full name.
+    pub name: String,
+}
+
+/// Reply to [`ListActivities`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Activities {
+    /// `deleteq`: files without a name are open, or wait to be freed.
+    pub delete_queue: bool,
+}
+
 /// `zfs unmount`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Unmount {

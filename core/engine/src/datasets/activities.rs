@@ -1,0 +1,38 @@
+//! What goes on in a file system by itself: what `zfs wait` waits for.
+
+use super::set::kind_named;
+use crate::engine::Engine;
+use crate::files::Tree;
+use crate::messages::dataset::{Activities, DatasetKind, ListActivities};
+use crate::messages::{Refusal, RefusalKind};
+use tarn_probe::Operation;
+
+impl Engine {
+    /// In what is not mounted, or only to be read, nothing goes on.
+    #[doc(alias = "dsl_dir_activity_in_progress")]
+    pub(crate) fn list_activities(
+        &self,
+        request: &ListActivities,
+        operation: &Operation,
+    ) -> Result<Activities, Refusal> {
+        let name = &request.name;
+        let open = self.require_pool_of(name)?;
+        if kind_named(&open, name, operation)? != DatasetKind::Filesystem {
+            let action = format!("cannot open '{name}'");
+            let reason = "operation not applicable to datasets of this type";
+            return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+        }
+        let Some(mounted) = open.mount_of(name) else {
+            return Ok(Activities::default());
+        };
+        let files = mounted.tree.files();
+        let delete_queue = match files.properties().is_read_only {
+            true => false,
+            false => files.has_unlinked(operation).map_err(|error| {
+                let action = format!("failed to wait for activity in '{name}'");
+                Refusal::new(RefusalKind::Device, action, error.to_string())
+            })?,
+        };
+        Ok(Activities { delete_queue })
+    }
+}
