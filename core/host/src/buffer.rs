@@ -78,7 +78,7 @@ impl Buffer {
     /// Contents unspecified, for a caller who overwrites them all.
     pub fn for_overwrite(length: usize) -> Buffer {
         let Some(class) = class_of(length) else {
-            let capacity = length.div_ceil(ALIGNMENT) * ALIGNMENT;
+            let capacity = memory_for(length);
             return Buffer {
                 pointer: map(capacity),
                 length,
@@ -129,6 +129,23 @@ impl Buffer {
         if length > old_length {
             self[old_length..].fill(0);
         }
+    }
+
+    /// As [`resize`](Self::resize), for what goes on growing: where its memory does not suffice it takes twice as much, but not more than `most`
+    /// unless so much is asked for. So growing by small steps copies each byte a few times at most.
+    pub fn grow(&mut self, length: usize, most: usize) {
+        if length > self.capacity {
+            let mut larger = Buffer::for_overwrite(length.max((2 * self.capacity).min(most)));
+            larger.truncate(self.length);
+            larger.copy_from_slice(self);
+            *self = larger;
+        }
+        self.resize(length);
+    }
+
+    /// Whether it holds more memory than one of its length would have to.
+    pub fn has_room_to_spare(&self) -> bool {
+        self.capacity > memory_for(self.length)
     }
 
     /// Where it is, for the devices.
@@ -235,6 +252,11 @@ fn class_of(length: usize) -> Option<usize> {
         }
         _ => None,
     }
+}
+
+/// How much memory a buffer of so many bytes takes.
+fn memory_for(length: usize) -> usize {
+    class_of(length).map_or_else(|| length.div_ceil(ALIGNMENT) * ALIGNMENT, class_bytes)
 }
 
 /// The size of a class.
@@ -474,6 +496,34 @@ fn out_of_memory(bytes: usize) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_grows_by_small_steps_seldom_moves_and_keeps_its_bytes() {
+        const MOST: usize = 16 << 20;
+        let mut buffer = Buffer::zeroed(512);
+        let (mut moves, mut place) = (0, buffer.raw());
+        for length in (512..=MOST).step_by(8192) {
+            let end = buffer.len();
+            buffer.grow(length, MOST);
+            assert!(buffer[end..].iter().all(|byte| *byte == 0));
+            assert!(
+                buffer.capacity() <= (2 * length).max(4096).min(MOST),
+                "{length}"
+            );
+            let mark = u8::try_from(length / 8192 % 251).unwrap();
+            *buffer.last_mut().unwrap() = mark;
+            moves += usize::from(buffer.raw() != place);
+            place = buffer.raw();
+        }
+        assert!(moves <= 20, "{moves}");
+        for length in (512..=MOST).step_by(8192) {
+            assert_eq!(usize::from(buffer[length - 1]), length / 8192 % 251);
+        }
+        assert!(!Buffer::zeroed(MOST).has_room_to_spare());
+        buffer.truncate(300_000);
+        assert!(buffer.has_room_to_spare());
+        assert!(!buffer.clone().has_room_to_spare());
+    }
 
     #[test]
     fn every_length_gets_a_class_that_holds_it_with_little_waste() {

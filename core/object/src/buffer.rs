@@ -368,12 +368,12 @@ impl Object {
         let end = block
             .checked_add(1)
             .and_then(|b| b.checked_mul(state.newest.block_size.get()));
-        // The meta dnode, too, ends where object numbers do.
+        // The meta dnode, too, ends where object numbers do. The last byte of others can be the one at 2^63 - 2, as offsets go, so their last block may end just beyond.
         let is_meta = self.id == crate::objset::META_DNODE;
         let bound = if is_meta {
             1 << (OBJECT_BITS + 9)
         } else {
-            u64::MAX / 2
+            1 << 63
         };
         match end {
             Some(end) if end <= bound => Ok(()),
@@ -534,7 +534,7 @@ impl Object {
         let size = LogicalSize::from(size.get().max(1)).round_up(512);
         assert!(size.get() <= BLOCK_BYTES_MAX, "a block is at most 16 MiB");
         let contents = {
-            let state = self.alive()?;
+            let mut state = self.alive()?;
             let now = state.newest.block_size;
             if size == now {
                 return Ok(());
@@ -546,6 +546,9 @@ impl Object {
                     object,
                     size: now,
                 });
+            }
+            if self.resize_changed(&mut state, tx, size) {
+                return Ok(());
             }
             drop(state);
             match self.has_block(BlockId::ZERO, operation)? {
@@ -572,6 +575,30 @@ impl Object {
             self.put_resized(&mut state, tx, Arc::new(resized));
         }
         Ok(())
+    }
+
+    /// Changes the size of the only block where this group has changed it already: then there is a buffer to resize, with room for what is likely to follow. A
+    /// file that grows by small writes comes here for each of them.
+    fn resize_changed(&self, state: &mut ObjectState, tx: &Tx, size: LogicalSize) -> bool {
+        let newest = state.pending.back_mut();
+        let Some(pending) = newest.filter(|pending| pending.txg == tx.txg()) else {
+            return false;
+        };
+        let Some(buffer) = pending.blocks.get_mut(&0) else {
+            return false;
+        };
+        let (before, after) = (widen(buffer.len()), size.get());
+        // Whoever else has it keeps it as it is.
+        let most = narrow(BLOCK_BYTES_MAX);
+        Arc::make_mut(buffer).grow(size.to_usize(), most);
+        pending.passing.remove(&0);
+        pending.dirty_bytes = pending.dirty_bytes - before + after;
+        state.newest.block_size = size;
+        pending.shape = state.newest.clone();
+        let txgs = &self.context.env.txgs;
+        txgs.add_dirty(after.saturating_sub(before));
+        txgs.remove_dirty(before.saturating_sub(after));
+        true
     }
 
     /// Puts the only block with its new size, whose bytes are counted anew.

@@ -215,6 +215,16 @@ impl Pending {
         }
     }
 
+    /// What is stored of a block, and cached then: without the room that it had to grow. What was written early, or given as it is to be stored, is
+    /// known by its buffer.
+    pub fn to_be_stored(&self, block: u64, buffer: &Arc<Buffer>) -> Arc<Buffer> {
+        let is_known = self.early.contains_key(&block) || self.given.contains_key(&block);
+        match buffer.has_room_to_spare() && !is_known {
+            true => Arc::new((**buffer).clone()),
+            false => buffer.clone(),
+        }
+    }
+
     /// The blocks of a range that the group gives contents, in order.
     pub fn written(&self, range: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let sealed = self.sealed.range(range.clone()).map(|(block, _)| *block);

@@ -119,7 +119,7 @@ impl TreeJob {
             blocks: pending
                 .blocks
                 .iter()
-                .map(|(id, buffer)| (*id, buffer.clone()))
+                .map(|(id, buffer)| (*id, pending.to_be_stored(*id, buffer)))
                 .collect(),
             sealed: pending
                 .sealed

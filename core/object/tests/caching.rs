@@ -7,7 +7,9 @@ use std::sync::Arc;
 use support::Pool;
 use tarn_host::buffer::Buffer;
 use tarn_object::{Caching, NewObject, Object, ObjectSet};
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::object_type::ObjectType;
+use tarn_ondisk::units::{BlockId, LogicalSize};
 
 const BLOCK: usize = 128 << 10;
 const COUNT: usize = 16;
@@ -122,4 +124,42 @@ fn versions_that_were_overwritten_leave_the_cache() {
         sizes.push(pool.env.cache.cache().used_bytes());
     }
     assert!(sizes[19] < sizes[3] + u64::try_from(BLOCK).unwrap());
+}
+
+/// A file whose only block grows by small writes: its bytes are not copied for each of them, and nothing of the room it had to grow is kept.
+#[test]
+fn a_block_that_grows_by_small_writes_seldom_moves() {
+    const STEP: usize = 4096;
+    let mut pool = Pool::new();
+    let set = pool.create_set(None);
+    let file = {
+        let new = NewObject::plain(ObjectType::PlainFile, 512);
+        let tx = pool.tx();
+        set.allocate(&tx, new, &pool.operation).unwrap()
+    };
+    pool.sync(&set);
+    let contents: Vec<u8> = (0..257 * STEP).map(|at| (at % 251) as u8).collect();
+    let (mut moves, mut place, mut cached) = (0, std::ptr::null(), 0);
+    for part in 0..4 {
+        let tx = pool.tx();
+        for (index, bytes) in contents.chunks(STEP).enumerate().skip(part * 64).take(64) {
+            let end = widen((index + 1) * STEP);
+            file.set_block_size(&tx, LogicalSize::from(end), &pool.operation)
+                .unwrap();
+            file.write(&tx, widen(index * STEP), bytes, &pool.operation)
+                .unwrap();
+            let block = file.read_block(BlockId::ZERO, &pool.operation).unwrap();
+            moves += usize::from(block.as_ptr() != place);
+            place = block.as_ptr();
+        }
+        drop(tx);
+        let before = pool.env.cache.cache().used_bytes();
+        pool.sync(&set);
+        cached = pool.env.cache.cache().used_bytes().saturating_sub(before);
+    }
+    assert!(moves < 30, "{moves} of 256 writes copied the block");
+    let mut read = vec![0; 256 * STEP];
+    file.read(0, &mut read, &pool.operation).unwrap();
+    assert!(read == contents[..256 * STEP]);
+    assert!(cached < widen(300 * STEP), "{cached}");
 }

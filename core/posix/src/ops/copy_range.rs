@@ -77,7 +77,7 @@ enum Part {
 
 impl FileSystem {
     /// Has a range of a file be as a range of another, or of another place of the same file. Gives back how many bytes were copied: fewer than asked at the end of
-    /// the source, when space or a quota is reached on the way, and where there is very much. Whether the caller may read the one
+    /// the source and of the largest file, when space or a quota is reached on the way, and where there is very much. Whether the caller may read the one
     /// and write the other was decided when he opened them.
     ///
     /// # Errors
@@ -103,8 +103,11 @@ impl FileSystem {
         if source.facts().flags.has(ZnodeFlags::QUARANTINED) {
             return Err(PosixError::PermissionDenied);
         }
-        let end = to.checked_add(length).filter(|end| *end <= SIZE_MAX);
-        let end = end.ok_or(PosixError::FileTooLarge)?;
+        let length = length.min(SIZE_MAX.saturating_sub(to));
+        if length == 0 {
+            return Err(PosixError::FileTooLarge);
+        }
+        let end = to + length;
         if source.id == target.id && from < end && to < from + length {
             return Err(PosixError::Invalid("the ranges overlap"));
         }
