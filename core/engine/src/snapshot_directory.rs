@@ -19,6 +19,7 @@ use tarn_dataset::snapshots_served::SnapshotsServed;
 use tarn_dataset::task::TaskRefusal;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_object::AssignError;
+use tarn_ondisk::dataset_dir::SNAPSHOTS_CHANGED;
 use tarn_pool::{Pool, TaskError};
 use tarn_posix::control_directory::{ListedSnapshot, SnapshotDoor, SnapshotFacts, WhichSnapshot};
 use tarn_posix::types::Timestamp;
@@ -166,6 +167,18 @@ impl SnapshotDoor for SnapshotDirectory {
         let head = self.pool.namespace().view(&operation);
         let head = head.dataset_without_name(self.head);
         head.and_then(|head| head.snapshot_count()).unwrap_or(0)
+    }
+
+    fn changed(&self) -> Timestamp {
+        let operation = internal();
+        let head = self.pool.namespace().view(&operation);
+        let head = head.dataset_without_name(self.head);
+        let noted = head.and_then(|head| head.directory().extension(SNAPSHOTS_CHANGED));
+        let seconds = noted.ok().flatten().unwrap_or(0);
+        Timestamp {
+            seconds: i64::try_from(seconds).unwrap_or(0),
+            nanoseconds: 0,
+        }
     }
 
     fn list(&self, from: u64, count_max: usize) -> Vec<ListedSnapshot> {

@@ -72,6 +72,9 @@ pub trait SnapshotDoor: Send + Sync {
     /// How many there are.
     fn count(&self) -> u64;
 
+    /// When one last came, went or was renamed; 1970 where none ever did.
+    fn changed(&self) -> Timestamp;
+
     /// Up to so many of them, from a place in the list on; 0 is its beginning.
     fn list(&self, from: u64, count_max: usize) -> Vec<ListedSnapshot>;
 
@@ -116,8 +119,13 @@ impl ControlEntry {
     }
 }
 
-/// What `stat` shows of a directory that is not stored.
-pub(crate) fn attributes(entry: ControlEntry, links: u64, created: Timestamp) -> Attributes {
+/// What `stat` shows of a directory that is not stored, which was last changed then.
+pub(crate) fn attributes(
+    entry: ControlEntry,
+    links: u64,
+    created: Timestamp,
+    changed: Timestamp,
+) -> Attributes {
     Attributes {
         id: entry.id(),
         generation: 0,
@@ -132,8 +140,8 @@ pub(crate) fn attributes(entry: ControlEntry, links: u64, created: Timestamp) ->
         block_size: 512,
         device: DeviceNumber::default(),
         accessed: created,
-        modified: created,
-        changed: created,
+        modified: changed,
+        changed,
         created,
         flags: 0,
         project: 0,

@@ -197,6 +197,8 @@ pub(crate) fn table_error(object: ObjectId) -> impl Fn(ZapError) -> PosixError {
         ZapError::Exists => PosixError::Exists,
         ZapError::NotFound => PosixError::NotFound,
         ZapError::BadName => PosixError::Invalid("no table can hold this name"),
+        // As many names as it holds have the same hash, as those do that differ by case only where case can be ignored.
+        ZapError::Full => PosixError::NoSpace,
         why => PosixError::Table { object, why },
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Node {
     /// The newest group that changes it.
     changed_in: AtomicU64,
     was_used: AtomicBool,
+    /// It was made without a name, and has not had one yet.
+    awaits_name: AtomicBool,
 }
 
 /// Whether a file is in use, and whether it still exists: decided together, so that what is opened is not freed.
@@ -71,7 +73,18 @@ impl Node {
             life: Mutex::new(ranks::LIFE, Life::default()),
             changed_in: AtomicU64::new(0),
             was_used: AtomicBool::new(true),
+            awaits_name: AtomicBool::new(false),
         })
+    }
+
+    /// Whether it was made without a name and can get its first one. A file that has lost its last one cannot.
+    pub fn awaits_name(&self) -> bool {
+        self.awaits_name.load(Ordering::Relaxed)
+    }
+
+    /// It is made without a name, or has its first one. Only for the holder of `change`.
+    pub fn set_awaits_name(&self, awaits_name: bool) {
+        self.awaits_name.store(awaits_name, Ordering::Relaxed);
     }
 
     /// Reads what is known of a file.

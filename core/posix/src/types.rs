@@ -212,6 +212,10 @@ pub enum RenameMode {
     NoReplace,
     /// Swaps the two.
     Exchange,
+    /// Replaces what is there, and leaves a character device 0:0 under the old name: overlays take it for a file that was removed.
+    Whiteout,
+    /// The same, but refuses when something is there.
+    WhiteoutNoReplace,
 }
 
 /// Kinds of `fallocate`.

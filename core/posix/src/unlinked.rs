@@ -9,6 +9,8 @@
 //! A file's hidden directory of extended attributes is freed before the file that leads to it. OpenZFS frees the file first and puts the
 //! directory into the set, to be emptied later; so there may be directories in it that are not empty, if they are hidden ones.
 //!
+//! A file that is made without a name (`O_TMPFILE`) begins in the set, open, and leaves it in the transaction that gives it its first name.
+//!
 //! # After a crash
 //! What is in the set when a file system is mounted has no name and nobody has it open: it is freed.
 
@@ -115,6 +117,25 @@ impl FileSystem {
         }
     }
 
+    /// Takes a file out of the unlinked set, if it is there.
+    pub(crate) fn remove_unlinked(
+        &self,
+        node: &Node,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let Some(set) = self.unlinked else {
+            return Ok(());
+        };
+        let object = self.set.object(set, operation)?;
+        let zap = open_zap(&object, operation);
+        let removed = zap.remove(tx, unlinked_name(node.id).as_str());
+        match removed.map_err(table_error(set)) {
+            Err(PosixError::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+
     /// The last name of a file has gone, in this transaction: frees it, or has it freed later. The caller holds `change`, has made the record of that
     /// for the intent log, and calls [`FileSystem::free_if_unused`] when the transaction and all locks are gone.
     pub(crate) fn lose_last_name(
@@ -166,17 +187,7 @@ impl FileSystem {
         }
         self.free_contents(node, 0, operation)?;
         let tx = self.begin_freeing(0, operation)?;
-        if let Some(set) = self.unlinked {
-            let object = self.set.object(set, operation)?;
-            let zap = open_zap(&object, operation);
-            match zap
-                .remove(&tx, unlinked_name(node.id).as_str())
-                .map_err(table_error(set))
-            {
-                Err(PosixError::NotFound) => {}
-                other => other?,
-            }
-        }
+        self.remove_unlinked(node, &tx, operation)?;
         self.free_condemned(node, &tx, operation)?;
         self.unlinked_counts.freed();
         Ok(())

@@ -967,3 +967,119 @@ fn disturb(mounted: &Mounted, dice: &mut Dice) {
         assert!(!error.is_failure(), "{error}");
     }
 }
+
+/// Overlays remove a file of a lower layer so: it moves away, and a character device 0:0 is under its name.
+#[test]
+fn a_rename_can_leave_a_device_that_stands_for_nothing() {
+    let mounted = Mounted::new();
+    let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
+    let who = someone(1000);
+    let make = |name: &str, kind| mounted.make(&who, top, name, kind, 0o777).unwrap().id;
+    let (file, folder) = (make("f", FileKind::Regular), make("d", FileKind::Directory));
+    let rename = |from: &[u8], to: &[u8], mode| {
+        files.rename(&root(), top, from, folder, to, mode, operation)
+    };
+    let links = || {
+        let attributes = files.attributes(top, operation).unwrap();
+        (attributes.links, attributes.size)
+    };
+    let before = links();
+    rename(b"f", b"g", RenameMode::Whiteout).unwrap();
+    assert_eq!(links(), before);
+    let left = files.lookup(&root(), top, b"f", operation).unwrap();
+    assert_eq!(
+        (left.kind, left.permissions),
+        (FileKind::CharacterDevice, 0)
+    );
+    assert_eq!(
+        (left.device.major, left.device.minor, left.links),
+        (0, 0, 1)
+    );
+    assert_eq!(
+        files.lookup(&root(), folder, b"g", operation).unwrap().id,
+        file
+    );
+    // It is a file, and moves as such.
+    let refused = rename(b"f", b"g", RenameMode::WhiteoutNoReplace);
+    assert!(matches!(refused, Err(PosixError::Exists)));
+    assert_eq!(
+        files.lookup(&root(), top, b"f", operation).unwrap().id,
+        left.id
+    );
+    rename(b"f", b"h", RenameMode::WhiteoutNoReplace).unwrap();
+    assert_eq!(
+        files.lookup(&root(), folder, b"h", operation).unwrap().id,
+        left.id
+    );
+    assert_ne!(
+        files.lookup(&root(), top, b"f", operation).unwrap().id,
+        left.id
+    );
+    rename(b"f", b"g", RenameMode::Whiteout).unwrap();
+    assert!(
+        files.attributes(file, operation).is_err(),
+        "it was replaced"
+    );
+    let missing = rename(b"nothing", b"i", RenameMode::Whiteout);
+    assert!(matches!(missing, Err(PosixError::NotFound)));
+}
+
+/// A device that is left for one spelling of a name would have the other, too.
+#[test]
+fn nothing_is_left_under_the_other_spelling_of_a_name() {
+    let new = NewFileSystem {
+        case: CaseSensitivity::Insensitive,
+        ..NewFileSystem::default()
+    };
+    let mounted = Mounted::with(new, MountProperties::default());
+    let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
+    let made = mounted.make(&root(), top, "name", FileKind::Regular, 0o644);
+    let id = made.unwrap().id;
+    let refused = files.rename(
+        &root(),
+        top,
+        b"name",
+        top,
+        b"NAME",
+        RenameMode::Whiteout,
+        operation,
+    );
+    assert!(matches!(refused, Err(PosixError::Invalid(_))));
+    assert_eq!(
+        mounted.names(top).last().unwrap(),
+        &(b"name".to_vec(), id, FileKind::Regular)
+    );
+}
+
+/// Names that differ by case only have one hash where case can be ignored, so a table holds so many of them and no more.
+#[test]
+fn a_directory_that_takes_no_more_names_of_one_hash_has_no_space_for_them() {
+    let new = NewFileSystem {
+        case: CaseSensitivity::Mixed,
+        ..NewFileSystem::default()
+    };
+    let mounted = Mounted::with(new, MountProperties::default());
+    let top = mounted.root();
+    let spelled = |number: u32| -> String {
+        let letters = "abcdefghij".chars().enumerate();
+        let spell = |(place, letter): (usize, char)| match number >> place & 1 {
+            0 => letter,
+            _ => letter.to_ascii_uppercase(),
+        };
+        letters.map(spell).collect()
+    };
+    let refused = (0..1024).find_map(|number| {
+        let made = mounted.make(&root(), top, &spelled(number), FileKind::Regular, 0o644);
+        made.err().map(|error| (number, error))
+    });
+    let (count, error) = refused.expect("no table holds so many");
+    assert!(matches!(error, PosixError::NoSpace), "{error}");
+    assert!(count > 100, "{count}");
+    mounted
+        .make(&root(), top, "another", FileKind::Regular, 0o644)
+        .unwrap();
+    assert_eq!(
+        mounted.remounted().names(top).len(),
+        usize::try_from(count).unwrap() + 1
+    );
+}

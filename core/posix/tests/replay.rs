@@ -257,7 +257,9 @@ impl Workload {
                     RenameMode::Replace,
                     RenameMode::NoReplace,
                     RenameMode::Exchange,
-                ][usize::try_from(self.dice.throw(3)).unwrap()];
+                    RenameMode::Whiteout,
+                    RenameMode::WhiteoutNoReplace,
+                ][usize::try_from(self.dice.throw(5)).unwrap()];
                 files.rename(&user, parent, &name, other, &other_name, mode, operation)
             }
             12..=13 => {

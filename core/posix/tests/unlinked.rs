@@ -1,4 +1,4 @@
-//! What other programs leave in the unlinked set.
+//! The unlinked set: what other programs leave in it, and files that are made without a name.
 
 mod support;
 
@@ -10,8 +10,8 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
 use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_posix::properties::MountProperties;
-use tarn_posix::types::{Credentials, FileKind, XattrMode};
-use tarn_posix::{NewFileSystem, WriteAt};
+use tarn_posix::types::{Attributes, Credentials, DeviceNumber, FileKind, NewFile, XattrMode};
+use tarn_posix::{NewFileSystem, PosixError, WriteAt};
 
 /// Where the count of names is in the structure of old files.
 const LINKS_PLACE: usize = 96;
@@ -186,4 +186,144 @@ fn a_file_is_freed_though_not_all_of_it_can_be_found() {
     files.unlink(&root, top, b"f", operation).unwrap();
     let left: BTreeSet<u64> = mounted.objects().into_iter().collect();
     assert_eq!(left, before);
+}
+
+/// Makes a file without a name, which is open, and writes into it.
+fn make_unnamed(mounted: &Mounted, bytes: &[u8]) -> Attributes {
+    let new = NewFile {
+        kind: FileKind::Regular,
+        permissions: 0o600,
+        umask: 0,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    let (files, operation, root) = (&mounted.files, &mounted.operation, Credentials::root());
+    let made = files.create_unnamed(&root, files.root(), &new, operation);
+    let made = made.unwrap();
+    assert_eq!((made.links, made.size), (0, 0));
+    let written = files.write(&root, made.id, WriteAt::End, bytes, operation);
+    assert_eq!(written.unwrap(), bytes.len());
+    made
+}
+
+fn link(mounted: &Mounted, id: ObjectId, name: &[u8]) -> Result<Attributes, PosixError> {
+    let (files, root) = (&mounted.files, Credentials::root());
+    files.link(&root, id, files.root(), name, &mounted.operation)
+}
+
+/// What is in the unlinked set.
+fn unlinked_count(mounted: &Mounted) -> usize {
+    let (set, operation) = (mounted.files.object_set(), &mounted.operation);
+    let object = |id| set.object(id, operation).unwrap();
+    let master_node = object(MASTER_NODE);
+    let unlinked = ObjectZap::of(&master_node, operation).lookup_word(master::UNLINKED);
+    let unlinked = object(ObjectId::new(unlinked.unwrap().unwrap()));
+    ObjectZap::of(&unlinked, operation).entries().unwrap().len()
+}
+
+#[test]
+fn a_file_without_a_name_goes_when_it_is_closed_and_after_a_crash() {
+    let mut mounted = Mounted::new();
+    let before = mounted.objects();
+    let made = make_unnamed(&mounted, &[7; 300_000]);
+    assert_eq!(unlinked_count(&mounted), 1);
+    mounted.files.closed(made.id, &mounted.operation).unwrap();
+    assert_eq!(
+        (mounted.objects(), unlinked_count(&mounted)),
+        (before.clone(), 0)
+    );
+    make_unnamed(&mounted, b"stored, and still open");
+    assert_eq!(mounted.objects().len(), before.len() + 1);
+    let mounted = mounted.crashed();
+    assert_eq!((mounted.objects(), unlinked_count(&mounted)), (before, 0));
+}
+
+#[test]
+fn a_file_without_a_name_can_get_one_and_then_is_as_others() {
+    let mounted = Mounted::new();
+    let made = make_unnamed(&mounted, b"contents");
+    let linked = link(&mounted, made.id, b"f").unwrap();
+    assert_eq!((linked.id, linked.links), (made.id, 1));
+    assert_eq!(unlinked_count(&mounted), 0);
+    assert_eq!(link(&mounted, made.id, b"g").unwrap().links, 2);
+    mounted.files.closed(made.id, &mounted.operation).unwrap();
+    let mounted = mounted.remounted();
+    assert_eq!(mounted.contents(made.id), b"contents");
+    let names: Vec<_> = mounted.names(mounted.root());
+    assert_eq!(names.iter().filter(|(_, id, _)| *id == made.id).count(), 2);
+    // With its last name it goes, and gets no other: it had one.
+    let (files, operation, root) = (&mounted.files, &mounted.operation, Credentials::root());
+    files.opened(made.id, operation).unwrap();
+    for name in [b"f", b"g"] {
+        files.unlink(&root, files.root(), name, operation).unwrap();
+    }
+    assert!(matches!(
+        link(&mounted, made.id, b"h"),
+        Err(PosixError::NotFound)
+    ));
+    files.closed(made.id, operation).unwrap();
+    assert!(!mounted.objects().contains(&made.id.get()));
+}
+
+#[test]
+fn a_name_that_is_taken_leaves_a_file_without_one_as_it_was() {
+    let mounted = Mounted::new();
+    let root = Credentials::root();
+    let taken = mounted.make(&root, mounted.root(), "taken", FileKind::Regular, 0o644);
+    taken.unwrap();
+    let before = mounted.objects();
+    let made = make_unnamed(&mounted, b"contents");
+    assert!(matches!(
+        link(&mounted, made.id, b"taken"),
+        Err(PosixError::Exists)
+    ));
+    assert_eq!(unlinked_count(&mounted), 1);
+    mounted.files.closed(made.id, &mounted.operation).unwrap();
+    assert_eq!((mounted.objects(), unlinked_count(&mounted)), (before, 0));
+}
+
+/// No record of the intent log can say that a file without a name got one: not a word of it may be there as if others could do without.
+#[test]
+fn the_log_has_nothing_of_a_file_that_was_made_without_a_name_before_its_group_is_stored() {
+    let mounted = Mounted::new();
+    let log = mounted.files.intent_log().unwrap();
+    let records = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = records.clone();
+    log.watch(move |record| kept.lock().unwrap().push(record.change.type_name()));
+    let made = make_unnamed(&mounted, b"contents");
+    let root = Credentials::root();
+    let set = mounted.files.set_xattr(
+        &root,
+        made.id,
+        b"user.a",
+        b"value",
+        XattrMode::Any,
+        &mounted.operation,
+    );
+    set.unwrap();
+    link(&mounted, made.id, b"f").unwrap();
+    assert_eq!(*records.lock().unwrap(), Vec::<&str>::new());
+    link(&mounted, made.id, b"g").unwrap();
+    assert_eq!(*records.lock().unwrap(), ["TX_LINK"]);
+}
+
+#[test]
+fn only_regular_files_are_made_without_a_name_and_only_in_directories() {
+    let mounted = Mounted::new();
+    let (files, operation, root) = (&mounted.files, &mounted.operation, Credentials::root());
+    let new = |kind| NewFile {
+        kind,
+        permissions: 0o600,
+        umask: 0,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    let before = mounted.objects();
+    let folder = files.create_unnamed(&root, files.root(), &new(FileKind::Directory), operation);
+    assert!(matches!(folder, Err(PosixError::NotSupported(_))));
+    let file = mounted.make(&root, files.root(), "f", FileKind::Regular, 0o644);
+    let file = file.unwrap();
+    let within = files.create_unnamed(&root, file.id, &new(FileKind::Regular), operation);
+    assert!(matches!(within, Err(PosixError::NotDirectory)));
+    assert_eq!(mounted.objects().len(), before.len() + 1);
 }

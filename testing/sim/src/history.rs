@@ -113,6 +113,15 @@ pub enum Naming {
         /// To.
         to: String,
     },
+    /// The same, and a new file has the old name.
+    Whiteout {
+        /// From.
+        from: String,
+        /// To.
+        to: String,
+        /// The new file.
+        inode: Inode,
+    },
     /// Two names are swapped, with those below.
     Exchange {
         /// The one.
@@ -131,6 +140,18 @@ fn moved(path: &str, from: &str, to: &str) -> Option<String> {
     (rest.is_empty() || rest.starts_with('/')).then(|| format!("{to}{rest}"))
 }
 
+/// Renames. False for two names of one file: then nothing happens.
+fn rename(names: &mut Names, from: &str, to: &str) -> bool {
+    if names.get(from) == names.get(to) {
+        return false;
+    }
+    names.remove(to);
+    let all = std::mem::take(names).into_iter();
+    let all = all.map(|(path, inode)| (moved(&path, from, to).unwrap_or(path), inode));
+    names.extend(all);
+    true
+}
+
 impl Naming {
     /// Does it.
     pub fn apply(&self, names: &mut Names) {
@@ -142,14 +163,12 @@ impl Naming {
                 names.remove(path);
             }
             Naming::Rename { from, to } => {
-                if names.get(from) == names.get(to) {
-                    // Two names of one file: nothing happens.
-                    return;
+                rename(names, from, to);
+            }
+            Naming::Whiteout { from, to, inode } => {
+                if rename(names, from, to) {
+                    names.insert(from.clone(), *inode);
                 }
-                names.remove(to);
-                let all = std::mem::take(names).into_iter();
-                let all = all.map(|(path, inode)| (moved(&path, from, to).unwrap_or(path), inode));
-                names.extend(all);
             }
             Naming::Exchange { one, other } => {
                 let all = std::mem::take(names).into_iter();

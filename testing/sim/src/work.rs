@@ -360,9 +360,17 @@ impl Worker {
     }
 
     fn make_one(&mut self) -> Step {
+        if self.random.chance(1, 12) {
+            return self.keep_unnamed();
+        }
         let Some(path) = self.free_name() else {
             return Ok(());
         };
+        if self.random.chance(1, 8) {
+            let length = self.random.index(SIZE_MAX / 4);
+            let bytes = self.content(length);
+            return self.make_late(&path, &bytes);
+        }
         let (kind, target) = match self.random.below(20) {
             0..13 => (FileKind::Regular, None),
             13..17 => (FileKind::Directory, None),
@@ -418,6 +426,71 @@ impl Worker {
         let mut pages = self.book.pages();
         pages.history.actors[self.number].files[inode].id = Some(made.id.get());
         Ok(Some(inode))
+    }
+
+    /// Makes a file without a name, writes it, and then gives it its name: it has it with all of its bytes or not at all.
+    fn make_late(&self, path: &str, bytes: &[u8]) -> Step {
+        let mode = 0o600;
+        let inode = {
+            let mut pages = self.book.pages();
+            let actor = &mut pages.history.actors[self.number];
+            actor.make(FileKind::Regular, mode, bytes.to_vec())
+        };
+        let naming = Naming::Make {
+            path: path.to_string(),
+            inode,
+        };
+        let made = self.change(What::Naming(naming, Vec::new()), |worker| {
+            let (folder, name) = worker.place(path)?;
+            let root = Credentials::root();
+            let id = worker.make_unnamed(folder, bytes)?;
+            let linked = worker.files.link(&root, id, folder, name, &operation());
+            worker.files.closed(id, &operation())?;
+            linked.map(|_| id)
+        })?;
+        if let Some(id) = made {
+            let mut pages = self.book.pages();
+            pages.history.actors[self.number].files[inode].id = Some(id.get());
+        }
+        Ok(())
+    }
+
+    /// A file without a name, with these bytes, which is open; none if there is no room for them.
+    fn make_unnamed(&self, folder: ObjectId, bytes: &[u8]) -> Result<ObjectId, PosixError> {
+        let new = NewFile {
+            kind: FileKind::Regular,
+            permissions: 0o600,
+            umask: 0,
+            device: DeviceNumber::default(),
+            target: None,
+        };
+        let root = Credentials::root();
+        let id = self
+            .files
+            .create_unnamed(&root, folder, &new, &operation())?
+            .id;
+        let written = self
+            .files
+            .write(&root, id, WriteAt::Offset(0), bytes, &operation());
+        let outcome = match written {
+            Ok(count) if count == bytes.len() => return Ok(id),
+            Ok(_) => Err(PosixError::NoSpace),
+            Err(error) => Err(error),
+        };
+        self.files.closed(id, &operation())?;
+        outcome
+    }
+
+    /// Makes a file without a name that never gets one: nothing of it is promised to anybody, and nothing of it is to be left.
+    fn keep_unnamed(&mut self) -> Step {
+        let length = self.random.index(SIZE_MAX / 4);
+        let bytes = self.content(length);
+        match self.make_unnamed(self.files.root(), &bytes) {
+            Ok(id) => return self.keep(id),
+            Err(PosixError::NoSpace | PosixError::QuotaExceeded) => {}
+            Err(error) => return self.end::<()>(Err(error)).map(drop),
+        }
+        Ok(())
     }
 
     fn link_one(&mut self) -> Step {
@@ -485,9 +558,14 @@ impl Worker {
             .find(path)
             .and_then(|id| self.files.opened(id, &operation()).map(|()| id));
         match opened {
-            Ok(id) => self.open.push(id),
-            Err(error) => return self.end::<()>(Err(error)).map(drop),
+            Ok(id) => self.keep(id),
+            Err(error) => self.end::<()>(Err(error)).map(drop),
         }
+    }
+
+    /// Keeps a file open, and closes another if there are many.
+    fn keep(&mut self, id: ObjectId) -> Step {
+        self.open.push(id);
         if self.open.len() > 3 {
             let id = self.open.remove(self.random.index(3));
             if let Err(error) = self.files.closed(id, &operation()) {
@@ -550,7 +628,11 @@ impl Worker {
         if are_folders[0] != are_folders[1] || (are_folders[1] && self.has_below(&to)) {
             return Ok(());
         }
-        self.rename(&from, &to, RenameMode::Replace, moved(&[inode]))
+        let mode = match self.random.chance(1, 5) {
+            true => RenameMode::Whiteout,
+            false => RenameMode::Replace,
+        };
+        self.rename(&from, &to, mode, moved(&[inode]))
     }
 
     /// Renames.
@@ -558,8 +640,19 @@ impl Worker {
     /// # Errors
     /// A finding.
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode, moved: Vec<Inode>) -> Step {
-        let naming = match mode {
-            RenameMode::Exchange => Naming::Exchange {
+        let leaves = matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace);
+        let left = leaves.then(|| {
+            let mut pages = self.book.pages();
+            let actor = &mut pages.history.actors[self.number];
+            actor.make(FileKind::CharacterDevice, 0, Vec::new())
+        });
+        let naming = match (mode, left) {
+            (_, Some(inode)) => Naming::Whiteout {
+                from: from.to_string(),
+                to: to.to_string(),
+                inode,
+            },
+            (RenameMode::Exchange, _) => Naming::Exchange {
                 one: from.to_string(),
                 other: to.to_string(),
             },

@@ -7,7 +7,7 @@ use crate::control_directory::{self, ControlEntry, WhichSnapshot};
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
-use crate::types::Attributes;
+use crate::types::{Attributes, FileKind, Timestamp};
 
 impl FileSystem {
     /// What `stat` shows of a file.
@@ -30,18 +30,24 @@ impl FileSystem {
         let facts = node.facts();
         let info = node.object.info();
         let slots = u64::try_from(info.slots).unwrap_or(1);
+        let mut block_size = info.block_size.get();
+        if facts.kind() == FileKind::Regular && facts.size == 0 {
+            // The first write decides: as large ones as there can be are best.
+            block_size = block_size.max(self.properties().record_size.get());
+        }
+        let shows_control = node.id == self.root() && self.lists_control_directory(node.id);
         let pending = *node.accessed.lock();
         Attributes {
             id: node.id,
             generation: facts.generation,
             kind: facts.kind(),
             permissions: facts.permissions(),
-            links: facts.links,
+            links: facts.links + u64::from(shows_control),
             uid: facts.uid(),
             gid: facts.gid(),
             size: facts.size,
             blocks_512: info.used.get().saturating_add(256) / 512 + slots,
-            block_size: u32::try_from(info.block_size.get()).unwrap_or(u32::MAX),
+            block_size: u32::try_from(block_size).unwrap_or(u32::MAX),
             device: facts.device_number(),
             accessed: pending.map_or(facts.accessed, |time| time.max(facts.accessed)),
             modified: facts.modified,
@@ -62,16 +68,22 @@ impl FileSystem {
         let created = self.node(self.root(), operation)?.facts().created;
         let door = self.snapshots.as_ref();
         match entry {
-            ControlEntry::Root => Ok(control_directory::attributes(entry, 3, created)),
+            ControlEntry::Root => {
+                let attributes = control_directory::attributes(entry, 3, created, created);
+                Ok(attributes)
+            }
             ControlEntry::Snapshots => {
                 let count = door.map_or(0, |door| door.count());
                 let links = count.saturating_add(2);
-                Ok(control_directory::attributes(entry, links, created))
+                let changed = door.map_or_else(Timestamp::default, |door| door.changed());
+                let attributes = control_directory::attributes(entry, links, created, changed);
+                Ok(attributes)
             }
             ControlEntry::Snapshot(dataset) => {
                 let snapshot = door.and_then(|door| door.find(WhichSnapshot::Numbered(dataset)));
                 let snapshot = snapshot.ok_or(PosixError::NotFound)?;
-                Ok(control_directory::attributes(entry, 2, snapshot.created))
+                let created = snapshot.created;
+                Ok(control_directory::attributes(entry, 2, created, created))
             }
         }
     }

@@ -75,6 +75,52 @@ impl FileSystem {
         Ok(self.node_attributes(&node))
     }
 
+    /// Makes a regular file without a name in a directory, and opens it for the caller (`O_TMPFILE`). It is in the unlinked set until it gets a name
+    /// ([`FileSystem::link`]): one that never gets any goes with its last user, or after a crash. The intent log has nothing of it.
+    ///
+    /// # Errors
+    /// As [`FileSystem::create`]; `NotSupported` below `.zfs`, and for anything but a regular file.
+    #[doc(alias = "zfs_tmpfile")]
+    pub fn create_unnamed(
+        &self,
+        credentials: &Credentials,
+        parent: ObjectId,
+        new: &NewFile<'_>,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        if self.control_entry(parent).is_some() {
+            return Err(PosixError::NotSupported("files without a name below .zfs"));
+        }
+        if new.kind != FileKind::Regular {
+            return Err(PosixError::NotSupported(
+                "anything but a file without a name",
+            ));
+        }
+        let directory = self.node(parent, operation)?;
+        let _change = lock_existing(&[&directory])?;
+        self.check_may_add(credentials, &directory, operation)?;
+        let inherited = self.inherit(credentials, &directory, new, operation)?;
+        let (owner, group) = (inherited.owner, inherited.group);
+        self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
+        let tx = self.begin(ENTRY_BYTES, operation)?;
+        let birth = Birth::Now;
+        let begun = self.begin_file(directory.id, new, inherited, birth, 0, &tx, operation)?;
+        let node = Node::new(begun.object, begun.facts);
+        if let Err(error) = self.add_unlinked(&node, &tx, operation) {
+            let _ = self.set.free_object(&tx, node.id, operation);
+            return Err(error);
+        }
+        self.unlinked_counts.lost_names(1);
+        node.note_change(tx.txg());
+        let node = self.add_new(node);
+        node.set_awaits_name(true);
+        match node.open() {
+            true => Ok(self.node_attributes(&node)),
+            // Found by its number, and closed again, before it was in use.
+            false => Err(PosixError::NotFound),
+        }
+    }
+
     /// Makes a directory in `.zfs/snapshot`, which is a snapshot. Nothing else can be made below `.zfs`.
     #[doc(alias = "zfsctl_snapdir_mkdir")]
     fn create_in_control(
@@ -199,7 +245,7 @@ impl FileSystem {
         self.tables.current().style == Style::Attributes && self.set.policy().counts_projects
     }
 
-    /// Makes the object and its entry. What was begun is taken back if it fails.
+    /// Makes the object and its entry, and leaves a record. What was begun is taken back if it fails.
     #[expect(
         clippy::too_many_arguments,
         reason = "a name, and all that a file begins with"
@@ -214,11 +260,72 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
-        let is_directory = new.kind == FileKind::Directory;
-        let now = match birth {
-            Birth::Now => self.now(),
-            Birth::Recorded { time, .. } => time,
+        let (node, pending) =
+            self.make_unlogged(directory, name, new, inherited, birth, tx, operation)?;
+        let kind = match (new.kind, new.target) {
+            (FileKind::Directory, _) => CreateKind::Directory,
+            (FileKind::SymbolicLink, Some(target)) => CreateKind::Link(Text::from(target)),
+            _ => CreateKind::File,
         };
+        let (slots, facts) = (node.object.info().slots, node.facts());
+        let record = created(kind, directory.id, node.id, slots, &facts, name);
+        self.log_created(tx, record, pending);
+        Ok(self.add_new(node))
+    }
+
+    /// Makes the object and its entry. Nobody can find it in memory yet, and no record says so: the caller sees to both. Gives the records of what belongs
+    /// to it from the start. What was begun is taken back if it fails.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a name, and all that a file begins with"
+    )]
+    pub(crate) fn make_unlogged(
+        &self,
+        directory: &Arc<Node>,
+        name: &[u8],
+        new: &NewFile<'_>,
+        inherited: Inherited,
+        birth: Birth,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(Arc<Node>, Pending), PosixError> {
+        let is_directory = new.kind == FileKind::Directory;
+        let links = if is_directory { 2 } else { 1 };
+        let begun = self.begin_file(directory.id, new, inherited, birth, links, tx, operation)?;
+        let (object, now) = (begun.object, begun.facts.created);
+        let mut has_entry = false;
+        let entered = (|| {
+            self.directory(directory, operation)?
+                .insert(tx, name, object.id(), new.kind)?;
+            has_entry = true;
+            self.count_entries(directory, 1, i64::from(is_directory), now, tx, operation)
+        })();
+        if let Err(error) = entered {
+            // Neither can fail: the entry is in memory, and the object is.
+            if has_entry {
+                let _ = self.directory(directory, operation)?.remove(tx, name);
+            }
+            let _ = self.set.free_object(tx, object.id(), operation);
+            return Err(error);
+        }
+        let node = Node::new(object, begun.facts);
+        node.note_change(tx.txg());
+        Ok((node, begun.pending))
+    }
+
+    /// Makes the object of a file that will have so many names, with all its attributes. It is freed again if that fails.
+    #[expect(clippy::too_many_arguments, reason = "all that a file begins with")]
+    fn begin_file(
+        &self,
+        directory: ObjectId,
+        new: &NewFile<'_>,
+        inherited: Inherited,
+        birth: Birth,
+        links: u64,
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<Begun, PosixError> {
+        let is_directory = new.kind == FileKind::Directory;
         let facts = NewFacts {
             mode: new.kind.mode_bits() | inherited.permissions,
             size: if is_directory { 2 } else { 0 },
@@ -226,8 +333,8 @@ impl FileSystem {
                 Birth::Now => tx.txg().get(),
                 Birth::Recorded { generation, .. } => generation,
             },
-            parent: directory.id,
-            links: if is_directory { 2 } else { 1 },
+            parent: directory,
+            links,
             device: match (new.kind, birth) {
                 (FileKind::CharacterDevice | FileKind::BlockDevice, Birth::Now) => {
                     device_word(new.device)
@@ -242,11 +349,13 @@ impl FileSystem {
             owner: inherited.owner,
             group: inherited.group,
             project: inherited.project,
-            now,
+            now: match birth {
+                Birth::Now => self.now(),
+                Birth::Recorded { time, .. } => time,
+            },
         };
         let object = self.allocate_file(new.kind, birth, tx, operation)?;
         let mut pending = Pending::default();
-        let mut has_entry = false;
         let made = (|| {
             let mut facts = facts.build(&self.tables, tx, operation)?;
             if let Some(target) = new.target {
@@ -272,34 +381,20 @@ impl FileSystem {
                 Directory::create(&object, &self.naming, tx, operation)?;
             }
             store_facts(&self.tables, &object, &mut facts, tx, operation)?;
-            self.directory(directory, operation)?
-                .insert(tx, name, object.id(), new.kind)?;
-            has_entry = true;
-            self.count_entries(directory, 1, i64::from(is_directory), now, tx, operation)?;
             Ok(facts)
         })();
-        let facts = match made {
-            Ok(facts) => facts,
+        match made {
+            Ok(facts) => Ok(Begun {
+                object,
+                facts,
+                pending,
+            }),
             Err(error) => {
-                // Neither can fail: the entry is in memory, and the object is.
-                if has_entry {
-                    let _ = self.directory(directory, operation)?.remove(tx, name);
-                }
+                // It cannot fail: the object is in memory.
                 let _ = self.set.free_object(tx, object.id(), operation);
-                return Err(error);
+                Err(error)
             }
-        };
-        let kind = match (new.kind, new.target) {
-            (FileKind::Directory, _) => CreateKind::Directory,
-            (FileKind::SymbolicLink, Some(target)) => CreateKind::Link(Text::from(target)),
-            _ => CreateKind::File,
-        };
-        let slots = object.info().slots;
-        let record = created(kind, directory.id, object.id(), slots, &facts, name);
-        let node = Node::new(object, facts);
-        node.note_change(tx.txg());
-        self.log_created(tx, record, pending);
-        Ok(self.add_new(node))
+        }
     }
 
     /// A new object for a file.
@@ -372,6 +467,13 @@ impl FileSystem {
         facts.contents_changed(now);
         self.store(directory, facts, tx, operation)
     }
+}
+
+/// A file that has no name and no place in memory yet.
+struct Begun {
+    object: Arc<Object>,
+    facts: Facts,
+    pending: Pending,
 }
 
 /// What a new file gets from its maker and its directory.

@@ -1,4 +1,8 @@
-//! Another name for a file.
+//! Another name for a file, or the first one for a file that was made without.
+//!
+//! # Mechanism
+//! No record can say that a file without a name gets one: the intent log has nothing of such files, neither that they were made nor what was written into them. So commits that follow wait
+//! for the group, which stores all of it at once.
 
 use tarn_object::Tx;
 use tarn_ondisk::intent_log::LoggedChange;
@@ -44,7 +48,8 @@ impl FileSystem {
         if facts.is_directory() || facts.flags.has_any(pinned) {
             return Err(PosixError::NotPermitted);
         }
-        if facts.links == 0 {
+        let is_first_name = facts.links == 0;
+        if is_first_name && !node.awaits_name() {
             return Err(PosixError::NotFound);
         }
         if facts.links >= LINKS_MAX {
@@ -52,11 +57,35 @@ impl FileSystem {
         }
         check_project(&directory.facts(), &facts)?;
         let tx = self.begin(ENTRY_BYTES, operation)?;
-        self.add_link(&node, &directory, name, &tx, operation)?;
+        match is_first_name {
+            true => self.add_first_name(&node, &directory, name, &tx, operation)?,
+            false => self.add_link(&node, &directory, name, &tx, operation)?,
+        }
         let txg = tx.txg();
         drop((tx, change));
         self.after_change(txg, operation)?;
         Ok(self.node_attributes(&node))
+    }
+
+    /// Adds the name of a file that is in the unlinked set, where no file may be that has one.
+    fn add_first_name(
+        &self,
+        node: &Node,
+        directory: &Node,
+        name: &[u8],
+        tx: &Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.remove_unlinked(node, tx, operation)?;
+        if let Err(error) = self.add_link(node, directory, name, tx, operation) {
+            // The block of the set that it was in is in memory.
+            let _ = self.add_unlinked(node, tx, operation);
+            return Err(error);
+        }
+        node.set_awaits_name(false);
+        // It waits to be freed no more.
+        self.unlinked_counts.freed();
+        Ok(())
     }
 
     /// Adds the name. The caller holds `change` of both, and has seen that the name is free.
@@ -70,6 +99,7 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         let now = self.now();
         let mut facts = (*node.facts()).clone();
+        let is_first_name = facts.links == 0;
         let table = self.directory(directory, operation)?;
         let inserted = table.insert(tx, name, node.id, facts.kind());
         self.unlogged_if_it_fails(tx, inserted)?;
@@ -84,11 +114,15 @@ impl FileSystem {
             self.log_nothing(tx);
             return Err(error);
         }
-        self.log_shared(tx, || LoggedChange::Link {
-            directory: directory.id,
-            object: node.id,
-            name: Text::from(name),
-        });
+        if is_first_name {
+            self.log_nothing(tx);
+        } else {
+            self.log_shared(tx, || LoggedChange::Link {
+                directory: directory.id,
+                object: node.id,
+                name: Text::from(name),
+            });
+        }
         Ok(())
     }
 }

@@ -112,7 +112,8 @@ impl FileSystem {
         }
     }
 
-    fn lists_control_directory(&self, id: ObjectId) -> bool {
+    /// Whether the root shows `.zfs` in its list.
+    pub(crate) fn lists_control_directory(&self, id: ObjectId) -> bool {
         self.shows_control_directory(id)
             && self.properties().snapshot_directory == SnapshotDirectory::Visible
     }

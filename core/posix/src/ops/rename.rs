@@ -21,7 +21,7 @@ use tarn_probe::Operation;
 use crate::control_directory::{self, ControlEntry};
 use crate::directory::Entry;
 use crate::error::PosixError;
-use crate::facts::Facts;
+use crate::facts::{Facts, words};
 use crate::filesystem::FileSystem;
 use crate::intent::renamed;
 use crate::node::{Node, lock_all};
@@ -29,10 +29,15 @@ use crate::ops::access::{EXECUTE, WRITE};
 use crate::ops::create::{Birth, ENTRY_BYTES, Inherited};
 use crate::ops::link::check_project;
 use crate::ops::unlink::ATTEMPTS_MAX;
+use crate::permissions::SET_GID;
 use crate::types::{Credentials, DeviceNumber, FileKind, NewFile, RenameMode, Timestamp};
 
 /// How deep directories can be below each other. Damage could make circles of them; nobody makes so many.
 const DEPTH_MAX: usize = 1 << 20;
+
+/// Where the size of a dnode is beside the number of its object.
+#[doc(alias = "LR_FOID_SET_SLOTS")]
+const SLOTS_SHIFT: u32 = 56;
 
 /// A name in a directory, and what it leads to.
 struct Named {
@@ -63,7 +68,34 @@ pub(crate) struct Whiteout {
     pub owner: Fuid,
     pub group: Fuid,
     pub birth: Birth,
-    pub record: LoggedWhiteout,
+}
+
+impl Whiteout {
+    /// The one that a user leaves in a directory: a character device 0:0, which nobody may open.
+    fn left_by(credentials: &Credentials, directory: &Facts) -> Whiteout {
+        Whiteout {
+            kind: FileKind::CharacterDevice,
+            permissions: 0,
+            owner: Fuid::posix(credentials.uid),
+            group: match directory.mode & SET_GID {
+                0 => Fuid::posix(credentials.gid),
+                _ => directory.group,
+            },
+            birth: Birth::Now,
+        }
+    }
+}
+
+impl RenameMode {
+    /// Whether it refuses when something has the new name.
+    fn spares_what_is_there(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::WhiteoutNoReplace)
+    }
+
+    /// Whether something is left under the old name.
+    fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace)
+    }
 }
 
 impl FileSystem {
@@ -129,8 +161,11 @@ impl FileSystem {
             .check_new(to, self.properties().name_bytes_max())?;
         self.check_access(credentials, &from_parent, EXECUTE, operation)?;
         self.check_access(credentials, &to_parent, EXECUTE, operation)?;
+        let whiteout = mode
+            .leaves_whiteout()
+            .then(|| Whiteout::left_by(credentials, &from_parent.facts()));
         let (from, to) = ((&from_parent, from), (&to_parent, to));
-        self.rename_between(Some(credentials), from, to, mode, None, operation)
+        self.rename_between(Some(credentials), from, to, mode, whiteout, operation)
     }
 
     /// Renames, or does again what was allowed before.
@@ -234,12 +269,22 @@ impl FileSystem {
             // Two names of one file: POSIX wants nothing to happen.
             return Ok(Some((source.node.changed_in(), None)));
         }
+        if let (Some(whiteout), Some(_)) = (&renaming.whiteout, renaming.credentials) {
+            if changes_spelling {
+                return Err(PosixError::Invalid(
+                    "a file and what it leaves behind cannot have one name",
+                ));
+            }
+            let (project, _) = self.inherited_project(&from_parent.facts(), whiteout.kind);
+            let (owner, group) = (whiteout.owner, whiteout.group);
+            self.check_new_file_quota(owner, group, project.unwrap_or(0), operation)?;
+        }
         let tx = match renaming.credentials {
             Some(_) => self.begin(2 * ENTRY_BYTES, operation)?,
             None => self.begin_replay(2 * ENTRY_BYTES, operation)?,
         };
         let now = self.now();
-        let mut replaced = None;
+        let (mut replaced, mut left) = (None, None);
         let changed = if changes_spelling {
             self.respell(renaming, now, &tx, operation)
         } else if renaming.mode == RenameMode::Exchange {
@@ -248,12 +293,18 @@ impl FileSystem {
             replaced = target.as_ref().map(|target| target.node.clone());
             let moved = self.move_entry(renaming, now, &tx, operation);
             moved.and_then(|()| match &renaming.whiteout {
-                Some(whiteout) => self.make_whiteout(renaming, whiteout, &tx, operation),
+                Some(whiteout) => {
+                    left = Some(self.make_whiteout(renaming, whiteout, &tx, operation)?);
+                    Ok(())
+                }
                 None => Ok(()),
             })
         };
         self.unlogged_if_it_fails(&tx, changed)?;
-        self.log_renamed(renaming, &tx);
+        self.log_renamed(renaming, left.as_deref(), &tx);
+        if let Some(left) = left {
+            self.add_new(left);
+        }
         if let Some(replaced) = &replaced {
             let lost = self.lose_name(replaced, now, &tx, operation);
             self.unlogged_if_it_fails(&tx, lost)?;
@@ -261,9 +312,12 @@ impl FileSystem {
         Ok(Some((tx.txg(), replaced)))
     }
 
-    fn log_renamed(&self, renaming: &Renaming<'_>, tx: &Tx) {
-        let kind = match (&renaming.whiteout, renaming.mode) {
-            (Some(whiteout), _) => RenameKind::Whiteout(whiteout.record),
+    fn log_renamed(&self, renaming: &Renaming<'_>, left: Option<&Node>, tx: &Tx) {
+        let kind = match (left, renaming.mode) {
+            (Some(left), _) => match whiteout_record(left) {
+                Some(record) => RenameKind::Whiteout(record),
+                None => return self.log_nothing(tx),
+            },
             (None, RenameMode::Exchange) => RenameKind::Exchange,
             (None, _) => RenameKind::Plain,
         };
@@ -276,14 +330,14 @@ impl FileSystem {
         self.log_rename(tx, &moved, renamed(kind, from, to));
     }
 
-    /// Makes the file that takes the old name.
+    /// Makes the file that takes the old name. Nobody can find it in memory before the rename is logged, which says that it was made.
     fn make_whiteout(
         &self,
         renaming: &Renaming<'_>,
         whiteout: &Whiteout,
         tx: &Tx,
         operation: &Operation,
-    ) -> Result<(), PosixError> {
+    ) -> Result<Arc<Node>, PosixError> {
         let parent = renaming.from_parent.facts();
         let (project, flags) = self.inherited_project(&parent, whiteout.kind);
         let inherited = Inherited {
@@ -303,8 +357,8 @@ impl FileSystem {
             target: None,
         };
         let (directory, name, birth) = (&renaming.from_parent, renaming.from, whiteout.birth);
-        self.make_in(directory, name, &new, inherited, birth, tx, operation)?;
-        Ok(())
+        let made = self.make_unlogged(directory, name, &new, inherited, birth, tx, operation);
+        made.map(|(node, _)| node)
     }
 
     /// Refuses what this user may not do, and what nobody may.
@@ -323,7 +377,7 @@ impl FileSystem {
             ..
         } = renaming;
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(PosixError::Exists),
+            (mode, Some(_)) if mode.spares_what_is_there() => return Err(PosixError::Exists),
             (RenameMode::Exchange, None) => return Err(PosixError::NotFound),
             _ => {}
         }
@@ -545,6 +599,25 @@ impl FileSystem {
         self.store(&source.node, facts, tx, operation)?;
         self.count_entries(from_parent, 0, 0, now, tx, operation)
     }
+}
+
+/// What the log has of a file that a rename leaves; none where it would have to name a Windows domain.
+#[doc(alias = "zfs_log_rename_whiteout")]
+fn whiteout_record(left: &Node) -> Option<LoggedWhiteout> {
+    let facts = left.facts();
+    if facts.owner.domain() != 0 || facts.group.domain() != 0 {
+        return None;
+    }
+    let slots_more = u64::try_from(left.object.info().slots.max(1) - 1).unwrap_or(0);
+    Some(LoggedWhiteout {
+        object_word: left.id.get() | (slots_more << SLOTS_SHIFT),
+        mode: u64::from(facts.mode),
+        owner: facts.owner,
+        group: facts.group,
+        generation: facts.generation,
+        creation_time: words(facts.created),
+        device: facts.device,
+    })
 }
 
 /// What comes into a directory hands its project down as the directory does.

@@ -190,6 +190,11 @@ impl FileSystem {
         if node.id == parent.id || node.facts().is_directory() {
             return Err(RecordError::Nonsense("a directory gets a second name"));
         }
+        if node.facts().links == 0 {
+            return Err(RecordError::Nonsense(
+                "a file that has no name gets another",
+            ));
+        }
         let change = lock_all(&[&parent, &node]);
         let linked = self
             .check_free_name(&parent, name, operation)
@@ -315,6 +320,5 @@ fn whiteout_of(record: &LoggedWhiteout) -> Result<Whiteout, RecordError> {
             generation: record.generation,
             time: timestamp(record.creation_time),
         },
-        record: *record,
     })
 }

@@ -376,6 +376,18 @@ impl Mounted {
             .create(who, parent, name.as_bytes(), &new, &self.operation)
     }
 
+    /// The contents from an offset on.
+    pub fn contents_end(&self, id: ObjectId, offset: u64) -> Vec<u8> {
+        let read = self.files.read(
+            &Credentials::root(),
+            id,
+            offset,
+            usize::MAX,
+            &self.operation,
+        );
+        read.unwrap().to_vec()
+    }
+
     pub fn contents(&self, id: ObjectId) -> Vec<u8> {
         let read = self
             .files
