@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 pub use tarn_host::buffer::Buffer;
-pub use tarn_host::{call_before_waits, groups_of_process, monotonic_ns};
+pub use tarn_host::{Actor, actor_of_process, call_before_waits, groups_of_process, monotonic_ns};
 pub use tarn_object::Caching;
 pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;

@@ -41,21 +41,49 @@ pub fn groups_of_peer(socket: impl AsFd) -> Vec<u32> {
     }
 }
 
+/// For whom a process acts on files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The other groups.
+    pub groups: Vec<u32>,
+}
+
+/// For whom a process acts that waits for an answer of ours. `None` where it cannot be seen from here, as from another namespace of processes.
+pub fn actor_of_process(pid: u32) -> Option<Actor> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    actor_in(&status)
+}
+
+/// What `/proc/PID/status` says: `Uid:` and `Gid:` have the real, effective, saved and file system's.
+fn actor_in(status: &str) -> Option<Actor> {
+    Some(Actor {
+        uid: *numbers_in(status, "Uid:").get(3)?,
+        gid: *numbers_in(status, "Gid:").get(3)?,
+        groups: numbers_in(status, "Groups:"),
+    })
+}
+
+/// The numbers of a line of `/proc/PID/status`.
+fn numbers_in(status: &str, key: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let words = line.unwrap_or_default().split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
 /// The groups, beside its own, of a process that waits for an answer of ours, if it acts for this user.
 pub fn groups_of_process(pid: u32, uid: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or_else(|_| Vec::new(), |status| groups_in(&status, uid))
 }
 
-/// What `/proc/PID/status` says: `Uid:` has the real, effective, saved and file system's user.
+/// Its groups, if it acts for this user.
 fn groups_in(status: &str, uid: u32) -> Vec<u32> {
-    let numbers = |key: &str| -> Vec<u32> {
-        let line = status.lines().find_map(|line| line.strip_prefix(key));
-        let words = line.unwrap_or_default().split_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    match numbers("Uid:").get(3) {
-        Some(acts_for) if *acts_for == uid => numbers("Groups:"),
+    match actor_in(status) {
+        Some(actor) if actor.uid == uid => actor.groups,
         _ => Vec::new(),
     }
 }
@@ -71,6 +99,12 @@ mod tests {
                       Groups:\t27 100 1000 \nNStgid:\t5\n";
         assert_eq!(groups_in(status, 1000), [27, 100, 1000]);
         assert_eq!(groups_in(status, 0), Vec::<u32>::new());
+        let actor = actor_in(status).unwrap();
+        assert_eq!(
+            (actor.uid, actor.gid, actor.groups),
+            (1000, 100, vec![27, 100, 1000])
+        );
+        assert_eq!(actor_in(""), None);
         assert_eq!(groups_in("", 0), Vec::<u32>::new());
     }
 

@@ -55,7 +55,7 @@ pub use batch::{Batch, Completion};
 pub use buffer::Buffer;
 pub use clock::{UnixTime, monotonic_ns};
 pub use compute::Compute;
-pub use credentials::{groups_of_peer, groups_of_process};
+pub use credentials::{Actor, actor_of_process, groups_of_peer, groups_of_process};
 pub use device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
 pub use error::{Action, DeviceError, Errno, FileError, OpenError};
 pub use file::{DirectoryEntry, FileKind};

@@ -13,9 +13,12 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges, RenameMode,
-    SetGroupId, WriteAt, XattrMode,
+    Allocate, Attributes, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges,
+    RenameMode, SetGroupId, WriteAt, XattrMode,
 };
+
+/// Both flags of `renameat2`.
+const WHITEOUT_NO_REPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
 
 /// What comes before the bytes of a write.
 pub(crate) struct WriteHead {
@@ -80,6 +83,21 @@ pub(crate) fn copy_head(arguments: &mut Arguments<'_>) -> Result<CopyHead, Errno
     })
 }
 
+/// Takes off the arguments of a creation what is made, and the flags it is opened with.
+fn new_regular<'a>(arguments: &mut Arguments<'a>) -> Result<(i32, NewFile<'a>), Errno> {
+    let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+    let (mode, umask) = (arguments.u32()?, arguments.u32()?);
+    arguments.skip(4)?;
+    let new = NewFile {
+        kind: FileKind::Regular,
+        permissions: mode & 0o7777,
+        umask,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    Ok((flags, new))
+}
+
 impl Call<'_> {
     pub(crate) fn set_attributes(
         &self,
@@ -95,9 +113,9 @@ impl Call<'_> {
         let changed =
             file.files
                 .set_attributes(self.credentials, file.id, &changes, self.operation);
-        let changed = changed.map_err(refused)?;
-        self.session.telling(self.node, &changed);
-        Ok(Reply::Parts(attributes_answer(&changed)))
+        let shown = file.shown(changed.map_err(refused)?);
+        self.session.telling(self.node, &shown);
+        Ok(Reply::Parts(attributes_answer(&shown)))
     }
 
     pub(crate) fn make_symlink(
@@ -166,37 +184,41 @@ impl Call<'_> {
         parent: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
-        let (mode, umask) = (arguments.u32()?, arguments.u32()?);
-        arguments.skip(4)?;
-        let new = NewFile {
-            kind: FileKind::Regular,
-            permissions: mode & 0o7777,
-            umask,
-            device: DeviceNumber::default(),
-            target: None,
-        };
+        let (flags, new) = new_regular(&mut arguments)?;
         let name = arguments.name()?;
         let made = parent
             .files
             .create(self.credentials, parent.id, name, &new, self.operation);
         let made = made.map_err(refused)?;
-        let file = Place {
-            files: parent.files.clone(),
-            which: parent.which,
-            id: made.id,
-        };
         let opened = parent.files.opened(made.id, self.operation);
         // Somebody may have removed it already. The kernel then makes another.
         opened.map_err(|error| gone(refused(error)))?;
+        Ok(self.made_and_open(parent, &made, flags))
+    }
+
+    /// Makes a file without a name, which is open.
+    pub(crate) fn create_unnamed(
+        &self,
+        parent: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let (flags, new) = new_regular(&mut arguments)?;
+        let made = parent
+            .files
+            .create_unnamed(self.credentials, parent.id, &new, self.operation);
+        Ok(self.made_and_open(parent, &made.map_err(refused)?, flags))
+    }
+
+    /// What is replied when a file was made and opened with these flags.
+    fn made_and_open(&self, parent: &Place, made: &Attributes, flags: i32) -> Reply {
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
         let cached_s = names_cached_s(parent, made.id);
-        put_entry(&mut answer, node, cached_s, &made);
+        put_entry(&mut answer, node, cached_s, made);
         let handle = Handle::opened_with(flags);
-        self.session.opened(&file, handle);
+        self.session.opened(&parent.beside(made.id), handle);
         put_open(&mut answer, handle, OPEN_KEEP_CACHE);
-        Ok(Reply::Parts(answer))
+        Reply::Parts(answer)
     }
 
     pub(crate) fn unlink(
@@ -239,6 +261,8 @@ impl Call<'_> {
                 0 => RenameMode::Replace,
                 libc::RENAME_NOREPLACE => RenameMode::NoReplace,
                 libc::RENAME_EXCHANGE => RenameMode::Exchange,
+                libc::RENAME_WHITEOUT => RenameMode::Whiteout,
+                WHITEOUT_NO_REPLACE => RenameMode::WhiteoutNoReplace,
                 _ => return Err(Errno::INVAL),
             }
         } else {
@@ -359,6 +383,14 @@ impl Call<'_> {
         self.drop_privileges_of(file, self.node, set_ids_too)
     }
 
+    /// Whether a file has set-id bits that the caller may not keep when he changes its contents in a way that leaves the kernel no place to say so; root may.
+    fn takes_set_ids(&self, file: &Place) -> Result<bool, Errno> {
+        const SET_IDS: u32 = 0o6000;
+        let attributes = file.files.attributes(file.id, self.operation);
+        let has_some = attributes.map_err(refused)?.permissions & SET_IDS != 0;
+        Ok(has_some && !self.is_by_root())
+    }
+
     /// The same of a file that the kernel calls so.
     fn drop_privileges_of(&self, file: &Place, node: u64, set_ids_too: bool) -> Result<(), Errno> {
         let which = if set_ids_too {
@@ -434,8 +466,7 @@ impl Call<'_> {
             mode if mode == keep | libc::FALLOC_FL_ZERO_RANGE => Allocate::ZeroRangeKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        // The kernel does not say whether the caller may keep the set-id bits; root may.
-        self.drop_privileges(file, self.credentials.uid != 0)?;
+        self.drop_privileges(file, self.takes_set_ids(file)?)?;
         let operation = self.operation;
         let allocated =
             file.files
@@ -458,13 +489,8 @@ impl Call<'_> {
             return Err(Errno::INVAL);
         }
         let id = self.same_files(file, head.node)?;
-        let target = Place {
-            files: file.files.clone(),
-            which: file.which,
-            id,
-        };
-        // As in a write, the kernel cannot say whether the caller may keep the set-id bits; root may.
-        self.drop_privileges_of(&target, head.node, self.credentials.uid != 0)?;
+        let target = file.beside(id);
+        self.drop_privileges_of(&target, head.node, self.takes_set_ids(&target)?)?;
         let copied = file.files.copy_range(
             self.credentials,
             (file.id, head.from),

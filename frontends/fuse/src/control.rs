@@ -1,15 +1,17 @@
-//! `ioctl`: the flags that `lsattr` and `chattr` show and change, and projects.
+//! `ioctl`: the flags that `lsattr` and `chattr` show and change, projects, DOS attributes, and generations.
 //!
 //! # Mechanism
 //! Linux has two structures for them: a word (`FS_IOC_GETFLAGS`), and one that has the project as well (`FS_IOC_FSGETXATTR`). Both come
-//! here with their bits, which are others than ours. The kernel has checked owner and privileges where it knows these calls; older
-//! ones do not, so it is checked again. Everything else is refused with `ENOTTY`.
+//! here with their bits, which are others than ours. The kernel has checked owner and privileges where it knows these calls (since Linux 5.14); older
+//! ones do not, so it is checked again where the kernel says for whom it asks. Everything else is refused with `ENOTTY`.
 
 use crate::operations::{Call, Reply, refused};
-use crate::protocol::{Answer, Arguments};
+use crate::protocol::{Answer, Arguments, UNKNOWN_USER};
 use crate::session::Place;
 use rustix::io::Errno;
-use tarn_engine::files::{Attributes, Credentials, FileFlags, NO_PROJECT, SetAttributes};
+use tarn_engine::files::{
+    Attributes, Credentials, FileFlags, NO_PROJECT, SetAttributes, actor_of_process,
+};
 
 /// `FS_IOC_GETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -28,6 +30,29 @@ const FLAGS: [(FileFlags, u32, u32); 4] = [
     (FileFlags::INHERIT_PROJECT, 0x2000_0000, 0x200),
 ];
 
+/// `FS_IOC_GETVERSION`: what `lsattr -v` shows.
+const GET_GENERATION: u32 = 0x8008_7601;
+/// OpenZFS's own, for servers of Windows.
+#[doc(alias = "ZFS_IOC_GETDOSFLAGS")]
+const GET_DOS: u32 = 0x8008_8301;
+/// As before.
+#[doc(alias = "ZFS_IOC_SETDOSFLAGS")]
+const SET_DOS: u32 = 0x4008_8302;
+
+/// The flags that these name, by the bits that are stored.
+#[doc(alias = "ZFS_DOS_FL_USER_VISIBLE")]
+const DOS: FileFlags = FileFlags::READ_ONLY
+    .and(FileFlags::HIDDEN)
+    .and(FileFlags::SYSTEM)
+    .and(FileFlags::ARCHIVE)
+    .and(FileFlags::IMMUTABLE)
+    .and(FileFlags::NO_UNLINK)
+    .and(FileFlags::APPEND_ONLY)
+    .and(FileFlags::NO_DUMP)
+    .and(FileFlags::REPARSE)
+    .and(FileFlags::OFFLINE)
+    .and(FileFlags::SPARSE);
+
 /// Which of the two structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -40,7 +65,6 @@ impl Call<'_> {
     pub(crate) fn control(
         &self,
         file: &Place,
-        uid: u32,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
         arguments.skip(8 + 4)?;
@@ -67,7 +91,7 @@ impl Call<'_> {
             }
             SET_FLAGS => {
                 let flags = with_bits(flags_in(&read()?), given.u32()?, Form::Word)?;
-                self.set_flags(file, uid, flags, None)?;
+                self.set_flags(file, flags, None)?;
             }
             SET_MORE => {
                 let attributes = read()?;
@@ -78,7 +102,21 @@ impl Call<'_> {
                     return Err(Errno::INVAL);
                 }
                 let project = Some(project).filter(|project| *project != attributes.project);
-                self.set_flags(file, uid, flags, project)?;
+                self.set_flags(file, flags, project)?;
+            }
+            GET_GENERATION => {
+                let generation = file.shown(read()?).generation & u64::from(u32::MAX);
+                answer.u32(u32::try_from(generation).expect("it has 32 bits"));
+            }
+            GET_DOS => {
+                answer.u64(read()?.flags & DOS.word());
+            }
+            SET_DOS => {
+                let wanted = given.u64()?;
+                if wanted & !DOS.word() != 0 {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                self.set_dos_flags(file, &read()?, wanted)?;
             }
             _ => return Err(Errno::NOTTY),
         }
@@ -91,15 +129,32 @@ impl Call<'_> {
         Ok(Reply::Parts(answer))
     }
 
-    fn set_flags(
-        &self,
-        file: &Place,
-        uid: u32,
-        flags: u64,
-        project: Option<u64>,
-    ) -> Result<(), Errno> {
+    /// Sets the flags of DOS. Linux does not know the call, and so has not looked who makes it: its user must be the owner or root, and what nobody but root may
+    /// change is checked with the rest.
+    fn set_dos_flags(&self, file: &Place, now: &Attributes, wanted: u64) -> Result<(), Errno> {
+        let caller = actor_of_process(self.process).ok_or(Errno::ACCESS)?;
+        if caller.uid != 0 && caller.uid != now.uid {
+            return Err(Errno::ACCESS);
+        }
         let credentials = Credentials {
-            privileged: uid == 0,
+            uid: caller.uid,
+            gid: caller.gid,
+            groups: caller.groups,
+            privileged: caller.uid == 0,
+        };
+        let changes = SetAttributes {
+            flags: Some(now.flags & !DOS.word() | wanted),
+            ..SetAttributes::default()
+        };
+        let set = file
+            .files
+            .set_attributes(&credentials, file.id, &changes, self.operation);
+        set.map(drop).map_err(refused)
+    }
+
+    fn set_flags(&self, file: &Place, flags: u64, project: Option<u64>) -> Result<(), Errno> {
+        let credentials = Credentials {
+            privileged: [0, UNKNOWN_USER].contains(&self.credentials.uid),
             ..self.credentials.clone()
         };
         let changes = SetAttributes {

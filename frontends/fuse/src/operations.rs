@@ -5,7 +5,8 @@ use crate::handles::Handle;
 use crate::inbox::Request;
 use crate::kept::{attributes_cached_s, names_cached_s};
 use crate::protocol::{
-    Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, WRITE_BYTES_MAX, opcode, setattr_bits,
+    Answer, Arguments, OPEN_KEEP_CACHE, RequestHead, UNKNOWN_USER, WRITE_BYTES_MAX, opcode,
+    setattr_bits, statx_bits,
 };
 use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use tarn_engine::files::{
     Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileKind,
     ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
-    SpaceFacts, Timestamp, Unsynced,
+    SpaceFacts, Timestamp, Unsynced, actor_of_process,
 };
 
 /// Size of the structure of a directory entry with attributes, before the entry itself.
@@ -35,7 +36,7 @@ pub(crate) enum Reply {
 pub(crate) fn kind(code: u32) -> OperationKind {
     match code {
         opcode::LOOKUP => OperationKind::Lookup,
-        opcode::GETATTR => OperationKind::GetAttributes,
+        opcode::GETATTR | opcode::STATX => OperationKind::GetAttributes,
         opcode::SETATTR => OperationKind::SetAttributes,
         opcode::READLINK => OperationKind::ReadLink,
         opcode::SYMLINK => OperationKind::MakeSymlink,
@@ -54,7 +55,7 @@ pub(crate) fn kind(code: u32) -> OperationKind {
         opcode::SETXATTR | opcode::REMOVEXATTR => OperationKind::SetExtendedAttribute,
         opcode::GETXATTR | opcode::LISTXATTR => OperationKind::GetExtendedAttribute,
         opcode::ACCESS => OperationKind::Access,
-        opcode::CREATE => OperationKind::Create,
+        opcode::CREATE | opcode::TMPFILE => OperationKind::Create,
         opcode::FALLOCATE => OperationKind::Allocate,
         opcode::READDIR | opcode::READDIRPLUS => OperationKind::ReadDirectory,
         opcode::LSEEK => OperationKind::Seek,
@@ -101,8 +102,9 @@ pub(crate) fn waits_for_log(request: &Request) -> bool {
 /// What the kernel is told of a request that failed so. Where it asks about a node and not about a name, "there is none" means that the node has gone: its
 /// name may lead to another file by now, as when that was renamed over it. Only of a stale node does the kernel look the name up again.
 pub(crate) fn told(code: u32, errno: Errno) -> Errno {
-    const OF_NODES: [u32; 10] = [
+    const OF_NODES: [u32; 11] = [
         opcode::GETATTR,
+        opcode::STATX,
         opcode::SETATTR,
         opcode::READLINK,
         opcode::OPEN,
@@ -133,6 +135,8 @@ pub(crate) struct Call<'a> {
     pub(crate) device: &'a Device,
     /// What the kernel calls the file.
     pub(crate) node: u64,
+    /// The process that asks, where we can see it.
+    pub(crate) process: u32,
     pub(crate) credentials: &'a Credentials,
     pub(crate) operation: &'a Operation,
 }
@@ -147,12 +151,14 @@ pub(crate) fn run(
     match head.opcode {
         opcode::LOOKUP => call.lookup(file, arguments),
         opcode::GETATTR => call.attributes(file),
+        opcode::STATX => call.extended_attributes(file),
         opcode::SETATTR => call.set_attributes(file, arguments),
         opcode::READLINK => call.read_link(file),
         opcode::SYMLINK => call.make_symlink(file, arguments),
         opcode::MKNOD => call.make_node(file, arguments),
         opcode::MKDIR => call.make_directory(file, arguments),
         opcode::CREATE => call.create(file, arguments),
+        opcode::TMPFILE => call.create_unnamed(file, arguments),
         opcode::UNLINK => call.unlink(file, arguments),
         opcode::RMDIR => call.remove_directory(file, arguments),
         opcode::RENAME | opcode::RENAME2 => call.rename(file, head.opcode, arguments),
@@ -174,7 +180,7 @@ pub(crate) fn run(
         opcode::FALLOCATE => call.allocate(file, arguments),
         opcode::LSEEK => call.seek(file, arguments),
         opcode::COPY_FILE_RANGE => call.copy_range(file, arguments),
-        opcode::IOCTL => call.control(file, head.uid, arguments),
+        opcode::IOCTL => call.control(file, arguments),
         opcode::READDIR => call.read_directory(file, arguments),
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
@@ -190,6 +196,12 @@ impl Call<'_> {
             // The kernel has a number from somebody else, who was told it before (a handle of NFS), and asks what it is: it need not be a directory.
             let attributes = file.files.attributes(file.id, self.operation);
             return self.entry(file, &attributes.map_err(refused)?);
+        }
+        if name == b".." && file.is_root_of_snapshot() {
+            // Above it is the directory of snapshots.
+            let above = self.session.mounted().beside(ControlEntry::Snapshots.id());
+            let attributes = above.files.attributes(above.id, self.operation);
+            return self.entry(&above, &attributes.map_err(refused)?);
         }
         let found = file
             .files
@@ -226,9 +238,28 @@ impl Call<'_> {
             .files
             .attributes(file.id, self.operation)
             .map_err(refused)?;
-        let shown = self.session.shown(file, attributes);
+        let shown = file.shown(attributes);
         self.session.telling(self.node, &shown);
         Ok(Reply::Parts(attributes_answer(&shown)))
+    }
+
+    /// All that `statx` tells. The kernel asks so when a program wants to know when a file was made.
+    fn extended_attributes(&self, file: &Place) -> Result<Reply, Errno> {
+        let attributes = file
+            .files
+            .attributes(file.id, self.operation)
+            .map_err(refused)?;
+        let shown = file.shown(attributes);
+        self.session.telling(self.node, &shown);
+        Ok(Reply::Parts(statx_answer(&shown)))
+    }
+
+    /// Whether root asks.
+    pub(crate) fn is_by_root(&self) -> bool {
+        match self.credentials.uid {
+            UNKNOWN_USER => actor_of_process(self.process).is_some_and(|actor| actor.uid == 0),
+            uid => uid == 0,
+        }
     }
 
     fn read_link(&self, file: &Place) -> Result<Reply, Errno> {
@@ -336,14 +367,17 @@ impl Call<'_> {
 
     fn list_xattr(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let room = arguments.u32()?;
+        let names = file
+            .files
+            .list_xattr(self.credentials, file.id, self.operation);
+        let mut names = names.map_err(refused)?;
         // Who may read an attribute the kernel decides by its name; here it does not know the names.
-        let credentials = Credentials {
-            privileged: self.credentials.uid == 0,
-            ..self.credentials.clone()
-        };
-        let names = file.files.list_xattr(&credentials, file.id, self.operation);
+        let is_roots = |name: &[u8]| name.starts_with(b"trusted.");
+        if names.iter().any(|name| is_roots(name)) && !self.is_by_root() {
+            names.retain(|name| !is_roots(name));
+        }
         let mut list = Vec::new();
-        for name in names.map_err(refused)? {
+        for name in names {
             list.extend_from_slice(&name);
             list.push(0);
         }
@@ -392,7 +426,7 @@ impl Call<'_> {
             self.credentials,
             file.id,
             cookie,
-            &mut |entry| put_directory_entry(&mut answer, &entry, room),
+            &mut |entry| put_directory_entry(&mut answer, &file.shown_entry(entry), room),
             self.operation,
         );
         read.map_err(refused)?;
@@ -433,14 +467,15 @@ impl Call<'_> {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
                     let cached_s = names_cached_s(file, entry.id);
-                    self.session.telling(node, &attributes);
-                    put_entry(&mut answer, node, cached_s, &attributes);
+                    let shown = file.shown(attributes);
+                    self.session.telling(node, &shown);
+                    put_entry(&mut answer, node, cached_s, &shown);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);
                 }
             }
-            put_directory_entry(&mut answer, &entry, usize::MAX);
+            put_directory_entry(&mut answer, &file.shown_entry(entry), usize::MAX);
         }
         Ok(Reply::Parts(answer))
     }
@@ -449,7 +484,7 @@ impl Call<'_> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
         let cached_s = names_cached_s(file, attributes.id);
-        let shown = self.session.shown(file, attributes.clone());
+        let shown = file.shown(attributes.clone());
         self.session.telling(node, &shown);
         put_entry(&mut answer, node, cached_s, &shown);
         Ok(Reply::Parts(answer))
@@ -604,6 +639,45 @@ pub(crate) fn attributes_answer(attributes: &Attributes) -> Answer {
     let mut answer = Answer::new();
     answer.u64(attributes_cached_s(attributes)).u32(0).u32(0);
     put_attributes(&mut answer, attributes);
+    answer
+}
+
+/// The same with what `stat` has no place for. No attributes (`STATX_ATTR_…`): the kernel passes none on.
+fn statx_answer(attributes: &Attributes) -> Answer {
+    let mut answer = Answer::new();
+    answer
+        .u64(attributes_cached_s(attributes))
+        .u32(0)
+        .u32(0)
+        .zeros(16);
+    let mode = attributes.kind.mode_bits() | attributes.permissions;
+    answer
+        .u32(statx_bits::BASIC | statx_bits::BIRTH)
+        .u32(attributes.block_size)
+        .u64(0)
+        .u32(u32::try_from(attributes.links).unwrap_or(u32::MAX))
+        .u32(attributes.uid)
+        .u32(attributes.gid)
+        .u16(u16::try_from(mode).expect("a mode has 16 bits"))
+        .u16(0)
+        .u64(attributes.id.get())
+        .u64(attributes.size)
+        .u64(attributes.blocks_512)
+        .u64(0);
+    let Attributes {
+        accessed,
+        created,
+        changed,
+        modified,
+        device,
+        ..
+    } = attributes;
+    for time in [accessed, created, changed, modified] {
+        let seconds = u64::from_ne_bytes(time.seconds.to_ne_bytes());
+        answer.u64(seconds).u32(time.nanoseconds).u32(0);
+    }
+    // The file system's own device is the kernel's business.
+    answer.u32(device.major).u32(device.minor).zeros(8 + 14 * 8);
     answer
 }
 

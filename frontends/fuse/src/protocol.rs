@@ -12,8 +12,11 @@ use rustix::io::Errno;
 /// The version of the protocol we speak.
 pub const MAJOR: u32 = 7;
 
-/// The minor version we speak: with `max_pages`, `cache_symlinks` and `lseek`.
-pub const MINOR: u32 = 31;
+/// The minor version we speak: with `statx`, files without a name, and idmapped mounts. What an older kernel lacks it does not offer.
+pub const MINOR: u32 = 41;
+
+/// The user in requests of a kernel that has idmapped mounts, where nothing is made: it does not say for whom it asks.
+pub const UNKNOWN_USER: u32 = u32::MAX;
 
 /// The largest write we take, in bytes. The kernel's default limit is 256 pages.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
@@ -40,42 +43,48 @@ pub mod opcode {
         RELEASE = 18, FSYNC = 20, SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24,
         FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, ACCESS = 34,
         CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43,
-        READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47, SYNCFS = 50,
+        READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47, SYNCFS = 50, TMPFILE = 51,
+        STATX = 52,
     }
 }
 
 /// Capabilities agreed on at the start.
 pub mod init_flags {
     /// Reads may be sent side by side.
-    pub const ASYNC_READ: u32 = 1 << 0;
+    pub const ASYNC_READ: u64 = 1 << 0;
     /// `O_TRUNC` comes with the open.
-    pub const ATOMIC_O_TRUNC: u32 = 1 << 3;
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// `.` and `..` can be looked up: the mount can be exported.
-    pub const EXPORT_SUPPORT: u32 = 1 << 4;
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes may be larger than a page.
-    pub const BIG_WRITES: u32 = 1 << 5;
+    pub const BIG_WRITES: u64 = 1 << 5;
     /// The umask is left to us: default ACLs replace it.
-    pub const DONT_MASK: u32 = 1 << 6;
+    pub const DONT_MASK: u64 = 1 << 6;
     /// Directories may be read with attributes.
-    pub const DO_READDIRPLUS: u32 = 1 << 13;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// The kernel chooses when.
-    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Asynchronous direct I/O is answered to the program when each part of it is, with no thread
     /// that waits for it.
-    pub const ASYNC_DIO: u32 = 1 << 15;
+    pub const ASYNC_DIO: u64 = 1 << 15;
     /// Lookups and reads of one directory may be sent side by side.
-    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// The kernel reads and enforces POSIX ACLs.
-    pub const POSIX_ACL: u32 = 1 << 20;
+    pub const POSIX_ACL: u64 = 1 << 20;
     /// `max_pages` is set.
-    pub const MAX_PAGES: u32 = 1 << 22;
+    pub const MAX_PAGES: u64 = 1 << 22;
     /// Targets of symbolic links may be cached.
-    pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// We take set-id bits and capabilities away when a file is written, truncated or given away; writes and truncations say
     /// whether the caller may keep the set-id bits. Otherwise the kernel would ask for the capabilities before each write.
-    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// Requests that set an attribute say more: whether the caller may keep the set-group-id bit of a file that gets a list.
-    pub const SETXATTR_EXT: u32 = 1 << 29;
+    pub const SETXATTR_EXT: u64 = 1 << 29;
+    /// There are more capabilities than 32 bits have.
+    pub const INIT_EXT: u64 = 1 << 30;
+    /// A mount may show other users than files have (`MOUNT_ATTR_IDMAP`). Then requests say for whom they are only where something is made: the user that
+    /// the mount shows.
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
 }
 
 /// Bits of `setattr`: what is set.
@@ -100,6 +109,14 @@ pub mod setattr_bits {
     pub const MTIME_NOW: u32 = 1 << 8;
     /// The caller may not keep the set-id bits of a file he truncates.
     pub const DROP_SET_IDS: u32 = 1 << 11;
+}
+
+/// Bits of `statx`: what is told.
+pub mod statx_bits {
+    /// What `stat` tells.
+    pub const BASIC: u32 = 0x7ff;
+    /// When the file was made.
+    pub const BIRTH: u32 = 0x800;
 }
 
 /// Answer to open: keep what the kernel has cached.

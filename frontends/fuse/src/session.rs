@@ -4,7 +4,7 @@ use crate::clients;
 use crate::handles::Handle;
 use crate::inbox::Request;
 use crate::kept::{RecentNodes, is_unsettled};
-use crate::nodes::{Node, ROOT_NODE};
+use crate::nodes::{Node, ROOT_NODE, inode_in_snapshot};
 use crate::operations::{self, Reply};
 use crate::protocol::{
     Answer, Arguments, MAJOR, MINOR, RequestHead, WRITE_BYTES_MAX, init_flags, opcode,
@@ -13,11 +13,11 @@ use crate::server::{Device, Handler, Promise};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tarn_engine::files::{
-    Attributes, ControlEntry, Credentials, FileSystem, ObjectId, Operation, OperationKind, Outcome,
-    PosixError, Protocol, Tree, Unsynced, Who, groups_of_process,
+    Actor, Attributes, ControlEntry, Credentials, DirectoryEntry, FileSystem, ObjectId, Operation,
+    OperationKind, Outcome, PosixError, Protocol, Tree, Unsynced, Who, actor_of_process,
 };
 use tarn_engine::mounts::Ended;
 
@@ -27,7 +27,7 @@ use tarn_engine::mounts::Ended;
 /// writer waits for that. Reads through the page cache in between would bring back what was there
 /// before, and leave it there. It cannot be made up for here: a notice that drops pages waits for
 /// reads, and those wait until enough of the writes are answered.
-const WANTED: u32 = init_flags::ASYNC_READ
+const WANTED: u64 = init_flags::ASYNC_READ
     | init_flags::EXPORT_SUPPORT
     | init_flags::BIG_WRITES
     | init_flags::DONT_MASK
@@ -38,7 +38,9 @@ const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::POSIX_ACL
     | init_flags::MAX_PAGES
     | init_flags::CACHE_SYMLINKS
-    | init_flags::SETXATTR_EXT;
+    | init_flags::SETXATTR_EXT
+    | init_flags::INIT_EXT
+    | init_flags::ALLOW_IDMAP;
 
 /// Requests the kernel may have under way in the background (reading ahead, writing back). Linux
 /// has 12 unless told.
@@ -63,7 +65,7 @@ pub struct Session {
     /// Nodes of which it may keep what space they take until blocks that wait are stored.
     unsettled: RecentNodes,
     /// What was agreed on with the kernel.
-    agreed: AtomicU32,
+    agreed: AtomicU64,
     ended: Ended,
 }
 
@@ -78,26 +80,19 @@ struct WrittenBack {
 /// Snapshots that were entered, by number and by their entry below `.zfs`.
 #[derive(Default)]
 struct Entered {
-    by_number: Vec<Option<Snapshot>>,
+    by_number: Vec<Option<Arc<FileSystem>>>,
     by_entry: BTreeMap<ObjectId, u16>,
 }
 
 impl Entered {
     /// The snapshot of this number. Of one that is destroyed nothing is left, and its number stays empty.
-    fn find(&mut self, which: u16) -> Option<&Snapshot> {
+    fn find(&mut self, which: u16) -> Option<&Arc<FileSystem>> {
         let place = self.by_number.get_mut(usize::from(which).checked_sub(1)?)?;
-        if place.as_ref().is_some_and(|there| there.files.is_ending()) {
+        if place.as_ref().is_some_and(|files| files.is_ending()) {
             *place = None;
         }
         place.as_ref()
     }
-}
-
-/// A snapshot that was entered.
-struct Snapshot {
-    files: Arc<FileSystem>,
-    /// The number that its root shows: that of its entry below `.zfs`.
-    shown_root: ObjectId,
 }
 
 /// A request that is answered when its file is durable.
@@ -119,6 +114,58 @@ pub(crate) struct Place {
     pub(crate) id: ObjectId,
 }
 
+impl Place {
+    /// Another object of the same file system.
+    pub(crate) fn beside(&self, id: ObjectId) -> Place {
+        Place {
+            files: self.files.clone(),
+            which: self.which,
+            id,
+        }
+    }
+
+    /// Whether it is the root of a snapshot.
+    pub(crate) fn is_root_of_snapshot(&self) -> bool {
+        self.which > 0 && self.id == self.files.root()
+    }
+
+    /// The inode number that an object of the same file system shows. The root of a snapshot has that of its entry in `.zfs/snapshot`, as if it were mounted there.
+    fn inode_of(&self, id: ObjectId) -> ObjectId {
+        let dataset = self.files.object_set().id();
+        match self.which {
+            0 => id,
+            _ if id == self.files.root() => ControlEntry::Snapshot(dataset).id(),
+            _ => ObjectId::new(inode_in_snapshot(dataset, id)),
+        }
+    }
+
+    /// The attributes of an object of the same file system as they are shown. A snapshot can get the number of one that was destroyed, and its
+    /// node number after a restart: what tells their files apart is the generation, which says the group in which the snapshot was last changed, too.
+    pub(crate) fn shown(&self, attributes: Attributes) -> Attributes {
+        if self.which == 0 {
+            return attributes;
+        }
+        let born = self.files.object_set().root_pointer().logical_birth.get();
+        // Linux keeps 32 bits. The factor is odd, so that groups which differ in these do so afterwards.
+        let of_snapshot = born.wrapping_mul(0x9e37_79b1) & u64::from(u32::MAX);
+        Attributes {
+            id: self.inode_of(attributes.id),
+            generation: attributes.generation ^ of_snapshot,
+            ..attributes
+        }
+    }
+
+    /// An entry of this directory as it is shown.
+    pub(crate) fn shown_entry(&self, entry: DirectoryEntry) -> DirectoryEntry {
+        let is_above = self.is_root_of_snapshot() && entry.name == b"..";
+        let id = match is_above {
+            true => ControlEntry::Snapshots.id(),
+            false => self.inode_of(entry.id),
+        };
+        DirectoryEntry { id, ..entry }
+    }
+}
+
 impl Session {
     /// A session for a tree. `ended` is called when the kernel ends the mount.
     pub fn new(tree: Arc<dyn Tree>, ended: Ended) -> Arc<Session> {
@@ -129,13 +176,13 @@ impl Session {
             written_back: WrittenBack::default(),
             lists: RecentNodes::with_lists(),
             unsettled: RecentNodes::unsettled(),
-            agreed: AtomicU32::new(0),
+            agreed: AtomicU64::new(0),
             ended,
         })
     }
 
     /// Whether the kernel speaks the protocol with this capability.
-    pub(crate) fn agreed_on(&self, capability: u32) -> bool {
+    pub(crate) fn agreed_on(&self, capability: u64) -> bool {
         // Agreed on before the kernel sends anything else.
         self.agreed.load(Ordering::Relaxed) & capability != 0
     }
@@ -202,7 +249,7 @@ impl Session {
             which => {
                 let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
                 // The kernel looks the name up again.
-                entered.find(which).ok_or(Errno::STALE)?.files.clone()
+                entered.find(which).ok_or(Errno::STALE)?.clone()
             }
         };
         Ok(Place { files, which, id })
@@ -216,19 +263,13 @@ impl Session {
         Node::Object { which, id }.number()
     }
 
-    /// The attributes of a file as they are shown: the root of a snapshot has the number of its entry below `.zfs`, as
-    /// it would have if it were a mount of its own.
-    pub(crate) fn shown(&self, file: &Place, attributes: Attributes) -> Attributes {
-        let root = match file.which {
-            which if which > 0 && attributes.id == file.files.root() => {
-                let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-                entered.find(which).map(|snapshot| snapshot.shown_root)
-            }
-            _ => None,
-        };
-        Attributes {
-            id: root.unwrap_or(attributes.id),
-            ..attributes
+    /// The file system that is mounted, which a snapshot is entered from.
+    pub(crate) fn mounted(&self) -> Place {
+        let files = self.tree.files().clone();
+        Place {
+            id: files.root(),
+            files,
+            which: 0,
         }
     }
 
@@ -236,12 +277,12 @@ impl Session {
     pub(crate) fn enter(
         &self,
         name: &[u8],
-        shown_root: ObjectId,
+        entry: ObjectId,
         operation: &Operation,
     ) -> Result<Place, Errno> {
         let known = |entered: &mut Entered| {
-            let which = *entered.by_entry.get(&shown_root)?;
-            let files = entered.find(which)?.files.clone();
+            let which = *entered.by_entry.get(&entry)?;
+            let files = entered.find(which)?.clone();
             Some(Place {
                 id: files.root(),
                 files,
@@ -256,7 +297,7 @@ impl Session {
         let files = self.tree.snapshot(name, operation);
         let files = files.map_err(operations::refused)?;
         // The name may be another's by now. The kernel looks it up again.
-        if ControlEntry::Snapshot(files.object_set().id()).id() != shown_root {
+        if ControlEntry::Snapshot(files.object_set().id()).id() != entry {
             return Err(Errno::STALE);
         }
         let mut entered = lock();
@@ -265,11 +306,8 @@ impl Session {
         }
         let which = u16::try_from(entered.by_number.len() + 1);
         let which = which.map_err(|_| Errno::NOENT)?;
-        entered.by_number.push(Some(Snapshot {
-            files: files.clone(),
-            shown_root,
-        }));
-        entered.by_entry.insert(shown_root, which);
+        entered.by_number.push(Some(files.clone()));
+        entered.by_entry.insert(entry, which);
         Ok(Place {
             id: files.root(),
             files,
@@ -289,13 +327,16 @@ impl Session {
         if major < MAJOR || minor < 28 {
             return Err(Errno::PROTO);
         }
-        let (readahead, offered) = (arguments.u32()?, arguments.u32()?);
-        self.agreed.store(offered & WANTED, Ordering::Relaxed);
-        answer
-            .u32(MAJOR)
-            .u32(MINOR)
-            .u32(readahead)
-            .u32(offered & WANTED);
+        let (readahead, low) = (arguments.u32()?, u64::from(arguments.u32()?));
+        let high = match low & init_flags::INIT_EXT {
+            0 => 0,
+            _ => u64::from(arguments.u32()?) << 32,
+        };
+        let agreed = (high | low) & WANTED;
+        self.agreed.store(agreed, Ordering::Relaxed);
+        let [low, high] = [agreed & u64::from(u32::MAX), agreed >> 32]
+            .map(|half| u32::try_from(half).expect("it has 32 bits"));
+        answer.u32(MAJOR).u32(MINOR).u32(readahead).u32(low);
         answer.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3);
         let write_bytes_max = u32::try_from(WRITE_BYTES_MAX).expect("a constant of one mebibyte");
         answer
@@ -303,7 +344,8 @@ impl Session {
             .u32(1)
             .u16(PAGES_MAX)
             .u16(0)
-            .zeros(32);
+            .u32(high)
+            .zeros(28);
         Ok(answer)
     }
 }
@@ -365,6 +407,7 @@ impl Handler for Session {
             session: self,
             device,
             node: head.node,
+            process: head.pid,
             credentials: &credentials,
             operation: &operation,
         };
@@ -463,18 +506,24 @@ impl Handler for Session {
 }
 
 /// The caller. The kernel has checked permissions, with groups that we are not told; so what reaches us is allowed. Who changes snapshots is not known to
-/// the kernel: there the groups are looked up, while the caller waits.
+/// the kernel: there user and groups are looked up, while the caller waits.
 fn credentials_of(head: &RequestHead, place: &Place) -> Credentials {
     let changes_names = matches!(head.opcode, opcode::MKDIR | opcode::RMDIR)
         || matches!(head.opcode, opcode::RENAME | opcode::RENAME2);
     let changes_snapshots = changes_names && ControlEntry::of(place.id).is_some();
-    Credentials {
+    let told = Actor {
         uid: head.uid,
         gid: head.gid,
-        groups: match changes_snapshots {
-            true => groups_of_process(head.pid, head.uid),
-            false => Vec::new(),
-        },
+        groups: Vec::new(),
+    };
+    let Actor { uid, gid, groups } = match changes_snapshots {
+        true => actor_of_process(head.pid).unwrap_or(told),
+        false => told,
+    };
+    Credentials {
+        uid,
+        gid,
+        groups,
         privileged: true,
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::awake::AwakeProcessors;
 use crate::nodes::ROOT_NODE;
-use crate::protocol::setattr_bits;
+use crate::protocol::{UNKNOWN_USER, setattr_bits, statx_bits};
 use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -226,6 +226,10 @@ impl Kernel {
         let length = u32::try_from(40 + body.len()).unwrap();
         request.u32(length).u32(code).u64(7).u64(node).zeros(16);
         request.bytes(body.as_slice());
+        self.exchange(&request)
+    }
+
+    fn exchange(&self, request: &Answer) -> Result<Vec<u8>, Errno> {
         rustix::io::write(&self.socket, request.as_slice()).unwrap();
         let mut reply = vec![0; 64 << 10];
         let length = rustix::io::read(&self.socket, &mut reply[..]).unwrap();
@@ -234,6 +238,16 @@ impl Kernel {
             0 => Ok(reply[16..length].to_vec()),
             error => Err(Errno::from_raw_os_error(-error)),
         }
+    }
+
+    /// As [`ask`](Self::ask), for this user.
+    fn ask_for(&self, uid: u32, code: u32, node: u64, body: &Answer) -> Result<Vec<u8>, Errno> {
+        let mut request = Answer::new();
+        let length = u32::try_from(40 + body.len()).unwrap();
+        request.u32(length).u32(code).u64(7).u64(node);
+        request.u32(uid).u32(uid).u32(std::process::id()).zeros(4);
+        request.bytes(body.as_slice());
+        self.exchange(&request)
     }
 
     /// What a name leads to: its node, and for how many seconds that may be remembered.
@@ -303,6 +317,75 @@ impl Kernel {
         self.lookup(parent, name).unwrap().0
     }
 
+    /// The kernel's first request, with these capabilities: those that are agreed on.
+    fn begin(&self, offered: u64) -> u64 {
+        let halves =
+            [offered & 0xffff_ffff, offered >> 32].map(|half| u32::try_from(half).unwrap());
+        let mut body = Answer::new();
+        body.u32(7)
+            .u32(42)
+            .u32(1 << 17)
+            .u32(halves[0])
+            .u32(halves[1])
+            .zeros(44);
+        let agreed = self.ask(opcode::INIT, 0, &body).unwrap();
+        assert_eq!(agreed.len(), 64);
+        let mut agreed = Arguments::of(&agreed);
+        agreed.skip(12).unwrap();
+        let low = agreed.u32().unwrap();
+        agreed.skip(16).unwrap();
+        u64::from(low) | (u64::from(agreed.u32().unwrap()) << 32)
+    }
+
+    /// What a name leads to: its node, its generation, and the inode number that is shown.
+    fn identity(&self, parent: u64, name: &str) -> (u64, u64, u64) {
+        let mut body = Answer::new();
+        body.bytes(name.as_bytes()).zeros(1);
+        let entry = self.ask(opcode::LOOKUP, parent, &body).unwrap();
+        let mut entry = Arguments::of(&entry);
+        let (node, generation) = (entry.u64().unwrap(), entry.u64().unwrap());
+        entry.skip(24).unwrap();
+        (node, generation, entry.u64().unwrap())
+    }
+
+    /// The inode number that a node shows when it is asked itself.
+    fn inode(&self, node: u64) -> u64 {
+        let mut body = Answer::new();
+        body.zeros(16);
+        let attributes = self.ask(opcode::GETATTR, node, &body).unwrap();
+        let mut attributes = Arguments::of(&attributes);
+        attributes.skip(16).unwrap();
+        attributes.u64().unwrap()
+    }
+
+    /// The inode numbers of a list, by name.
+    fn list(&self, node: u64) -> BTreeMap<String, u64> {
+        let read = |code, before: usize| {
+            let mut body = Answer::new();
+            body.u64(0).u64(0).u32(32 << 10).zeros(20);
+            let list = self.ask(code, node, &body).unwrap();
+            let mut list = Arguments::of(&list);
+            let mut found = BTreeMap::new();
+            while !list.rest().is_empty() {
+                let entry = list.bytes(u32::try_from(before).unwrap()).unwrap();
+                let inode = list.u64().unwrap();
+                list.skip(8).unwrap();
+                let (length, _) = (list.u32().unwrap(), list.u32().unwrap());
+                let name = list.bytes(length).unwrap();
+                let padding = usize::try_from(length).unwrap().next_multiple_of(8) - name.len();
+                list.skip(padding).unwrap();
+                if entry.len() > 48 && entry.iter().any(|byte| *byte != 0) {
+                    assert_eq!(entry[40..48], inode.to_ne_bytes(), "both say the same");
+                }
+                found.insert(String::from_utf8_lossy(name).into_owned(), inode);
+            }
+            found
+        };
+        let (list, with_attributes) = (read(opcode::READDIR, 0), read(opcode::READDIRPLUS, 128));
+        assert_eq!(list, with_attributes);
+        list
+    }
+
     /// The directory of snapshots.
     fn snapshots(&self) -> u64 {
         self.node_of(self.node_of(ROOT_NODE, ".zfs"), "snapshot")
@@ -344,12 +427,7 @@ fn a_snapshot_whose_name_is_given_to_another_while_it_is_entered_is_looked_for_a
 fn asynchronous_direct_writes_are_not_agreed_on_and_the_kernel_drops_pages_of_all_direct_writes() {
     let bench = Bench::new();
     let kernel = Kernel::of(bench.tree.clone());
-    let mut body = Answer::new();
-    body.u32(MAJOR).u32(MINOR + 10).u32(128 << 10).u32(u32::MAX);
-    let agreed = kernel.ask(opcode::INIT, 0, &body).unwrap();
-    let mut agreed = Arguments::of(&agreed);
-    agreed.skip(12).unwrap();
-    let flags = agreed.u32().unwrap();
+    let flags = kernel.begin(u64::MAX);
     assert_eq!(flags & init_flags::ASYNC_DIO, 0);
     assert_ne!(flags & init_flags::POSIX_ACL, 0);
 }
@@ -423,4 +501,246 @@ fn a_file_has_no_holes_while_a_program_may_store_into_it_unseen() {
     let both = kernel.create("other", libc::O_RDWR);
     kernel.allocate(both, SIZE);
     assert_eq!(kernel.seek(both, 0, libc::SEEK_HOLE), Ok(SIZE));
+}
+
+/// What has the same device and inode number is one file to programs, and one mount has one device.
+#[test]
+fn files_of_snapshots_show_numbers_that_no_other_file_has() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    make_directory(&*bench.tree, "d");
+    let file = kernel.create("f", libc::O_RDWR);
+    let folder = kernel.node_of(ROOT_NODE, "d");
+    let mut body = Answer::new();
+    body.u64(file.0).bytes(b"h\0");
+    kernel.ask(opcode::LINK, folder, &body).unwrap();
+    take_snapshot(&bench.engine, "one");
+    kernel.allocate(file, 4096);
+    take_snapshot(&bench.engine, "two");
+    let snapshots = kernel.snapshots();
+    let listed = kernel.list(snapshots);
+    let mut seen = BTreeMap::from([(kernel.inode(ROOT_NODE), "the live root".to_string())]);
+    for (name, inode) in kernel.list(ROOT_NODE) {
+        seen.insert(inode, name);
+    }
+    let numbers_of = |kernel: &Kernel, name: &str| {
+        let (root, _, shown) = kernel.identity(kernel.snapshots(), name);
+        let list = kernel.list(root);
+        assert_eq!([kernel.inode(root), list["."], listed[name]], [shown; 3]);
+        assert_eq!(list[".."], kernel.inode(kernel.snapshots()));
+        let (above, _, _) = kernel.identity(root, "..");
+        assert_eq!(above, kernel.snapshots());
+        let (folder, _, folder_shown) = kernel.identity(root, "d");
+        let below = kernel.list(folder);
+        assert_eq!(
+            [kernel.inode(folder), below["."], list["d"]],
+            [folder_shown; 3]
+        );
+        assert_eq!(below[".."], shown);
+        let (file, _, file_shown) = kernel.identity(root, "f");
+        let (_, _, linked) = kernel.identity(folder, "h");
+        // Two names of one file.
+        assert_eq!(
+            [kernel.inode(file), list["f"], below["h"], linked],
+            [file_shown; 4]
+        );
+        [shown, folder_shown, file_shown]
+    };
+    let both = ["one", "two"].map(|name| (name, numbers_of(&kernel, name)));
+    for (name, numbers) in &both {
+        for number in numbers {
+            let before = seen.insert(*number, (*name).to_string());
+            assert_eq!(before, None, "{name} shows {number:x}");
+        }
+    }
+    // The same after a restart, whichever is entered first.
+    let later = Kernel::of(bench.tree.clone());
+    for (name, numbers) in both.iter().rev() {
+        assert_eq!(numbers_of(&later, name), *numbers);
+    }
+}
+
+/// Handles (of NFS, and of programs) have node and generation. The nodes of snapshots are counted as they are entered, which may be in another order after a restart.
+#[test]
+fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let file = kernel.create("f", libc::O_RDWR);
+    take_snapshot(&bench.engine, "one");
+    kernel.allocate(file, 4096);
+    take_snapshot(&bench.engine, "two");
+    let enter = |kernel: &Kernel, name: &str| {
+        let root = kernel.node_of(kernel.snapshots(), name);
+        kernel.identity(root, "f")
+    };
+    let one = enter(&kernel, "one");
+    let later = Kernel::of(bench.tree.clone());
+    let two = enter(&later, "two");
+    assert_eq!(one.0, two.0);
+    assert_ne!(one.1 & 0xffff_ffff, two.1 & 0xffff_ffff);
+    let (_, generation, _) = later.identity(one.0, ".");
+    assert_eq!(generation, two.1);
+    assert_eq!(enter(&later, "one").1, one.1);
+}
+
+#[test]
+fn a_file_that_is_made_without_a_name_gets_one_by_a_link() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let mut body = Answer::new();
+    body.u32(libc::O_RDWR.cast_unsigned())
+        .u32(0o644)
+        .zeros(8)
+        .bytes(b"/\0");
+    let made = kernel.ask(opcode::TMPFILE, ROOT_NODE, &body).unwrap();
+    let mut made = Arguments::of(&made);
+    let node = made.u64().unwrap();
+    made.skip(120).unwrap();
+    let handle = made.u64().unwrap();
+    kernel.allocate((node, handle), 8192);
+    assert_eq!(kernel.list(ROOT_NODE).len(), 2);
+    let mut body = Answer::new();
+    body.u64(node).bytes(b"f\0");
+    kernel.ask(opcode::LINK, ROOT_NODE, &body).unwrap();
+    assert_eq!(kernel.node_of(ROOT_NODE, "f"), node);
+    kernel.close((node, handle));
+    assert_eq!(kernel.node_of(ROOT_NODE, "f"), node);
+}
+
+#[test]
+fn statx_tells_when_a_file_was_made() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let (node, _) = kernel.create("f", libc::O_RDWR);
+    let mut body = Answer::new();
+    body.zeros(16)
+        .u32(0)
+        .u32(statx_bits::BASIC | statx_bits::BIRTH);
+    let told = kernel.ask(opcode::STATX, node, &body).unwrap();
+    assert_eq!(told.len(), 32 + 256);
+    let mut told = Arguments::of(&told);
+    told.skip(32).unwrap();
+    assert_eq!(told.u32(), Ok(statx_bits::BASIC | statx_bits::BIRTH));
+    assert_eq!(told.u32(), Ok(128 << 10));
+    told.skip(8 + 12).unwrap();
+    assert_eq!(told.u32().unwrap() & 0xffff, 0o100_644);
+    assert_eq!(told.u64(), Ok(kernel.inode(node)));
+    told.skip(24 + 16).unwrap();
+    let Node::Object { id, .. } = Node::from_number(node) else {
+        panic!("the root is no file")
+    };
+    let attributes = bench
+        .tree
+        .files()
+        .attributes(id, &Operation::unmeasured())
+        .unwrap();
+    let born = attributes.created;
+    assert_eq!(told.u64(), Ok(born.seconds.cast_unsigned()));
+    assert_eq!(told.u32(), Ok(born.nanoseconds));
+}
+
+#[test]
+fn what_the_kernel_does_not_offer_is_not_taken() {
+    let bench = Bench::new();
+    let (extended, idmap) = (init_flags::INIT_EXT, init_flags::ALLOW_IDMAP);
+    for (offered, expected) in [
+        (u64::MAX, extended | idmap),
+        (u64::MAX & !extended, 0),
+        (u64::MAX & !idmap, extended),
+    ] {
+        let kernel = Kernel::of(bench.tree.clone());
+        assert_eq!(kernel.begin(offered) & (extended | idmap), expected);
+    }
+}
+
+/// Of a kernel that has idmapped mounts nobody hears for whom it asks, but where something is made.
+#[test]
+fn names_that_root_alone_may_see_are_for_root_though_the_kernel_does_not_say_who_asks() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    kernel.begin(u64::MAX);
+    let (node, _) = kernel.create("f", libc::O_RDWR);
+    for name in [&b"trusted.t\0"[..], b"user.u\0"] {
+        let mut body = Answer::new();
+        body.u32(1).u32(0).zeros(8).bytes(name).bytes(b"x");
+        kernel.ask(opcode::SETXATTR, node, &body).unwrap();
+    }
+    let names = |uid| {
+        let mut body = Answer::new();
+        body.u32(1 << 10).u32(0);
+        kernel.ask_for(uid, opcode::LISTXATTR, node, &body).unwrap()
+    };
+    let (all, others) = (names(0), names(1000));
+    assert_eq!(others, b"user.u\0");
+    assert!(all.len() > others.len());
+    let expected = match rustix::process::geteuid().is_root() {
+        true => all,
+        false => others,
+    };
+    assert_eq!(names(UNKNOWN_USER), expected);
+}
+
+#[test]
+fn attributes_of_dos_are_shown_and_set_by_who_owns_the_file() {
+    const GET: u32 = 0x8008_8301;
+    const SET: u32 = 0x4008_8302;
+    const HIDDEN: u64 = 0x2_0000_0000;
+    const ARCHIVE: u64 = 0x8_0000_0000;
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let own = rustix::process::geteuid().as_raw();
+    let make = |uid| {
+        let mut body = Answer::new();
+        body.u32(libc::O_RDWR.cast_unsigned()).u32(0o644).zeros(8);
+        body.bytes(format!("f{uid}\0").as_bytes());
+        let made = kernel
+            .ask_for(uid, opcode::CREATE, ROOT_NODE, &body)
+            .unwrap();
+        Arguments::of(&made).u64().unwrap()
+    };
+    let control = |node, command, given: Option<u64>| {
+        let (mut body, size) = (Answer::new(), if given.is_some() { 8 } else { 0 });
+        body.u64(0)
+            .u32(0)
+            .u32(command)
+            .u64(0)
+            .u32(size)
+            .u32(8 - size);
+        given.iter().for_each(|word| {
+            body.u64(*word);
+        });
+        let told = kernel.ask_for(UNKNOWN_USER, opcode::IOCTL, node, &body)?;
+        let mut told = Arguments::of(&told);
+        told.skip(16)?;
+        Ok(told.u64().unwrap_or(0))
+    };
+    let (mine, others) = (make(own), make(own + 1));
+    assert_eq!(control(mine, GET, None), Ok(ARCHIVE));
+    assert_eq!(control(mine, SET, Some(HIDDEN)), Ok(0));
+    assert_eq!(control(mine, GET, None), Ok(HIDDEN));
+    assert_eq!(control(mine, SET, Some(1)), Err(Errno::OPNOTSUPP));
+    let expected = match own {
+        0 => Ok(0),
+        _ => Err(Errno::ACCESS),
+    };
+    assert_eq!(control(others, SET, Some(HIDDEN)), expected);
+}
+
+#[test]
+fn a_program_is_told_the_generation_that_its_handles_have() {
+    const GET: u32 = 0x8008_7601;
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    kernel.create("f", libc::O_RDWR);
+    take_snapshot(&bench.engine, "one");
+    let root = kernel.node_of(kernel.snapshots(), "one");
+    for parent in [ROOT_NODE, root] {
+        let (node, generation, _) = kernel.identity(parent, "f");
+        let mut body = Answer::new();
+        body.u64(0).u32(0).u32(GET).u64(0).u32(0).u32(8);
+        let told = kernel.ask(opcode::IOCTL, node, &body).unwrap();
+        let mut told = Arguments::of(&told);
+        told.skip(16).unwrap();
+        assert_eq!(u64::from(told.u32().unwrap()), generation & 0xffff_ffff);
+    }
 }
