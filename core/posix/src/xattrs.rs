@@ -77,6 +77,11 @@ impl Namespace {
         found.map(|(namespace, _)| *namespace)
     }
 
+    /// Whether there is nothing behind the namespace. No attribute is named so.
+    pub fn is_all_of(self, name: &[u8]) -> bool {
+        Namespace::ALL.contains(&(self, name))
+    }
+
     /// The name without the users' namespace, as some systems store it; none where that would be taken for something else.
     pub fn bare_user_name(name: &[u8]) -> Option<&[u8]> {
         let bare = name.strip_prefix(b"user.")?;

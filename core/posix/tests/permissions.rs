@@ -14,6 +14,7 @@ use tarn_posix::{NewFileSystem, PosixError};
 
 const NOT_PERMITTED: i32 = 1;
 const DENIED: i32 = 13;
+const INVALID: i32 = 22;
 const READ_ONLY: i32 = 30;
 
 const IMMUTABLE: u64 = 0x10_0000_0000;
@@ -523,6 +524,11 @@ fn attributes_of_users_need_leave_to_write_and_others_privilege() {
     assert_eq!(errno(set(&one, b"trusted.a")), NOT_PERMITTED);
     assert_eq!(errno(set(&one, b"security.a")), NOT_PERMITTED);
     assert_eq!(errno(set(&one, b"nonsense")), 95);
+    for bare in [b"user.".as_slice(), b"trusted.", b"security."] {
+        assert_eq!(errno(set(&Credentials::root(), bare)), INVALID);
+        let got = files.get_xattr(&Credentials::root(), file, bare, operation);
+        assert_eq!(errno(got), INVALID);
+    }
     set(&Credentials::root(), b"trusted.a").unwrap();
     assert_eq!(
         errno(files.get_xattr(&one, file, b"trusted.a", operation)),
@@ -549,7 +555,11 @@ fn a_file_that_is_written_to_loses_what_it_lends_those_who_run_it() {
         .make(&root, mounted.root(), "f", FileKind::Regular, 0o755)
         .unwrap()
         .id;
-    let drop = |which| files.drop_privileges(file, which, operation).unwrap();
+    let drop = |which| {
+        files
+            .drop_privileges(&root, file, which, operation)
+            .unwrap()
+    };
     let mode = || files.attributes(file, operation).unwrap().permissions;
     assert!(!drop(Privileges::All));
 
@@ -562,6 +572,11 @@ fn a_file_that_is_written_to_loses_what_it_lends_those_who_run_it() {
     set(&mounted, &root, file, with_mode(0o6744)).unwrap();
     assert!(drop(Privileges::All));
     assert_eq!(mode(), 0o2744);
+    // It goes all the same when the one who writes is not of the group.
+    let stranger = someone(777);
+    let dropped = files.drop_privileges(&stranger, file, Privileges::All, operation);
+    assert!(dropped.unwrap());
+    assert_eq!(mode(), 0o744);
 
     for (name, value) in [("user.a", "kept"), ("security.capability", "all of them")] {
         let (name, value) = (name.as_bytes(), value.as_bytes());

@@ -398,7 +398,9 @@ impl Call<'_> {
         } else {
             Privileges::Capabilities
         };
-        let dropped = file.files.drop_privileges(file.id, which, self.operation);
+        let dropped = file
+            .files
+            .drop_privileges(self.credentials, file.id, which, self.operation);
         if dropped.map_err(refused)? {
             self.device.forget_attributes(node);
         }

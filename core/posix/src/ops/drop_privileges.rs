@@ -20,13 +20,14 @@ use crate::types::{Credentials, FileKind, Privileges};
 const CAPABILITY_NAME: &[u8] = b"security.capability";
 
 impl FileSystem {
-    /// Takes privileges from a file. True if it had any.
+    /// Takes privileges from a file that these credentials change. True if it had any.
     ///
     /// # Errors
     /// When there is no such file, it cannot be read, or the change cannot be stored.
     #[doc(alias = "file_remove_privs")]
     pub fn drop_privileges(
         &self,
+        credentials: &Credentials,
         id: ObjectId,
         which: Privileges,
         operation: &Operation,
@@ -44,7 +45,7 @@ impl FileSystem {
         let capability = self.stored_xattr(&node, &old, CAPABILITY_NAME, operation)?;
         let permissions = match which {
             Privileges::Capabilities => old.permissions(),
-            Privileges::All => without_set_ids(&Credentials::root(), &old),
+            Privileges::All => without_set_ids(credentials, &old),
         };
         if capability.is_none() && permissions == old.permissions() {
             return Ok(false);

@@ -65,6 +65,11 @@ impl FileSystem {
                 "attributes of the system's namespace",
             ));
         }
+        if namespace.is_all_of(name) {
+            return Err(PosixError::Invalid(
+                "an attribute has a name behind its namespace",
+            ));
+        }
         if !namespace.is_visible_to(credentials) {
             return Err(PosixError::NoAttribute);
         }
