@@ -251,6 +251,15 @@ pub enum Privileges {
     All,
 }
 
+/// Whether reading changes the access time of a file, where the dataset has any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noting {
+    /// As the properties of the dataset say.
+    Access,
+    /// Not at all: the file was opened with `O_NOATIME`.
+    Nothing,
+}
+
 /// How to set an extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {

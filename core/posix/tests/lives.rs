@@ -5,10 +5,12 @@ mod support;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{Dice, Mounted, someone};
+use tarn_object::Caching;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
 use tarn_posix::properties::{AccessTimes, MountProperties};
 use tarn_posix::types::{
-    Allocate, Credentials, FileKind, RenameMode, Seek, SetAttributes, SetTime, Timestamp, XattrMode,
+    Allocate, Credentials, FileKind, Noting, RenameMode, Seek, SetAttributes, SetTime, Timestamp,
+    XattrMode,
 };
 use tarn_posix::{CaseSensitivity, FileSystem, NewFileSystem, PosixError, QuotaKind, WriteAt};
 use tarn_probe::Operation;
@@ -382,6 +384,25 @@ fn reading_changes_access_times_as_the_dataset_says() {
     mounted.contents(id);
     let second = accessed();
     assert!(second > first);
+    // Through a file opened with O_NOATIME nothing is noted.
+    let (files, operation) = (&mounted.files, &mounted.operation);
+    let (caching, noting) = (Caching::Callers, Noting::Nothing);
+    files
+        .read_caching(&root(), id, 0, 1, caching, noting, operation)
+        .unwrap();
+    assert_eq!(accessed(), second);
+    let directory = mounted.root();
+    let time = || files.attributes(directory, operation).unwrap().accessed;
+    let before = time();
+    let mut take = |_| true;
+    files
+        .read_directory_noting(&root(), directory, 0, &mut take, noting, operation)
+        .unwrap();
+    assert_eq!(time(), before);
+    files
+        .read_directory(&root(), directory, 0, &mut take, operation)
+        .unwrap();
+    assert!(time() > before);
     let mounted = mounted.remounted();
     assert_eq!(
         mounted

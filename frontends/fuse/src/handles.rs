@@ -15,6 +15,8 @@ impl Handle {
     const SYNCED: u64 = 1 << 0;
     /// The file was opened for reading and writing.
     const BOTH_WAYS: u64 = 1 << 1;
+    /// The file was opened with `O_NOATIME`.
+    const UNNOTED: u64 = 1 << 2;
 
     /// The handle of a file that is opened with these flags.
     pub fn opened_with(flags: i32) -> Handle {
@@ -25,7 +27,15 @@ impl Handle {
         if flags & libc::O_ACCMODE == libc::O_RDWR {
             handle.0 |= Handle::BOTH_WAYS;
         }
+        if flags & libc::O_NOATIME != 0 {
+            handle.0 |= Handle::UNNOTED;
+        }
         handle
+    }
+
+    /// The handle of a directory that is opened with these flags.
+    pub fn of_directory(flags: i32) -> Handle {
+        Handle::opened_with(flags & libc::O_NOATIME)
     }
 
     /// What a number of the kernel's says.
@@ -48,6 +58,11 @@ impl Handle {
     pub fn may_be_mapped(self) -> bool {
         self.0 & Handle::BOTH_WAYS != 0
     }
+
+    /// Whether reading through it changes the access time.
+    pub fn notes_access(self) -> bool {
+        self.0 & Handle::UNNOTED == 0
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +78,19 @@ mod tests {
         ] {
             let handle = Handle::opened_with(flags);
             assert_eq!(Handle::from_number(handle.number()).may_be_mapped(), may_be);
+        }
+    }
+
+    #[test]
+    fn a_handle_says_whether_reading_is_noted() {
+        for (flags, is_noted) in [
+            (libc::O_RDONLY, true),
+            (libc::O_RDWR | libc::O_SYNC, true),
+            (libc::O_RDONLY | libc::O_NOATIME, false),
+        ] {
+            let handle = Handle::opened_with(flags);
+            let handle = Handle::from_number(handle.number());
+            assert_eq!(handle.notes_access(), is_noted);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::server::Device;
 use crate::session::{OTHER, Place, Session, errno_of};
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileKind,
+    Attributes, Caching, ControlEntry, Credentials, DeviceNumber, DirectoryEntry, FileKind, Noting,
     ObjectId, Operation, OperationKind, PosixError, ReadData, Seek, SetAttributes, SetTime,
     SpaceFacts, Timestamp, Unsynced, actor_of_process,
 };
@@ -164,7 +164,7 @@ pub(crate) fn run(
         opcode::RENAME | opcode::RENAME2 => call.rename(file, head.opcode, arguments),
         opcode::LINK => call.link(file, arguments),
         opcode::OPEN => call.open(file, arguments),
-        opcode::OPENDIR => call.open_directory(file),
+        opcode::OPENDIR => call.open_directory(file, arguments),
         opcode::RELEASE | opcode::RELEASEDIR => call.release(file, arguments),
         opcode::READ => call.read(file, arguments),
         opcode::WRITE => call.write(file, arguments),
@@ -283,25 +283,27 @@ impl Call<'_> {
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let handle = Handle::opened_with(flags);
         let is_due = reads
+            && handle.notes_access()
             && file
                 .files
                 .would_note_access(file.id, self.operation)
                 .unwrap_or(false);
         let mut answer = Answer::new();
         let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
-        let handle = Handle::opened_with(flags);
         self.session.opened(file, handle);
         put_open(&mut answer, handle, keeps);
         Ok(Reply::Parts(answer))
     }
 
     /// Opens a directory: it stays until it is closed, though it be removed. Nothing of it is cached across opens.
-    fn open_directory(&self, file: &Place) -> Result<Reply, Errno> {
+    fn open_directory(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let mut answer = Answer::new();
-        put_open(&mut answer, Handle::PLAIN, 0);
+        put_open(&mut answer, Handle::of_directory(flags), 0);
         Ok(Reply::Parts(answer))
     }
 
@@ -311,7 +313,7 @@ impl Call<'_> {
     }
 
     fn read(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
-        arguments.u64()?;
+        let noting = noting_of(arguments.handle()?);
         let (offset, size) = (arguments.u64()?, arguments.u32()?);
         arguments.skip(12)?;
         let caching = caching_of(arguments.u32()?);
@@ -322,6 +324,7 @@ impl Call<'_> {
             offset,
             size,
             caching,
+            noting,
             self.operation,
         );
         Ok(Reply::Read(data.map_err(refused)?))
@@ -420,13 +423,14 @@ impl Call<'_> {
     }
 
     fn read_directory(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
-        let (cookie, room) = directory_arguments(&mut arguments)?;
+        let (handle, cookie, room) = directory_arguments(&mut arguments)?;
         let mut answer = Answer::with_room(room);
-        let read = file.files.read_directory(
+        let read = file.files.read_directory_noting(
             self.credentials,
             file.id,
             cookie,
             &mut |entry| put_directory_entry(&mut answer, &file.shown_entry(entry), room),
+            noting_of(handle),
             self.operation,
         );
         read.map_err(refused)?;
@@ -439,10 +443,10 @@ impl Call<'_> {
         file: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        let (cookie, room) = directory_arguments(&mut arguments)?;
+        let (handle, cookie, room) = directory_arguments(&mut arguments)?;
         let mut entries = Vec::new();
         let mut used = 0;
-        let read = file.files.read_directory(
+        let read = file.files.read_directory_noting(
             self.credentials,
             file.id,
             cookie,
@@ -454,6 +458,7 @@ impl Call<'_> {
                 }
                 fits
             },
+            noting_of(handle),
             self.operation,
         );
         read.map_err(refused)?;
@@ -488,6 +493,14 @@ impl Call<'_> {
         self.session.telling(node, &shown);
         put_entry(&mut answer, node, cached_s, &shown);
         Ok(Reply::Parts(answer))
+    }
+}
+
+/// Whether what is read through a handle changes the access time.
+fn noting_of(handle: Handle) -> Noting {
+    match handle.notes_access() {
+        true => Noting::Access,
+        false => Noting::Nothing,
     }
 }
 
@@ -542,11 +555,12 @@ fn sized(bytes: &[u8], room: u32) -> Result<Reply, Errno> {
     Ok(Reply::Parts(answer))
 }
 
-/// Where to go on in a directory, and the room for entries.
-fn directory_arguments(arguments: &mut Arguments<'_>) -> Result<(u64, usize), Errno> {
-    arguments.u64()?;
+/// Through which handle a directory is read, where to go on in it, and the room for entries.
+fn directory_arguments(arguments: &mut Arguments<'_>) -> Result<(Handle, u64, usize), Errno> {
+    let handle = arguments.handle()?;
     let (cookie, room) = (arguments.u64()?, arguments.u32()?);
     Ok((
+        handle,
         cookie,
         usize::try_from(room).map_or(WRITE_BYTES_MAX, |room| room.min(WRITE_BYTES_MAX)),
     ))

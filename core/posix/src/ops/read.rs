@@ -12,7 +12,7 @@ use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::ops::access::READ;
 use crate::properties::AccessTimes;
-use crate::types::{Credentials, FileKind, Timestamp};
+use crate::types::{Credentials, FileKind, Noting, Timestamp};
 
 /// What was read: parts of blocks, in their order.
 #[derive(Debug, Clone, Default)]
@@ -63,13 +63,18 @@ impl FileSystem {
         size: usize,
         operation: &Operation,
     ) -> Result<ReadData, PosixError> {
-        self.read_caching(credentials, id, offset, size, Caching::Ours, operation)
+        let (caching, noting) = (Caching::Ours, Noting::Access);
+        self.read_caching(credentials, id, offset, size, caching, noting, operation)
     }
 
-    /// As [`read`](Self::read), and says who keeps what is read.
+    /// As [`read`](Self::read), and says who keeps what is read, and whether the access time changes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a range of a file, and two choices"
+    )]
     pub fn read_caching(
         &self,
         _credentials: &Credentials,
@@ -77,6 +82,7 @@ impl FileSystem {
         offset: u64,
         size: usize,
         caching: Caching,
+        noting: Noting,
         operation: &Operation,
     ) -> Result<ReadData, PosixError> {
         let node = self.node(id, operation)?;
@@ -86,7 +92,9 @@ impl FileSystem {
             _ => return Err(PosixError::Invalid("only regular files have contents")),
         }
         let data = self.read_node(&node, offset, size, caching, operation)?;
-        self.note_access(&node);
+        if noting == Noting::Access {
+            self.note_access(&node);
+        }
         Ok(data)
     }
 

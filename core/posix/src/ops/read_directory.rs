@@ -15,7 +15,7 @@ use crate::error::{PosixError, table_error};
 use crate::filesystem::FileSystem;
 use crate::ops::access::READ;
 use crate::properties::SnapshotDirectory;
-use crate::types::{Credentials, DirectoryEntry, FileKind};
+use crate::types::{Credentials, DirectoryEntry, FileKind, Noting};
 
 /// Behind `.`, `..` and `.zfs`.
 const FIRST_OF_TABLE: u64 = 3;
@@ -29,10 +29,26 @@ impl FileSystem {
     /// `NotDirectory`, `NotFound`, or what could not be read. Entries before it were given to `take`.
     pub fn read_directory(
         &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        cookie: u64,
+        take: &mut dyn FnMut(DirectoryEntry) -> bool,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        self.read_directory_noting(credentials, id, cookie, take, Noting::Access, operation)
+    }
+
+    /// The same, and says whether the access time changes.
+    ///
+    /// # Errors
+    /// As [`read_directory`](Self::read_directory).
+    pub fn read_directory_noting(
+        &self,
         _credentials: &Credentials,
         id: ObjectId,
         cookie: u64,
         take: &mut dyn FnMut(DirectoryEntry) -> bool,
+        noting: Noting,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         if let Some(entry) = self.control_entry(id) {
@@ -83,7 +99,8 @@ impl FileSystem {
                 }
             }
         }
-        if !self.properties().keeps_directory_times {
+        let keeps_times = self.properties().keeps_directory_times;
+        if noting == Noting::Access && !keeps_times {
             self.note_access(&node);
         }
         Ok(())
