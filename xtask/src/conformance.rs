@@ -4,7 +4,8 @@
 //! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
 //! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
 //! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots; [`everyday`]
-//! does what users do; [`abuse`] gives every command what nobody should. Each has an instance of its own, a pool of files and a mount.
+//! does what users do; [`abuse`] gives every command what nobody should; [`programs`] has real programs do the same on ext4 and
+//! compares. Each has an instance of its own, a pool of files and a mount.
 
 mod abuse;
 mod crash;
@@ -15,6 +16,7 @@ mod kill;
 mod known;
 mod pjdfstest;
 mod policies;
+mod programs;
 mod streams;
 mod suite;
 mod survive;
@@ -62,7 +64,7 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
-    /// everyday: only scenarios whose name contains this; xfstests: numbers or `-g GROUP`; zts: `DIR[:TEST[,TEST]...]`
+    /// everyday, programs: only those whose name contains this; xfstests: numbers or `-g GROUP`; zts: `DIR[:TEST[,TEST]...]`
     #[arg(long)]
     pub only: Option<String>,
     /// Leave the scratch folders for a look
@@ -89,6 +91,8 @@ pub enum Test {
     Streams,
     /// What people and programs meet on a mount, at a prompt and in a daemon
     Everyday,
+    /// Real programs, on a mount and on ext4: everything that can be observed must be the same
+    Programs,
     /// The `generic` group of xfstests
     Xfstests,
     /// OpenZFS's functional tests
@@ -128,6 +132,9 @@ pub fn conformance(arguments: &Arguments) -> Outcome {
     if wanted(Test::Everyday) {
         steps.run("everyday use", || everyday::everyday(arguments));
     }
+    if wanted(Test::Programs) {
+        steps.run("programs, as on ext4", || programs::programs(arguments));
+    }
     if wanted(Test::Xfstests) {
         steps.run("xfstests", || xfstests::xfstests(arguments));
     }
@@ -151,6 +158,7 @@ pub fn small() -> Outcome {
             Test::Streams,
             Test::Policies,
             Test::Everyday,
+            Test::Programs,
             Test::Xfstests,
             Test::Zts,
             Test::Abuse,

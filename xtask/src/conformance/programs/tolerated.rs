@@ -1,0 +1,33 @@
+//! What may differ between ext4 and us, each with what imposes it; and what should not, and is not mended yet.
+
+use super::compare::Tolerated;
+
+/// Every difference that is known.
+pub const TOLERATED: &[Tolerated] = &[
+    Tolerated {
+        program: "copying",
+        step: "manifest",
+        line: "\"tree/fifo\"",
+        reason: "what goes through a pipe does not change its time: `fuse_init_inode` sets `S_NOCMTIME` \
+                 (fs/fuse/inode.c), by which `pipe_write` updates nothing",
+    },
+    Tolerated {
+        program: "copying",
+        step: "copy_file_range",
+        line: "across file systems",
+        reason: "copies between two FUSE mounts are done where ext4 says EXDEV: `fuse_copy_file_range` falls back \
+                 to `splice_copy_file_range` (fs/fuse/file.c)",
+    },
+    Tolerated {
+        program: "removing",
+        step: "open files",
+        line: "its list",
+        reason: "defect: a folder that was removed while a program is in it cannot be listed any more (ESTALE)",
+    },
+    Tolerated {
+        program: "times",
+        step: "which operations change which times",
+        line: "chown to nothing",
+        reason: "defect: chown(-1, -1) does not change st_ctime",
+    },
+];
