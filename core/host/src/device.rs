@@ -11,7 +11,7 @@
 //! - A failed flush is believed: the device is retired, and every later write and flush fails with
 //!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush would succeed and lie.
 //! - A device is never made larger by writing.
-//! - A file that was removed or cut off while it is open takes writes, but no flush.
+//! - A file that was cut off while it is open takes writes, but no flush. One that was removed is whole until it is closed.
 //! - A batch that is dropped is not cancelled; its requests are carried out all the same.
 //! - Who waits for a device waits until it answers, unless the device is given up. What was asked of it then may still happen.
 //! - When the last handle of a device is dropped, it has been let go: whoever opens it next finds it free. Only a device

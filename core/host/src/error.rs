@@ -30,9 +30,18 @@ impl From<rustix::io::Errno> for Errno {
 impl std::fmt::Display for Errno {
     /// The system's words, without the number that the standard library puts behind them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = io::Error::from_raw_os_error(self.0).to_string();
-        let number = format!(" (os error {})", self.0);
-        f.write_str(text.strip_suffix(&number).unwrap_or(&text))
+        f.write_str(&words_of(&io::Error::from_raw_os_error(self.0)))
+    }
+}
+
+/// What the system says of an error, without the number that Rust's library adds: `Permission denied`.
+pub fn words_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    let number = error.raw_os_error();
+    let added = number.map(|number| format!(" (os error {number})"));
+    match added.and_then(|added| text.strip_suffix(&added).map(str::to_string)) {
+        Some(words) => words,
+        None => text,
     }
 }
 
@@ -263,5 +272,17 @@ impl FileError {
     /// Whether there is no such file.
     pub fn is_not_found(&self) -> bool {
         self.errno.0 == libc::ENOENT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_system_have_no_number_of_rust() {
+        assert_eq!(Errno(libc::EACCES).to_string(), "Permission denied");
+        assert_eq!(words_of(&io::Error::other("odd")), "odd");
+        assert_eq!(words_of(&io::ErrorKind::TimedOut.into()), "timed out");
     }
 }

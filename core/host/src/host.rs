@@ -15,7 +15,9 @@ use crate::error::{FileError, OpenError};
 use crate::file::{self, DirectoryEntry, FileKind};
 use crate::file_device::{self, Backend, DeviceOptions};
 use crate::identity::{HostIdentity, parse_hostid};
+use crate::layers::{self, DeviceNumber};
 use crate::lock::check_wait;
+use crate::lock_holder::{self, LockHolder};
 use crate::memory;
 use crate::sim::{SimHost, SimOptions};
 use crate::slow::SlowDevices;
@@ -425,6 +427,22 @@ impl Host {
     /// Whether a name is a link. A simulated machine has none.
     pub fn is_link(&self, path: &Path) -> bool {
         self.simulation().is_none() && file::is_link(path)
+    }
+
+    /// All devices on which what a path leads to is stored, itself included if it is one. None on a simulated machine.
+    pub fn devices_below(&self, path: &Path) -> Vec<DeviceNumber> {
+        match self.simulation() {
+            None => layers::devices_below(path),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// Who has this file locked, as pools lock their files. None where the system does not tell, or the machine is simulated.
+    pub fn lock_holder(&self, path: &Path) -> Option<LockHolder> {
+        match self.simulation() {
+            None => lock_holder::lock_holder(path),
+            Some(_) => None,
+        }
     }
 
     /// The path with all links resolved; as it is if that fails.

@@ -62,15 +62,12 @@ pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>)
     job.end(times, None);
 }
 
-/// A file that was removed takes writes, and they are gone when it is closed; one that was cut off takes them, and has lost others.
+/// A file that was cut off takes writes, and has lost others. One that was removed is whole as long as it is open.
 fn refuse_lost_file(flow: &Flow) -> Result<(), Failure> {
     if flow.is_block_device() {
         return Ok(());
     }
     let status = rustix::fs::fstat(flow.file()).map_err(Failure::from)?;
-    if status.st_nlink == 0 {
-        return Err(Failure::Errno(crate::error::Errno::NO_DEVICE));
-    }
     let size_bytes = u64::try_from(status.st_size).unwrap_or(0);
     match size_bytes < flow.info().size_bytes {
         true => Err(Failure::Errno(crate::error::Errno::IO)),
