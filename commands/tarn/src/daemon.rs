@@ -5,6 +5,7 @@
 
 use serde_json::json;
 use tarn_api::client::Client;
+use tarn_engine::caller::StartedBy;
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::pool::{Describe, PoolDescription};
 use tarn_terminal::daemon;
@@ -73,7 +74,7 @@ impl Became {
 pub fn start(session: &Session, arguments: &[String]) -> Outcome {
     let (is_json, options) = start_options(arguments)?;
     let instance = connection::instance()?;
-    let is_new = daemon::start(&instance, &options).map_err(failed)?;
+    let is_new = daemon::start(&instance, &options, StartedBy::Administrator).map_err(failed)?;
     let process = daemon::process(&instance);
     if is_new {
         tell(session, is_json, Became::Started, process, &[]);

@@ -1,9 +1,10 @@
 //! Going into the background: this process starts another, and tells whether that serves.
 
-use std::fs::OpenOptions;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tarn_engine::instance::Instance;
@@ -15,7 +16,7 @@ const POLL: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A file of the instance cannot be used.
-    #[error("cannot use {path}: {cause}", path = .path.display())]
+    #[error("cannot use {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     File {
         /// The file.
         path: PathBuf,
@@ -23,17 +24,30 @@ pub enum StartError {
         cause: std::io::Error,
     },
     /// This program cannot be started again.
-    #[error("cannot start: {0}")]
+    #[error("cannot start: {}", tarn_engine::words_of(.0))]
     Program(std::io::Error),
-    /// It ended at once.
-    #[error("it ended at once ({status}); see {log}", log = .log.display())]
+    /// It ended, and said why.
+    #[error("{}", .words.strip_prefix("tarnd: ").unwrap_or(.words))]
+    Refused {
+        /// What it said.
+        words: String,
+    },
+    /// It ended without a word.
+    #[error("it ended before it answered ({status}); see {log}", log = .log.display())]
     Ended {
         /// How.
         status: std::process::ExitStatus,
-        /// Where it says why.
+        /// Where it may have said something earlier.
         log: PathBuf,
     },
 }
+
+/// Variables of the caller that the daemon keeps, beside those that begin with `TARN_`: where it finds its state, and programs.
+/// Others, the time zone, the language and folders for temporary files among them, are the caller's own.
+const KEPT_VARIABLES: [&str; 5] = ["HOME", "XDG_STATE_HOME", "PATH", "USER", "RUST_BACKTRACE"];
+
+/// More than the daemon says before it ends.
+const WORDS_MAX: u64 = 4 << 10;
 
 /// Starts the daemon with the same arguments, and waits until it answers.
 pub fn start(instance: &Instance) -> Result<(), StartError> {
@@ -42,17 +56,19 @@ pub fn start(instance: &Instance) -> Result<(), StartError> {
         path: log.clone(),
         cause,
     };
-    std::fs::create_dir_all(instance.state()).map_err(failed)?;
+    instance.make_folders().map_err(failed)?;
     let output = OpenOptions::new().create(true).append(true).open(&log);
     let output = output.map_err(failed)?;
+    let said_before = output.metadata().map_or(0, |metadata| metadata.len());
     let program = std::env::current_exe().map_err(StartError::Program)?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
-        .arg("--foreground")
+        .args(["--foreground", "--detached"])
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| is_kept(name)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(output)
-        .process_group(0)
         .spawn()
         .map_err(StartError::Program)?;
     loop {
@@ -60,8 +76,50 @@ pub fn start(instance: &Instance) -> Result<(), StartError> {
             return Ok(());
         }
         if let Some(status) = child.try_wait().map_err(StartError::Program)? {
-            return Err(StartError::Ended { status, log });
+            return Err(match last_words(&log, said_before) {
+                words if words.is_empty() => StartError::Ended { status, log },
+                words => StartError::Refused { words },
+            });
         }
         std::thread::sleep(POLL);
+    }
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"TARN_") || KEPT_VARIABLES.iter().any(|kept| kept.as_bytes() == name)
+}
+
+/// What was written to the log since it had this size.
+fn last_words(log: &Path, from: u64) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(log)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(WORDS_MAX).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end().to_string())
+    };
+    read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_variables_are_kept() {
+        for kept in ["TARN_DIR", "TARN_HOSTID", "HOME", "PATH"] {
+            assert!(is_kept(OsStr::new(kept)), "{kept}");
+        }
+        for other in [
+            "TZ",
+            "TMPDIR",
+            "LC_ALL",
+            "LD_PRELOAD",
+            "HOMER",
+            "SSH_AUTH_SOCK",
+        ] {
+            assert!(!is_kept(OsStr::new(other)), "{other}");
+        }
     }
 }

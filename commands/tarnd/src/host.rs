@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use tarn_engine::instance::Instance;
-use tarn_engine::{Host, RealOptions};
+use tarn_engine::{Host, RealOptions, words_of};
 
 /// Why it cannot be told which host this is.
 #[derive(Debug, thiserror::Error)]
@@ -49,10 +49,10 @@ fn own_id(instance: &Instance) -> Result<u32, IdentityError> {
             // Zero means that a host has no id.
             let id = u32::try_from(random >> 32).unwrap_or(1).max(1);
             std::fs::write(&path, format!("{id:08x}\n"))
-                .map_err(|error| failed(error.to_string()))?;
+                .map_err(|error| failed(words_of(&error)))?;
             Ok(id)
         }
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(words_of(&error))),
     }
 }
 

@@ -1,8 +1,12 @@
 //! The lock that makes a daemon the only one of its instance.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use tarn_engine::instance::Instance;
+
+/// Who can open a file can lock it, and would keep the daemon from starting: only its user may.
+const MODE: u32 = 0o600;
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub enum LockError {
         path: std::path::PathBuf,
     },
     /// The file cannot be used.
-    #[error("cannot use {path}: {cause}", path = .path.display())]
+    #[error("cannot use {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     File {
         /// The lock file.
         path: std::path::PathBuf,
@@ -36,16 +40,18 @@ pub fn take(instance: &Instance) -> Result<InstanceLock, LockError> {
         path: path.clone(),
         cause,
     };
-    for folder in [instance.run(), instance.state()] {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
+    instance.make_folders().map_err(failed)?;
     let options = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(MODE)
         .open(&path);
     let mut file = options.map_err(failed)?;
+    // One that is there may be of a time when others could read it.
+    file.set_permissions(Permissions::from_mode(MODE))
+        .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(LockError::Taken { path }),

@@ -6,6 +6,9 @@
 //! everything in place. Without `--foreground` a first process starts the real one, waits until that
 //! answers or ends, and says how it went.
 //!
+//! Whoever starts it, it keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are closed first of all, and in the
+//! background it has a session of its own and an environment of few variables.
+//!
 //! # When it ends
 //! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the pools; they stay in the cache
 //! file. When it is killed, the next start does the same imports. What it could not store is in its
@@ -19,6 +22,7 @@ mod serve;
 use clap::Parser;
 use serve::ServeError;
 use std::process::ExitCode;
+use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
 
 /// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions a second. The C library's
@@ -39,6 +43,12 @@ struct Arguments {
     /// Never keep idle processors awake while requests follow each other without pause
     #[arg(long)]
     let_processors_sleep: bool,
+    /// A command starts it: the priority and the limits are not chosen, but what the command had
+    #[arg(long, hide = true)]
+    by_command: bool,
+    /// This is the process in the background
+    #[arg(long, hide = true, requires = "foreground")]
+    detached: bool,
     /// Let nobody take, destroy or rename snapshots by making, removing or renaming folders in .zfs/snapshot
     #[arg(long)]
     no_admin_snapshot: bool,
@@ -49,11 +59,21 @@ struct Arguments {
 const NOT_STORED: u8 = 3;
 
 fn main() -> ExitCode {
+    caller::close_inherited_descriptors();
     let arguments = Arguments::parse();
     let instance = match Instance::from_environment() {
         Ok(instance) => instance,
         Err(error) => return failed(&error.to_string()),
     };
+    if arguments.detached {
+        // What ends the caller's terminal or session does not end this one. It cannot fail: the first process leads no group that
+        // this one could lead too.
+        let _ = rustix::process::setsid();
+    }
+    caller::leave(match arguments.by_command {
+        true => StartedBy::Command,
+        false => StartedBy::Administrator,
+    });
     let outcome = if arguments.foreground {
         let options = serve::Options {
             cache_bytes: arguments.cache_size,
@@ -77,7 +97,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str) -> ExitCode {
-    eprintln!("tarnd: {why}");
+    serve::say(&format!("tarnd: {why}"));
     ExitCode::FAILURE
 }
 

@@ -5,6 +5,7 @@ use crate::lock::{self, LockError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use tarn_api::admission::{OF_OTHERS_MAX, OF_OWNERS_MAX};
 use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
@@ -28,10 +29,10 @@ pub enum ServeError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// Mounts cannot be served.
-    #[error("cannot serve mounts: {0}")]
+    #[error("cannot serve mounts: {}", tarn_engine::words_of(&(*.0).into()))]
     Mounts(rustix::io::Errno),
     /// The control socket cannot be served.
-    #[error("cannot serve {path}: {cause}", path = .path.display())]
+    #[error("cannot serve {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     Socket {
         /// The socket.
         path: std::path::PathBuf,
@@ -56,10 +57,6 @@ pub struct Options {
 
 /// Serves until a signal says stop.
 pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
-    // A session of its own: what ends the terminal's does not end this one. It fails for a leader of a group, who has
-    // what is wanted.
-    let _ = rustix::process::setsid();
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let _lock = lock::take(instance)?;
     // What it says was of the one before.
     let _ = std::fs::remove_file(instance.unstored());
@@ -122,6 +119,8 @@ fn end_on_broken_sync() {
 fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // A thread for each call that connections may make.
+        .max_blocking_threads(OF_OTHERS_MAX + OF_OWNERS_MAX)
         .enable_all()
         .build()?;
     runtime.block_on(async {
@@ -140,11 +139,11 @@ fn answer(instance: &Instance, engine: Arc<Engine>) -> std::io::Result<()> {
             stopping.begin_to_stop();
         };
         let owner_uid = rustix::process::geteuid().as_raw();
-        let control = Control {
-            engine,
-            owner_uid,
-            handovers: Arc::default(),
-        };
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let descriptors = descriptors.map_or(usize::MAX, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        });
+        let control = Control::new(engine, owner_uid, descriptors);
         serve(listener, streams, control, stop).await
     })
 }
@@ -162,5 +161,11 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
 fn log(line: &str) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seconds = now.map_or(0, |since| since.as_secs());
-    eprintln!("{seconds} {line}");
+    say(&format!("{seconds} {line}"));
+}
+
+/// Writes a line to standard error. A log on a full disk, or whose reader is gone, is no reason to end.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -5,7 +5,9 @@ use crate::failure::Failure;
 use std::os::fd::BorrowedFd;
 use tarn_api::client::Client;
 use tarn_api::handover::Line;
+use tarn_engine::caller::StartedBy;
 use tarn_engine::instance::Instance;
+use tarn_engine::words_of;
 
 /// The instance that the environment names.
 ///
@@ -23,7 +25,8 @@ pub fn connect(command: &str) -> Result<Client, Failure> {
     let instance = instance()?;
     let client = Client::new(&instance.socket(), command);
     if !client.is_reachable() {
-        daemon::start(&instance, &[]).map_err(|error| Failure::error(error.to_string()))?;
+        daemon::start(&instance, &[], StartedBy::Command)
+            .map_err(|error| Failure::error(error.to_string()))?;
     }
     Ok(client)
 }
@@ -35,7 +38,7 @@ pub fn connect(command: &str) -> Result<Client, Failure> {
 pub fn hand_over(client: &Client, file: BorrowedFd<'_>) -> Result<(Client, Line), Failure> {
     let socket = instance()?.stream_socket();
     let line = Line::open(&socket, file).map_err(|cause| {
-        let path = socket.display();
+        let (path, cause) = (socket.display(), words_of(&cause));
         Failure::error(format!(
             "cannot hand the stream to tarnd at {path}: {cause}"
         ))

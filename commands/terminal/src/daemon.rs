@@ -11,14 +11,16 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{ErrorKind, Read, Seek};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tarn_engine::caller::StartedBy;
 use tarn_engine::instance::Instance;
 use thiserror::Error;
 
@@ -35,6 +37,9 @@ const LOCK_MAX: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop: it stores what is dirty and unmounts. A guess.
 const STOP_MAX: Duration = Duration::from_secs(300);
 
+/// Who can open a file can lock it, and would keep all commands from starting the daemon: only its user may.
+const DOOR_MODE: u32 = 0o600;
+
 /// How many lines of the log an error shows.
 const LOG_LINES: usize = 10;
 
@@ -42,7 +47,7 @@ const LOG_LINES: usize = 10;
 #[derive(Debug, Error)]
 pub enum DaemonError {
     /// A file of the instance cannot be used.
-    #[error("cannot use {path}: {cause}", path = .path.display())]
+    #[error("cannot use {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     File {
         /// Which.
         path: PathBuf,
@@ -50,7 +55,7 @@ pub enum DaemonError {
         cause: std::io::Error,
     },
     /// There is no program to start, or it cannot be run.
-    #[error("cannot start tarnd ({program}): {cause}", program = .program.display())]
+    #[error("cannot start tarnd ({}): {}", .program.display(), tarn_engine::words_of(.cause))]
     Program {
         /// What was tried.
         program: PathBuf,
@@ -77,7 +82,7 @@ pub enum DaemonError {
     #[error("tarnd (process {0}) does not stop")]
     Stuck(u32),
     /// It may not be told to end.
-    #[error("cannot stop tarnd (process {pid}): {cause}")]
+    #[error("cannot stop tarnd (process {pid}): {}", tarn_engine::words_of(.cause))]
     NotOurs {
         /// Its process.
         pid: u32,
@@ -112,17 +117,22 @@ pub fn process(instance: &Instance) -> Option<u32> {
 }
 
 /// Starts the daemon and waits until it answers. True when it was started, with `arguments`; false when one runs already.
+/// One that a command starts does not keep the priority and the limits that the command happens to have.
 ///
 /// # Errors
 /// Why it does not run, with the last lines it wrote.
-pub fn start(instance: &Instance, arguments: &[String]) -> Result<bool, DaemonError> {
+pub fn start(
+    instance: &Instance,
+    arguments: &[String],
+    started_by: StartedBy,
+) -> Result<bool, DaemonError> {
     let door = Door::open(instance)?;
     if answers(instance) {
         return Ok(false);
     }
     let child = match process(instance) {
         Some(_) => None,
-        None => Some(door.spawn(arguments)?),
+        None => Some(door.spawn(arguments, started_by)?),
     };
     let is_new = child.is_some();
     await_answer(instance, &door, child)?;
@@ -145,7 +155,13 @@ pub struct Stopped {
 /// Why it still runs.
 pub fn stop(instance: &Instance) -> Result<Option<Stopped>, DaemonError> {
     let Some(pid) = process(instance) else {
-        return Ok(None);
+        return match File::open(instance.lock()) {
+            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => Err(DaemonError::File {
+                path: instance.lock(),
+                cause,
+            }),
+            _ => Ok(None),
+        };
     };
     let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(target) = known else {
@@ -202,9 +218,11 @@ fn await_answer(
         }
         let starting = match child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) if !status.success() => {
-                return Err(DaemonError::Failed {
-                    words: door.words(instance),
-                });
+                let words = match door.words(instance) {
+                    words if words.is_empty() => format!("it ended before it answered ({status})"),
+                    words => words,
+                };
+                return Err(DaemonError::Failed { words });
             }
             Some(Ok(None)) => true,
             _ => begun.elapsed() < LOCK_MAX,
@@ -240,20 +258,24 @@ impl Door {
             path: path.clone(),
             cause,
         };
-        std::fs::create_dir_all(instance.run()).map_err(failed)?;
+        instance.make_folders().map_err(failed)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(DOOR_MODE)
             .open(&path)
             .map_err(failed)?;
+        // One that is there may be of a time when others could read it. Where it is another user's, its mode is his business.
+        let _ = file.set_permissions(Permissions::from_mode(DOOR_MODE));
         file.lock().map_err(failed)?;
         Ok(Door { path, file })
     }
 
     /// Starts the program: the one beside this one, or the first in `PATH`.
-    fn spawn(&self, arguments: &[String]) -> Result<Child, DaemonError> {
+    fn spawn(&self, arguments: &[String], started_by: StartedBy) -> Result<Child, DaemonError> {
+        let by_command = (started_by == StartedBy::Command).then_some("--by-command");
         let failed = |cause| DaemonError::File {
             path: self.path.clone(),
             cause,
@@ -267,6 +289,7 @@ impl Door {
         let program = program();
         Command::new(&program)
             .args(arguments)
+            .args(by_command)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(words)

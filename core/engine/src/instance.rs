@@ -5,7 +5,12 @@
 //! `$XDG_STATE_HOME/tarn`. Two values of `TARN_DIR` on one machine are two hosts.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// The mode of an instance's folders.
+const FOLDER_MODE: u32 = 0o755;
 
 /// Where an instance keeps its things.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +28,32 @@ impl Instance {
     /// When neither `TARN_DIR`, `XDG_STATE_HOME` nor `HOME` says where it could be.
     pub fn from_environment() -> Result<Self, NoPlace> {
         let is_root = tarn_host::effective_uid() == 0;
-        Instance::choose(is_root, |name| std::env::var_os(name))
+        let chosen = Instance::choose(is_root, |name| std::env::var_os(name))?;
+        // A daemon does not stay in the folder where it was started.
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        Ok(Instance {
+            state: absolute(chosen.state),
+            run: absolute(chosen.run),
+        })
+    }
+
+    /// Makes the folders that are not there yet: others may look into them, whatever mask the caller has, and only the owner changes
+    /// what is in them.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn make_folders(&self) -> std::io::Result<()> {
+        for folder in [&self.state, &self.run] {
+            if folder.is_dir() {
+                continue;
+            }
+            DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)?;
+            std::fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
+        }
+        Ok(())
     }
 
     /// The instance in one folder.

@@ -37,8 +37,10 @@ mod turns;
 mod volumes;
 
 pub use engine::{Engine, EngineOptions};
+pub use tarn_host::DeviceNumber;
 pub use tarn_host::{AccountKind, account_name, find_account, groups_of_peer};
 pub use tarn_host::{FileProject, Host, Pipe, PipeStopper, RealOptions};
+pub use tarn_host::{caller, words_of};
 
 pub use tarn_dataset::{names, properties};
 pub use tarn_ondisk::features;

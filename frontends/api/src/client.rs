@@ -25,7 +25,7 @@ pub enum CallError {
     #[error("{0}")]
     Refused(Refusal),
     /// Nobody answers at the socket.
-    #[error("cannot reach tarnd at {path}: {cause}", path = .path.display())]
+    #[error("cannot reach tarnd at {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     Unreachable {
         /// The socket.
         path: PathBuf,

@@ -12,13 +12,14 @@
 //!
 //! # Invariants
 //! - A ticket is redeemed once, and only by the user who brought it.
-//! - Connections are bounded, for each user and in all; one that does not bring what it must is closed, with all that it brought.
+//! - Connections are bounded ([`admission`](crate::admission)); one that does not bring what it must is closed, with all that it brought.
 
+use crate::admission::{Admission, Bounds, Room};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,12 +36,6 @@ const TICKET_BYTES: usize = 16;
 
 /// What the daemon answers when it has noted a ticket.
 const NOTED: u8 = b'+';
-
-/// So many lines may be open at the same time, each with two descriptors. A guess: far below the number of descriptors that a process may have.
-const LINES_MAX: usize = 256;
-
-/// So many may one user have, so that nobody keeps others out.
-const LINES_OF_USER_MAX: usize = 64;
 
 /// How long a connection may be open without a ticket. A command sends it at once.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -108,9 +103,10 @@ fn text_of(ticket: &Ticket) -> String {
 }
 
 /// Descriptors that were handed over, by their tickets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Handovers {
     noted: Mutex<Noted>,
+    admission: Arc<Admission>,
 }
 
 #[derive(Debug, Default)]
@@ -118,8 +114,6 @@ struct Noted {
     waiting: HashMap<String, Waiting>,
     /// What was redeemed, as long as its line is open.
     redeemed: HashMap<String, PipeStopper>,
-    lines: usize,
-    lines_of: BTreeMap<u32, usize>,
     is_closed: bool,
 }
 
@@ -144,11 +138,19 @@ pub enum NoPipe {
     #[error("the daemon is about to end")]
     Closed,
     /// The system has no more descriptors.
-    #[error("the descriptor cannot be used: {0}")]
+    #[error("the descriptor cannot be used: {}", tarn_engine::words_of(.0))]
     System(#[from] Error),
 }
 
 impl Handovers {
+    /// Lines are bounded like this.
+    pub fn new(bounds: Bounds) -> Arc<Handovers> {
+        Arc::new(Handovers {
+            noted: Mutex::default(),
+            admission: Admission::new(bounds),
+        })
+    }
+
     /// The descriptor that a user handed over with this ticket.
     ///
     /// # Errors
@@ -194,8 +196,8 @@ impl Handovers {
             let Ok(credentials) = stream.peer_cred() else {
                 continue;
             };
-            if let Some(room) = Room::take(&self, credentials.uid()) {
-                tokio::spawn(serve(room, stream));
+            if let Some(room) = self.admission.admit(credentials.uid()) {
+                tokio::spawn(serve(self.clone(), room, stream));
             }
         }
     }
@@ -206,7 +208,8 @@ impl Handovers {
     }
 }
 
-fn is_passing(error: &Error) -> bool {
+/// Whether what kept a connection from being accepted goes by.
+pub(crate) fn is_passing(error: &Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
     matches!(
@@ -222,40 +225,6 @@ fn is_passing(error: &Error) -> bool {
     )
 }
 
-/// A place among the lines that may be open.
-struct Room {
-    handovers: Arc<Handovers>,
-    uid: u32,
-}
-
-impl Room {
-    fn take(handovers: &Arc<Handovers>, uid: u32) -> Option<Room> {
-        let mut noted = handovers.noted();
-        let of_user = noted.lines_of.get(&uid).copied().unwrap_or(0);
-        if noted.is_closed || noted.lines >= LINES_MAX || of_user >= LINES_OF_USER_MAX {
-            return None;
-        }
-        noted.lines += 1;
-        noted.lines_of.insert(uid, of_user + 1);
-        Some(Room {
-            handovers: handovers.clone(),
-            uid,
-        })
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut noted = self.handovers.noted();
-        noted.lines -= 1;
-        let left = noted.lines_of.get(&self.uid).map_or(0, |count| count - 1);
-        match left {
-            0 => noted.lines_of.remove(&self.uid),
-            left => noted.lines_of.insert(self.uid, left),
-        };
-    }
-}
-
 /// A ticket that was noted, as long as its line is open.
 struct Note<'a> {
     handovers: &'a Handovers,
@@ -263,23 +232,16 @@ struct Note<'a> {
 }
 
 impl<'a> Note<'a> {
-    fn make(room: &'a Room, ticket: &Ticket, file: OwnedFd, line: OwnedFd) -> Option<Note<'a>> {
+    fn make(handovers: &'a Handovers, ticket: &Ticket, waiting: Waiting) -> Option<Note<'a>> {
         let ticket = text_of(ticket);
-        let waiting = Waiting {
-            uid: room.uid,
-            file,
-            line,
-        };
-        let mut noted = room.handovers.noted();
+        let mut noted = handovers.noted();
         let is_taken = noted.waiting.contains_key(&ticket) || noted.redeemed.contains_key(&ticket);
         if noted.is_closed || is_taken {
             return None;
         }
         noted.waiting.insert(ticket.clone(), waiting);
-        Some(Note {
-            handovers: &room.handovers,
-            ticket,
-        })
+        drop(noted);
+        Some(Note { handovers, ticket })
     }
 }
 
@@ -292,7 +254,7 @@ impl Drop for Note<'_> {
 }
 
 /// One connection, from its ticket to its end. Whatever goes wrong closes it.
-async fn serve(room: Room, stream: UnixStream) {
+async fn serve(handovers: Arc<Handovers>, room: Room, stream: UnixStream) {
     let brought = tokio::time::timeout(PATIENCE, receive(&stream)).await;
     let Ok(Ok((ticket, file))) = brought else {
         return;
@@ -300,7 +262,8 @@ async fn serve(room: Room, stream: UnixStream) {
     let Ok(line) = stream.as_fd().try_clone_to_owned() else {
         return;
     };
-    let Some(_note) = Note::make(&room, &ticket, file, line) else {
+    let uid = room.uid();
+    let Some(_note) = Note::make(&handovers, &ticket, Waiting { uid, file, line }) else {
         return;
     };
     if stream.try_write(&[NOTED]).is_err() {
@@ -363,7 +326,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let handovers = Arc::new(Handovers::default());
+        let handovers = Handovers::new(Bounds::new(own_uid(), 1 << 16));
         let listener = {
             let _context = runtime.enter();
             UnixListener::bind(&socket).unwrap()
@@ -451,28 +414,13 @@ mod tests {
             let ticket = line.ticket();
             drop(line);
             // The daemon finds out in its own time; lines are counted until then.
-            while handovers.noted().lines > 0 {
+            while handovers.admission.count() > 0 {
                 std::thread::yield_now();
             }
             assert!(matches!(
                 handovers.redeem(&ticket, own_uid()),
                 Err(NoPipe::Unknown)
             ));
-        });
-    }
-
-    #[test]
-    fn one_user_has_so_many_lines_and_no_more() {
-        with_server(|socket, _| {
-            let null = File::open("/dev/null").unwrap();
-            let lines: Vec<Line> = (0..LINES_OF_USER_MAX)
-                .map(|_| Line::open(socket, null.as_fd()).unwrap())
-                .collect();
-            assert!(Line::open(socket, null.as_fd()).is_err());
-            drop(lines);
-            while Line::open(socket, null.as_fd()).is_err() {
-                std::thread::yield_now();
-            }
         });
     }
 

@@ -8,13 +8,17 @@
 //!
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
+//! Everybody may connect, so connections are counted ([`admission`]) and none is waited for without end.
+//!
 //! Who calls is read from the socket's peer credentials: what a message says of its sender is never believed.
 //! Root and the user that runs the daemon may do everything; others may read, and ask for what can be delegated, which the engine then
 //! allows or not.
 
+pub mod admission;
 pub mod client;
 pub mod handover;
 mod openapi;
+mod patient;
 pub mod server;
 
 pub use openapi::description;

@@ -1,6 +1,8 @@
 //! The server's end: routes to the engine.
 
+use crate::admission::{Admission, Bounds, Room};
 use crate::handover::Handovers;
+use crate::patient::{Calls, Gate, Patient};
 use crate::{is_delegated, only_reads};
 use axum::extract::{ConnectInfo, State, connect_info::Connected};
 use axum::http::StatusCode;
@@ -16,7 +18,7 @@ use tarn_engine::groups_of_peer;
 use tarn_engine::messages::{
     Caller, Done, Envelope, Refusal, RefusalKind, dataset, delegation, pool, statistics,
 };
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 
 /// What the server needs to answer.
 #[derive(Clone)]
@@ -27,6 +29,21 @@ pub struct Control {
     pub owner_uid: u32,
     /// Descriptors of callers.
     pub handovers: Arc<Handovers>,
+    /// Connections.
+    pub admission: Arc<Admission>,
+}
+
+impl Control {
+    /// For a daemon of this user that may have so many descriptors.
+    pub fn new(engine: Arc<dyn Administration>, owner_uid: u32, descriptors: usize) -> Control {
+        let bounds = Bounds::new(owner_uid, descriptors);
+        Control {
+            engine,
+            owner_uid,
+            handovers: Handovers::new(bounds),
+            admission: Admission::new(bounds),
+        }
+    }
 }
 
 /// Peer credentials of a connection.
@@ -37,35 +54,33 @@ struct Peer {
     groups: Vec<u32>,
     pid: u32,
     is_known: bool,
+    /// The connection's place among those that may be open.
+    room: Arc<Room>,
+    calls: Arc<Calls>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl Connected<IncomingStream<'_, Gate>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Gate>) -> Self {
         Peer::of(stream.io())
     }
 }
 
 impl Peer {
     /// Reads the credentials the kernel noted when the peer connected.
-    fn of(stream: &UnixStream) -> Self {
-        match stream.peer_cred() {
-            Ok(credentials) => Peer {
-                uid: credentials.uid(),
-                gid: credentials.gid(),
-                groups: groups_of_peer(stream),
-                pid: credentials
-                    .pid()
-                    .and_then(|pid| u32::try_from(pid).ok())
-                    .unwrap_or(0),
-                is_known: true,
+    fn of(connection: &Patient) -> Self {
+        let credentials = connection.stream().peer_cred().ok();
+        let pid = credentials.and_then(|peer| u32::try_from(peer.pid()?).ok());
+        Peer {
+            uid: credentials.map_or(u32::MAX, |peer| peer.uid()),
+            gid: credentials.map_or(u32::MAX, |peer| peer.gid()),
+            groups: match credentials {
+                Some(_) => groups_of_peer(connection.stream()),
+                None => Vec::new(),
             },
-            Err(_) => Peer {
-                uid: u32::MAX,
-                gid: u32::MAX,
-                groups: Vec::new(),
-                pid: 0,
-                is_known: false,
-            },
+            pid: pid.unwrap_or(0),
+            is_known: credentials.is_some(),
+            room: connection.room(),
+            calls: connection.calls(),
         }
     }
 }
@@ -80,6 +95,16 @@ pub async fn serve(
     control: Control,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let gate = Gate::new(listener, control.admission.clone());
+    serve_at(gate, streams, control, stop).await
+}
+
+async fn serve_at(
+    gate: Gate,
+    streams: UnixListener,
+    control: Control,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let handovers = control.handovers.clone();
     let service = router(control).into_make_service_with_connect_info::<Peer>();
     let stop = {
@@ -89,7 +114,7 @@ pub async fn serve(
             handovers.close();
         }
     };
-    let calls = axum::serve(listener, service).with_graceful_shutdown(stop);
+    let calls = axum::serve(gate, service).with_graceful_shutdown(stop);
     tokio::select! {
         served = calls => served,
         failed = handovers.listen(streams) => failed,
@@ -144,6 +169,7 @@ where
     Q: Send + 'static,
     A: serde::Serialize + Send + 'static,
 {
+    let _under_way = peer.calls.begin();
     let is_owner = peer.is_known && (peer.uid == 0 || peer.uid == control.owner_uid);
     let is_delegable = peer.is_known && is_delegated(path);
     if !is_owner && !only_reads(path) && !is_delegable {
@@ -176,8 +202,13 @@ where
     // This is not polled to its end when the caller hangs up, but dropped; the operation goes on in its thread, and may look.
     let _leaving = Leaving(presence);
     let request = envelope.request;
-    let outcome =
-        tokio::task::spawn_blocking(move || operation(&*control.engine, &call, request)).await;
+    let room = peer.room;
+    let run = move || {
+        // As long as it runs it takes a thread, whether or not its caller is still there.
+        let _room = room;
+        operation(&*control.engine, &call, request)
+    };
+    let outcome = tokio::task::spawn_blocking(run).await;
     match outcome {
         Ok(Ok(reply)) => Json(reply).into_response(),
         Ok(Err(refusal)) => refuse(refusal),
@@ -212,8 +243,9 @@ fn refuse(refusal: Refusal) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::sync::mpsc::{Sender, channel};
+    use std::time::Duration;
     use tarn_engine::messages::Changed;
 
     /// Tells of its caller, and works until he is gone.
@@ -244,36 +276,130 @@ mod tests {
 
     tarn_engine::for_each_operation!(waits);
 
+    /// Descriptors enough.
+    const DESCRIPTORS: usize = 1 << 16;
+
+    /// A server in a folder of its own.
+    struct Served {
+        folder: tempfile::TempDir,
+        told: std::sync::mpsc::Receiver<Presence>,
+        admission: Arc<Admission>,
+        _runtime: tokio::runtime::Runtime,
+    }
+
+    impl Served {
+        fn new(bounds: Option<Bounds>, request_max: Duration) -> Served {
+            let folder = tempfile::tempdir().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let (tell, told) = channel();
+            let mut control = Control::new(Arc::new(Waiter(tell)), 0, DESCRIPTORS);
+            if let Some(bounds) = bounds {
+                control.admission = Admission::new(bounds);
+            }
+            let admission = control.admission.clone();
+            let (gate, streams) = {
+                let _context = runtime.enter();
+                let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+                let streams = UnixListener::bind(folder.path().join("streams")).unwrap();
+                let gate = Gate::new(listener, control.admission.clone());
+                (gate.with_request_max(request_max), streams)
+            };
+            runtime.spawn(serve_at(gate, streams, control, std::future::pending()));
+            Served {
+                folder,
+                told,
+                admission,
+                _runtime: runtime,
+            }
+        }
+
+        fn connect(&self) -> std::os::unix::net::UnixStream {
+            std::os::unix::net::UnixStream::connect(self.folder.path().join("socket")).unwrap()
+        }
+    }
+
+    fn request(path: &str, body: &str) -> Vec<u8> {
+        format!(
+            "POST /v1/{path} HTTP/1.1\r\nhost: tarn\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    const LONG_CALL: (&str, &str) = (
+        "dataset/plan-send",
+        r#"{"command":"","request":{"name":"tank/a@b"}}"#,
+    );
+
     #[test]
     fn an_operation_can_see_that_its_caller_hung_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("socket");
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
+        let served = Served::new(None, Duration::from_secs(10));
+        let mut caller = served.connect();
+        caller
+            .write_all(&request(LONG_CALL.0, LONG_CALL.1))
             .unwrap();
-        let (tell, told) = channel();
-        let control = Control {
-            engine: Arc::new(Waiter(tell)),
-            owner_uid: 0,
-            handovers: Arc::new(Handovers::default()),
-        };
-        let (listener, streams) = {
-            let _context = runtime.enter();
-            let streams = UnixListener::bind(folder.path().join("streams")).unwrap();
-            (UnixListener::bind(&socket).unwrap(), streams)
-        };
-        runtime.spawn(serve(listener, streams, control, std::future::pending()));
-        let mut caller = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        let body = r#"{"command":"","request":{"name":"tank/a@b"}}"#;
-        let request = format!(
-            "POST /v1/dataset/plan-send HTTP/1.1\r\nhost: tarn\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        caller.write_all(request.as_bytes()).unwrap();
-        assert!(!told.recv().unwrap().has_ended());
+        assert!(!served.told.recv().unwrap().has_ended());
         drop(caller);
-        assert!(told.recv().unwrap().has_ended());
+        assert!(served.told.recv().unwrap().has_ended());
+    }
+
+    #[test]
+    fn a_request_that_does_not_come_to_its_end_is_not_waited_for() {
+        let served = Served::new(None, Duration::from_millis(50));
+        let mut silent = served.connect();
+        let mut half = served.connect();
+        half.write_all(b"POST /v1/").unwrap();
+        let mut without_body = served.connect();
+        let whole = request(LONG_CALL.0, LONG_CALL.1);
+        without_body.write_all(&whole[..whole.len() - 1]).unwrap();
+        for connection in [&mut silent, &mut half, &mut without_body] {
+            // Closed, with or without a word.
+            let _ = connection.read_to_end(&mut Vec::new());
+        }
+        while served.admission.count() > 0 {
+            std::thread::yield_now();
+        }
+        assert!(served.told.try_recv().is_err(), "nothing was called");
+    }
+
+    #[test]
+    fn a_call_takes_as_long_as_it_takes() {
+        let served = Served::new(None, Duration::from_millis(1));
+        // Its request must come in time, which on a busy machine it may not.
+        let mut caller = loop {
+            let mut caller = served.connect();
+            let _ = caller.write_all(&request(LONG_CALL.0, LONG_CALL.1));
+            if served.told.recv_timeout(Duration::from_secs(1)).is_ok() {
+                break caller;
+            }
+        };
+        caller
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let waited = caller.read(&mut [0]).unwrap_err();
+        assert_eq!(waited.kind(), std::io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn who_finds_no_room_is_told_and_a_call_keeps_its_own() {
+        let bounds = Bounds {
+            of_owners: 1,
+            ..Bounds::new(rustix::process::geteuid().as_raw(), DESCRIPTORS)
+        };
+        let served = Served::new(Some(bounds), Duration::from_secs(10));
+        let mut first = served.connect();
+        first.write_all(&request(LONG_CALL.0, LONG_CALL.1)).unwrap();
+        assert!(!served.told.recv().unwrap().has_ended());
+        let client = crate::client::Client::new(&served.folder.path().join("socket"), "");
+        let refused = client.pool_describe(pool::Describe::default()).unwrap_err();
+        let expected = "tarnd has too many connections of user";
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+        drop(first);
+        assert!(served.told.recv().unwrap().has_ended());
     }
 }
