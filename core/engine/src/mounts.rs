@@ -14,6 +14,7 @@ use crate::mount_options::TemporaryOptions;
 use crate::tree::MountedTree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tarn_host::DeviceNumber;
 
 /// Options of a mount that the system enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +181,12 @@ pub trait Mounter: Send + Sync {
         path: &Path,
         options: MountOptions,
     ) -> Result<(), MountRefusal>;
+
+    /// The mount whose file system has this number, if it is one of ours.
+    fn mount_of(&self, device: DeviceNumber) -> Option<MountKey> {
+        let _ = device;
+        None
+    }
 
     /// Removes what a daemon that died left mounted on this folder. Gives whether there was anything.
     fn clear_remains(&self, path: &Path) -> bool;

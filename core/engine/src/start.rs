@@ -6,6 +6,7 @@ use crate::messages::pool::{Import, Search};
 use crate::messages::{Refusal, RefusalKind};
 use crate::pools::cached_pools;
 use crate::refusals::of_task;
+use std::collections::BTreeSet;
 use tarn_pool::Leaving;
 
 /// What becomes of a pool that does not answer when everything is stopped.
@@ -25,9 +26,13 @@ impl Engine {
         let mut warnings = Vec::new();
         for pool in cached {
             let name = pool.facts.name.to_string();
+            // Disks get other names when the machine starts. Files do not: one beside a file that is gone may be a copy of it.
+            let places = match pool.paths.iter().any(|path| path.starts_with("/dev")) {
+                true => self.with_folders(pool.paths, &BTreeSet::from([pool.facts.guid])),
+                false => pool.paths,
+            };
             let search = Search {
-                places: pool
-                    .paths
+                places: places
                     .iter()
                     .map(|path| path.display().to_string())
                     .collect(),

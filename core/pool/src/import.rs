@@ -31,7 +31,7 @@ use tarn_cache::{Cache, PoolCache};
 use tarn_dataset::namespace::Namespace;
 use tarn_host::{Host, OpenMode};
 use tarn_object::{MOS_ID, ObjectEnv, ObjectSet, SetPolicy, TxgLimits, Txgs};
-use tarn_ondisk::features::Access;
+use tarn_ondisk::features::{Access, access_of_guid};
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::Txg;
@@ -39,6 +39,7 @@ use tarn_probe::Operation;
 use tarn_space::{Space, SpaceOptions};
 use tarn_transform::{CompressionAlgorithm, Salt};
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
+use tarn_vdev::tree::refuse_unbuilt;
 use tarn_vdev::{ExpectedLabels, Need, OpenOptions, PoolFacts, PoolState, VdevConfig, VdevTree};
 
 /// The newest version before feature flags.
@@ -90,6 +91,27 @@ impl Pool {
     /// # Errors
     /// What is missing, damaged, or not supported.
     pub fn import(
+        host: &Host,
+        cache: &Arc<Cache>,
+        request: &ImportRequest<'_>,
+        operation: &Operation,
+    ) -> Result<Arc<Pool>, ImportError> {
+        refuse_unreadable(&request.candidate.facts)?;
+        let imported = Pool::import_readable(host, cache, request, operation);
+        imported.map_err(|error| match &error {
+            // Where a vdev cannot be read, nothing else is what it seems.
+            ImportError::NoUberblock | ImportError::Pool(_) => {
+                match refuse_unbuilt(&request.candidate.root) {
+                    Err(unbuilt) => unbuilt.into(),
+                    Ok(()) => error,
+                }
+            }
+            _ => error,
+        })
+    }
+
+    /// Imports a pool whose labels name nothing that cannot be read.
+    fn import_readable(
         host: &Host,
         cache: &Arc<Cache>,
         request: &ImportRequest<'_>,
@@ -259,6 +281,19 @@ fn close(opened: Opened) {
     let vdevs = opened.vdevs.clone();
     drop(opened);
     vdevs.close();
+}
+
+/// Refuses a pool whose labels name features without which its directory cannot be read.
+fn refuse_unreadable(facts: &PoolFacts) -> Result<(), ImportError> {
+    let named = facts
+        .features_for_read
+        .iter()
+        .map(|(guid, _)| guid.to_string());
+    let unreadable = named.filter(|guid| access_of_guid(guid, true) < Access::ReadOnly);
+    match unreadable.collect::<Vec<_>>() {
+        features if features.is_empty() => Ok(()),
+        features => Err(ImportError::UnsupportedFeatures { features }),
+    }
 }
 
 /// Refuses versions that we do not know.

@@ -456,6 +456,15 @@ impl VdevTree {
     }
 }
 
+/// Refuses a tree in which a vdev is of a kind that cannot be read, whatever is there of it.
+///
+/// # Errors
+/// [`OpenError::Unsupported`] with the first one.
+pub fn refuse_unbuilt(root: &VdevConfig) -> Result<(), OpenError> {
+    let mut tops = root.children.iter().map(|top| TopVdev::new(top, &[]));
+    tops.try_for_each(|top| refuse_unsupported(&top, Need::All))
+}
+
 pub(crate) fn refuse_unsupported(top: &TopVdev, need: Need) -> Result<(), OpenError> {
     match top.layout {
         Layout::Unsupported(what) if need != Need::Nothing => Err(OpenError::Unsupported {

@@ -20,10 +20,10 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum MountError {
     /// The FUSE device cannot be opened: the kernel has no FUSE, or this user may not use it.
-    #[error("cannot open /dev/fuse: {0}")]
+    #[error("cannot open /dev/fuse: {}", tarn_engine::words_of(&(*.0).into()))]
     Device(Errno),
     /// `mount(2)` refused.
-    #[error("cannot mount on {path}: {cause}", path = .path.display())]
+    #[error("cannot mount on {}: {}", .path.display(), tarn_engine::words_of(&(*.cause).into()))]
     Mount {
         /// The mount point.
         path: PathBuf,
@@ -40,7 +40,8 @@ pub enum MountError {
     },
     /// `fusermount3` could not be run.
     #[error(
-        "cannot run fusermount3 (package fuse3), which mounts for users that are not root: {0}"
+        "cannot run fusermount3 (package fuse3), which mounts for users that are not root: {}",
+        tarn_engine::words_of(.0)
     )]
     NoHelper(std::io::Error),
     /// `fusermount3` refused.
@@ -269,8 +270,11 @@ fn mount_with_helper(
         .map_err(MountError::NoHelper)?;
     drop(theirs);
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        return Err(MountError::Helper(said));
+        let said = String::from_utf8_lossy(&output.stderr);
+        // It says its name itself.
+        let said = said.trim();
+        let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
+        return Err(MountError::Helper(said.to_string()));
     }
     receive_device(&ours)
         .ok_or_else(|| MountError::Helper("it mounted and gave no device back".to_string()))

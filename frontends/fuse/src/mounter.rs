@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };
+use tarn_engine::{DeviceNumber, words_of};
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
@@ -127,7 +128,7 @@ impl FuseMounter {
                 Err(Errno::INVAL | Errno::NOENT) => {}
                 Err(_) if by_force => {}
                 Err(Errno::BUSY) => return Err(MountRefusal::Busy),
-                Err(errno) => return Err(MountRefusal::Failed(errno.to_string())),
+                Err(errno) => return Err(MountRefusal::Failed(words_of(&errno.into()))),
             }
         }
         Ok(())
@@ -202,7 +203,7 @@ impl Mounter for FuseMounter {
         let added = self.server.add(device, pool, session);
         let key = added.map_err(|errno| {
             let _ = mount::unmount(request.path, true);
-            MountRefusal::Failed(errno.to_string())
+            MountRefusal::Failed(words_of(&errno.into()))
         })?;
         let known = Known {
             seen: mount::seen_at(request.path),
@@ -365,8 +366,17 @@ impl Mounter for FuseMounter {
             Errno::PERM => MountRefusal::Failed(
                 "only root can change options of a mount; unmount and mount it".to_string(),
             ),
-            errno => MountRefusal::Failed(errno.to_string()),
+            errno => MountRefusal::Failed(words_of(&errno.into())),
         })
+    }
+
+    fn mount_of(&self, device: DeviceNumber) -> Option<MountKey> {
+        let known = self.known();
+        let is_it = |known: &Known| {
+            device.major == 0 && known.seen.is_some_and(|seen| seen.number == device.minor)
+        };
+        let found = known.iter().find(|(_, known)| is_it(known));
+        found.map(|(key, _)| MountKey(*key))
     }
 
     fn clear_remains(&self, path: &Path) -> bool {

@@ -7,6 +7,7 @@ use super::replication;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{VdevKind as Kind, VdevRole, VdevSpec};
 use crate::messages::{Refusal, RefusalKind};
+use crate::mounts::MountKey;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,12 +39,14 @@ pub(crate) struct Asking<'a> {
     pub(crate) force: bool,
     /// What a device is to the pools that are open here.
     pub(crate) use_here: &'a dyn Fn(&LabelledUse) -> UseHere,
+    /// The file system of ours on which a path lies, if it does.
+    pub(crate) own_mount: &'a dyn Fn(&Path) -> Option<String>,
     /// What the vdevs may be.
     pub(crate) redundancy: Redundancy<'a>,
 }
 
 /// What a device with a label is to the pools that are open here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UseHere {
     /// Its pool is not open.
     NotOpen,
@@ -51,12 +54,39 @@ pub(crate) enum UseHere {
     Member,
     /// It was one, and was taken out while it could not be written: its label does not know.
     Left,
+    /// It is a hot spare or a cache of this pool, which is open. Its label names no pool.
+    Beside(String),
 }
 
 impl Engine {
+    /// The file system of ours on which a file or device is stored, however many layers are between.
+    pub(crate) fn own_mount_below(&self, path: &Path) -> Option<String> {
+        let devices = self.host.devices_below(path).into_iter();
+        let keys: Vec<MountKey> = devices
+            .filter_map(|device| self.mounter.mount_of(device))
+            .collect();
+        let pools = self.pools();
+        pools.iter().find_map(|open| {
+            let mounts = open.mounts.lock();
+            let mut found = mounts.iter().filter(|(_, mount)| keys.contains(&mount.key));
+            found.next().map(|(dataset, _)| dataset.clone())
+        })
+    }
+
     /// What a device with this label is to the pools that are open here.
     pub(crate) fn use_here(&self, found: &LabelledUse) -> UseHere {
         let pools = self.pools();
+        if found.state.is_auxiliary() {
+            let has_it = |open: &&Arc<OpenPool>| {
+                let auxiliary = open.auxiliary.lock();
+                let mut vdevs = auxiliary.spares.iter().chain(&auxiliary.caches);
+                vdevs.any(|vdev| vdev.guid == found.guid)
+            };
+            return match pools.iter().find(has_it) {
+                Some(open) => UseHere::Beside(open.pool.name().to_string()),
+                None => UseHere::NotOpen,
+            };
+        }
         let is_its_pool = |pool: &&Arc<OpenPool>| Some(pool.pool.facts().guid) == found.pool_guid;
         match pools.iter().find(is_its_pool) {
             None => UseHere::NotOpen,
@@ -69,6 +99,14 @@ impl Engine {
             }
         }
     }
+}
+
+/// Refuses a device that cannot be written without a pool of the same daemon: each of the two would wait for the other to be
+/// stored, and at the end the lower one goes first.
+pub(crate) fn lies_on_own_mount(action: impl Into<String>, path: &str, dataset: &str) -> Refusal {
+    let reason = format!("'{path}' lies on '{dataset}', a file system of this tarnd");
+    let cure = "A pool cannot be stored on another pool of the same tarnd; one with another TARN_DIR can use it.";
+    Refusal::new(RefusalKind::Invalid, action, reason).with_hint(cure)
 }
 
 /// How redundant top-level vdevs may be.
@@ -98,6 +136,9 @@ pub(crate) fn check(
             let reason = "one or more vdevs refer to the same device, or one of\n\
                 the devices is part of an active md or lvm device";
             return Err(Refusal::new(RefusalKind::Invalid, asking.action, reason));
+        }
+        if let Some(dataset) = (asking.own_mount)(Path::new(path)) {
+            return Err(lies_on_own_mount(asking.action, path, &dataset));
         }
         let window = open(host, path)?;
         if window.size_bytes() < DEVICE_BYTES_MIN {
@@ -201,12 +242,19 @@ fn labelled_objection(
         PoolState::Active if is_open => "active",
         PoolState::Active => "potentially active",
         PoolState::Exported => "exported",
+        // Pools can share a hot spare.
         PoolState::Spare if role == VdevRole::Spare => return None,
-        PoolState::Spare => {
-            return Some(format!("{path} is reserved as a hot spare for pool {pool}"));
+        PoolState::Spare | PoolState::Cache => {
+            let UseHere::Beside(pool) = use_here else {
+                return None;
+            };
+            return Some(match found.state {
+                PoolState::Spare => format!("{path} is reserved as a hot spare for pool {pool}"),
+                _ => format!("{path} is in use as a cache of pool {pool}"),
+            });
         }
         // Given up for good.
-        PoolState::Destroyed | PoolState::Cache | PoolState::Other(_) => return None,
+        PoolState::Destroyed | PoolState::Other(_) => return None,
     };
     let counts = is_open || !asking.force;
     counts.then(|| format!("{path} is part of {state} pool '{pool}'"))

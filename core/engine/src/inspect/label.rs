@@ -100,7 +100,9 @@ fn read_label(window: &Window, index: u64, ashift: &mut u32) -> Option<DeviceLab
     let area = bytes.get(start..start + narrow(CONFIGURATION_BYTES))?;
     let verifier = embedded::label_verifier(offset + CONFIGURATION_OFFSET);
     let is_intact = embedded::verify(ChecksumAlgorithm::Label, area, &verifier).is_ok();
+    // Zeroes are a list of nothing.
     let configuration = NvList::decode(&area[..CONFIGURATION_ROOM]).ok();
+    let configuration = configuration.filter(|list| !list.is_empty());
     if let Some(list) = &configuration {
         *ashift = ashift_of(list).unwrap_or(ASHIFT_DEFAULT);
     }

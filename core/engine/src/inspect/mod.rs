@@ -15,5 +15,5 @@ pub mod label;
 mod open;
 pub mod visit;
 
-pub use error::{BAD_CHECKSUM, InspectError, errno_of};
+pub use error::{BAD_CHECKSUM, DEVICE_ERROR, InspectError, errno_of};
 pub use open::{Inspection, Source};

@@ -52,6 +52,10 @@ pub enum Condition {
     FaultedReplicated,
     /// A device is faulted, and data is missing with it.
     FaultedUnreplicated,
+    /// Encrypted datasets are of an old format that must be replaced (errata 3 of OpenZFS).
+    ErrataOldEncryption,
+    /// Encrypted snapshots and bookmarks lack what receiving relies on (errata 4 of OpenZFS).
+    ErrataNoIvSets,
     /// The pool's version is older than feature flags.
     VersionOlder,
     /// Features that could be enabled are not.
@@ -103,6 +107,7 @@ impl Condition {
             Condition::IoFailureContinue => "ZFS-8000-JQ",
             Condition::IoFailureMultihost => "ZFS-8000-MM",
             Condition::BadLog => "ZFS-8000-K4",
+            Condition::ErrataOldEncryption | Condition::ErrataNoIvSets => "ZFS-8000-ER",
             _ => return None,
         })
     }
@@ -177,6 +182,17 @@ impl Condition {
                 "One or more devices are faulted in response to persistent errors.  There are \
                  insufficient replicas for the pool to\n\tcontinue functioning."
             }
+            Condition::ErrataOldEncryption => {
+                "Errata #3 detected.\n\t\
+                 Existing encrypted datasets contain an on-disk incompatibility\n\t\
+                 which needs to be corrected."
+            }
+            Condition::ErrataNoIvSets => {
+                "Errata #4 detected.\n\t\
+                 Existing encrypted snapshots and bookmarks contain an on-disk\n\t\
+                 incompatibility. This may cause on-disk corruption if they are used\n\t\
+                 with 'zfs recv'."
+            }
             Condition::VersionOlder => {
                 "The pool is formatted using a legacy on-disk format.  The pool can\n\t\
                  still be used, but some features are unavailable."
@@ -238,8 +254,7 @@ impl Condition {
                  using 'zpool clear' or replace the device with 'zpool replace'."
             }
             Condition::VersionNewer => {
-                "Access the pool from a system running more recent software, or\n\t\
-                 restore the pool from backup."
+                "Access the pool from a system running more recent software."
             }
             Condition::HostIdMismatch | Condition::HostIdActive | Condition::HostIdRequired => {
                 "Export this pool on all systems on which it is imported.\n\t\
@@ -257,13 +272,12 @@ impl Condition {
                  or ignore the intent log records by running 'zpool clear'."
             }
             Condition::UnsupportedFeatureRead => {
-                "Access the pool from a system that supports the required feature(s),\n\t\
-                 or restore the pool from backup."
+                "Access the pool from a system that supports the required feature(s)."
             }
             Condition::UnsupportedFeatureWrite => {
                 "The pool cannot be accessed in read-write mode. Import the pool with\n\t\
-                 \"-o readonly=on\", access the pool from a system that supports the\n\t\
-                 required feature(s), or restore the pool from backup."
+                 \"-o readonly=on\", or access the pool from a system that supports the\n\t\
+                 required feature(s)."
             }
             Condition::FaultedReplicated => {
                 "Replace the faulted device, or use 'zpool clear' to mark the device\n\trepaired."
@@ -271,6 +285,18 @@ impl Condition {
             Condition::FaultedUnreplicated => {
                 "Destroy and re-create the pool from a backup source.  Manually marking the device\n\t\
                  repaired using 'zpool clear' may allow some data to be recovered."
+            }
+            Condition::ErrataOldEncryption => {
+                "To correct the issue backup existing encrypted datasets to new\n\t\
+                 encrypted datasets and destroy the old ones. 'zfs mount -o ro' can\n\t\
+                 be used to temporarily mount existing encrypted datasets readonly."
+            }
+            Condition::ErrataNoIvSets => {
+                "To correct the issue, enable the bookmark_v2 feature. No additional\n\t\
+                 action is needed if there are no encrypted snapshots or bookmarks.\n\t\
+                 If preserving the encrypted snapshots and bookmarks is required, use\n\t\
+                 a non-raw send to backup and restore them. Alternately, they may be\n\t\
+                 removed to resolve the incompatibility."
             }
             Condition::VersionOlder => {
                 "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\t\
@@ -347,6 +373,8 @@ impl Condition {
             }
             // Those that are alike, and those that no exported pool can have.
             Condition::UnsupportedFeatureWrite
+            | Condition::ErrataOldEncryption
+            | Condition::ErrataNoIvSets
             | Condition::IncompatibleFeature
             | Condition::NonNativeAshift
             | Condition::FailingDevice
@@ -391,17 +419,16 @@ impl Condition {
     fn import_action_unavailable(condition: Option<Condition>) -> &'static str {
         match condition {
             Some(Condition::VersionNewer) => {
-                "The pool cannot be imported.  Access the pool on a system running newer\n\t\
-                 software, or recreate the pool from backup."
+                "The pool cannot be imported.  Access the pool on a system running newer\n\tsoftware."
             }
             Some(Condition::UnsupportedFeatureRead) => {
                 "The pool cannot be imported. Access the pool on a system that supports\n\t\
-                 the required feature(s), or recreate the pool from backup."
+                 the required feature(s)."
             }
             Some(Condition::UnsupportedFeatureWrite) => {
                 "The pool cannot be imported in read-write mode. Import the pool with\n\t\
-                 '-o readonly=on', access the pool on a system that supports the\n\t\
-                 required feature(s), or recreate the pool from backup."
+                 '-o readonly=on', or access the pool on a system that supports the\n\t\
+                 required feature(s)."
             }
             Some(
                 Condition::MissingReplicated

@@ -40,6 +40,7 @@ impl Engine {
             action: &action,
             force: request.force || request.allow_in_use,
             use_here: &|found| self.use_here(found),
+            own_mount: &|path| self.own_mount_below(path),
             redundancy: match request.force || request.allow_replication_mismatch {
                 true => Redundancy::Any,
                 false => Redundancy::Even(Some(&current)),

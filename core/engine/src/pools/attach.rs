@@ -43,6 +43,7 @@ impl Engine {
             action: &action,
             force: request.force,
             use_here: &|found| self.use_here(found),
+            own_mount: &|path| self.own_mount_below(path),
             redundancy: Redundancy::Any,
         };
         let spec = VdevSpec {

@@ -21,6 +21,15 @@ const PATIENCE: Duration = Duration::from_millis(1700);
 impl Engine {
     pub(crate) fn clear(&self, request: &Clear) -> Result<Done, Refusal> {
         let open = self.require_pool(&request.name)?;
+        if open.pool.mode() == Mode::ReadOnly {
+            let what = request.device.as_ref().unwrap_or(&request.name);
+            let action = format!("cannot clear errors for {what}");
+            return Err(Refusal::new(
+                RefusalKind::ReadOnly,
+                action,
+                "pool is read-only",
+            ));
+        }
         let device = match &request.device {
             Some(device) => Some(find_device(&open, device)?),
             None => None,
@@ -48,7 +57,7 @@ impl Engine {
             let failed = leaves.filter(|leaf| is_meant(leaf) && has_failed(leaf));
             failed.map(|leaf| leaf.guid).collect()
         };
-        if open.pool.mode() == Mode::ReadOnly || failed().is_empty() {
+        if failed().is_empty() {
             return Ok(());
         }
         let _turn = self.turn(open)?;

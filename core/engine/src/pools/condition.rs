@@ -101,6 +101,7 @@ pub(crate) fn find(evidence: &Evidence<'_>) -> Option<Condition> {
         .or_else(|| of_unavailable(evidence.health))
         .or_else(|| (evidence.error_count > 0).then_some(Condition::CorruptData))
         .or_else(|| of_devices(evidence.health, evidence.import.is_some()))
+        .or_else(|| of_errata(evidence))
         .or_else(|| of_version(evidence))
 }
 
@@ -169,6 +170,32 @@ fn of_devices(root: &VdevHealth, is_import: bool) -> Option<Condition> {
     found.map(|(_, condition)| condition)
 }
 
+/// Damage of encrypted datasets by an old program: labels may name it, and features show it.
+fn of_errata(evidence: &Evidence<'_>) -> Option<Condition> {
+    let features = evidence.features.filter(|_| evidence.import.is_none())?;
+    let is_enabled = |feature: Feature| features.count(feature.guid()).is_some();
+    errata(
+        evidence.facts.errata,
+        is_enabled(Feature::Encryption),
+        is_enabled(Feature::BookmarkV2),
+    )
+}
+
+/// The errata of a pool whose labels name this one.
+#[doc(alias = "zpool_errata_t")]
+fn errata(named: u64, has_encryption: bool, has_bookmark_v2: bool) -> Option<Condition> {
+    /// `ZPOOL_ERRATA_ZOL_6845_ENCRYPTION`.
+    const OLD_ENCRYPTION: u64 = 3;
+    /// `ZPOOL_ERRATA_ZOL_8308_ENCRYPTION`.
+    const NO_IV_SETS: u64 = 4;
+    match named {
+        OLD_ENCRYPTION => Some(Condition::ErrataOldEncryption),
+        NO_IV_SETS => Some(Condition::ErrataNoIvSets),
+        _ if has_encryption && !has_bookmark_v2 => Some(Condition::ErrataNoIvSets),
+        _ => None,
+    }
+}
+
 fn of_version(evidence: &Evidence<'_>) -> Option<Condition> {
     let facts = evidence.facts;
     let compatibility = facts.compatibility.as_ref().map(ToString::to_string);
@@ -224,4 +251,19 @@ fn is_offline(leaf: &VdevHealth) -> bool {
 
 fn is_removed(leaf: &VdevHealth) -> bool {
     leaf.standing.state == VdevState::Removed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errata_are_named_by_labels_or_shown_by_features() {
+        assert_eq!(errata(0, false, false), None);
+        assert_eq!(errata(0, true, true), None);
+        assert_eq!(errata(0, true, false), Some(Condition::ErrataNoIvSets));
+        assert_eq!(errata(3, true, true), Some(Condition::ErrataOldEncryption));
+        let text = Condition::ErrataOldEncryption.status();
+        assert!(text.starts_with("Errata #3 detected.\n\tExisting encrypted datasets"));
+    }
 }

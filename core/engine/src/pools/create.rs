@@ -148,6 +148,7 @@ impl Engine {
             action: &action,
             force: request.force,
             use_here: &|found| self.use_here(found),
+            own_mount: &|path| self.own_mount_below(path),
             redundancy: match request.force {
                 true => Redundancy::Any,
                 false => Redundancy::Even(None),

@@ -1,5 +1,5 @@
 //! `zpool destroy`: marks a pool as destroyed. Until its devices are used for something else, `zpool import -D`
-//! brings it back.
+//! brings it back. One that was imported read-only is let go, and its labels stay as they are.
 
 use crate::administration::Call;
 use crate::datasets::unmount::POOL_IS_BUSY;
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::messages::pool::Destroy;
 use crate::messages::{Done, Refusal, RefusalKind};
 use crate::refusals::of_task;
-use tarn_pool::{Leaving, Mode};
+use tarn_pool::Leaving;
 use tarn_probe::Operation;
 
 impl Engine {
@@ -28,10 +28,6 @@ impl Engine {
             return self.let_go(&open, Leaving::Destroyed, operation);
         }
         let _turn = self.turn(&open)?;
-        if open.pool.mode() == Mode::ReadOnly {
-            let reason = "one or more devices is read only";
-            return Err(Refusal::new(RefusalKind::ReadOnly, action(), reason));
-        }
         open.end_streams(request.force, action())?;
         let unmounted = self.unmount_pool(&open, request.force, action);
         unmounted.map_err(|refusal| {
@@ -48,7 +44,11 @@ impl Engine {
         let closed = open.pool.close(Leaving::Destroyed, operation);
         self.remove_pool(name);
         self.remember_pools(&left)?;
-        closed.map_err(|error| of_task(action(), &error))?;
-        Ok(Done {})
+        match closed {
+            // What could not be stored was told to those who waited for it.
+            Err(_) if request.force && open.pool.failure().is_some() => Ok(Done {}),
+            Err(error) => Err(of_task(action(), &error)),
+            Ok(()) => Ok(Done {}),
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::auxiliary;
 use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
+use super::import_refusal::{OPENZFS_CAN, described, is_of_devices, whoever_can};
 use super::vdev_status::{layout_of_candidate, state_word};
 use crate::engine::{Auxiliary, Engine};
 use crate::messages::Refusal;
@@ -16,7 +17,8 @@ use tarn_pool::features::PoolFeatures;
 use tarn_pool::{ImportError, Pool};
 use tarn_probe::Operation;
 use tarn_vdev::import_search::CandidatePool;
-use tarn_vdev::{PoolState, VdevHealth, VdevKind};
+use tarn_vdev::tree::refuse_unbuilt;
+use tarn_vdev::{OpenError, PoolState, VdevHealth, VdevKind};
 
 use super::search::Found;
 
@@ -28,6 +30,26 @@ struct Trial {
     evidence: ImportEvidence,
     unsupported: Vec<String>,
     auxiliary: Auxiliary,
+    /// What is not built, where no feature tells of it.
+    unbuilt: Option<String>,
+    /// What is to be done, where no text of conditions says it.
+    cure: Option<String>,
+}
+
+impl Trial {
+    /// Says what is not built.
+    fn set_unbuilt(&mut self, error: &OpenError) {
+        if let OpenError::Unsupported { name, what } = error {
+            let status = "The pool has a vdev that is not supported by this version of tarn:";
+            self.unbuilt = Some(format!("{status}\n\t{name} ({what})"));
+            self.cure = Some(cannot_import(OPENZFS_CAN));
+        }
+    }
+}
+
+/// What is to be done about a pool that cannot be imported here.
+fn cannot_import(why_not: &str) -> String {
+    format!("The pool cannot be imported.  {why_not}")
 }
 
 impl Engine {
@@ -66,12 +88,19 @@ impl Engine {
             error_count: 0,
             suspended: None,
         });
-        let (state, remark) = state_of(&health, condition);
+        let (mut state, mut remark) = state_of(&health, condition);
+        let (mut status, mut condition) = (None, condition);
+        if let Some(unbuilt) = trial.unbuilt {
+            (state, remark) = ("UNAVAIL".to_string(), Some("not supported".to_string()));
+            (status, condition) = (Some(unbuilt), None);
+        }
         Some(ImportablePool {
             name: facts.name.to_string(),
             guid: facts.guid.get(),
             state,
             condition,
+            status,
+            action: trial.cure.unwrap_or_default(),
             unsupported_features: trial.unsupported,
             destroyed: facts.state == PoolState::Destroyed,
             remark,
@@ -91,7 +120,12 @@ impl Engine {
         operation: &Operation,
     ) -> Trial {
         let mut trial = Trial::default();
-        if !health.standing.state.is_usable() {
+        if let Err(unbuilt) = refuse_unbuilt(&candidate.root) {
+            trial.set_unbuilt(&unbuilt);
+            return trial;
+        }
+        let is_named = !candidate.facts.features_for_read.is_empty();
+        if !health.standing.state.is_usable() && !is_named {
             return trial;
         }
         let request = self.trial_request(candidate, &found.paths);
@@ -100,7 +134,7 @@ impl Engine {
                 let features = pool.features();
                 if features.check(Access::ReadWrite).is_err() {
                     trial.evidence.unsupported = Some(Unsupported::ToWrite);
-                    trial.unsupported = described(&pool, &features, operation);
+                    trial.unsupported = described_by(&pool, &features, operation);
                 }
                 trial.health = Some(pool.vdevs().health());
                 trial.features = Some(features);
@@ -110,9 +144,20 @@ impl Engine {
             }
             Err(ImportError::UnsupportedFeatures { features }) => {
                 trial.evidence.unsupported = Some(Unsupported::ToRead);
-                trial.unsupported = features;
+                trial.cure = Some(cannot_import(whoever_can(&features)));
+                trial.unsupported = features.iter().map(|guid| described(guid)).collect();
             }
             Err(ImportError::Version { .. }) => trial.evidence.is_newer = true,
+            // The health of the labels' tree says it.
+            Err(ImportError::Devices(OpenError::Unavailable { .. })) => {}
+            Err(ImportError::Devices(unbuilt @ OpenError::Unsupported { .. })) => {
+                trial.set_unbuilt(&unbuilt);
+            }
+            Err(ImportError::Pool(error)) if is_of_devices(&error) => {
+                trial.evidence.is_corrupt = true;
+                let cure = "A device reports errors: make sure that all are\n\tconnected and work.";
+                trial.cure = Some(format!("The pool cannot be imported.  {cure}"));
+            }
             Err(_) => trial.evidence.is_corrupt = true,
         }
         trial
@@ -126,7 +171,7 @@ pub(crate) fn close(pool: &Pool) {
 }
 
 /// Active features that are only to be read, as `guid (description)`.
-fn described(pool: &Pool, features: &PoolFeatures, operation: &Operation) -> Vec<String> {
+fn described_by(pool: &Pool, features: &PoolFeatures, operation: &Operation) -> Vec<String> {
     let directory = pool.directory(operation);
     let descriptions = directory.find(name::FEATURE_DESCRIPTIONS).ok().flatten();
     let active = features

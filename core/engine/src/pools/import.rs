@@ -8,10 +8,12 @@ use super::auxiliary;
 use super::create::remembered;
 use super::dates::date;
 use super::find_importable::close;
+use super::import_refusal::import_refusal;
 use super::properties::apply_fail_mode;
 use super::search::Found;
 use super::set::changes_of;
 use crate::administration::{Call, Presence};
+use crate::create::devices::lies_on_own_mount;
 use crate::create::settings::{Occasion, PoolSettings};
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::pool::{Import, Imported};
@@ -20,6 +22,7 @@ use crate::mount_options::Words;
 use crate::mounts::Mounter;
 use crate::refusals::of_task;
 use crate::volumes;
+use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::names::{check_pool_name, pool_reason};
 use tarn_host::OpenMode;
@@ -240,6 +243,7 @@ impl Engine {
         if self.find_pool(name).is_some() {
             return Err(name_is_taken(format!("cannot import '{own_name}'")));
         }
+        self.refuse_on_own_mount(candidate)?;
         if !options.is_forced {
             self.refuse_other_host(candidate)?;
         }
@@ -275,13 +279,16 @@ impl Engine {
         }
         let pool = Pool::import(&self.host, &self.cache, &request, operation);
         let pool = pool.map_err(|error| {
+            if let Some(obstacle) = self.obstacle(&error, candidate, options.mode, &action) {
+                return obstacle;
+            }
             let refusal = import_refusal(&error, action.clone());
             match (&error, options.rewinding) {
                 (ImportError::Devices(OpenError::Unavailable { vdevs }), _) => {
                     let names = vdevs.iter().map(|(name, _)| name.as_str());
                     self.explain_missing_logs(refusal, names, &request, operation)
                 }
-                (_, None) if may_be_better_before(&error) => {
+                (_, None) if is_damaged(&refusal) && may_be_better_before(&error) => {
                     self.explain_rewind(refusal, &request, operation)
                 }
                 _ => refusal,
@@ -380,6 +387,21 @@ impl Engine {
             hints: vec![text],
             ..refusal
         }
+    }
+
+    /// Refuses a pool whose devices lie on file systems of ours.
+    fn refuse_on_own_mount(&self, candidate: &CandidatePool) -> Result<(), Refusal> {
+        let leaves = candidate.root.leaves();
+        let paths = leaves
+            .iter()
+            .filter_map(|leaf| leaf.path.as_ref()?.as_str());
+        for path in paths {
+            if let Some(dataset) = self.own_mount_below(Path::new(path)) {
+                let action = format!("cannot import '{}'", candidate.facts.name);
+                return Err(lies_on_own_mount(action, path, &dataset));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a pool that another host may be using.
@@ -563,6 +585,11 @@ impl Engine {
     }
 }
 
+/// Whether what is stored makes no sense, so that what was stored before may.
+fn is_damaged(refusal: &Refusal) -> bool {
+    refusal.kind == RefusalKind::Corrupt
+}
+
 /// Refuses what is not built, by name.
 fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
     let unbuilt = [(request.temporary, "-t (a temporary name)")];
@@ -636,60 +663,4 @@ fn name_is_taken(action: String) -> Refusal {
     let reason = "a pool with that name already exists";
     let hint = "use the form 'zpool import <pool | id> <newpool>' to give it a new name";
     Refusal::new(RefusalKind::Exists, action, reason).with_hint(hint)
-}
-
-/// Why a pool could not be opened, in OpenZFS's words.
-fn import_refusal(error: &ImportError, action: String) -> Refusal {
-    let features = |features: &[String], cure: Option<&str>| {
-        let reason = "unsupported version or feature";
-        let mut refusal = Refusal::new(RefusalKind::Unsupported, action.clone(), reason);
-        let head = "This pool uses the following feature(s) not supported by this system:";
-        refusal = refusal.with_hint(head);
-        for feature in features {
-            refusal = refusal.with_hint(format!("\t{feature}"));
-        }
-        match cure {
-            Some(cure) => refusal.with_hint(cure),
-            None => refusal,
-        }
-    };
-    match error {
-        ImportError::Devices(OpenError::Unavailable { .. }) => {
-            let reason = "one or more devices is currently unavailable";
-            Refusal::new(RefusalKind::Device, action, reason)
-        }
-        ImportError::Version { .. } => {
-            let reason = "pool is formatted using an unsupported ZFS version";
-            Refusal::new(RefusalKind::Unsupported, action, reason)
-        }
-        ImportError::UnsupportedFeatures { features: named } => features(named, None),
-        ImportError::Multihost => {
-            let refusal = Refusal::new(RefusalKind::Unsupported, action, error.to_string());
-            refusal
-                .with_hint("The pool can be imported using '-o readonly=on'.")
-                .with_hint("If no other host is to use it any more, '-o multihost=off' gives the property up.")
-        }
-        ImportError::WrittenElsewhere => {
-            Refusal::new(RefusalKind::OtherHost, action, error.to_string())
-        }
-        ImportError::NoSpaceMaps { .. } => {
-            let refusal = Refusal::new(RefusalKind::Corrupt, action, error.to_string());
-            refusal.with_hint("The pool can be imported using '-o readonly=on'.")
-        }
-        ImportError::Deduplicated { .. } => {
-            let reason = "deduplicated blocks can be read and not be freed";
-            let refusal = Refusal::new(RefusalKind::Unsupported, action, reason);
-            refusal.with_hint("The pool can be imported using '-o readonly=on'.")
-        }
-        ImportError::OnlyReadable { features: named } => {
-            let cure = "All unsupported features are only required for writing to the pool.\n\
-                        The pool can be imported using '-o readonly=on'.";
-            features(named, Some(cure))
-        }
-        other => {
-            let refusal = Refusal::new(RefusalKind::Corrupt, action, "I/O error");
-            let cure = "\tDestroy and re-create the pool from\n\ta backup source.";
-            refusal.with_hint(cure).with_hint(format!("\t({other})"))
-        }
-    }
 }

@@ -61,18 +61,24 @@ impl Engine {
                 let text = if force { format!("{text}{cure}") } else { text };
                 Err(Refusal::new(RefusalKind::Busy, "", text))
             }
+            PoolState::Spare | PoolState::Cache => {
+                let UseHere::Beside(pool) = use_here else {
+                    return Ok(());
+                };
+                let kind = match found.state {
+                    PoolState::Spare => "SPARE",
+                    _ => "L2CACHE",
+                };
+                let text = format!("{device} is a member ({kind}) of pool \"{pool}\"");
+                Err(Refusal::new(RefusalKind::Busy, "", text))
+            }
             PoolState::Destroyed => Ok(()),
             PoolState::Active if found.txg.is_zero() => Ok(()),
             _ if force => Ok(()),
             PoolState::Exported => overridable("exported"),
             PoolState::Active => overridable("potentially active"),
-            PoolState::Spare | PoolState::Cache | PoolState::Other(_) => {
-                let kind = match found.state {
-                    PoolState::Spare => "SPARE",
-                    PoolState::Cache => "L2CACHE",
-                    _ => "UNKNOWN",
-                };
-                let text = format!("{device} is a member ({kind}) of pool \"{pool}\"");
+            PoolState::Other(_) => {
+                let text = format!("{device} is a member (UNKNOWN) of pool \"{pool}\"");
                 Err(Refusal::new(RefusalKind::Busy, "", text))
             }
         }

@@ -17,6 +17,7 @@ mod export;
 mod find_importable;
 mod history;
 mod import;
+mod import_refusal;
 mod iostat;
 mod label_clear;
 mod offline;

@@ -6,8 +6,9 @@ use crate::messages::pool::Search;
 use crate::messages::{Refusal, RefusalKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use tarn_vdev::PoolState;
+use tarn_ondisk::units::Guid;
 use tarn_vdev::import_search::{CandidatePool, DEFAULT_PLACES, DevicePaths, pools, search};
+use tarn_vdev::{PoolState, VdevKind};
 
 /// What a search found.
 pub(crate) struct Found {
@@ -46,6 +47,31 @@ impl Engine {
         }
     }
 
+    /// These places, in which these pools were; and where one is not whole there, the folders that they are in, too: devices may have
+    /// got other names, as disks do when the machine starts.
+    #[doc(alias = "discover_cached_paths")]
+    pub(crate) fn with_folders(
+        &self,
+        mut places: Vec<PathBuf>,
+        pools: &BTreeSet<Guid>,
+    ) -> Vec<PathBuf> {
+        let found = self.look_in(places.clone());
+        let is_whole = |pool: &CandidatePool| {
+            let mut tops = pool.root.children.iter();
+            pool.missing.is_empty() && tops.all(|top| top.kind != VdevKind::Missing)
+        };
+        let is_there = |guid: &Guid| {
+            let mut candidates = found.candidates.iter();
+            candidates.any(|pool| pool.facts.guid == *guid && is_whole(pool))
+        };
+        if !pools.iter().all(is_there) {
+            let folders: BTreeSet<_> = places.iter().filter_map(|path| path.parent()).collect();
+            let folders: Vec<PathBuf> = folders.into_iter().map(Path::to_path_buf).collect();
+            places.extend(folders);
+        }
+        places
+    }
+
     /// Looks for the pools of a cache file, where it says their devices are and in `more` places.
     fn look_where_cached(&self, file: &Path, more: &[String]) -> Result<Found, Refusal> {
         let cached = cached_pools(self, file)?;
@@ -57,7 +83,7 @@ impl Engine {
         let mut places: Vec<PathBuf> = more.iter().map(PathBuf::from).collect();
         places.extend(cached.iter().flat_map(|pool| pool.paths.clone()));
         let guids: BTreeSet<_> = cached.iter().map(|pool| pool.facts.guid).collect();
-        let mut found = self.look_in(places);
+        let mut found = self.look_in(self.with_folders(places, &guids));
         found
             .candidates
             .retain(|candidate| guids.contains(&candidate.facts.guid));
