@@ -45,7 +45,10 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     style.colors = color::is_wanted();
     let client = session.connect()?;
     let no_pipe = |cause: std::io::Error| {
-        let text = format!("zfs diff failed: {cause}\npipe error");
+        let text = format!(
+            "zfs diff failed: {}\npipe error",
+            tarn_engine::words_of(&cause)
+        );
         Failure::error(text)
     };
     let (lines, pipe) = std::io::pipe().map_err(no_pipe)?;

@@ -113,8 +113,12 @@ impl Redup {
             )
         };
         let place = *self.places.get(&key).ok_or_else(missing)?;
-        let unreadable =
-            |error: std::io::Error| Stopped::new(format!("Error while reading file: {error}"), 1);
+        let unreadable = |error: std::io::Error| {
+            Stopped::new(
+                format!("Error while reading file: {}", tarn_host::words_of(&error)),
+                1,
+            )
+        };
         let mut bytes = [0; RECORD_BYTES];
         self.file
             .read_exact_at(&mut bytes, place)

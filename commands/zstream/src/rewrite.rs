@@ -40,7 +40,10 @@ impl From<StreamError> for Stopped {
 
 impl From<std::io::Error> for Stopped {
     fn from(error: std::io::Error) -> Stopped {
-        Stopped::new(format!("Error while writing: {error}"), 1)
+        Stopped::new(
+            format!("Error while writing: {}", tarn_host::words_of(&error)),
+            1,
+        )
     }
 }
 

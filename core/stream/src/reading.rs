@@ -25,7 +25,7 @@ pub enum StreamError {
         offset: u64,
     },
     /// The bytes cannot be read.
-    #[error("the stream cannot be read at byte {offset}: {cause}")]
+    #[error("the stream cannot be read at byte {offset}: {}", tarn_host::words_of(.cause))]
     Unreadable {
         /// Where, in bytes from its start.
         offset: u64,

@@ -94,7 +94,7 @@ impl Progress {
 #[non_exhaustive]
 pub enum SendError {
     /// It goes nowhere any more.
-    #[error("{0}")]
+    #[error("{}", tarn_host::words_of(.0))]
     Pipe(std::io::Error),
     /// The tree of names cannot be read.
     #[error(transparent)]
