@@ -54,9 +54,9 @@ fn fallocate(setting: &Setting) -> Outcome {
             stat -c %s $at/f
         done
         fallocate -l 1T f 2>&1 | grep -o 'No space left on device'
-        df --output=size -BM p | tail -1",
+        df --output=size -BM p | tail -1 | tr -d ' '",
     )?;
-    let expected = "5242880\n5242880\n5242880\nNo space left on device\n  10M";
+    let expected = "5242880\n5242880\n5242880\nNo space left on device\n10M";
     expect("fallocate", expected.to_string(), seen)
 }
 
