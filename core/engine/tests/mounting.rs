@@ -119,10 +119,11 @@ fn canmount_off_takes_what_is_below_away_for_a_moment_only() {
     }
     set(&bench, "tank/a", "canmount", "off").unwrap();
     assert_eq!(bench.mounted(), ["/tank", "/tank/a/b", "/tank/a/b/c"]);
-    bench.create("tank/n", &[("canmount", "noauto")]).unwrap();
+    let by_name = [("canmount", "noauto"), ("mountpoint", "/n")];
+    bench.create("tank/n", &by_name).unwrap();
     mount(&bench, "tank/n", "", None).unwrap();
     unmount(&bench, None, false).unwrap();
-    assert_eq!(bench.mounted(), ["/tank/n"]);
+    assert_eq!(bench.mounted(), ["/n"]);
 }
 
 #[test]

@@ -227,6 +227,7 @@ impl Mounter for FuseMounter {
             // `fusermount3` opens a device of its own for each mount.
             return Err(MountRefusal::Busy);
         }
+        let is_one_more = self.standing(key, path) == Standing::Mounted;
         let attached = self
             .server
             .with_device(key.0, |device| mount::attach(source, path, options, device));
@@ -243,7 +244,7 @@ impl Mounter for FuseMounter {
             }
             Some(Err(other)) => return Err(MountRefusal::Failed(other.to_string())),
         }
-        let seen = mount::seen_at(path);
+        let seen = mount::seen_at(path).filter(|_| !is_one_more);
         if let Some(known) = self.known().get_mut(&key.0) {
             known.seen = seen.or(known.seen);
         }

@@ -450,6 +450,8 @@ impl Engine {
             // It is the same for all who have it.
             return Err(mount_refusal(name, &MountRefusal::Busy));
         }
+        // mount(8) mounts it in one more folder: the file system's own mount is the first.
+        let is_one_more = open.is_mounted(&served);
         let attached = self.mounter.attach(served.key, name, &at.place, options);
         match attached {
             Ok(()) => {}
@@ -458,6 +460,9 @@ impl Engine {
                 return Ok(false);
             }
             Err(refusal) => return Err(mount_refusal(name, &refusal)),
+        }
+        if is_one_more {
+            return Ok(true);
         }
         let properties = candidate.values.mount_properties(temporary);
         served.tree.set_properties(properties);

@@ -89,7 +89,7 @@ fn parent_renamed(here: &Setting) -> Outcome {
     let seen = here.script(
         "m=$PWD; cd /; mkdir $m/x; zfs create -o mountpoint=$m/x/y everyday/a; mv $m/x $m/z
          ln -s $m/z/y $DIR/link
-         zfs list -Ho name $m/z/y $DIR/link; zfs mount | grep everyday/a | sed \"s|$m||\"
+         zfs list -Ho name $m/z/y; zfs list -Ho name $DIR/link; zfs mount | grep everyday/a | sed \"s|$m||\"
          zfs snapshot everyday/a@1; touch $m/z/y/f; zfs rollback everyday/a@1; ls $m/z/y
          zfs unmount $m/z/y; zfs list -Ho name $m/z/y
          zfs mount everyday/a; zfs list -Ho name $m/x/y; mv $m/x $m/w
@@ -131,7 +131,7 @@ fn legacy_by_mount(here: &Setting) -> Outcome {
          mount.zfs everyday/l $DIR/k; cat k/f; umount k
          zfs unmount everyday/l 2>&1 || echo $?
          zfs snapshot everyday/l@1; echo y >l/f; zfs rollback everyday/l@1; cat l/f
-         tarn stop; tarn start; cat l/f; grep -c \" $DIR/l fuse .*noexec\" /proc/mounts
+         tarn stop >/dev/null; tarn start >/dev/null; cat l/f; grep -c \" $DIR/l fuse .*noexec\" /proc/mounts
          mount.zfs -o remount,ro everyday/l $DIR/l; touch l/g 2>/dev/null || echo refused
          umount l; zfs get -Ho value mounted everyday/l
          mount.zfs everyday/p $DIR/l 2>&1 || echo $?
@@ -156,7 +156,7 @@ fn canmount_off(here: &Setting) -> Outcome {
     let seen = here.script(
         "cd /; zfs create -p everyday/a/b/c; zfs set canmount=off everyday/a
          zfs get -Ho value mounted everyday/a everyday/a/b everyday/a/b/c
-         zfs create -o canmount=noauto everyday/n; zfs mount everyday/n; zfs unmount -a
+         zfs create -o canmount=noauto -o mountpoint=$DIR/n everyday/n; zfs mount everyday/n; zfs unmount -a
          zfs get -Ho value mounted everyday/a/b everyday/n",
     )?;
     expect("mounted", "no\nyes\nyes\nno\nyes", seen.as_str())

@@ -119,7 +119,7 @@ fn mapped_files_are_stored_at_unmount(setting: &Setting) -> Outcome {
         r#"
 map "$M/unmount"; zfs unmount -f everyday; let_go
 zfs mount everyday; kept "$M/unmount"
-map "$M/lazy"; umount -l "$M"; zpool export everyday; let_go
+map "$M/lazy"; umount -l "$M"; zpool export -f everyday; let_go
 zpool import -d "$DIR/images" everyday; kept "$M/lazy"
 map "$M/export"; zpool export -f everyday; let_go
 zpool import -d "$DIR/images" everyday; kept "$M/export"
