@@ -24,6 +24,7 @@ use serve::ServeError;
 use std::process::ExitCode;
 use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
+use tarn_engine::messages::without_error_numbers;
 
 /// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions a second. The C library's
 /// allocator grows each thread's heap page by page, with a system call for each, and shares little between threads.
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str) -> ExitCode {
-    serve::say(&format!("tarnd: {why}"));
+    serve::say(&without_error_numbers(&format!("tarnd: {why}")));
     ExitCode::FAILURE
 }
 
