@@ -123,6 +123,10 @@ impl Arena {
                 self.instance.run("zpool", &forced)?;
             }
         }
+        // What was written while nothing was mounted there.
+        for name in POOLS {
+            drop(fs::remove_dir_all(self.instance.root().join(name)));
+        }
         for (name, bytes) in [
             ("d1", 256 << 20),
             ("d2", 128 << 20),

@@ -10,31 +10,22 @@ use crate::workspace::Outcome;
 
 /// All of this subject.
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario::new(
-        "tag-takes-no-pool-out-of-service",
-        tag_takes_no_pool_out_of_service,
-    ),
+    Scenario::new("tags-harm-no-pool", tags_harm_no_pool),
     Scenario::new("pool-user-properties", pool_user_properties),
     Scenario::new("property-names-have-case", property_names_have_case),
     Scenario::new("sync-force-writes-labels", sync_force_writes_labels),
     Scenario {
         pool_options: "-d",
-        ..Scenario::new(
-            "status-compares-with-compatibility",
-            status_compares_with_compatibility,
-        )
+        ..Scenario::new("status-knows-compatibility", status_knows_compatibility)
     },
     Scenario::new("root-properties-are-checked", root_properties_are_checked),
-    Scenario::new(
-        "encryption-properties-need-encryption",
-        encryption_properties_need_encryption,
-    ),
+    Scenario::new("key-format-needs-encryption", key_format_needs_encryption),
     Scenario::new("posixly-correct", posixly_correct),
     Scenario::new("arguments-that-are-not-utf-8", arguments_that_are_not_utf_8),
 ];
 
 /// Who was delegated `hold` gave an empty tag, and the pool was suspended.
-fn tag_takes_no_pool_out_of_service(setting: &Setting) -> Outcome {
+fn tags_harm_no_pool(setting: &Setting) -> Outcome {
     const USER: u32 = 65_534;
     setting.answer(&format!("zfs snapshot {POOL}@s"))?;
     setting.answer(&format!("zfs allow -u {USER} hold,release,userprop {POOL}"))?;
@@ -138,7 +129,7 @@ fn sync_force_writes_labels(setting: &Setting) -> Outcome {
 }
 
 /// What a pool lacked or had too much of its set was not told.
-fn status_compares_with_compatibility(setting: &Setting) -> Outcome {
+fn status_knows_compatibility(setting: &Setting) -> Outcome {
     let file = setting.folder.join("set");
     let status = || setting.answer(&format!("zpool status {POOL}"));
     let has = |text: &str| -> Outcome<bool> { Ok(status()?.contains(text)) };
@@ -212,7 +203,7 @@ fn root_properties_are_checked(setting: &Setting) -> Outcome {
 }
 
 /// A key format without encryption was taken, and did nothing.
-fn encryption_properties_need_encryption(setting: &Setting) -> Outcome {
+fn key_format_needs_encryption(setting: &Setting) -> Outcome {
     let disk = setting.folder.join("images/other");
     fs::File::create(&disk)?.set_len(128 << 20)?;
     let reason = "Encryption must be turned on to set encryption properties.";
