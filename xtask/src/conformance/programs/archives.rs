@@ -74,7 +74,7 @@ const RSYNC: &str = r#"
 try rsync -aHAXS --numeric-ids tree/ copy; same tree copy; try rsync -aHAXSi --numeric-ids tree/ copy; try rsync -aHAXci --numeric-ids tree/ copy
 try rsync -aHAX --numeric-ids --inplace --no-whole-file tree $OTHER; same tree $OTHER/tree
 ### changes
-sleep 1.1; sed -i s/a/b/ tree/text-1000; chmod 600 tree/text-100; touch -d 2020-02-02 tree/text-0; rm tree/text-1; setfattr -n user.small -v other tree/rand-512; setfacl -m u:5:r tree/text-13; ln -sfn elsewhere tree/link-short; mv tree/few tree/fewer; chown 7:7 tree/text-112; printf x | dd status=none of=tree/rand-65536 bs=1 seek=30000 conv=notrunc; echo longer >> tree/text-513; truncate -s 10 tree/text-8192
+sed -i s/a/b/ tree/text-1000; chmod 600 tree/text-100; touch -d 2020-02-02 tree/text-0; rm tree/text-1; setfattr -n user.small -v other tree/rand-512; setfacl -m u:5:r tree/text-13; ln -sfn elsewhere tree/link-short; mv tree/few tree/fewer; chown 7:7 tree/text-112; printf x | dd status=none of=tree/rand-65536 bs=1 seek=30000 conv=notrunc; echo longer >> tree/text-513; truncate -s 10 tree/text-8192; sleep 1.1
 try rsync -aHAXi --numeric-ids --delete --no-whole-file tree/ copy; same tree copy; try rsync -aHAXi --numeric-ids --delete --inplace --no-whole-file tree $OTHER; same tree $OTHER/tree
 ### more ways
 try rsync -a --fake-super tree/ fake; find fake -printf '%P %m %U:%G\n' | LC_ALL=C sort; getfattr -R -d -m user.rsync fake | LC_ALL=C sort; try rsync -a --fake-super -M--fake-super fake/ fake2; mkdir un; rsync -a --super -M--super tree/ un

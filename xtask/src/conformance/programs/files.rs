@@ -220,7 +220,6 @@ seq 200000 > data; try fallocate -l 5M kept; how kept; try fallocate -n -l 8M ke
 try fallocate -p -o 100k -l 300k data; how data; try fallocate -z -o 500000 -l 4097 data; how data; try fallocate -z -n -o 2M -l 4096 data; how data
 try fallocate -z -o 1999999 -l 100000 data; how data; try fallocate -p -o 10M -l 1M data; how data; try fallocate -d data; how data
 try fallocate -l 0 data; try fallocate -l 1M .; try fallocate -l 1M /dev/null; try fallocate -x -l 3M posix; how posix
-try fallocate -l 6E data; how data
 ### shifting
 try fallocate -c -o 131072 -l 131072 data; try fallocate -i -o 131072 -l 131072 data; how() { stat -c '%n %s' $1; sha256sum < $1; }; how data
 ### what was given up reads as nothing
@@ -229,7 +228,7 @@ python3 - <<'END'
 import os
 fd = os.open('holes', os.O_RDWR | os.O_CREAT)
 M = 1 << 20
-os.pwrite(fd, b'a' * M, 0); os.pwrite(fd, b'b' * M, 3 * M); os.ftruncate(fd, 6 * M); os.fsync(fd)
+os.pwrite(fd, b'a' * M, 0); os.pwrite(fd, b'b' * M, 3 * M); os.ftruncate(fd, 6 * M); os.close(fd); os.sync(); fd = os.open('holes', os.O_RDONLY)
 def walk():
     at, found = 0, []
     while True:
@@ -238,7 +237,7 @@ def walk():
         at = os.lseek(fd, data, os.SEEK_HOLE)
         found.append((data, at))
 print(walk())
-os.posix_fallocate(fd, 7 * M, M); print(os.fstat(fd).st_size)
+fd = os.open('holes', os.O_RDWR); os.posix_fallocate(fd, 7 * M, M); print(os.fstat(fd).st_size)
 END
 "#;
 

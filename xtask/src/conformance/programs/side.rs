@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tarn_oracle::instance::{Instance, mounts_below};
 
@@ -25,6 +25,8 @@ const IMAGE_BYTES: u64 = 4 << 30;
 const SMALL_POOL_BYTES: u64 = 96 << 20;
 const SMALL_EXT4_BYTES: u64 = 48 << 20;
 const QUOTA: &str = "32M";
+/// How long killed programs may hold what they had open.
+const EXPORT_LIMIT: Duration = Duration::from_secs(10);
 /// `tarn stop` stores what is dirty.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -213,17 +215,29 @@ impl Side {
         }
     }
 
-    /// Exports the pools, or unmounts ext4 and checks it, so that what was left open is found.
+    /// Exports the pools, so that what was left open is found; ext4 is unmounted when the side is dropped.
     pub fn end(mut self) -> Outcome {
         let Some(instance) = self.instance.take() else {
             return Ok(());
         };
-        // What a program left behind keeps pools busy; it is told as any other failure.
-        instance.zpool(&format!("export {POOL}"))?;
-        if self.has_small_rooms {
-            instance.zpool(&format!("export {SMALL_POOL}"))?;
+        let small = self.has_small_rooms.then_some(SMALL_POOL);
+        for pool in [POOL].into_iter().chain(small) {
+            export(&instance, pool)?;
         }
         Ok(())
+    }
+}
+
+/// Exports a pool. What killed programs held is let go a moment after their end; what is held longer is told as any other failure.
+fn export(instance: &Instance, pool: &str) -> Outcome {
+    let deadline = Instant::now() + EXPORT_LIMIT;
+    loop {
+        let exported = instance.run("zpool", &["export", pool])?;
+        if exported.succeeded() || Instant::now() > deadline {
+            exported.expect_success()?;
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

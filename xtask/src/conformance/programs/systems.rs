@@ -9,8 +9,7 @@ pub const PROGRAMS: &[Program] = &[
         &[("unshare", "util-linux"), ("python3", "python3")],
         OVERLAY,
     )
-    .with_tree()
-    .quick(),
+    .with_tree(),
     Program::new("bubblewrap", &[("bwrap", "bubblewrap")], BUBBLEWRAP),
     Program::new("debootstrap", &[("mmdebstrap", "mmdebstrap")], DEBOOTSTRAP).limited_to(300),
     Program::new(

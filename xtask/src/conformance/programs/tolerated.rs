@@ -2,6 +2,9 @@
 
 use super::compare::Tolerated;
 
+const NO_SHIFTING: &str = "ranges are neither taken out nor put in between: `fuse_file_fallocate` passes on \
+                           FALLOC_FL_KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE, nothing else (fs/fuse/file.c)";
+
 /// Every difference that is known.
 pub const TOLERATED: &[Tolerated] = &[
     Tolerated {
@@ -19,10 +22,28 @@ pub const TOLERATED: &[Tolerated] = &[
                  to `splice_copy_file_range` (fs/fuse/file.c)",
     },
     Tolerated {
+        program: "room-in-files",
+        step: "shifting",
+        line: "fallocate failed",
+        reason: NO_SHIFTING,
+    },
+    Tolerated {
+        program: "room-in-files",
+        step: "shifting",
+        line: "=> ",
+        reason: NO_SHIFTING,
+    },
+    Tolerated {
         program: "removing",
         step: "open files",
         line: "its list",
         reason: "defect: a folder that was removed while a program is in it cannot be listed any more (ESTALE)",
+    },
+    Tolerated {
+        program: "from-a-snapshot",
+        step: "nothing can be changed in it",
+        line: "may be written",
+        reason: "defect: access(W_OK) says that files of a snapshot may be written, not EROFS",
     },
     Tolerated {
         program: "times",
