@@ -318,7 +318,8 @@ impl Mounter for FuseMounter {
         written.map_err(|why| match why {
             NotWritten::Late => MountRefusal::Busy,
             NotWritten::Refused(errno) => MountRefusal::Failed(format!(
-                "what programs have stored in mapped files cannot be written: {errno}"
+                "what programs have stored in mapped files cannot be written: {}",
+                words_of(&errno.into())
             )),
         })
     }

@@ -96,9 +96,9 @@ fn a_forced_unmount_tells_what_of_mapped_files_cannot_be_written() {
     rustix::fs::ioctl_setflags(&mapped.file, IFlags::IMMUTABLE).unwrap();
     let refused = bench.unmount("tank/a", true).unwrap_err().to_string();
     let why = format!(
-        "cannot unmount '{}': what programs have stored in mapped files cannot be written: {}",
+        "cannot unmount '{}': what programs have stored in mapped files cannot be written: \
+         Operation not permitted",
         path.display(),
-        Errno::PERM
     );
     assert_eq!(refused, why);
     assert!(path.join("file").exists(), "it is still mounted");
