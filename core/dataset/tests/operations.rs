@@ -747,11 +747,13 @@ fn a_full_pool_admits_nobody() {
         let refused = admit(&pool, head, 1, wish);
         assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
     }
-    pool.namespace.set_slop_bytes(2 * MIB);
+    pool.namespace.set_slop_bytes(64 * MIB);
     let refused = admit(&pool, head, 1, Wish::Whole);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
     drop(admit(&pool, head, MIB, Wish::Freeing).unwrap());
-    pool.namespace.set_adjusted_bytes(used - MIB);
+    pool.namespace
+        .set_adjusted_bytes(used.saturating_sub(40 * MIB));
+    pool.namespace.set_slop_bytes(0);
     let refused = admit(&pool, head, 1, Wish::Freeing);
     assert!(
         matches!(refused, Err(AdmitRefusal::NoSpace)),
@@ -774,9 +776,9 @@ fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
     pool.namespace.set_adjusted_bytes(used + 32 * MIB);
     // Nobody stores groups here, so who would have to wait is refused: in pieces he would not be.
     let is_admitted = |pool: &Pool, bytes| admit(pool, b, bytes, Wish::Divisible).is_ok();
-    assert!(is_admitted(&pool, 31 * MIB));
+    assert!(is_admitted(&pool, 24 * MIB));
     let leave = admit(&pool, a, 16 * MIB, Wish::Divisible).unwrap();
-    assert!(is_admitted(&pool, 15 * MIB));
+    assert!(is_admitted(&pool, 8 * MIB));
     let txgs = pool.env.txgs.clone();
     let in_flight = || txgs.in_flight_bytes();
     assert_eq!(in_flight(), 0);
@@ -785,12 +787,12 @@ fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
     assert!((4 * MIB..16 * MIB).contains(&worst), "{worst}");
     drop(leave);
     assert_eq!(pool.head_set("tank/a").in_flight_bytes(), worst);
-    assert!(is_admitted(&pool, 32 * MIB - worst));
+    assert!(is_admitted(&pool, 28 * MIB - worst));
     pool.sync();
     assert_eq!(in_flight(), 0);
     let taken = pool.directory("tank").used.get() - used;
     assert!(taken <= worst, "{taken} of {worst}");
-    assert!(is_admitted(&pool, 32 * MIB - taken));
+    assert!(is_admitted(&pool, 28 * MIB - taken));
     let refused = admit(&pool, b, 32 * MIB - taken + 1, Wish::Divisible);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
 }
