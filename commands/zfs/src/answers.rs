@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use tarn_engine::messages::dataset::{DatasetDescription, DatasetKind};
 use tarn_engine::messages::{PropertyValue, Source, Value};
-use tarn_engine::properties::value::Kinds;
+use tarn_engine::properties::value::{Form, Kinds};
 use tarn_terminal::show::{self, Exactness};
 
 /// The value as text; none where the dataset has no such property.
@@ -13,6 +13,27 @@ pub fn text(dataset: &DatasetDescription, asked: &Asked, exactness: Exactness) -
     }
     let answer = find(dataset, asked)?;
     Some(show::value(asked.name(), answer, exactness))
+}
+
+/// What came for it with a stream, as text; none where nothing did. The daemon tells numbers exactly.
+pub fn received(
+    dataset: &DatasetDescription,
+    asked: &Asked,
+    exactness: Exactness,
+) -> Option<String> {
+    let text = find(dataset, asked)?.received.as_ref()?;
+    let is_number = matches!(asked, Asked::Native(row) if matches!(row.form, Form::Number));
+    match text.parse() {
+        Ok(number) if is_number => {
+            let number = PropertyValue {
+                value: Value::Number(number),
+                source: Source::Received,
+                received: None,
+            };
+            Some(show::value(asked.name(), &number, exactness))
+        }
+        _ => Some(text.clone()),
+    }
 }
 
 /// The value and its source; none where the dataset has no such property.

@@ -194,7 +194,7 @@ struct Row<'a> {
     asked: &'a Asked,
     value: String,
     source: &'a Source,
-    received: Option<&'a str>,
+    received: Option<String>,
 }
 
 impl Row<'_> {
@@ -203,7 +203,7 @@ impl Row<'_> {
             Field::Name => self.dataset.name.clone(),
             Field::Property => self.asked.name().to_string(),
             Field::Value => self.value.clone(),
-            Field::Received => self.received.unwrap_or("-").to_string(),
+            Field::Received => self.received.clone().unwrap_or_else(|| "-".to_string()),
             Field::Source => show::source(self.source),
         }
     }
@@ -241,7 +241,7 @@ fn rows<'a>(
         {
             return None;
         }
-        let received = answers::find(dataset, asked).and_then(|answer| answer.received.as_deref());
+        let received = answers::received(dataset, asked, request.exactness);
         let value = value.unwrap_or_else(|| "-".to_string());
         Some(Row {
             dataset,
@@ -343,8 +343,9 @@ fn objects(
             let received = request
                 .fields
                 .contains(&Field::Received)
-                .then_some(row.received);
+                .then(|| row.received.clone());
             let received = received.flatten();
+            let received = received.as_deref();
             let value = json::property(&row.value, row.source, received, numbers);
             shown.insert(row.asked.name().to_string(), value);
         }

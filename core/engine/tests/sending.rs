@@ -12,8 +12,8 @@ use tarn_engine::Pipe;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{Credentials, Operation};
 use tarn_engine::messages::dataset::{
-    Destroy, Inherit, MakeBookmark, MakeClone, Mount, ReadToken, Receive, Received, Rollback, Send,
-    SendPlan, Series, Snapshot, Unmount, Upgrade,
+    DatasetKind, Describe, Destroy, Inherit, MakeBookmark, MakeClone, Mount, ReadToken, Receive,
+    Received, Rollback, Send, SendPlan, Series, Snapshot, Unmount, Upgrade,
 };
 use tarn_engine::messages::pool::Export;
 use tarn_engine::messages::{Refusal, RefusalKind};
@@ -589,7 +589,21 @@ fn what_is_left_out_stays_what_came_and_is_inherited() {
     copied(&bench, "tank/a@one", request).unwrap();
     assert_ne!(bench.text("tank/b", "compression"), "gzip");
     assert_eq!(bench.number("tank/b", "recordsize"), 64 << 10);
-    // The received values are there, for who goes back to them.
+    // The received values are there, for who goes back to them, and are shown.
+    let received = |property: &str| {
+        let describe = Describe {
+            names: vec!["tank/b".to_string()],
+            depth: Some(0),
+            kinds: vec![DatasetKind::Filesystem],
+            properties: vec![property.to_string()],
+            ..Describe::default()
+        };
+        let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
+        described.datasets[0].properties[property].received.clone()
+    };
+    assert_eq!(received("compression").as_deref(), Some("gzip"));
+    assert_eq!(received("recordsize").as_deref(), Some("1048576"));
+    assert_eq!(received("atime"), None);
     let back = |property: &str| {
         let request = Inherit {
             name: "tank/b".to_string(),

@@ -10,7 +10,7 @@ use tarn_dataset::dataset::{Dataset, NamedBookmark};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{DatasetName, is_user_property};
 use tarn_dataset::ops::receive::resume_list;
-use tarn_dataset::properties::inherit::{self, Place};
+use tarn_dataset::properties::inherit::{self, Found, Given, Place};
 use tarn_dataset::properties::native::{self, NativeValue, Shown, ShownSource};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Property;
@@ -120,6 +120,7 @@ pub(super) fn describe(
             }
         }
     }
+    add_received(dataset, &mut properties)?;
     for name in &wanted.written {
         if let Some(bytes) = written(dataset, name)? {
             properties.insert(name.clone(), asked_for(bytes));
@@ -152,6 +153,21 @@ fn asked_for(number: u64) -> PropertyValue {
         source: Source::Local,
         received: None,
     }
+}
+
+/// Adds to properties what came for them with a stream, whether that counts or not.
+#[doc(alias = "zfs_prop_get_recvd")]
+fn add_received(dataset: &Dataset<'_>, properties: &mut Properties) -> Result<(), DatasetError> {
+    for (name, found) in inherit::given(dataset, Given::Received)? {
+        if let Some(shown) = properties.get_mut(&name) {
+            let word = |number| table::find(&name).and_then(|row| row.word_of(number));
+            shown.received = Some(match found {
+                Found::Number(number) => word(number).map_or(number.to_string(), str::to_string),
+                Found::Text(text) => text,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Describes a bookmark.
