@@ -29,12 +29,7 @@ impl Engine {
     ) -> Result<Done, Refusal> {
         self.permit_unmount(call, request.name.as_deref())?;
         match request.name.as_deref() {
-            None => {
-                for open in self.pools() {
-                    let _turn = self.turn(&open)?;
-                    self.unmount_automatic(&open, request.force, operation)?;
-                }
-            }
+            None => self.unmount_automatic(request.force, operation)?,
             Some(path) if path.starts_with('/') => {
                 self.unmount_path(path, request.force, operation)?;
             }
@@ -87,25 +82,25 @@ impl Engine {
         self.unmount_tree(&open, name, force)
     }
 
-    /// Unmounts all of a pool that `zfs mount -a` mounts: not what mount(8) has mounted, and not what is mounted by name only.
-    fn unmount_automatic(
-        &self,
-        open: &Arc<OpenPool>,
-        force: bool,
-        operation: &Operation,
-    ) -> Result<(), Refusal> {
-        let view = open.pool.namespace().view(operation);
-        let mut mounts = open.all_served();
-        mounts.retain(|(name, _)| {
-            let head = view.directory(name).and_then(|directory| directory.head());
-            // What cannot be read is mounted, and so unmounted.
-            let Ok(Some(head)) = head else { return true };
-            let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
-            let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
-            let canmount = Values::read(&head).map(|values| values.is("canmount", "noauto"));
-            !is_legacy && !canmount.unwrap_or(false)
-        });
-        self.unmount_mounted(open, mounts, force)
+    /// Unmounts all that `zfs mount -a` mounts, the deepest paths first, whichever pools they are of: a file system of one pool may be mounted on one of another.
+    fn unmount_automatic(&self, force: bool, operation: &Operation) -> Result<(), Refusal> {
+        let pools = self.pools();
+        let turns = pools.iter().map(|open| self.turn(open));
+        let _turns = turns.collect::<Result<Vec<_>, Refusal>>()?;
+        let mut all = Vec::new();
+        for open in &pools {
+            open.look_for_mounts();
+            let mounts = automatic_mounts(open, operation).into_iter();
+            all.extend(mounts.map(|mount| (open, mount)));
+        }
+        all.sort_by(|(_, (_, one)), (_, (_, other))| other.place.cmp(&one.place));
+        let mut first = Ok(());
+        // Those of one pool that follow each other are stored together.
+        for together in all.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other)) {
+            let mounts = together.iter().map(|(_, mount)| mount.clone()).collect();
+            first = first.and(self.unmount_mounted(together[0].0, mounts, force));
+        }
+        first
     }
 
     /// Unmounts everything of a pool that is about to be closed: nobody may have it any more. `action` is what cannot be done with a pool of which somebody
@@ -330,6 +325,22 @@ impl Engine {
         let stored = open.pool.sync_all(&operation);
         stored.map_err(|error| of_task(cannot_unmount(mounted), &error))
     }
+}
+
+/// What is served of a pool and mounted by `zfs mount -a`: not what mount(8) has mounted, and not what is mounted by name only.
+fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Mounted)> {
+    let view = open.pool.namespace().view(operation);
+    let mut mounts = open.all_served();
+    mounts.retain(|(name, _)| {
+        let head = view.directory(name).and_then(|directory| directory.head());
+        // What cannot be read is mounted, and so unmounted.
+        let Ok(Some(head)) = head else { return true };
+        let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
+        let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
+        let canmount = Values::read(&head).map(|values| values.is("canmount", "noauto"));
+        !is_legacy && !canmount.unwrap_or(false)
+    });
+    mounts
 }
 
 /// What OpenZFS says of a pool that somebody uses.
