@@ -19,7 +19,7 @@ pub const SCENARIOS: &[Scenario] = &[
         import_names_what_is_in_its_way,
     ),
     Scenario::new("pool-goes-on-without-its-name", goes_on_without_its_name),
-    Scenario::new("read-only-pool-is-destroyed-not-cleared", read_only_pool),
+    Scenario::new("read-only-pool-is-not-cleared", read_only_pool),
     Scenario::new("spare-of-no-pool-is-free", spare_of_no_pool_is_free),
     Scenario::new("devices-are-found-by-guid", devices_are_found_by_guid),
 ];
@@ -59,12 +59,15 @@ time.sleep(600)
         .arg(&socket)
         .stdout(std::process::Stdio::piped())
         .spawn()?;
-    let told = std::io::Read::read(&mut holder.stdout.take().ok_or("no output")?, &mut [0; 4]);
+    let mut output = holder.stdout.take().ok_or("no output")?;
+    let told = std::io::Read::read(&mut output, &mut [0; 4]);
     let listed = setting.ends_with(0, "zpool list -H -o name");
     // Another of root's connections is not closed while the user's are held.
     let another = UnixStream::connect(&socket);
+    let is_held = holder.try_wait()?.is_none();
     holder.kill()?;
     holder.wait()?;
+    expect("connections are held", true, is_held)?;
     expect("what the holder said", 4, told?)?;
     another?.set_read_timeout(Some(Duration::from_secs(1)))?;
     expect("the pool", format!("{POOL}\n"), listed?.stdout)
