@@ -81,12 +81,13 @@ import os, sys, time
 kept = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
 os.write(kept, b'x' * 300000)
 before = os.fstat(kept).st_nlink
-os.link('/proc/self/fd/%d' % kept, 'named', follow_symlinks=True)
+here = os.open('.', os.O_RDONLY)
+os.link('/proc/self/fd/%d' % kept, 'named', src_dir_fd=here)
 for flags in os.O_EXCL, 0:
     lost = os.open('.', os.O_TMPFILE | os.O_RDWR | flags, 0o600)
     os.write(lost, b'y' * 10000000)
     if flags:
-        try: os.link('/proc/self/fd/%d' % lost, 'never', follow_symlinks=True)
+        try: os.link('/proc/self/fd/%d' % lost, 'never', src_dir_fd=here)
         except FileNotFoundError: pass
 os.fsync(kept)
 print(before, os.fstat(kept).st_nlink, os.listdir('.'), flush=True)
@@ -94,7 +95,7 @@ print(sys.stdin.read())
 END
 mkfifo $DIR/until
 python3 $DIR/make.py <$DIR/until >$DIR/told & exec 9>$DIR/until
-until [ -s $DIR/told ]; do sleep 0.05; done
+for i in $(seq 400); do [ -s $DIR/told ] && break; sleep 0.05; done
 zpool sync everyday
 cd /; kill -9 $(tr -dc 0-9 <$TARN_DIR/tarnd.lock); exec 9>&-; wait
 zpool list >/dev/null; cat $DIR/told"#,
@@ -126,7 +127,7 @@ fn overlay_upper(at: &Setting) -> Outcome {
 mkdir lower upper work $DIR/ov; echo a >lower/a; echo b >lower/b; mkdir lower/c; echo d >lower/c/d
 mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work $DIR/ov
 trap 'umount $DIR/ov' EXIT
-(cd $DIR/ov; rm a; echo more >>b; mv c e || cp -a c e; rm -r c; mkdir c; ls; cat b e/d; ls -A c)
+(cd $DIR/ov; rm a; echo more >>b; mv c e; mkdir c; ls; cat b e/d; ls -A c)
 stat -c '%n %F %t:%T' upper/a",
     )?;
     let expected = "b\nc\ne\nb\nmore\nd\nupper/a character special file 0:0";
@@ -180,14 +181,14 @@ python3 - <<'END'
 import errno, os
 last = 2**63 - 2
 f = os.open('f', os.O_CREAT | os.O_RDWR)
-print(os.pwrite(f, b'a', last), os.fstat(f).st_size == last + 1, os.pread(f, 9, last), os.lseek(f, 0, os.SEEK_DATA) > 2**62)
+print(os.pwrite(f, b'a', last), os.fstat(f).st_size == last + 1, os.pread(f, 1, last))
 try: os.posix_fallocate(f, last, 2)
 except OSError as error: print(errno.errorcode[error.errno])
-os.ftruncate(f, 1); os.ftruncate(f, last + 1); print(os.pread(f, 9, last))
+os.ftruncate(f, 1); os.ftruncate(f, last + 1); print(os.pread(f, 1, last))
 END
 zfs snapshot everyday@s; zfs send everyday@s | zfs receive -u everyday/r; zfs get -Ho value refer everyday/r >/dev/null",
     )?;
-    let expected = "1 True b'a' True\nEFBIG\nb'\\x00'";
+    let expected = "1 True b'a'\nEFBIG\nb'\\x00'";
     expect("the last byte", expected, &told)
 }
 
@@ -195,7 +196,7 @@ zfs snapshot everyday@s; zfs send everyday@s | zfs receive -u everyday/r; zfs ge
 fn idmapped_mount(at: &Setting) -> Outcome {
     let told = at.script(
         r#"
-touch f; chown 1000:1000 f; mkdir $DIR/mapped; chmod 777 .
+touch f; chown 1000:1000 f .; mkdir $DIR/mapped
 python3 - <<'END' || { echo none; exit; }
 import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
