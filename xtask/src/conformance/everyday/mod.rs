@@ -81,8 +81,9 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn new(scenario: &Scenario) -> Outcome<Setting> {
-        let folder = scratch("conformance-everyday").join(scenario.name);
+    /// Scenarios are numbered in the file system, since a socket's path has room for 107 bytes.
+    fn new(scenario: &Scenario, number: usize) -> Outcome<Setting> {
+        let folder = scratch("everyday").join(number.to_string());
         let instance = Instance::new(&programs(), &folder)?;
         let (mount, image) = (instance.root().join("pool"), folder.join("images/disk"));
         fs::create_dir_all(folder.join("images"))?;
@@ -169,13 +170,13 @@ pub fn everyday(arguments: &Arguments) -> Outcome {
         return Err("everyday: needs root, to mount and to be other users".into());
     }
     let mut steps = Steps::default();
-    for scenario in SUBJECTS.into_iter().flatten() {
+    for (number, scenario) in SUBJECTS.into_iter().flatten().enumerate() {
         let only = arguments.only.as_deref().unwrap_or_default();
         if !scenario.name.contains(only) {
             continue;
         }
         steps.run(scenario.name, || {
-            let setting = Setting::new(scenario)?;
+            let setting = Setting::new(scenario, number)?;
             let _watchdog = setting.instance.watchdog(scenario.name, LIMIT * 5);
             (scenario.run)(&setting)?;
             let folder = setting.folder.clone();
