@@ -13,8 +13,8 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, Attributes, DeviceNumber, FileKind, NewContents, NewFile, ObjectId, Privileges,
-    RenameMode, SetGroupId, WriteAt, XattrMode,
+    Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewContents, NewFile, ObjectId,
+    Privileges, RenameMode, SetGroupId, WriteAt, XattrMode,
 };
 
 /// Both flags of `renameat2`.
@@ -398,9 +398,14 @@ impl Call<'_> {
         } else {
             Privileges::Capabilities
         };
+        // What the kernel leaves to us is decided by who really asks: it has not checked this for him.
+        let caller = Credentials {
+            privileged: self.credentials.uid == 0,
+            ..self.credentials.clone()
+        };
         let dropped = file
             .files
-            .drop_privileges(self.credentials, file.id, which, self.operation);
+            .drop_privileges(&caller, file.id, which, self.operation);
         if dropped.map_err(refused)? {
             self.device.forget_attributes(node);
         }
