@@ -2,36 +2,18 @@
 //!
 //! The fixtures are OpenZFS's own. Where they are not there is nothing to look at.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::Notebook;
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::engine::{Engine, EngineOptions};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::condition::Condition;
 use tarn_engine::messages::pool::{self, ImportablePool, Search};
-use tarn_engine::mounts::{MountKey, MountOptions, MountRefusal, MountRequest, Mounter};
 use tarn_engine::{Host, RealOptions};
 use tarn_golden::Fixtures;
-
-struct NoMounts;
-
-impl Mounter for NoMounts {
-    fn mount(&self, _: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        Err(MountRefusal::Busy)
-    }
-
-    fn unmount(&self, _: MountKey, _: &Path, _: bool) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn abandon(&self, _: &[(MountKey, &Path)]) {}
-
-    fn change_options(&self, _: MountKey, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {
-        Ok(())
-    }
-
-    fn clear_remains(&self, _: &Path) {}
-}
 
 /// What is said of a fixture.
 struct Said {
@@ -119,7 +101,12 @@ fn engine(folder: &Path) -> Arc<Engine> {
         ..EngineOptions::default()
     };
     let host = Host::real(RealOptions::default());
-    Engine::new(host, Instance::at(folder), Arc::new(NoMounts), options)
+    Engine::new(
+        host,
+        Instance::at(folder),
+        Arc::<Notebook>::default(),
+        options,
+    )
 }
 
 fn search(folder: &Path) -> Search {

@@ -306,8 +306,16 @@ impl Mounter for FuseMounter {
             self.write_back(key)?;
         }
         self.take_away(key, path, ending)?;
-        if !by_force && self.server.is_connected(key.0) {
-            return Ok(Left::InUse);
+        if !by_force {
+            // The kernel may let go of files of programs that have ended, and of mounts that overlay
+            // this one, a moment after they are gone.
+            let began = Instant::now();
+            while self.server.is_connected(key.0) {
+                if began.elapsed() >= RELEASE_PATIENCE {
+                    return Ok(Left::InUse);
+                }
+                std::thread::sleep(RELEASE_LOOK);
+            }
         }
         // What ended in order was written back by the kernel.
         self.end(key).map(|()| Left::Nothing)
