@@ -13,8 +13,8 @@ use crate::protocol::{
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewContents, NewFile, ObjectId,
-    Privileges, RenameMode, SetGroupId, WriteAt, XattrMode,
+    Actor, Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewContents, NewFile,
+    ObjectId, Privileges, RenameMode, SetGroupId, WriteAt, XattrMode, actor_of_process,
 };
 
 /// Both flags of `renameat2`.
@@ -385,23 +385,37 @@ impl Call<'_> {
 
     /// Whether a file has set-id bits that the caller may not keep when he changes its contents in a way that leaves the kernel no place to say so; root may.
     fn takes_set_ids(&self, file: &Place) -> Result<bool, Errno> {
+        Ok(self.has_set_ids(file)? && !self.is_by_root())
+    }
+
+    fn has_set_ids(&self, file: &Place) -> Result<bool, Errno> {
         const SET_IDS: u32 = 0o6000;
         let attributes = file.files.attributes(file.id, self.operation);
-        let has_some = attributes.map_err(refused)?.permissions & SET_IDS != 0;
-        Ok(has_some && !self.is_by_root())
+        Ok(attributes.map_err(refused)?.permissions & SET_IDS != 0)
+    }
+
+    /// Who asks, with his groups, where his process can be seen from here.
+    fn caller(&self) -> Credentials {
+        let told = self.credentials.clone();
+        let Actor { uid, gid, groups } = actor_of_process(self.process).unwrap_or(Actor {
+            uid: told.uid,
+            gid: told.gid,
+            groups: told.groups,
+        });
+        Credentials {
+            uid,
+            gid,
+            groups,
+            privileged: uid == 0,
+        }
     }
 
     /// The same of a file that the kernel calls so.
     fn drop_privileges_of(&self, file: &Place, node: u64, set_ids_too: bool) -> Result<(), Errno> {
-        let which = if set_ids_too {
-            Privileges::All
-        } else {
-            Privileges::Capabilities
-        };
-        // What the kernel leaves to us is decided by who really asks: it has not checked this for him.
-        let caller = Credentials {
-            privileged: self.credentials.uid == 0,
-            ..self.credentials.clone()
+        // What the kernel leaves to us is decided by who really asks: it has not checked this for him. That is looked up only where it matters.
+        let (which, caller) = match set_ids_too && self.has_set_ids(file)? {
+            true => (Privileges::All, self.caller()),
+            false => (Privileges::Capabilities, self.credentials.clone()),
         };
         let dropped = file
             .files
