@@ -994,8 +994,7 @@ fn disturb(mounted: &Mounted, dice: &mut Dice) {
 fn a_rename_can_leave_a_device_that_stands_for_nothing() {
     let mounted = Mounted::new();
     let (files, operation, top) = (&mounted.files, &mounted.operation, mounted.root());
-    let who = someone(1000);
-    let make = |name: &str, kind| mounted.make(&who, top, name, kind, 0o777).unwrap().id;
+    let make = |name: &str, kind| mounted.make(&root(), top, name, kind, 0o777).unwrap().id;
     let (file, folder) = (make("f", FileKind::Regular), make("d", FileKind::Directory));
     let rename = |from: &[u8], to: &[u8], mode| {
         files.rename(&root(), top, from, folder, to, mode, operation)
