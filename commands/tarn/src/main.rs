@@ -131,6 +131,6 @@ mod tests {
         assert_eq!(code(&["tarn", "help", "start"]), 0);
         assert_eq!(code(&["tarn", "stop", "--help"]), 0);
         assert_eq!(code(&["tarn", "start", "now"]), 2);
-        assert_eq!(code(&["tarn", "stop", "-f"]), 2);
+        assert_eq!(code(&["tarn", "stop", "-x"]), 2);
     }
 }

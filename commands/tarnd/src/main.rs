@@ -71,11 +71,12 @@ fn main() -> ExitCode {
         // this one could lead too.
         let _ = rustix::process::setsid();
     }
-    caller::leave(match arguments.by_command {
-        true => StartedBy::Command,
-        false => StartedBy::Administrator,
-    });
     let outcome = if arguments.foreground {
+        // The process that only starts it stays in its folder, of which a relative TARN_DIR is told.
+        caller::leave(match arguments.by_command {
+            true => StartedBy::Command,
+            false => StartedBy::Administrator,
+        });
         let options = serve::Options {
             cache_bytes: arguments.cache_size,
             fixes_snapshot_names: arguments.no_admin_snapshot,

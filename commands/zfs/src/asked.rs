@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn short_names_and_space_stand_for_properties() {
         assert_eq!(
-            names("name,avail,RATIO"),
+            names("name,avail,ratio"),
             ["name", "available", "compressratio"]
         );
         assert_eq!(names("space").len(), 7);

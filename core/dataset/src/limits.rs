@@ -50,10 +50,10 @@ use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
 /// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times as much.
-const ADVANCE_BYTES: u64 = 32 << 20;
+const ADVANCE_BYTES: u64 = 16 << 20;
 
 /// See [`ADVANCE_BYTES`].
-const ADVANCE_PART: u64 = 8;
+const ADVANCE_PART: u64 = 4;
 
 /// What a block of the MOS takes, in one copy.
 #[doc(alias = "DST_AVG_BLKSHIFT")]

@@ -233,7 +233,7 @@ fn a_write_that_does_not_fit_is_done_as_far_as_there_is_room() {
     let written = files
         .write(&root, id, offset, &contents, &operation)
         .unwrap();
-    assert!((2 << 20..3 << 20).contains(&written), "{written}");
+    assert!((2 << 20..=3 << 20).contains(&written), "{written}");
     let read = files.read(&root, id, 0, 4 << 20, &operation).unwrap();
     assert_eq!(read.to_vec(), contents[..written]);
     bench.sync();

@@ -26,6 +26,9 @@ pub enum SpaceUse {
 /// Answers whether so much may be written.
 type MayWrite = dyn Fn(u64, SpaceUse) -> Result<Leave, SpaceRefusal> + Send + Sync;
 
+/// What is left where nothing is limited: more than any file can have, and what every sum of it still holds.
+const UNLIMITED_BYTES: u64 = 1 << 63;
+
 /// Asks those who know the dataset.
 #[derive(Clone)]
 pub struct SpaceDoor {
@@ -50,7 +53,11 @@ impl SpaceDoor {
     /// For file systems that are not limited, as tests and read-only ones are.
     pub fn unlimited() -> SpaceDoor {
         SpaceDoor {
-            facts: Arc::new(SpaceFacts::default),
+            facts: Arc::new(|| SpaceFacts {
+                total_bytes: UNLIMITED_BYTES,
+                available_bytes: UNLIMITED_BYTES,
+                ..SpaceFacts::default()
+            }),
             may_write: Arc::new(|_, _| Ok(None)),
             count_owners: Arc::new(|_| {}),
         }
