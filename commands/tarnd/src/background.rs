@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,6 +47,9 @@ pub enum StartError {
 /// Others, the time zone, the language and folders for temporary files among them, are the caller's own.
 const KEPT_VARIABLES: [&str; 5] = ["HOME", "XDG_STATE_HOME", "PATH", "USER", "RUST_BACKTRACE"];
 
+/// The mode of the log.
+const LOG_MODE: u32 = 0o644;
+
 /// More than the daemon says before it ends.
 const WORDS_MAX: u64 = 4 << 10;
 
@@ -57,7 +61,12 @@ pub fn start(instance: &Instance) -> Result<(), StartError> {
         cause,
     };
     instance.make_folders().map_err(failed)?;
-    let output = OpenOptions::new().create(true).append(true).open(&log);
+    let output = OpenOptions::new()
+        .create(true)
+        .append(true)
+        // Whatever mask the caller has, only the owner writes the log.
+        .mode(LOG_MODE)
+        .open(&log);
     let output = output.map_err(failed)?;
     let said_before = output.metadata().map_or(0, |metadata| metadata.len());
     let program = std::env::current_exe().map_err(StartError::Program)?;
