@@ -526,6 +526,8 @@ fn a_mount_gets_other_options_while_it_is_used_and_unknown_ones_are_refused() {
     let busy = "cannot mount 'tank/a': mountpoint or dataset is busy".to_string();
     assert_eq!(mount("remount,ro"), Err(busy));
     drop(open);
+    // The kernel asks nothing of an empty file.
+    fs::write(path.join("file"), "x").unwrap();
     assert_eq!(mount("remount,nosuchoption"), invalid);
     bench.unmount("tank/a", false).unwrap();
     assert_eq!(mount("remount,ro"), invalid);
