@@ -507,7 +507,7 @@ mod tests {
             buffer.grow(length, MOST);
             assert!(buffer[end..].iter().all(|byte| *byte == 0));
             assert!(
-                buffer.capacity() <= (2 * length).max(4096).min(MOST),
+                buffer.capacity() <= (2 * length).clamp(4096, MOST),
                 "{length}"
             );
             let mark = u8::try_from(length / 8192 % 251).unwrap();

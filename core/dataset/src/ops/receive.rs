@@ -585,10 +585,8 @@ pub fn receive_name(target: &str) -> String {
 /// Refuses settings whose names cannot be stored with the suffixes that they get.
 fn check_names(settings: &ReceiveSettings) -> Result<(), TaskRefusal> {
     check_received(&settings.received)?;
-    let inherited = settings.inherited.iter();
-    inherited
-        .map(|name| check_user_name(name, INHERIT_SUFFIX))
-        .collect()
+    let mut inherited = settings.inherited.iter();
+    inherited.try_for_each(|name| check_user_name(name, INHERIT_SUFFIX))
 }
 
 /// Refuses a snapshot that cannot be named.

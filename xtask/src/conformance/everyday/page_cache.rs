@@ -178,10 +178,8 @@ kill -TERM $daemon; wait $daemon || echo "ended $?"; cut -d' ' -f2- "$DIR/log" |
 empty"#;
     let seen = setting.script(SCRIPT)?;
     let lost = "pool 'small': it could not be stored, and was given up with what was stored last";
-    let expected = format!(
-        "cannot stop tarnd: pool 'small': pool I/O is currently suspended\n\
-         use 'tarn stop -f' to give it up with what was stored last\n"
-    );
+    let expected = "cannot stop tarnd: pool 'small': pool I/O is currently suspended\n\
+         use 'tarn stop -f' to give it up with what was stored last\n";
     let expected = format!(
         "refused 1\n{expected}small\tSUSPENDED\nforced 0\ntarnd stopped (process N)\n{lost}\nended 3\n{lost}"
     );
