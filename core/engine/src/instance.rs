@@ -5,12 +5,7 @@
 //! `$XDG_STATE_HOME/tarn`. Two values of `TARN_DIR` on one machine are two hosts.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// The mode of an instance's folders.
-const FOLDER_MODE: u32 = 0o755;
 
 /// Where an instance keeps its things.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +39,7 @@ impl Instance {
     /// What the system says.
     pub fn make_folders(&self) -> std::io::Result<()> {
         for folder in [&self.state, &self.run] {
-            if folder.is_dir() {
-                continue;
-            }
-            DirBuilder::new()
-                .recursive(true)
-                .mode(FOLDER_MODE)
-                .create(folder)?;
-            std::fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
+            tarn_host::caller::make_folder(folder)?;
         }
         Ok(())
     }

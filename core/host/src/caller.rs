@@ -15,7 +15,14 @@
 
 #![allow(unsafe_code)]
 
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
 use rustix::process::{Pid, Resource, Rlimit};
+
+/// The mode of a daemon's folders.
+const FOLDER_MODE: u32 = 0o755;
 
 /// Descriptors below are the standard ones.
 const FIRST_DESCRIPTOR: libc::c_uint = 3;
@@ -32,6 +39,22 @@ const OOM_SCORE: &str = "-900";
 
 /// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+
+/// Makes a folder of a daemon, with those above it, unless it is there: others may look into it, whatever mask the caller has, and only
+/// the owner changes what is in it.
+///
+/// # Errors
+/// What the system says.
+pub fn make_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
+}
 
 /// Who started the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
