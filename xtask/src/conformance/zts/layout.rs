@@ -57,6 +57,9 @@ const TUNABLES: [(&str, u64); 15] = [
 /// The user that tests without privilege run as.
 pub const USER: &str = "ztsuser";
 
+/// What mount(8) calls for `mount -t zfs`, as long as the suite is laid out.
+const MOUNT_HELPER: &str = "/sbin/mount.zfs";
+
 /// Where things are.
 pub struct Suite {
     /// Everything but what tests write.
@@ -110,6 +113,7 @@ impl Suite {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
         }
         suite.collect_programs(unpacked)?;
+        suite.lay_out_mount_helper()?;
         // Where OpenZFS's package has the files that `compatibility=` names.
         fs::create_dir_all("/usr/share/zfs")?;
         copy(&from.join("compatibility.d"), Path::new("/usr/share/zfs"))?;
@@ -119,6 +123,18 @@ impl Suite {
             program::run(&mut add, LIMIT_OF_COMMANDS)?.expect_success()?;
         }
         Ok(suite)
+    }
+
+    /// The helper of mount(8), which may clear the environment.
+    fn lay_out_mount_helper(&self) -> Outcome {
+        let helper = format!(
+            "#!/bin/bash\nTARN_DIR={}; export TARN_DIR\nexec -a mount.zfs {} \"$@\"\n",
+            self.state.display(),
+            programs().join("zfs").display()
+        );
+        fs::write(MOUNT_HELPER, helper)?;
+        fs::set_permissions(MOUNT_HELPER, fs::Permissions::from_mode(0o755))?;
+        Ok(())
     }
 
     fn overrides(&self) -> PathBuf {
@@ -186,6 +202,13 @@ impl Suite {
         fs::write(&path, text)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(())
+    }
+}
+
+impl Drop for Suite {
+    fn drop(&mut self) {
+        // The next run writes it anew.
+        let _ = fs::remove_file(MOUNT_HELPER);
     }
 }
 
