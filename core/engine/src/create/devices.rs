@@ -127,6 +127,10 @@ pub(crate) fn check(
     specs: &[VdevSpec],
     asking: &Asking<'_>,
 ) -> Result<Layout, Refusal> {
+    if let Some(reason) = specs.iter().find_map(misshapen) {
+        let action = "invalid vdev specification";
+        return Err(Refusal::new(RefusalKind::Invalid, action, reason));
+    }
     let mut objections = Vec::new();
     let mut seen = BTreeSet::new();
     let mut paths = Vec::new();
@@ -156,6 +160,39 @@ pub(crate) fn check(
         )?;
     }
     Ok(layout)
+}
+
+/// Most members of a RAID-Z vdev.
+#[doc(alias = "VDEV_RAIDZ_MAXWIDTH")]
+const RAIDZ_MEMBERS_MAX: usize = 255;
+
+/// What is wrong with the shape of a vdev: a request need not come from `zpool`, whose grammar looks for the same.
+fn misshapen(spec: &VdevSpec) -> Option<String> {
+    let (word, least) = match spec.kind {
+        Kind::Leaf => {
+            let is_leaf = spec.path.is_some() && spec.children.is_empty();
+            return (!is_leaf).then(|| "a device has a path and no members".to_string());
+        }
+        // Refused by name later.
+        Kind::Draid => return None,
+        Kind::Mirror => ("mirror", 2),
+        Kind::Raidz1 => ("raidz1", 2),
+        Kind::Raidz2 => ("raidz2", 3),
+        Kind::Raidz3 => ("raidz3", 4),
+    };
+    let count = spec.children.len();
+    if count < least {
+        return Some(format!("{word} requires at least {least} devices"));
+    }
+    if spec.kind != Kind::Mirror && count > RAIDZ_MEMBERS_MAX {
+        return Some(format!(
+            "{word} supports no more than {RAIDZ_MEMBERS_MAX} devices"
+        ));
+    }
+    if spec.path.is_some() || spec.children.iter().any(|child| child.kind != Kind::Leaf) {
+        return Some(format!("{word} has devices as members, and no path"));
+    }
+    spec.children.iter().find_map(misshapen)
 }
 
 /// Lists all objections, if there are any.
@@ -302,4 +339,44 @@ fn config_of(spec: &VdevSpec) -> Option<VdevConfig> {
         config.children.push(config_of(child)?);
     }
     Some(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(kind: Kind, members: usize) -> VdevSpec {
+        let leaf = |number| VdevSpec {
+            kind: Kind::Leaf,
+            path: Some(format!("/dev/d{number}")),
+            children: Vec::new(),
+            role: VdevRole::Data,
+        };
+        VdevSpec {
+            kind,
+            path: None,
+            children: (0..members).map(leaf).collect(),
+            role: VdevRole::Data,
+        }
+    }
+
+    #[test]
+    fn vdevs_with_too_few_members_or_members_of_members_are_refused() {
+        for (kind, least) in [
+            (Kind::Mirror, 2),
+            (Kind::Raidz1, 2),
+            (Kind::Raidz2, 3),
+            (Kind::Raidz3, 4),
+        ] {
+            assert_eq!(misshapen(&spec(kind, least)), None);
+            for few in 0..least {
+                assert!(misshapen(&spec(kind, few)).is_some(), "{kind:?} {few}");
+            }
+            let mut nested = spec(kind, least);
+            nested.children.push(spec(Kind::Mirror, 2));
+            assert!(misshapen(&nested).is_some());
+        }
+        assert!(misshapen(&spec(Kind::Leaf, 0)).is_some(), "it has no path");
+        assert!(misshapen(&spec(Kind::Raidz1, 256)).is_some());
+    }
 }
