@@ -28,8 +28,7 @@ const LIMIT_OF_COMMANDS: Duration = Duration::from_secs(120);
 const DIRECTORIES: &str = include_str!("directories.txt");
 
 /// What every change is tried with.
-const SMALL: &str =
-    "cli_root/zfs_set cli_root/zfs_inherit cli_root/zfs_mount quota truncate nestedfs";
+const SMALL: &str = "cli_root/zfs_inherit quota truncate nestedfs acl/posix";
 
 /// Runs the suite, or the directories of `--only`: `DIR[:TEST[,TEST]...]`, separated by spaces.
 pub fn zts(arguments: &Arguments) -> Outcome {
