@@ -15,13 +15,33 @@ use crate::truth::{LIST_COLUMNS, ListRow, PropertyRow};
 /// What differs, one sentence each. Empty means equal.
 pub type Differences = Vec<String>;
 
+/// From here on a number is that of a file in a snapshot, and its lowest 32 bits are the object's (decision 45). OpenZFS
+/// mounts each snapshot, with a `st_dev` of its own, and shows the object's number.
+const FIRST_OF_SNAPSHOTS: u64 = 1 << 52;
+
+/// A line of a manifest with the number of its object in place of its inode number.
+fn object_number(line: &str) -> String {
+    let word = "\"ino\": ";
+    let Some((start, rest)) = line.split_once(word) else {
+        return line.to_string();
+    };
+    let end = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    match rest[..rest.len() - end.len()].parse::<u64>() {
+        Ok(shown) if shown >= FIRST_OF_SNAPSHOTS => {
+            format!("{start}{word}{}{end}", shown & u64::from(u32::MAX))
+        }
+        _ => line.to_string(),
+    }
+}
+
 /// How two manifests differ.
 #[must_use]
 pub fn manifests(truth: &[String], seen: &[String]) -> Differences {
+    let seen: Vec<String> = seen.iter().map(|line| object_number(line)).collect();
     if truth == seen {
         return Vec::new();
     }
-    let (truth, seen) = (by_path(truth), by_path(seen));
+    let (truth, seen) = (by_path(truth), by_path(&seen));
     let mut differences = Vec::new();
     for (path, line) in &truth {
         match seen.get(path) {
