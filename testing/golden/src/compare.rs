@@ -37,11 +37,12 @@ fn object_number(line: &str) -> String {
 /// How two manifests differ.
 #[must_use]
 pub fn manifests(truth: &[String], seen: &[String]) -> Differences {
-    let seen: Vec<String> = seen.iter().map(|line| object_number(line)).collect();
+    let [truth, seen] = [truth, seen]
+        .map(|lines| -> Vec<String> { lines.iter().map(|line| object_number(line)).collect() });
     if truth == seen {
         return Vec::new();
     }
-    let (truth, seen) = (by_path(truth), by_path(&seen));
+    let (truth, seen) = (by_path(&truth), by_path(&seen));
     let mut differences = Vec::new();
     for (path, line) in &truth {
         match seen.get(path) {
