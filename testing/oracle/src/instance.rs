@@ -200,6 +200,12 @@ impl Instance {
         find_daemon(&self.state())
     }
 
+    /// Whether a process that was this instance's daemon still runs. A process that a daemon starts is for a moment called like it.
+    #[must_use]
+    pub fn is_daemon(&self, process: i32) -> bool {
+        is_daemon(process, &self.state()) && !is_gone(process)
+    }
+
     /// Kills the daemon as a crash would, and waits until it is gone. False if none ran.
     #[must_use]
     pub fn kill_daemon(&self) -> bool {
@@ -335,17 +341,22 @@ impl Drop for Watchdog {
 
 /// The process whose program is `tarnd` and whose `TARN_DIR` is `state`.
 fn find_daemon(state: &Path) -> Option<i32> {
-    let variable = [b"TARN_DIR=", state.as_os_str().as_bytes()].concat();
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let process: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
-        let environment = fs::read(entry.path().join("environ")).ok()?;
-        let is_ours = name.trim() == "tarnd"
-            && environment
-                .split(|&byte| byte == 0)
-                .any(|entry| entry == variable);
-        is_ours.then_some(process)
+        is_daemon(process, state).then_some(process)
     })
+}
+
+/// Whether a process is a `tarnd` whose `TARN_DIR` is `state`.
+fn is_daemon(process: i32, state: &Path) -> bool {
+    let folder = PathBuf::from(format!("/proc/{process}"));
+    let variable = [b"TARN_DIR=", state.as_os_str().as_bytes()].concat();
+    let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+    let environment = fs::read(folder.join("environ")).unwrap_or_default();
+    name.trim() == "tarnd"
+        && environment
+            .split(|&byte| byte == 0)
+            .any(|entry| entry == variable)
 }
 
 fn kill_daemon(state: &Path) -> bool {

@@ -261,7 +261,10 @@ impl Arena {
 
     /// What was harmed: the daemon, or a pool.
     pub fn harm(&mut self) -> Option<String> {
-        if self.instance.daemon() != self.daemon {
+        if !self
+            .daemon
+            .is_some_and(|process| self.instance.is_daemon(process))
+        {
             self.daemon = self.instance.daemon();
             return Some("the daemon died".to_string());
         }
