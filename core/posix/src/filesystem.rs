@@ -30,6 +30,7 @@ pub use crate::ops::{NewContents, ReadData, WriteAt};
 use crate::properties::{MountProperties, SyncPolicy};
 use crate::quotas::Quotas;
 use crate::ranks;
+use crate::removed_directories::RemovedDirectories;
 use crate::space::{Leave, SpaceDoor, SpaceUse};
 use crate::tables::{AttributeTables, Style};
 use crate::types::Timestamp;
@@ -96,6 +97,7 @@ pub struct FileSystem {
     pub(crate) renaming: Mutex<()>,
     pub(crate) unlinked: Option<ObjectId>,
     pub(crate) unlinked_counts: Arc<UnlinkedCounts>,
+    pub(crate) removed: RemovedDirectories,
     pub(crate) quotas: Quotas,
     properties: RwLock<Arc<MountProperties>>,
     root: ObjectId,
@@ -168,6 +170,7 @@ impl FileSystem {
             renaming: Mutex::new(ranks::RENAME, ()),
             unlinked: facts.unlinked,
             unlinked_counts: Arc::default(),
+            removed: RemovedDirectories::new(),
             quotas,
             properties: RwLock::new(ranks::PROPERTIES, Arc::new(properties)),
             root: facts.root,

@@ -58,6 +58,7 @@ mod permissions;
 pub mod properties;
 mod quotas;
 mod ranks;
+mod removed_directories;
 pub mod replay;
 pub mod space;
 mod store;

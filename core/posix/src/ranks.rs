@@ -25,5 +25,7 @@ pub(crate) const ACCESSED: Rank = Rank::new(LEAF + 11, "file access time");
 pub(crate) const TABLES: Rank = Rank::new(LEAF + 12, "attribute tables");
 /// The properties, as they are now.
 pub(crate) const PROPERTIES: Rank = Rank::new(LEAF + 13, "mount properties");
+/// Directories without a name that wait to be forgotten.
+pub(crate) const REMOVED: Rank = Rank::new(LEAF + 17, "removed directories");
 /// Whether a file is open, or gone.
 pub(crate) const LIFE: Rank = Rank::new(LEAF + 14, "file life");

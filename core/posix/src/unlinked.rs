@@ -146,6 +146,7 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         facts.links = 0;
+        self.removed.enter(node);
         if self.is_small(node) && node.condemn() {
             self.free_condemned(node, tx, operation)?;
             node.set_facts(facts);
@@ -153,9 +154,17 @@ impl FileSystem {
             self.unlinked_counts.freed();
             return Ok(());
         }
-        self.add_unlinked(node, tx, operation)?;
-        self.unlinked_counts.lost_names(1);
-        self.store(node, facts, tx, operation)
+        let lost = self
+            .add_unlinked(node, tx, operation)
+            .and_then(|()| self.store(node, facts, tx, operation));
+        match lost {
+            Ok(()) => self.unlinked_counts.lost_names(1),
+            Err(_) if self.removed.leave(node.id) => {
+                node.close();
+            }
+            Err(_) => {}
+        }
+        lost
     }
 
     /// Frees a file that has no name, is in the unlinked set, and is not open.

@@ -169,6 +169,7 @@ impl Place {
 impl Session {
     /// A session for a tree. `ended` is called when the kernel ends the mount.
     pub fn new(tree: Arc<dyn Tree>, ended: Ended) -> Arc<Session> {
+        tree.files().keep_removed_directories();
         Arc::new(Session {
             tree,
             entered: Mutex::new(Entered::default()),
@@ -315,6 +316,41 @@ impl Session {
         })
     }
 
+    /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to directories alone that it knew and that have been removed.
+    fn forgotten(&self, head: &RequestHead, mut arguments: Arguments<'_>) -> Result<(), Errno> {
+        let files = self.tree.files();
+        if !files.has_removed_directories() {
+            return Ok(());
+        }
+        let mut nodes = Vec::new();
+        match head.opcode {
+            opcode::FORGET => nodes.push(head.node),
+            _ => {
+                let count = arguments.u32()?;
+                arguments.skip(4)?;
+                for _ in 0..count {
+                    nodes.push(arguments.u64()?);
+                    // How often it was looked up.
+                    arguments.skip(8)?;
+                }
+            }
+        }
+        for node in nodes {
+            if let Node::Object { which: 0, id } = Node::from_number(node) {
+                let who = Who {
+                    client: clients::of(head.uid),
+                    protocol: Protocol::Fuse,
+                    user: head.uid,
+                };
+                let operation = self.tree.begin(who, OperationKind::Close, id, (0, 0));
+                // What cannot be freed now is freed by the next mount.
+                let _ = files.forgotten(id, &operation);
+                self.tree.finish(operation);
+            }
+        }
+        Ok(())
+    }
+
     /// Answers the kernel's first request: which version, which capabilities.
     fn initialise(&self, mut arguments: Arguments<'_>) -> Result<Answer, Errno> {
         let (major, minor) = (arguments.u32()?, arguments.u32()?);
@@ -382,9 +418,12 @@ impl Handler for Session {
                 }
                 return None;
             }
-            // Node numbers are computed, not counted: there is nothing to forget. An operation is not stopped
-            // half-way, so an interruption changes nothing.
-            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return None,
+            opcode::FORGET | opcode::BATCH_FORGET => {
+                let _ = self.forgotten(&head, arguments);
+                return None;
+            }
+            // An operation is not stopped half-way, so an interruption changes nothing.
+            opcode::INTERRUPT => return None,
             _ => {}
         }
         let place = match self.place(head.node) {

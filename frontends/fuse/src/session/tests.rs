@@ -8,6 +8,7 @@ use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::files::{DeviceNumber, FileKind, NewFile};
 use tarn_engine::instance::Instance;
@@ -227,6 +228,17 @@ impl Kernel {
         request.u32(length).u32(code).u64(7).u64(node).zeros(16);
         request.bytes(body.as_slice());
         self.exchange(&request)
+    }
+
+    /// Sends what the kernel expects no answer to.
+    fn tell(&self, code: u32, node: u64, words: &[u64]) {
+        let mut request = Answer::new();
+        let length = u32::try_from(40 + 8 * words.len()).unwrap();
+        request.u32(length).u32(code).u64(7).u64(node).zeros(16);
+        for word in words {
+            request.u64(*word);
+        }
+        rustix::io::write(&self.socket, request.as_slice()).unwrap();
     }
 
     fn exchange(&self, request: &Answer) -> Result<Vec<u8>, Errno> {
@@ -742,5 +754,64 @@ fn a_program_is_told_the_generation_that_its_handles_have() {
         let mut told = Arguments::of(&told);
         told.skip(16).unwrap();
         assert_eq!(u64::from(told.u32().unwrap()), generation & 0xffff_ffff);
+    }
+}
+
+/// A program can be in a directory that is removed. No request says so; but the kernel says when it has forgotten the directory.
+#[test]
+fn a_removed_directory_answers_until_the_kernel_forgets_it() {
+    let bench = Bench::new();
+    let kernel = Kernel::of(bench.tree.clone());
+    let folder = |name: &str| {
+        make_directory(&*bench.tree, name);
+        kernel.node_of(ROOT_NODE, name)
+    };
+    let links_of = |node| {
+        let mut body = Answer::new();
+        body.zeros(16);
+        let told = kernel.ask(opcode::GETATTR, node, &body)?;
+        let mut told = Arguments::of(&told);
+        // Until the mode: times, size, blocks, inode.
+        told.skip(16 + 6 * 8 + 3 * 4 + 4)?;
+        told.u32()
+    };
+    let (removed, replaced, moved) = (folder("removed"), folder("replaced"), folder("moved"));
+    let mut body = Answer::new();
+    body.bytes(b"removed\0");
+    kernel.ask(opcode::RMDIR, ROOT_NODE, &body).unwrap();
+    let mut body = Answer::new();
+    body.u64(ROOT_NODE).bytes(b"moved\0replaced\0");
+    kernel.ask(opcode::RENAME, ROOT_NODE, &body).unwrap();
+    for node in [removed, replaced] {
+        assert_eq!(links_of(node), Ok(0));
+        let mut body = Answer::new();
+        body.zeros(8);
+        kernel.ask(opcode::OPENDIR, node, &body).unwrap();
+        let mut body = Answer::new();
+        body.zeros(24);
+        kernel.ask(opcode::RELEASEDIR, node, &body).unwrap();
+        let mut body = Answer::new();
+        body.u32(0o755).u32(0).bytes(b"new\0");
+        assert_eq!(kernel.ask(opcode::MKDIR, node, &body), Err(Errno::NOENT));
+    }
+    let operation = Operation::unmeasured();
+    let has_unlinked = || bench.tree.files().has_unlinked(&operation).unwrap();
+    assert!(has_unlinked());
+    kernel.tell(opcode::FORGET, removed, &[1]);
+    eventually(|| links_of(removed) == Err(Errno::STALE));
+    assert_eq!(links_of(replaced), Ok(0));
+    // Others are among those that are forgotten together.
+    kernel.tell(opcode::BATCH_FORGET, 0, &[2, moved, 3, replaced, 1]);
+    eventually(|| links_of(replaced) == Err(Errno::STALE));
+    assert_eq!(links_of(moved), Ok(2));
+    eventually(|| !has_unlinked());
+}
+
+/// Waits for what a message without an answer brings about.
+fn eventually(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::yield_now();
     }
 }
