@@ -196,12 +196,29 @@ pub(crate) struct Nodes {
 }
 
 /// A part of the table.
-#[derive(Default)]
 struct Shard {
     nodes: BTreeMap<ObjectId, Arc<Node>>,
+    /// How many there may be before others go: the bound, or more while more are in use.
+    limit: usize,
     /// Counts departures. What was read of a file before one may be older than the file: the node that left could have
     /// changed it in between.
     departures: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard {
+            nodes: BTreeMap::new(),
+            limit: IDLE_MAX,
+            departures: 0,
+        }
+    }
+}
+
+/// How many there may be before all are looked at again, given how many were left. Those in use stay, and are not
+/// looked at for each that comes: only when there are a quarter more.
+fn limit_after(left: usize) -> usize {
+    IDLE_MAX.max(left + left / 4)
 }
 
 impl Shard {
@@ -218,9 +235,10 @@ impl Shard {
             .map(|(id, _)| *id)
             .collect();
         self.departures += u64::from(!idle.is_empty());
-        idle.into_iter()
-            .filter_map(|id| self.nodes.remove(&id))
-            .collect()
+        let gone = idle.into_iter();
+        let gone = gone.filter_map(|id| self.nodes.remove(&id)).collect();
+        self.limit = limit_after(self.nodes.len());
+        gone
     }
 }
 
@@ -293,7 +311,7 @@ impl Nodes {
         }
         let before = shard.nodes.len();
         let node = shard.nodes.entry(node.id).or_insert(node).clone();
-        let dropped = match shard.nodes.len() > IDLE_MAX {
+        let dropped = match shard.nodes.len() > shard.limit {
             true => shard.take_idle(),
             false => Vec::new(),
         };
@@ -340,5 +358,23 @@ impl Drop for Nodes {
         for shard in &self.shards {
             self.idle.changed(shard.lock().nodes.len(), 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IDLE_MAX, limit_after};
+
+    #[test]
+    fn files_in_use_are_not_looked_at_for_each_that_comes() {
+        let (mut limit, mut looked_at) = (IDLE_MAX, 0);
+        for count in 1..=100_000 {
+            if count > limit {
+                looked_at += count;
+                limit = limit_after(count);
+            }
+        }
+        assert!(looked_at < 10 * 100_000, "{looked_at}");
+        assert_eq!(limit_after(3), IDLE_MAX, "the others are closed");
     }
 }
