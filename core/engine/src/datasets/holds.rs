@@ -45,6 +45,10 @@ impl Engine {
         let held = open.pool.run_command(task, command, operation);
         held.map(|()| Done {})
             .map_err(|error| of_tasks("cannot hold", cannot_hold, &error))
+            .map_err(|refusal| match request.tag.is_empty() {
+                true => refusal.with_hint("a tag has at least one character"),
+                false => refusal,
+            })
     }
 
     pub(crate) fn release(

@@ -33,7 +33,8 @@ fn tags_harm_no_pool(setting: &Setting) -> Outcome {
     for (tag, reason) in [
         (
             "",
-            "cannot hold: operation not applicable to datasets of this type",
+            "cannot hold: operation not applicable to datasets of this type\n\
+             a tag has at least one character",
         ),
         (
             long.as_str(),
