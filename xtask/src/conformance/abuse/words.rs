@@ -568,6 +568,10 @@ impl Words {
                 _ => word.insert(at, byte),
             }
         }
+        // Such a path would lead out of the folder.
+        if word.starts_with(b"/") && !word.starts_with(self.folder.as_bytes()) {
+            word.insert(0, b'%');
+        }
         word
     }
 
