@@ -64,8 +64,8 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
-    /// everyday, programs: only those whose name contains this; xfstests: numbers or `-g GROUP`; zts: `DIR[:TEST[,TEST]...]`
-    #[arg(long)]
+    /// everyday, programs: only those whose name contains this; xfstests: numbers, `-g GROUP` or `-g all`; zts: `DIR[:TEST[,TEST]...]`
+    #[arg(long, allow_hyphen_values = true)]
     pub only: Option<String>,
     /// Leave the scratch folders for a look
     #[arg(long)]

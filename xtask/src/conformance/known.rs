@@ -62,6 +62,11 @@ impl Known {
         Ok(Known { by_test })
     }
 
+    /// The class of a test that is in the table.
+    pub fn class(&self, test: &str) -> Option<&str> {
+        self.by_test.get(test).map(|(class, _)| class.as_str())
+    }
+
     /// Prints the count of each class and fails for every failure that is not in the table.
     pub fn judge(&self, suite: &str, verdicts: &[Verdict]) -> Outcome {
         let count = |ended| verdicts.iter().filter(|one| one.ended == ended).count();

@@ -5,9 +5,10 @@
 //! `/var/lib/xfstests`; `$TARN_XFSTESTS` names another tree. It knows `FSTYP=fuse`, which is what a mount shows, so nothing of it is
 //! changed: `mount -t fuse.tarn DATASET FOLDER` calls a helper that [`mount_helper`] lays out, and "mkfs" removes the files. The tests
 //! run by the suite's own `check`, some at a time; one that takes too long is ended. `known.tsv` has the tests that do not pass, each
-//! with its reason.
+//! with its reason; those of its class `long` are left out unless they are named. `not_run.tsv` says why tests do not run.
 
 mod mount_helper;
+mod not_run;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,6 +25,7 @@ use super::known::{Ended, Known, Verdict};
 use crate::ci;
 use crate::workspace::{Outcome, programs, remove_folder, scratch};
 use mount_helper::MountHelper;
+use not_run::Reasons;
 
 /// Where `make install` puts the suite.
 const INSTALLED: &str = "/var/lib/xfstests";
@@ -55,10 +57,13 @@ const SMALL: &str = "001 002 004 005 007 011 023 024 025 028 078 080 087 088 105
 /// How many tests `check` gets at a time.
 const ROUND: usize = 20;
 
-/// How long a test may take; some move gigabytes in small pieces.
-const LIMIT_OF_TEST: Duration = Duration::from_secs(180);
+/// How long a test may take; some move gigabytes in small pieces, or run for 200 seconds on purpose.
+const LIMIT_OF_TEST: Duration = Duration::from_secs(300);
 
-/// Runs the tests of `--only` (numbers, or a group such as `-g quick`), else the group `quick`, or the small budget's.
+/// The class of tests that take longer, or a machine of their own.
+const LONG: &str = "long";
+
+/// Runs the tests of `--only` (numbers, or a group such as `-g quick` or `-g all`), else the group `quick`, or the small budget's.
 pub fn xfstests(arguments: &Arguments) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("xfstests mounts and turns into other users: it needs root".into());
@@ -82,28 +87,38 @@ pub fn xfstests(arguments: &Arguments) -> Outcome {
     }
     ci::install_missing(&NEEDED)?;
     add_users()?;
-    let tests = wanted(arguments, &tree)?;
+    let known = Known::parse(include_str!("known.tsv"))?;
+    let tests = wanted(arguments, &tree, &known)?;
     let mut run = Run::new(&tree)?;
     let verdicts = run.all(tests)?;
     drop(run);
     if !arguments.keep {
         remove_folder(&scratch("conformance-xfstests"))?;
     }
-    Known::parse(include_str!("known.tsv"))?.judge("xfstests", &verdicts)
+    for line in Reasons::parse(include_str!("not_run.tsv"))?.counted(&verdicts) {
+        println!("  not run: {line}");
+    }
+    known.judge("xfstests", &verdicts)
 }
 
 /// The tests asked for, as `generic/NNN`.
-fn wanted(arguments: &Arguments, tree: &Path) -> Outcome<Vec<String>> {
+fn wanted(arguments: &Arguments, tree: &Path, known: &Known) -> Outcome<Vec<String>> {
     let words = match (&arguments.only, arguments.small) {
         (Some(only), _) => only.as_str(),
         (None, true) => SMALL,
         (None, false) => "-g quick",
     };
     match words.strip_prefix("-g ") {
-        Some(group) => of_group(
-            &fs::read_to_string(tree.join("tests/generic/group.list"))?,
-            group.trim(),
-        ),
+        Some(group) => {
+            let list = fs::read_to_string(tree.join("tests/generic/group.list"))?;
+            let of_group = of_group(&list, group.trim())?.into_iter();
+            let (long, others): (Vec<_>, Vec<_>) =
+                of_group.partition(|test| known.class(test) == Some(LONG));
+            if !long.is_empty() {
+                println!("left out, for they take long: {}", long.join(" "));
+            }
+            Ok(others)
+        }
         None => Ok(words
             .split_whitespace()
             .map(|number| format!("generic/{number}"))
@@ -111,14 +126,14 @@ fn wanted(arguments: &Arguments, tree: &Path) -> Outcome<Vec<String>> {
     }
 }
 
-/// The tests of a group; 650 is left out, which switches the machine's processors off and on.
+/// The tests of a group, or of all.
 fn of_group(list: &str, group: &str) -> Outcome<Vec<String>> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     let tests: Vec<String> = lines
         .filter_map(|line| {
             let (number, groups) = line.split_once(' ')?;
-            let listed = groups.split_whitespace().any(|word| word == group) && number != "650";
-            listed.then(|| format!("generic/{number}"))
+            let is_listed = group == "all" || groups.split_whitespace().any(|word| word == group);
+            is_listed.then(|| format!("generic/{number}"))
         })
         .collect();
     match tests.is_empty() {
@@ -339,12 +354,23 @@ fn seconds_of(rest: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Ends the processes of a test; false if some are left.
+/// Ends the processes of a test, with all that they started, and waits until they let go of the file system; false if some are left.
 fn end_test(test: &str) -> bool {
     let pattern = format!("tests/{test}( |$)");
-    let script = "kill_below() { local c; for c in $(pgrep -P \"$1\"); do kill_below \"$c\"; done; kill -KILL \"$1\"; }
-                  for p in $(pgrep -f \"$0\"); do [ \"$p\" = $$ ] || kill_below \"$p\"; done 2>/dev/null
-                  for i in $(seq 100); do pgrep -f \"$0\" | grep -vqx $$ || exit 0; sleep 0.1; done; exit 1";
+    let script =
+        "below() { local c; for c in $(pgrep -P \"$1\"); do below \"$c\"; done; echo \"$1\"; }
+                  mapfile -t found < <(pgrep -f \"$0\" | grep -vx $$)
+                  all=$(for p in \"${found[@]}\"; do below \"$p\"; done)
+                  [ -z \"$all\" ] || kill -KILL $all 2>/dev/null
+                  for i in $(seq 100); do
+                      left=
+                      for p in $all; do
+                          case $(ps -o state= -p \"$p\") in '' | Z*) ;; *) left=$p ;; esac
+                      done
+                      [ -n \"$left\" ] || exit 0
+                      sleep 0.1
+                  done
+                  exit 1";
     let mut bash = Command::new("bash");
     bash.args(["-c", script, &pattern]);
     program::run(&mut bash, Duration::from_secs(30)).is_ok_and(|spoken| spoken.succeeded())
@@ -373,9 +399,13 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_its_tests_and_not_the_one_that_takes_processors_away() {
-        let list = "# comment\n001 rw dir udf auto quick\n002 metadata\n650 auto quick\n";
+    fn a_group_has_its_tests() {
+        let list = "# comment\n001 rw dir udf auto quick\n002 metadata\n";
         assert_eq!(of_group(list, "quick").unwrap(), ["generic/001"]);
+        assert_eq!(
+            of_group(list, "all").unwrap(),
+            ["generic/001", "generic/002"]
+        );
         assert!(of_group(list, "nothing").is_err());
     }
 }
