@@ -246,7 +246,7 @@ impl Scene {
     fn expect_no_hang(&self, work: &[Work]) -> Outcome {
         crash::expect_ended(work)?;
         // The kernel answers `stat` from what it keeps; how much space there is it always asks for.
-        match rustix::fs::statvfs(&self.mount.join("settled")) {
+        match rustix::fs::statvfs(self.mount.join("settled")) {
             Err(rustix::io::Errno::NOTCONN) => Ok(()),
             Err(error) => Err(format!("a mount without a daemon says {error}").into()),
             Ok(_) => Err("a mount without a daemon answers".into()),
