@@ -65,6 +65,26 @@ fn set(
 }
 
 #[test]
+fn a_change_that_sets_nothing_changes_the_time_of_the_last_change_alone() {
+    let mounted = open_to_all(MountProperties::default());
+    let one = someone(1);
+    let file = mounted
+        .make(&one, mounted.root(), "f", FileKind::Regular, 0o644)
+        .unwrap();
+    let changed =
+        mounted
+            .files
+            .set_attributes(&one, file.id, &SetAttributes::default(), &mounted.operation);
+    let changed = changed.unwrap();
+    assert_ne!(changed.changed, file.changed);
+    let expected = tarn_posix::types::Attributes {
+        changed: changed.changed,
+        ..file
+    };
+    assert_eq!(changed, expected);
+}
+
+#[test]
 fn a_directory_decides_who_adds_and_removes() {
     let mounted = open_to_all(MountProperties::default());
     let (files, operation) = (&mounted.files, &mounted.operation);

@@ -14,7 +14,8 @@ use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
     Actor, Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewContents, NewFile,
-    ObjectId, Privileges, RenameMode, SetGroupId, WriteAt, XattrMode, actor_of_process,
+    ObjectId, Privileges, RenameMode, SetAttributes, SetGroupId, WriteAt, XattrMode,
+    actor_of_process,
 };
 
 /// Both flags of `renameat2`.
@@ -108,6 +109,8 @@ impl Call<'_> {
         let changes = parse_changes(&mut arguments)?;
         if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.drop_privileges(file, bits & setattr_bits::DROP_SET_IDS != 0)?;
+        } else if changes == SetAttributes::default() {
+            self.take_set_ids_for_owner(file)?;
         }
         self.session.lists().note(self.node);
         let changed =
@@ -386,6 +389,20 @@ impl Call<'_> {
     /// Whether a file has set-id bits that the caller may not keep when he changes its contents in a way that leaves the kernel no place to say so; root may.
     fn takes_set_ids(&self, file: &Place) -> Result<bool, Errno> {
         Ok(self.has_set_ids(file)? && !self.is_by_root())
+    }
+
+    /// Takes the set-id bits of a file for its owner, and for root: with `chown(-1, -1)` the kernel says that attributes are set, and none. It has not checked
+    /// who asks.
+    fn take_set_ids_for_owner(&self, file: &Place) -> Result<(), Errno> {
+        if !self.has_set_ids(file)? {
+            return Ok(());
+        }
+        let attributes = file.files.attributes(file.id, self.operation);
+        let (caller, owner) = (self.caller(), attributes.map_err(refused)?.uid);
+        match caller.privileged || caller.uid == owner {
+            true => self.drop_privileges(file, true),
+            false => Ok(()),
+        }
     }
 
     fn has_set_ids(&self, file: &Place) -> Result<bool, Errno> {

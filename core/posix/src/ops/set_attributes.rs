@@ -46,7 +46,8 @@ const PRIVILEGED: ZnodeFlags = ZnodeFlags::IMMUTABLE
     .and(ZnodeFlags::NO_UNLINK);
 
 impl FileSystem {
-    /// Changes attributes of a file, and gives back all of them.
+    /// Changes attributes of a file, and gives back all of them. Where nothing is to be set, as with `chown(-1, -1)`, it was changed all the same: the
+    /// time of the last change (`st_ctime`) moves.
     ///
     /// # Errors
     /// `NotPermitted` for who is not the owner or for an immutable file, `PermissionDenied`, `FileTooLarge`,
@@ -63,9 +64,6 @@ impl FileSystem {
             return Err(PosixError::NotPermitted);
         }
         let node = self.node(id, operation)?;
-        if *changes == SetAttributes::default() {
-            return Ok(self.node_attributes(&node));
-        }
         self.check_writable()?;
         let change = lock_existing(&[&node])?;
         self.check_changes(credentials, &node, changes, operation)?;
