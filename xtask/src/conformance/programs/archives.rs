@@ -97,7 +97,7 @@ rsync -a --rsh="sh -c 'shift; shift; exec rsync --server --daemon --config=$WORK
 
 const ZIP: &str = r#"
 ### zip and unzip
-try zip -qry $WORK/a.zip tree -x tree/fifo tree/chardev tree/blockdev 2>&1 | tail -3; unzip -Z1 $WORK/a.zip | LC_ALL=C sort; mkdir x; quietly unzip -q $WORK/a.zip -d x; find x ! -type d -printf '%P %y %m %s %TY %l\n' | LC_ALL=C sort; quietly zip -T $WORK/a.zip; zip -qm in.zip tree/text-1; ls in.zip tree/text-1
+try zip -qry $WORK/a.zip tree -x tree/fifo tree/chardev tree/blockdev 2>&1 | tail -3; unzip -Z1 $WORK/a.zip | LC_ALL=C sort; mkdir x; quietly unzip -q $WORK/a.zip -d x; find x ! -type d -printf '%P %y %m %s %TY %l\n' | LC_ALL=C sort; quietly zip -T $WORK/a.zip; zip -qmX in.zip tree/text-1; ls in.zip tree/text-1
 "#;
 
 const OTHERS: &str = r#"

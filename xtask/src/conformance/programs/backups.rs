@@ -48,5 +48,5 @@ rm -f tree/chardev tree/blockdev; go full tree file://$ROOT/d; echo x >> tree/te
 
 const RSNAPSHOT: &str = r#"
 ### rsnapshot
-printf 'config_version\t1.2\nsnapshot_root\t%s/s/\ncmd_rsync\t/usr/bin/rsync\ncmd_cp\t/bin/cp\nretain\thourly\t3\nlockfile\t%s/pid\nbackup\t%s/tree/\there/\nlink_dest\t0\n' $ROOT $WORK $ROOT > $WORK/conf; for i in 1 2 3 4; do echo $i > tree/n; quietly rsnapshot -c $WORK/conf hourly; done; ls s; cat s/*/here$ROOT/tree/n; find s -type f -name text-1000 -printf '%n\n'; du -s --inodes s | cut -f1
+printf 'config_version\t1.2\nsnapshot_root\t%s/s/\ncmd_rsync\t/usr/bin/rsync\ncmd_cp\t/bin/cp\nretain\thourly\t3\nlockfile\t%s/pid\nbackup\t%s/tree/\there/\nlink_dest\t0\n' $ROOT $WORK $ROOT > $WORK/conf; for i in 1 2 3 4; do seq $i > tree/n; quietly rsnapshot -c $WORK/conf hourly; done; ls s; cat s/*/here$ROOT/tree/n; find s -type f -name text-1000 -printf '%n\n'; du -s --inodes s/*/here$ROOT/tree | cut -f1; rm -r s
 "#;

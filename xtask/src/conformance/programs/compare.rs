@@ -1,6 +1,6 @@
 //! Comparing what a program did on ext4 with what it did on us.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::account::{Account, Seen};
 
@@ -85,7 +85,7 @@ fn without_tolerated(
     (expected, seen)
 }
 
-/// The lines that differ, without what is the same before and after them.
+/// The lines that only one side has, or where that is none, those between what is the same before and after.
 fn show(step: &str, expected: &[String], seen: &[String]) -> String {
     let before = expected
         .iter()
@@ -95,9 +95,14 @@ fn show(step: &str, expected: &[String], seen: &[String]) -> String {
     let (expected, seen) = (&expected[before..], &seen[before..]);
     let after = expected.iter().rev().zip(seen.iter().rev());
     let after = after.take_while(|(a, b)| a == b).count();
+    let [expected, seen] = [expected, seen].map(|lines| &lines[..lines.len() - after]);
+    let mut shown = [lacking(expected, seen), lacking(seen, expected)];
+    if shown.iter().all(Vec::is_empty) {
+        // The same lines in another order.
+        shown = [expected, seen].map(|lines| lines.iter().collect());
+    }
     let mut text = format!("  {step}: from line {}", before + 1);
-    for (who, lines) in [("ext4", expected), ("ours", seen)] {
-        let lines = &lines[..lines.len() - after];
+    for (who, lines) in ["ext4", "ours"].into_iter().zip(shown) {
         for line in lines.iter().take(SHOWN_LINES_MAX) {
             text += &format!("\n    {who}: {line}");
         }
@@ -109,6 +114,22 @@ fn show(step: &str, expected: &[String], seen: &[String]) -> String {
         }
     }
     text
+}
+
+/// The lines that are not in the other list as often.
+fn lacking<'a>(lines: &'a [String], others: &[String]) -> Vec<&'a String> {
+    let mut left: BTreeMap<&String, usize> = BTreeMap::new();
+    for line in others {
+        *left.entry(line).or_default() += 1;
+    }
+    let is_lacking = |line: &&String| match left.get_mut(*line) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    lines.iter().filter(is_lacking).collect()
 }
 
 #[cfg(test)]
@@ -147,6 +168,21 @@ mod tests {
         ];
         assert!(found.iter().all(|texts| texts.len() == 1), "{found:?}");
         assert_eq!(found[0][0], "  make: from line 2\n    ext4: b\n    ours: B");
+    }
+
+    #[test]
+    fn what_both_have_is_not_shown_but_an_order_is() {
+        let lines = |text: &str| -> Vec<String> { text.split(' ').map(str::to_string).collect() };
+        let shown = show("s", &lines("a b c d e f"), &lines("a c x d f"));
+        assert_eq!(
+            shown,
+            "  s: from line 2\n    ext4: b\n    ext4: e\n    ours: x"
+        );
+        let shown = show("s", &lines("a b c"), &lines("a c b"));
+        assert_eq!(
+            shown,
+            "  s: from line 2\n    ext4: b\n    ext4: c\n    ours: c\n    ours: b"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub const PROGRAMS: &[Program] = &[
         &[("sqlite3", "sqlite3"), ("python3", "python3")],
         SQLITE,
     )
-    .quick(),
+    .limited_to(120),
     Program::new(
         "lmdb",
         &[
@@ -26,6 +26,18 @@ pub const PROGRAMS: &[Program] = &[
     )
     .limited_to(180),
     Program::new("mariadb", &[("mariadbd", "mariadb-server")], MARIADB).limited_to(180),
+    Program::new(
+        "mariadb-own-tests",
+        &[
+            ("mariadbd", "mariadb-server"),
+            (
+                "/usr/share/mysql/mysql-test/mariadb-test-run",
+                "mariadb-test",
+            ),
+        ],
+        MARIADB_TESTS,
+    )
+    .limited_to(300),
 ];
 
 const SQLITE: &str = r#"
@@ -91,7 +103,7 @@ for e in plain mapped async nosync meta; do mdb_dump -a $e | sha256sum; done; rm
 const ROCKSDB: &str = r#"
 ### db_bench and ldb
 bench() { quietly db_bench --db=$ROOT/db --num=20000 --value_size=200 --threads=2 --compression_type=none --write_buffer_size=500000 --verify_checksum=true "$@"; }
-bench --benchmarks=fillseq,overwrite,readrandom,compact,verifychecksum --sync=false; bench --benchmarks=readwhilewriting,readseq --use_existing_db=1 --mmap_read=true; bench --benchmarks=fillrandom,readrandom,verifychecksum --use_direct_io_for_flush_and_compaction=true --use_direct_reads=true; bench --benchmarks=fillsync --num=300 --mmap_write=true --use_existing_db=1; quietly ldb --db=db checkconsistency; for i in 1 2 3; do ldb --db=l --create_if_missing put k$i v$i; done; ldb --db=l scan; quietly ldb --db=l checkpoint --checkpoint_dir=$ROOT/cp; ldb --db=cp scan; quietly ldb --db=l compact; quietly ldb --db=l backup --backup_dir=$ROOT/b; quietly ldb --db=r restore --backup_dir=$ROOT/b; ldb --db=r scan; quietly sst_dump --file=cp --command=verify; rm -r db l cp b r
+bench --benchmarks=fillseq,overwrite,readrandom,compact,verifychecksum --sync=false; bench --benchmarks=readwhilewriting,readseq --use_existing_db=1 --mmap_read=true; bench --benchmarks=fillrandom,readrandom,verifychecksum --use_direct_io_for_flush_and_compaction=true --use_direct_reads=true; bench --benchmarks=fillsync,readrandom --num=300 --mmap_write=true --db=$ROOT/m; quietly ldb --db=db checkconsistency; for i in 1 2 3; do ldb --db=l --create_if_missing put k$i v$i; done; ldb --db=l scan; quietly ldb --db=l checkpoint --checkpoint_dir=$ROOT/cp; ldb --db=cp scan; quietly ldb --db=l compact; quietly ldb --db=l backup --backup_dir=$ROOT/b; quietly ldb --db=r restore --backup_dir=$ROOT/b; ldb --db=r scan; quietly sst_dump --file=cp --command=verify; rm -r db m l cp b r
 "#;
 
 const BERKELEY: &str = r#"
@@ -128,4 +140,9 @@ END
 quietly mariadb-slap --no-defaults -S $S/s --concurrency=4 --iterations=2 --number-of-queries=400 --auto-generate-sql --auto-generate-sql-load-type=mixed --engine=innodb; quietly mariadb-check --no-defaults -S $S/s --extended --all-databases; mariadb-dump --no-defaults -S $S/s --skip-comments b | sha256sum; stop
 start --innodb-flush-method=O_DIRECT --innodb-use-native-aio=1; sql -e 'CHECKSUM TABLE b.i, b.renamed; INSERT INTO b.i(a, m) SELECT seq, MD5(seq) FROM seq_40000_to_60000'; (sql -e 'INSERT INTO b.i(a, m) SELECT seq, MD5(seq) FROM seq_100000_to_900000' 2> /dev/null &) ; sleep 1; kill -9 $server; wait $server 2> /dev/null; rm -f $S/s
 start --innodb-flush-method=O_DSYNC; sql -e 'CHECK TABLE b.i EXTENDED; SELECT COUNT(*), MD5(GROUP_CONCAT(m ORDER BY a)) FROM b.i WHERE a < 50000'; quietly mariadb-check --no-defaults -S $S/s --extended b; stop; grep -E 'ERROR' $S/log | cut -c1-150; rm -r $S data
+"#;
+
+const MARIADB_TESTS: &str = r#"
+### its own tests
+D=$(mktemp -d); cd /usr/share/mysql/mysql-test; ./mariadb-test-run --vardir=$ROOT/var --tmpdir=$D/t --force --max-test-fail=40 --parallel=2 main.insert main.create main.repair main.myisam main.loaddata main.outfile main.symlink main.partition_symlink main.flush main.drop main.merge main.rename main.truncate main.upgrade innodb.innodb innodb.create_select maria.maria archive.archive csv.csv binlog.binlog_base64_flag > $WORK/said 2>&1; echo "=> $?"; grep -E '\[ (pass|fail|skipped|retry-)' $WORK/said | sed -E 's/ w[0-9]+ / /; s/\] +[0-9]+$/]/; s/  +/ /g' | LC_ALL=C sort; grep -A20 -E '^(mysqltest|CURRENT_TEST)' $WORK/said | head -40; rm -rf $D $ROOT/var
 "#;

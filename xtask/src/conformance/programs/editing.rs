@@ -12,7 +12,22 @@ pub const PROGRAMS: &[Program] = &[
         LOCKS,
     )
     .quick(),
+    Program::new(
+        "jobs",
+        &[
+            ("run-parts", "debianutils"),
+            ("savelog", "debianutils"),
+            ("flock", "util-linux"),
+        ],
+        JOBS,
+    )
+    .quick(),
     Program::new("inotify", &[("inotifywait", "inotify-tools")], WATCHING).quick(),
+    Program::new(
+        "watchers",
+        &[("entr", "entr"), ("dotlockfile", "liblockfile-bin")],
+        WATCHERS,
+    ),
     Program::new(
         "maildir",
         &[
@@ -21,7 +36,8 @@ pub const PROGRAMS: &[Program] = &[
             ("maildrop", "maildrop"),
         ],
         MAIL,
-    ),
+    )
+    .limited_to(120),
     Program::new("logrotate", &[("logrotate", "logrotate")], LOGROTATE),
 ];
 
@@ -131,6 +147,42 @@ except OSError as error: print(error.strerror)
 END
 "#;
 
+const JOBS: &str = r#"
+### cron's way
+mkdir jobs lib; printf '#!/bin/bash\n[ "$FLOCKER" != "$0" ] && exec env FLOCKER="$0" flock -E 9 -en "$0" "$0" "$@"\ntouch $WORK/ran-$1\nawait() { for i in $(seq 400); do "$@" && return; sleep 0.025; done; }; await test -e $WORK/let-go\necho ran $1\n' > self; chmod 755 self; ./self one > one & await test -e $WORK/ran-one; try ./self two; touch $WORK/let-go; wait; cat one; try ./self three
+for n in 10-first 20-second bad.name; do printf '#!/bin/sh\nflock -n lib/lock echo %s\n' $n > jobs/$n; chmod 755 jobs/$n; done; try run-parts --report jobs; try run-parts --test jobs; chmod 644 jobs/20-second; try run-parts jobs; mkdir jobs/30-folder; try run-parts --list jobs
+### a program that is replaced while it runs, and logs
+cp /bin/bash own; mkfifo $WORK/never; ./own -c 'touch $WORK/runs; read < $WORK/never' & p=$!; await test -e $WORK/runs; mv own renamed; cp renamed own.new; mv own.new own; rm renamed; ls -A; kill $p; wait $p; echo "=> $?"
+seq 5 > log; for i in 1 2 3; do savelog -q -n -l log; seq $i > log; done; ls log*; savelog -q -l -c 2 -m 600 -u 3 -g 4 -t log; stat -c '%n %a %u:%g' log*
+"#;
+
+const WATCHERS: &str = r#"
+### entr
+echo 1 > w; (echo w | entr -n -p -z sh -c 'cat w' > $WORK/seen & sleep 1; echo 2 > w; wait) 2>&1; cat $WORK/seen; (ls -d . | entr -n -d -z true > $WORK/seen 2>&1 & p=$!; sleep 1; touch fresh; wait $p; echo "=> $?") 2>&1
+### tail, by name and by descriptor
+echo a > t; tail -F -s 0.1 t > $WORK/name 2>/dev/null & n=$!; tail -f -s 0.1 t > $WORK/descriptor 2>/dev/null & d=$!; await grep -q a $WORK/name; await grep -q a $WORK/descriptor; mv t t.1; echo c > t; await grep -q c $WORK/name; echo b >> t.1; await grep -q b $WORK/descriptor; kill $n $d; wait 2>/dev/null; cat $WORK/name $WORK/descriptor
+### dotlockfile
+try dotlockfile -l -r 0 a.lock; try dotlockfile -l -r 0 a.lock; try dotlockfile -c a.lock; try dotlockfile -u a.lock; try dotlockfile -c a.lock; for i in $(seq 12); do (dotlockfile -l -r 0 b.lock && echo won) & done | wc -l; wait; rm b.lock; ls -A
+### watchdogs of python
+python3 - <<'END'
+import asyncio, os, select, ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+fd = libc.fanotify_init(0x200 | 0x400 | 0x800, os.O_RDONLY)
+print('fanotify', fd >= 0)
+if fd >= 0:
+    marked = libc.fanotify_mark(fd, 1, ctypes.c_uint64(0x100 | 0x200 | 0x40 | 0x80 | 0x40000000), -100, os.getcwd().encode())
+    print('marked', marked == 0 or os.strerror(ctypes.get_errno()))
+    if marked == 0:
+        open('made', 'w').close(); os.rename('made', 'moved'); os.mkdir('folder'); os.unlink('moved')
+        kinds = []
+        while select.select([fd], [], [], 0.5)[0]:
+            data = os.read(fd, 65536)
+            while data:
+                length, _, _, _, mask, _, _ = struct.unpack_from('IBBHQii', data); kinds.append(hex(mask)); data = data[length:]
+        print(kinds)
+END
+"#;
+
 const WATCHING: &str = r#"
 ### a folder
 mkdir d; inotifywait -q -m -r --format '%e %w%f' d > $WORK/events & watcher=$!; sleep 0.5
@@ -149,6 +201,7 @@ cat > $WORK/rc <<END
 MAILDIR=$ROOT
 DEFAULT=$ROOT/Maildir/
 LOGFILE=$WORK/log
+LOCKSLEEP=1
 :0:
 * ^Subject: 1
 mbox
@@ -156,7 +209,7 @@ mbox
 * ^Subject: 2
 Two/
 END
-for i in $(seq 40); do (printf 'From: a@b\nSubject: %d\n\nbody %d\n' $i $i | procmail -m $WORK/rc || echo failed) & done; wait; grep -c '^body' mbox; ls Two/new | wc -l; ls Maildir/new | wc -l; find Two Maildir -path '*/tmp/*'; stat -c '%a' mbox Two Two/new; ls *.lock
+for i in $(seq 24); do (printf 'From: a@b\nSubject: %d\n\nbody %d\n' $i $i | procmail -m $WORK/rc || echo failed) & done; wait; grep -c '^body' mbox; ls Two/new | wc -l; ls Maildir/new | wc -l; find Two Maildir -path '*/tmp/*'; stat -c '%a' mbox Two Two/new; ls *.lock
 printf 'to "%s/Box/."\n' $ROOT > $WORK/filter; chmod 600 $WORK/filter; mkdir -p Box/{new,cur,tmp}; for i in 1 2 3; do printf 'Subject: %d\n\nbody\n' $i | maildrop $WORK/filter || echo failed; done; ls Box/new | wc -l
 python3 - <<'END'
 import mailbox

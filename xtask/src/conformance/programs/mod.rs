@@ -48,6 +48,9 @@ use crate::workspace::{Outcome, duration, remove_folder, scratch};
 /// How long a step may take unless its program says otherwise.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
+/// What makes the tree of awkward files, and shows it.
+const TREE_NEEDS: [(&str, &str); 2] = [("setfacl", "acl"), ("setfattr", "attr")];
+
 /// The programs of each subject.
 const SUBJECTS: [&[Program]; 11] = [
     files::PROGRAMS,
@@ -71,7 +74,7 @@ pub struct Program {
     needs: &'static [(&'static str, &'static str)],
     /// Its steps.
     script: &'static str,
-    /// Whether `--small` runs it: its packages are small, and it takes a few seconds.
+    /// Whether `--small` runs it: it takes a few seconds.
     is_quick: bool,
     /// Whether it begins with a tree of awkward files at `$ROOT/tree`.
     has_tree: bool,
@@ -119,7 +122,7 @@ impl Program {
     }
 }
 
-/// Runs every program, or those that are quick, or those whose name contains what `--only` says.
+/// Runs every program, or those that are quick, or those whose name contains what `--only` says. What is missing is installed, but for `--small`.
 pub fn programs(arguments: &Arguments) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("programs: needs root, to mount ext4 and to be other users".into());
@@ -131,7 +134,10 @@ pub fn programs(arguments: &Arguments) -> Outcome {
         .filter(|program| program.name.contains(only))
         .filter(|program| program.is_quick || !arguments.small)
         .collect();
-    let missing = install_packages(&chosen)?;
+    let missing = match arguments.small {
+        true => Vec::new(),
+        false => install_packages(&chosen)?,
+    };
     let queue = Mutex::new(chosen.into_iter());
     let results = Mutex::new(Results::default());
     let workers = std::thread::available_parallelism().map_or(2, |count| count.get().min(4));
@@ -209,6 +215,7 @@ fn install_packages(chosen: &[&Program]) -> Outcome<Vec<&'static str>> {
     let needed: BTreeSet<(&str, &'static str)> = chosen
         .iter()
         .flat_map(|program| program.needs)
+        .chain(&TREE_NEEDS)
         .filter(|(program, _)| !is_there(program))
         .copied()
         .collect();
@@ -226,8 +233,12 @@ fn install_packages(chosen: &[&Program]) -> Outcome<Vec<&'static str>> {
 
 /// What of a program's needs is not on this machine.
 fn lacks(program: &Program) -> Option<String> {
-    let missing = program.needs.iter().find(|(name, _)| !is_there(name));
-    missing.map(|(name, package)| format!("there is no {name} (Debian's package {package})"))
+    let of_tree: &[_] = if program.has_tree { &TREE_NEEDS } else { &[] };
+    let mut needs = program.needs.iter().chain(of_tree);
+    let (name, package) = needs.find(|(name, _)| !is_there(name))?;
+    Some(format!(
+        "{name} is not installed (Debian's package {package})"
+    ))
 }
 
 /// Whether a program is in `PATH`, or, where a path is given, a file is there.

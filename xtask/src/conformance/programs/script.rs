@@ -5,6 +5,7 @@
 //! daemon stops and starts again: it makes `$WORK/ready` when it may go, waits for `$WORK/away`, and after that for `$WORK/back`.
 //! Each step begins in `$ROOT` with the functions of [`PRELUDE`]; `$WORK` is a folder of the machine that steps leave files in.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -105,10 +106,11 @@ pub fn make_tree(side: &Side) -> Outcome {
     Ok(())
 }
 
-/// A `bash` that runs a step. What it leaves running ends with it.
+/// A `bash` that runs a step. What it leaves running ends with it. It is a process group of its own: some servers end by a signal to their whole group.
 pub fn command(side: &Side, text: &str) -> Command {
     let mut command = Command::new("unshare");
     command
+        .process_group(0)
         .args(["--pid", "--fork", "--kill-child", "--", "bash", "-c"])
         .arg(format!("exec 2>&1\n{PRELUDE}\n{text}"))
         .current_dir(side.place("root"))

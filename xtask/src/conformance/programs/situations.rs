@@ -18,8 +18,18 @@ pub const PROGRAMS: &[Program] = &[
     .with_tree(),
     Program::new("no-room", &[("git", "git"), ("sqlite3", "sqlite3")], FULL)
         .with_small_rooms()
-        .quick(),
-    Program::new("away", &[("python3", "python3")], AWAY).quick(),
+        .limited_to(180),
+    Program::new(
+        "away",
+        &[
+            ("python3", "python3"),
+            ("git", "git"),
+            ("sqlite3", "sqlite3"),
+            ("rsync", "rsync"),
+        ],
+        AWAY,
+    )
+    .quick(),
     Program::new("restarted", &[("rsync", "rsync")], RESTARTED)
         .with_tree()
         .quick(),
@@ -27,7 +37,7 @@ pub const PROGRAMS: &[Program] = &[
 
 const SNAPSHOT: &str = r#"
 ### before
-cp -a tree $WORK/before; (cd tree; head -c 300000 /dev/zero > text-100)
+cp -a tree $WORK/before; (cd tree; head -c 300000 /dev/zero > text-100; touch -d 2020-02-02 text-100)
 listing tree > $WORK/listed
 #snapshot
 ### changes
@@ -50,7 +60,7 @@ const BORG_SNAPSHOT: &str = r#"
 export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; quietly borg init -e none $WORK/repo; quietly borg create $WORK/repo::live tree; listing tree > $WORK/listed
 #snapshot
 ### from it
-export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; echo x >> tree/text-1000; rm tree/text-7; cd $SNAP; quietly borg create $WORK/repo::snap tree; borg create --list --filter AME $WORK/repo::again tree; borg diff $WORK/repo::live $WORK/repo::snap; mkdir $WORK/x; cd $WORK/x; quietly borg extract $WORK/repo::snap; listing tree | diff - $WORK/listed && echo the same
+export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; echo x >> tree/text-1000; rm tree/text-7; cd $SNAP; quietly borg create $WORK/repo::snap tree; borg create --list --filter ME $WORK/repo::again tree; borg diff --content-only $WORK/repo::live snap | LC_ALL=C sort; mkdir $OTHER/x; cd $OTHER/x; quietly borg extract $WORK/repo::snap; listing tree | diff - $WORK/listed && echo the same
 "#;
 
 const FULL: &str = r#"
@@ -58,11 +68,11 @@ const FULL: &str = r#"
 cat > $WORK/full.sh <<'END'
 cd $1; ends() { "$@" > $WORK/said 2>&1 && echo "$1: ends well" || echo "$1: fails"; }
 is_kept() { [ "$(sha256sum < kept)" = "$sum" ] && echo "kept after $1"; }
-seq 30000 > kept; mkdir d; seq 1000 | sed 's/^/text of a line /' > d/small; sum=$(sha256sum < kept)
+git -c init.defaultBranch=m init -q g; seq 9000 > g/f; git -C g add f; git -C g -c user.name=a -c user.email=a@b commit -qm m; seq 30000 > kept; mkdir d; seq 1000 | sed 's/^/text of a line /' > d/small; sum=$(sha256sum < kept)
 ends cp $WORK/large filler; sync .; for i in 1 2 3 4 5 6; do { cat $WORK/large >> filler2; sync .; } 2> /dev/null; done
 for i in $(seq 400); do { head -c 20000 $WORK/large > tiny-$i; } 2> /dev/null || break; done; [ $(df --output=avail -k . | tail -n 1) -lt 300 ] && echo full
 ends cp $WORK/large copy; rm -f copy; ends dd if=$WORK/large of=dd bs=1M; ends dd if=$WORK/large of=dd bs=1M oflag=direct; rm -f dd; ends tar -xf $WORK/t.tar; rm -f small; ends rsync $WORK/large rs; ls -A | grep -c '^\.rs'; is_kept copies
-ends git -c init.defaultBranch=m init -q g; rm -rf g; ends install $WORK/large inst; rm -f inst; ends split -b 1M $WORK/large part; rm -f part*; ends gzip -k filler; rm -f filler.gz
+ends git -C g hash-object -w $WORK/large; git -C g fsck --full; git -C g cat-file -p HEAD:f | sha256sum; ends install $WORK/large inst; rm -f inst; ends split -b 1M $WORK/large part; rm -f part*; ends gzip -k filler; rm -f filler.gz
 python3 - <<'PY'
 import os, errno
 def act(what, call):
@@ -81,7 +91,7 @@ act('read', lambda: open('kept').read()); act('chmod', lambda: os.chmod('kept', 
 PY
 rm -f w; is_kept writes; ends truncate -s 1000 filler; ends rm -f filler filler2; rm -f tiny-*; sync .; for i in $(seq 100); do [ $(df --output=avail -k . | tail -n 1) -gt 8000 ] && break; sleep 0.1; done
 seq 30000 > again; cmp kept again && echo room again; ends cp $WORK/t.tar t; cmp t $WORK/t.tar; rm t again
-sqlite3 s.db 'PRAGMA journal_mode=wal; CREATE TABLE t(b); INSERT INTO t VALUES(randomblob(1000))'; for i in 1 2 3 4 5 6 7 8; do sqlite3 s.db "INSERT INTO t SELECT randomblob(100000) FROM generate_series(1, 200)" 2> /dev/null || echo fails; done | sort -u; rm -f kept d/small; sync .; sleep 0.2; sqlite3 s.db 'PRAGMA integrity_check; SELECT (count(*) - 1) % 200 FROM t'; rm -f s.db*; ls -A
+sqlite3 s.db 'PRAGMA journal_mode=wal; CREATE TABLE t(b); INSERT INTO t VALUES(randomblob(1000))'; for i in 1 2 3 4 5 6 7 8; do sqlite3 s.db "INSERT INTO t SELECT randomblob(100000) FROM generate_series(1, 200)" 2> /dev/null || echo fails; done | sort -u; rm -f kept d/small; sync .; sleep 0.2; sqlite3 s.db 'PRAGMA integrity_check; SELECT (count(*) - 1) % 200 FROM t'; rm -rf s.db* g; ls -A
 END
 openssl rand 120000000 > $WORK/large 2> /dev/null || head -c 120000000 /dev/urandom > $WORK/large; head -c 1000000 $WORK/large > $WORK/small; tar -cf $WORK/t.tar -C $WORK small
 echo a quota; bash $WORK/full.sh $QUOTA; echo a pool; bash $WORK/full.sh $FULL
@@ -119,6 +129,10 @@ print('strange errors:', [errno.errorcode[number] for number in strange])
 os.unlink(root + '/log/lines')
 END
 python3 $WORK/writer.py; rm -f $WORK/ready $WORK/back $WORK/away
+### [away] programs that are tried again
+cd $WORK; cp -r /etc/apt /etc/default src 2>/dev/null || mkdir -p src; seq 50000 > src/numbers; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; git -c init.defaultBranch=m init -q $ROOT/r; sqlite3 $ROOT/db 'PRAGMA journal_mode=wal; CREATE TABLE t(n)'; : > promised; : > committed; touch ready
+for n in $(seq 400); do { timeout 20 sqlite3 $ROOT/db "INSERT INTO t VALUES($n)" && echo $n >> promised; timeout 20 rsync -a src/ $ROOT/copy; rm -f $ROOT/r/.git/*.lock; echo $n > $ROOT/r/f$n && timeout 20 git -C $ROOT/r add f$n && timeout 20 git -C $ROOT/r commit -qm $n && echo $n >> committed; timeout 20 tar -C src -cf - . | tar -C $ROOT -xf - --one-top-level=untarred; } > said 2>&1; [ -e back ] && [ $(wc -l < committed) -gt 20 ] && break; done
+rsync -a --delete src/ $ROOT/copy; diff -r src $ROOT/copy && echo copied; tar -C src -cf - . | tar -C $ROOT -xf - --one-top-level=untarred; diff -r src $ROOT/untarred && echo untarred; sqlite3 $ROOT/db 'PRAGMA integrity_check'; sqlite3 $ROOT/db 'SELECT DISTINCT n FROM t' | sort > stored; sort promised | comm -13 stored - | wc -l; rm -f $ROOT/r/.git/*.lock; git -C $ROOT/r fsck --full 2>&1 | grep -v dangling; git -C $ROOT/r ls-tree --name-only HEAD | sed s/f// | sort > stored; sort committed | comm -13 stored - | wc -l; rm -rf $ROOT/* ready back away
 ### [away] programs that read and walk
 mkdir t; for i in $(seq 300); do echo $i > t/$i; done; touch $WORK/ready; for round in $(seq 100); do timeout 20 find t -type f 2>/dev/null | xargs -r cat > /dev/null 2>&1; [ -e $WORK/back ] && break; done; cd $ROOT; cat t/* | sort -n | sha256sum; rm -f $WORK/ready $WORK/back $WORK/away
 ### afterwards

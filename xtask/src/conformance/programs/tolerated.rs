@@ -1,4 +1,4 @@
-//! What may differ between ext4 and us, each with what imposes it; and what should not, and is not mended yet.
+//! What may differ between ext4 and us, each with what imposes it.
 
 use super::compare::Tolerated;
 
@@ -34,21 +34,12 @@ pub const TOLERATED: &[Tolerated] = &[
         reason: NO_SHIFTING,
     },
     Tolerated {
-        program: "removing",
-        step: "open files",
-        line: "its list",
-        reason: "defect: a folder that was removed while a program is in it cannot be listed any more (ESTALE)",
-    },
-    Tolerated {
         program: "from-a-snapshot",
         step: "nothing can be changed in it",
         line: "may be written",
-        reason: "defect: access(W_OK) says that files of a snapshot may be written, not EROFS",
-    },
-    Tolerated {
-        program: "times",
-        step: "which operations change which times",
-        line: "chown to nothing",
-        reason: "defect: chown(-1, -1) does not change st_ctime",
+        reason: "access(W_OK) says that files of a snapshot may be written, not EROFS: `fuse_permission` (fs/fuse/dir.c) asks \
+                 nobody where the mount has default_permissions, `sb_permission` (fs/namei.c) says EROFS for the whole of a \
+                 mount, and a snapshot is no mount of its own: `FUSE_SUBMOUNTS` is offered to virtiofs alone (fs/fuse/inode.c); \
+                 writing itself fails with EROFS",
     },
 ];
