@@ -17,6 +17,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -237,6 +238,39 @@ impl Instance {
         let mut command = self.command("tarnd");
         command.args(arguments).envs(environment.iter().copied());
         program::run(&mut command, limit)?.expect_success()
+    }
+
+    /// Starts its daemon with variables that one in the background drops: it keeps few of its caller.
+    ///
+    /// # Errors
+    /// If it does not come to serve in time.
+    pub fn start_daemon_under(
+        &self,
+        environment: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<(), ProgramError> {
+        let daemon = self.command("tarnd");
+        let mut command = Command::new("setsid");
+        let of_instance = daemon.get_envs();
+        command
+            .arg("--fork")
+            .arg(daemon.get_program())
+            .arg("--foreground")
+            .envs(of_instance.filter_map(|(name, value)| Some((name, value?))))
+            .envs(environment.iter().copied());
+        let spoken = program::run(&mut command, limit)?.expect_success()?;
+        let deadline = Instant::now() + limit;
+        while UnixStream::connect(self.state().join("tarnd.sock")).is_err() {
+            if Instant::now() > deadline {
+                return Err(ProgramError::TimeUp {
+                    command: spoken.command,
+                    limit,
+                    said: spoken.stderr,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Ends the daemon as the end of a machine's day does (`tarn stop`): it stores its pools, which come back at the next start.

@@ -153,7 +153,7 @@ impl Scene {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        scene.here.start_daemon_with(&[], &clock, START_LIMIT)?;
+        scene.here.start_daemon_under(&clock, START_LIMIT)?;
         scene.make_pool(Side::Here, POOL)?;
         scene.make_pool(Side::There, VAULT)?;
         let lists = [&SINGLY[..], &AT_ONCE[..], &BY_AUTO[..], &[BY_NOBODY]];
@@ -249,11 +249,16 @@ exec sh -c "$*"
         self.folder.join("cut")
     }
 
-    /// Runs a program of the packages at one of the sides, by the clock of the day.
+    /// Runs a program of the packages at one of the sides, by the clock of the day. Its mount namespace has no copies of the sides' mounts: they would keep
+    /// file systems in use that `zfs receive` takes out of use.
     fn foreign(&self, side: Side, words: &[&str]) -> Outcome<Spoken> {
         let usr = self.tools.root().join("usr");
         let script = format!(
-            "mount -t overlay -o ro,lowerdir={}:/usr overlay /usr && exec \"$@\"",
+            "for at in $(cut -d' ' -f2 /proc/self/mounts); do \
+               case $at in {}/*) umount -l $at 2>/dev/null || :;; esac; \
+             done; \
+             mount -t overlay -o ro,lowerdir={}:/usr overlay /usr && exec \"$@\"",
+            self.folder.display(),
             usr.display()
         );
         let mut command = Command::new("unshare");
