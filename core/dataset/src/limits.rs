@@ -360,7 +360,8 @@ impl Namespace {
 
     fn give(&self, asking: &Asking, promises: &mut Promises, open: Txg, has_plenty: bool) -> Leave {
         promises.give(asking.head, asking.bytes);
-        if has_plenty {
+        // Quotas were not asked for what gives back room, and are for those who come after it.
+        if has_plenty && asking.wish != Wish::Freeing {
             promises.give_advance(asking.head, open);
         }
         Leave {

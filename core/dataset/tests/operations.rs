@@ -867,6 +867,26 @@ fn a_used_up_quota_admits_nobody_below_it() {
 }
 
 #[test]
+fn who_gives_back_room_passes_no_quota_for_those_who_come_after_him() {
+    let mut pool = Pool::new();
+    create(&mut pool, &["tank/a", "tank/b"]);
+    pool.run(set("tank/a", &[("refquota", "3M")])).unwrap();
+    pool.run(set("tank/b", &[("quota", "3M")])).unwrap();
+    let used = pool.directory("tank").used.get();
+    pool.namespace.set_adjusted_bytes(used + 1024 * MIB);
+    for name in ["tank/a", "tank/b"] {
+        let head = pool.head_id(name);
+        drop(admit(&pool, head, MIB, Wish::Freeing).unwrap());
+        drop(admit(&pool, head, 2 * MIB, Wish::Divisible).unwrap());
+        let refused = admit(&pool, head, 4 * MIB, Wish::Divisible);
+        assert!(
+            matches!(refused, Err(AdmitRefusal::QuotaExceeded)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_used_up_refquota_admits_its_children() {
     let mut pool = Pool::new();
     create(&mut pool, &["tank/a", "tank/a/b"]);
