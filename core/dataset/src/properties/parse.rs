@@ -74,6 +74,7 @@ pub fn check(name: &str, value: &str, kinds: Kinds, moment: Moment) -> Result<Ch
     }
     let setting = parse(property, value)?;
     check_range(property, &setting)?;
+    check_sharing(property, &setting)?;
     // The number that stands for `auto` is no size, either.
     let is_auto = name == "refreservation" && setting == Setting::Number(u64::MAX);
     if is_auto && !kinds.meets(Kinds::VOLUME) {
@@ -170,6 +171,90 @@ pub fn check_range(property: &Property, setting: &Setting) -> Result<(), String>
     }
 }
 
+/// What `sharenfs` and `sharesmb` take from a user on Linux. A stream brings what its sender took.
+#[doc(alias = "sa_validate_shareopts")]
+fn check_sharing(property: &Property, setting: &Setting) -> Result<(), String> {
+    let (name, Setting::Text(options)) = (property.name, setting) else {
+        return Ok(());
+    };
+    let are_taken = match (name, options.as_str()) {
+        ("sharenfs" | "sharesmb", "on" | "off") => true,
+        ("sharenfs", "") | ("sharesmb", _) => false,
+        ("sharenfs", options) => {
+            let is_one_line = !options.contains(['\x07', '\x08', '\x0c', '\n', '\r']);
+            is_one_line && options.split(',').all(is_nfs_option)
+        }
+        _ => true,
+    };
+    are_taken
+        .then_some(())
+        .ok_or_else(|| format!("'{name}' cannot be set to invalid options"))
+}
+
+/// Whether this is an option of exports(5), or one of Solaris that OpenZFS translates.
+fn is_nfs_option(option: &str) -> bool {
+    const WORDS: [&str; 32] = [
+        "all_squash",
+        "anon",
+        "anongid",
+        "anonuid",
+        "async",
+        "auth_nlm",
+        "crossmnt",
+        "fsid",
+        "fsuid",
+        "hide",
+        "insecure",
+        "insecure_locks",
+        "mountpoint",
+        "mp",
+        "no_acl",
+        "no_all_squash",
+        "no_auth_nlm",
+        "no_root_squash",
+        "no_subtree_check",
+        "no_wdelay",
+        "nohide",
+        "nosub",
+        "refer",
+        "replicas",
+        "root_mapping",
+        "root_squash",
+        "sec",
+        "secure",
+        "secure_locks",
+        "subtree_check",
+        "sync",
+        "wdelay",
+    ];
+    match option.split_once('=').unwrap_or((option, "")) {
+        ("", _) => option.is_empty(),
+        ("ro" | "rw", hosts) => hosts.is_empty() || are_hosts(hosts),
+        (word, _) => WORDS.contains(&word),
+    }
+}
+
+/// Hosts separated by colons, addresses of IPv6 in brackets, with or without a length of the network.
+fn are_hosts(hosts: &str) -> bool {
+    let mut rest = Some(hosts);
+    while let Some(host) = rest {
+        let Some(literal) = host.strip_prefix('[') else {
+            rest = host.split_once(':').map(|(_, rest)| rest);
+            continue;
+        };
+        let Some((_, after)) = literal.split_once(']') else {
+            return false;
+        };
+        rest = match after.as_bytes().first() {
+            None => None,
+            Some(b':') => Some(&after[1..]),
+            Some(b'/') => after[1..].split_once(':').map(|(_, rest)| rest),
+            Some(_) => return false,
+        };
+    }
+    true
+}
+
 /// A mount point is `none`, `legacy`, or an absolute path.
 fn check_mountpoint(path: &str) -> Result<(), String> {
     if path == "none" || path == "legacy" {
@@ -240,6 +325,29 @@ mod tests {
             ),
         ] {
             assert_eq!(on_filesystem(name, value).unwrap_err(), reason);
+        }
+    }
+
+    #[test]
+    fn sharing_takes_the_options_of_exports_and_nothing_empty() {
+        for taken in [
+            "on",
+            "off",
+            "rw",
+            "ro=@10.0.0.0/8:*.example.org,no_root_squash",
+            "rw=[fe80::1]:host:[2001:db8::]/32,sec=krb5,anon=0",
+            "sync,,no_acl",
+        ] {
+            assert!(on_filesystem("sharenfs", taken).is_ok(), "{taken}");
+        }
+        let reason = "'sharenfs' cannot be set to invalid options";
+        for refused in ["", "nonsense", "rw=[fe80::1", "rw=[fe80::1]x", "rw,\n"] {
+            assert_eq!(on_filesystem("sharenfs", refused).unwrap_err(), reason);
+        }
+        assert!(on_filesystem("sharesmb", "off").is_ok());
+        let reason = "'sharesmb' cannot be set to invalid options";
+        for refused in ["", "name=x"] {
+            assert_eq!(on_filesystem("sharesmb", refused).unwrap_err(), reason);
         }
     }
 
