@@ -1,7 +1,7 @@
 //! `zfs unmount`.
 
 use tarn_engine::messages::dataset::Unmount;
-use tarn_terminal::failure::{Failure, Outcome};
+use tarn_terminal::failure::{Failure, Outcome, complain};
 use tarn_terminal::options::{Grammar, Options};
 use tarn_terminal::program::Session;
 
@@ -16,8 +16,9 @@ const GRAMMAR: Grammar = Grammar {
 /// What is wrong with the command line, or the refusal.
 pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let request = parse(arguments)?;
-    session.connect()?.dataset_unmount(request)?;
-    Ok(0)
+    let refused = session.connect()?.dataset_unmount(request)?.refused;
+    refused.iter().for_each(complain);
+    Ok(u8::from(!refused.is_empty()))
 }
 
 fn parse(arguments: &[String]) -> Result<Unmount, Failure> {

@@ -115,7 +115,7 @@ macro_rules! for_each_operation {
                 "Lists what is mounted.";
             "dataset/list-activities" dataset_list_activities: dataset::ListActivities => dataset::Activities,
                 "Says what goes on in a file system by itself.";
-            "dataset/unmount" dataset_unmount: dataset::Unmount => Done, "Unmounts file systems.";
+            "dataset/unmount" dataset_unmount: dataset::Unmount => dataset::Unmounted, "Unmounts file systems.";
             "dataset/upgrade" dataset_upgrade: dataset::Upgrade => dataset::Upgraded,
                 "Raises the version of file systems.";
             "statistics/kstat" statistics_kstat: statistics::Kstat => statistics::Kstats,

@@ -332,7 +332,11 @@ impl Administration for Engine {
         Ok(self.list_mounts())
     }
 
-    fn dataset_unmount(&self, call: &Call, request: dataset::Unmount) -> Result<Done, Refusal> {
+    fn dataset_unmount(
+        &self,
+        call: &Call,
+        request: dataset::Unmount,
+    ) -> Result<dataset::Unmounted, Refusal> {
         self.command(call, |operation| self.unmount(call, &request, operation))
     }
 

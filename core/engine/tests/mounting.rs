@@ -12,7 +12,12 @@ fn unmount(bench: &Bench, name: Option<&str>, force: bool) -> Result<(), String>
     let name = name.map(str::to_string);
     let request = Unmount { name, force };
     let unmounted = bench.engine.dataset_unmount(&call("zfs unmount"), request);
-    unmounted.map(drop).map_err(|refusal| refusal.to_string())
+    let unmounted = unmounted.map_err(|refusal| refusal.to_string())?;
+    let refused: Vec<String> = unmounted.refused.iter().map(Refusal::to_string).collect();
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(refused.join("\n")),
+    }
 }
 
 fn mount(bench: &Bench, name: &str, options: &str, place: Option<&str>) -> Result<(), String> {
@@ -124,6 +129,28 @@ fn canmount_off_takes_what_is_below_away_for_a_moment_only() {
     mount(&bench, "tank/n", "", None).unwrap();
     unmount(&bench, None, false).unwrap();
     assert_eq!(bench.mounted(), ["/n"]);
+}
+
+#[test]
+fn one_that_is_in_use_keeps_no_other_mounted_when_all_are_unmounted() {
+    let bench = Bench::new();
+    for name in ["tank/a", "tank/b", "tank/b/c", "tank/d"] {
+        bench.create(name, &[]).unwrap();
+    }
+    bench.is_busy("/tank/b/c");
+    bench.is_busy("/tank/d");
+    let refused = unmount(&bench, None, false).unwrap_err();
+    let busy = |place: &str| {
+        let place = bench.path(place);
+        format!(
+            "cannot unmount '{}': pool or dataset is busy",
+            place.display()
+        )
+    };
+    // What others are mounted on stays with them.
+    let expected = ["/tank/d", "/tank/b/c", "/tank/b", "/tank"].map(busy);
+    assert_eq!(refused, expected.join("\n"));
+    assert!(!bench.mounted().contains(&"/tank/a".to_string()));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::{cannot_open, describe::bad_name};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::Tree;
-use crate::messages::dataset::Unmount;
-use crate::messages::{Done, Refusal, RefusalKind};
+use crate::messages::dataset::{Unmount, Unmounted};
+use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Ending, Found, Left, MountRefusal, Mounted, Standing};
 use crate::refusals::of_task;
 use crate::turns::is_stuck;
@@ -26,16 +26,17 @@ impl Engine {
         call: &Call,
         request: &Unmount,
         operation: &Operation,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Unmounted, Refusal> {
         self.permit_unmount(call, request.name.as_deref())?;
+        let mut reply = Unmounted::default();
         match request.name.as_deref() {
-            None => self.unmount_automatic(request.force, operation)?,
+            None => reply.refused = self.unmount_automatic(request.force, operation)?,
             Some(path) if path.starts_with('/') => {
                 self.unmount_path(path, request.force, operation)?;
             }
             Some(name) => self.unmount_named(name, request.force, operation)?,
         }
-        Ok(Done {})
+        Ok(reply)
     }
 
     #[doc(alias = "unshare_unmount_path")]
@@ -83,7 +84,12 @@ impl Engine {
     }
 
     /// Unmounts all that `zfs mount -a` mounts, the deepest paths first, whichever pools they are of: a file system of one pool may be mounted on one of another.
-    fn unmount_automatic(&self, force: bool, operation: &Operation) -> Result<(), Refusal> {
+    /// One that is in use keeps none of the others. Gives why those stay that do.
+    fn unmount_automatic(
+        &self,
+        force: bool,
+        operation: &Operation,
+    ) -> Result<Vec<Refusal>, Refusal> {
         let pools = self.pools();
         let turns = pools.iter().map(|open| self.turn(open));
         let _turns = turns.collect::<Result<Vec<_>, Refusal>>()?;
@@ -94,13 +100,18 @@ impl Engine {
             all.extend(mounts.map(|mount| (open, mount)));
         }
         all.sort_by(|(_, (_, one)), (_, (_, other))| other.place.cmp(&one.place));
-        let mut first = Ok(());
+        let mut refused = Vec::new();
         // Those of one pool that follow each other are stored together.
         for together in all.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other)) {
-            let mounts = together.iter().map(|(_, mount)| mount.clone()).collect();
-            first = first.and(self.unmount_mounted(together[0].0, mounts, force));
+            let (open, mounts) = (together[0].0, together.iter());
+            let mounts = mounts.map(|(_, mount)| mount.clone()).collect();
+            let (mounts, ending) = self.to_unmount(open, mounts, force);
+            refused.extend(
+                self.unmount_each(open, mounts, ending, AfterRefusal::GoOn)
+                    .1,
+            );
         }
-        first
+        Ok(refused)
     }
 
     /// Unmounts everything of a pool that is about to be closed: nobody may have it any more. `action` is what cannot be done with a pool of which somebody
@@ -175,17 +186,27 @@ impl Engine {
     fn unmount_mounted(
         &self,
         open: &Arc<OpenPool>,
-        mut mounts: Vec<(String, Mounted)>,
+        mounts: Vec<(String, Mounted)>,
         force: bool,
     ) -> Result<(), Refusal> {
+        let (mounts, ending) = self.to_unmount(open, mounts, force);
+        self.unmount_these(open, mounts, ending).map(drop)
+    }
+
+    /// Those of these that there is something to unmount of, and which mounts of them end.
+    fn to_unmount(
+        &self,
+        open: &Arc<OpenPool>,
+        mut mounts: Vec<(String, Mounted)>,
+        force: bool,
+    ) -> (Vec<(String, Mounted)>, Ending) {
+        if force {
+            return (mounts, Ending::Everywhere);
+        }
         open.look_for_mounts();
         let standing = |served: &Mounted| self.mounter.standing(served.key, &served.place);
-        mounts.retain(|(_, served)| force || standing(served) != Standing::Elsewhere);
-        let ending = match force {
-            true => Ending::Everywhere,
-            false => Ending::Own,
-        };
-        self.unmount_these(open, mounts, ending).map(drop)
+        mounts.retain(|(_, served)| standing(served) != Standing::Elsewhere);
+        (mounts, Ending::Own)
     }
 
     /// Unmounts these, the deepest paths first. The first that is in use ends it. What was written is stored before they are gone. Gives those that
@@ -193,28 +214,41 @@ impl Engine {
     pub(super) fn unmount_these(
         &self,
         open: &Arc<OpenPool>,
-        mut mounts: Vec<(String, Mounted)>,
+        mounts: Vec<(String, Mounted)>,
         ending: Ending,
     ) -> Result<Vec<(String, Mounted)>, Refusal> {
+        let (in_use, refused) = self.unmount_each(open, mounts, ending, AfterRefusal::End);
+        refused.into_iter().next().map_or(Ok(in_use), Err)
+    }
+
+    /// The same. Gives also the refusals.
+    fn unmount_each(
+        &self,
+        open: &Arc<OpenPool>,
+        mut mounts: Vec<(String, Mounted)>,
+        ending: Ending,
+        then: AfterRefusal,
+    ) -> (Vec<(String, Mounted)>, Vec<Refusal>) {
         mounts.sort_by(|(_, one), (_, other)| other.place.cmp(&one.place));
         if ending == Ending::Everywhere && open.pool.failure().is_some() {
             self.abandon_mounts(open, &mounts);
-            return Ok(Vec::new());
+            return (Vec::new(), Vec::new());
         }
-        let mut outcome = Ok(());
-        let (mut gone, mut in_use) = (Vec::new(), Vec::new());
+        let (mut gone, mut in_use, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for (name, mounted) in &mounts {
             match self.unmount_one(open, name, mounted, ending) {
                 Ok(Left::Nothing) => gone.push(mounted),
                 Ok(Left::InUse) => in_use.push((name.clone(), mounted.clone())),
                 Err(refusal) => {
-                    outcome = Err(refusal);
-                    break;
+                    refused.push(refusal);
+                    if then == AfterRefusal::End {
+                        break;
+                    }
                 }
             }
         }
-        let stored = self.store_unmounted(open, &gone);
-        outcome.and(stored).map(|()| in_use)
+        refused.extend(self.store_unmounted(open, &gone).err());
+        (in_use, refused)
     }
 
     /// Unmounts what belongs to a pool that nobody waits for. What it could not store was told to those who waited for it.
@@ -325,6 +359,15 @@ impl Engine {
         let stored = open.pool.sync_all(&operation);
         stored.map_err(|error| of_task(cannot_unmount(mounted), &error))
     }
+}
+
+/// What becomes of the rest where one cannot be unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterRefusal {
+    /// They stay mounted.
+    End,
+    /// They are unmounted.
+    GoOn,
 }
 
 /// What is served of a pool and mounted by `zfs mount -a`: not what mount(8) has mounted, and not what is mounted by name only.

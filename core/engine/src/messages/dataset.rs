@@ -635,6 +635,14 @@ pub struct Unmount {
     pub force: bool,
 }
 
+/// Reply to [`Unmount`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Unmounted {
+    /// With `-a`: what could not be unmounted. All else was.
+    #[serde(default)]
+    pub refused: Vec<super::Refusal>,
+}
+
 /// `zfs upgrade`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upgrade {
