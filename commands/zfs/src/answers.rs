@@ -21,7 +21,8 @@ pub fn received(
     asked: &Asked,
     exactness: Exactness,
 ) -> Option<String> {
-    let text = find(dataset, asked)?.received.as_ref()?;
+    // What came may be excluded, so that it has no effect.
+    let text = dataset.properties.get(asked.name())?.received.as_ref()?;
     let is_number = matches!(asked, Asked::Native(row) if matches!(row.form, Form::Number));
     match text.parse() {
         Ok(number) if is_number => {

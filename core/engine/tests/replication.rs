@@ -14,7 +14,7 @@ use tarn_engine::messages::dataset::{
     DatasetKind, Describe, Destroy, Hold, MakeClone, Promote, Receive, ReceiveEvent, ReceiveLine,
     ReceiveProgress, Received, Rename, Send, Series, Snapshot, Unmount, WatchReceive,
 };
-use tarn_engine::messages::{Refusal, Value};
+use tarn_engine::messages::{Refusal, Source, Value};
 
 /// Who calls; part of names that are only to be out of the way.
 const PID: u32 = 77;
@@ -458,6 +458,65 @@ fn snapshots_that_were_renamed_exchanged_and_destroyed_follow() {
 }
 
 /// A snapshot that somebody holds goes later; and out of the way of another that has its name.
+#[test]
+fn snapshots_that_are_here_get_the_properties_that_they_have_at_the_sender() {
+    let bench = bench_with(&["a"]);
+    let note = |name: &str| bench.get(name, "x:note");
+    let received = |value: &str| (Value::Text(value.to_string()), Source::Received);
+    let properties = |name: &str| {
+        let request = Describe {
+            names: vec![name.to_string()],
+            depth: Some(0),
+            kinds: vec![DatasetKind::Snapshot],
+            ..Describe::default()
+        };
+        let described = bench.engine.dataset_describe(&call(""), request).unwrap();
+        described.datasets[0].properties.clone()
+    };
+    let given = [("x:note", "one"), ("x:more", "yes")];
+    bench.set("tank/s@1", &given).unwrap();
+    bench.snapshot("tank/s@2");
+    replicate(&bench, Some("1"), "2", false);
+    assert_eq!(note("tank/d@1"), received("one"));
+    assert!(properties("tank/d@1").contains_key("x:more"));
+    assert!(!properties("tank/d/a@1").contains_key("x:note"));
+    bench.set("tank/s@1", &[("x:note", "two")]).unwrap();
+    bench.inherit("tank/s@1", "x:more", false).unwrap();
+    bench.rename_snapshot("tank/s@1", "tank/s@first");
+    bench.snapshot("tank/s@3");
+    replicate(&bench, Some("2"), "3", false);
+    assert_eq!(note("tank/d@first"), received("two"));
+    assert!(!properties("tank/d@first").contains_key("x:more"));
+}
+
+#[test]
+fn what_came_and_is_excluded_is_shown_as_received() {
+    let bench = bench_with(&[]);
+    bench.set("tank/s", &[("x:note", "new")]).unwrap();
+    bench.snapshot("tank/s@2");
+    let stream = sent(&bench, "tank/s@2", Some("1"));
+    let request = Receive {
+        excluded: vec!["x:note".to_string()],
+        ..into_d(true)
+    };
+    receive_as(&bench, stream, request).unwrap();
+    let describe = |properties: Vec<String>| {
+        let request = Describe {
+            names: vec!["tank/d".to_string()],
+            depth: Some(0),
+            kinds: vec![DatasetKind::Filesystem],
+            properties,
+            ..Describe::default()
+        };
+        let described = bench.engine.dataset_describe(&call(""), request).unwrap();
+        described.datasets[0].properties.get("x:note").cloned()
+    };
+    let note = describe(vec!["x:note".to_string()]).unwrap();
+    assert_eq!((note.value, note.source), (Value::Absent, Source::None));
+    assert_eq!(note.received.as_deref(), Some("new"));
+    assert_eq!(describe(Vec::new()), None);
+}
+
 #[test]
 fn a_snapshot_that_is_held_gets_out_of_the_way() {
     let bench = Bench::new();

@@ -22,7 +22,8 @@ use super::destroy_snapshot::{
 use super::inherit::check_user_name;
 use super::rollback::{origin_txg, paid_for, written_since};
 use super::set::{
-    Source, apply_one, check_limit_of, check_received, check_settings, find, store_with_limits,
+    Source, apply_one, check_limit_of, check_received, check_settings, clear_received, find,
+    store_with_limits,
 };
 use super::snapshot::{Identity, check_moment, check_set_aside, take};
 use crate::counting_bookmarks;
@@ -39,7 +40,7 @@ use crate::names::{DatasetName, NAME_BYTES_MAX, RECEIVE_COMPONENT};
 use crate::namespace::View;
 use crate::properties::inherit::{INHERIT_SUFFIX, local_number};
 use crate::properties::parse::Checked;
-use crate::properties::set::{Entry, note_received, received_names};
+use crate::properties::set::{Entry, note_received};
 use crate::properties::value::Kinds;
 use crate::space_charge::{Part, SpaceChange, charge, move_between};
 use crate::stored::is_zap;
@@ -777,22 +778,6 @@ fn is_set_here(head: &Dataset<'_>, name: &str) -> Result<bool, DatasetError> {
     let properties = head.directory().stored()?.properties;
     let reading = head.directory().view().mos();
     Ok(reading.lookup(properties, name)?.is_some())
-}
-
-/// Takes back what a head received before, and not again.
-#[doc(alias = "clear_received_props")]
-fn clear_received(
-    context: &TaskContext<'_>,
-    head: &Dataset<'_>,
-    received: &[Checked],
-) -> Result<(), DatasetError> {
-    let properties = head.directory().stored()?.properties;
-    for name in received_names(context.writing().reading(), properties)? {
-        if received.iter().all(|checked| checked.name != name) {
-            store_with_limits(context, head, &name, &Entry::Unreceived)?;
-        }
-    }
-    Ok(())
 }
 
 /// What a target waits for, whose stream was cut: the head that has the beginning, and whether that is the target itself.

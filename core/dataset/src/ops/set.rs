@@ -27,7 +27,7 @@ use crate::namespace::View;
 use crate::properties::inherit::{RECEIVED_SUFFIX, local_number};
 use crate::properties::native::kind;
 use crate::properties::parse::{Checked, Setting, TEXT_BYTES_MAX};
-use crate::properties::set::{Entry, store};
+use crate::properties::set::{Entry, received_names, store};
 use crate::properties::value::Kinds;
 use crate::properties::{set, table};
 use crate::space_charge::{Part, SpaceChange, charge};
@@ -53,7 +53,7 @@ const ENCRYPTION_OFF: [u64; 2] = [0, 2];
 pub enum Source {
     /// Somebody sets them.
     Local,
-    /// They came with a stream.
+    /// They came with a stream, which brings all that the dataset has there: what came before and is not among them goes.
     Received,
 }
 
@@ -104,12 +104,34 @@ impl SyncTask for SetProperties {
                 self.source,
             )?;
         }
+        if self.source == Source::Received {
+            clear_received(context, &dataset, &self.settings)?;
+        }
         let mut changed = self.settings.iter().map(|checked| &checked.name);
         if !dataset.is_snapshot() && changed.any(|name| decides_writing(name)) {
             context.namespace.policies_changed(dataset.directory());
         }
         Ok(())
     }
+}
+
+/// Takes away what came before and did not come again.
+#[doc(alias = "clear_received_props")]
+pub(super) fn clear_received(
+    context: &TaskContext<'_>,
+    dataset: &Dataset<'_>,
+    received: &[Checked],
+) -> Result<(), DatasetError> {
+    let properties = match dataset.is_snapshot() {
+        true => dataset.stored()?.snapshot_properties,
+        false => dataset.directory().stored()?.properties,
+    };
+    for name in received_names(context.writing().reading(), properties)? {
+        if received.iter().all(|checked| checked.name != name) {
+            store_with_limits(context, dataset, &name, &Entry::Unreceived)?;
+        }
+    }
+    Ok(())
 }
 
 /// The dataset of a full name.

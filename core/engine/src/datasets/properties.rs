@@ -120,7 +120,7 @@ pub(super) fn describe(
             }
         }
     }
-    add_received(dataset, &mut properties)?;
+    add_received(dataset, &wanted.user, &mut properties)?;
     for name in &wanted.written {
         if let Some(bytes) = written(dataset, name)? {
             properties.insert(name.clone(), asked_for(bytes));
@@ -155,10 +155,23 @@ fn asked_for(number: u64) -> PropertyValue {
     }
 }
 
-/// Adds to properties what came for them with a stream, whether that counts or not.
+/// Adds to properties what came for them with a stream, whether that counts or not. Of user properties that were `asked` for by name, also where
+/// the dataset has no value.
 #[doc(alias = "zfs_prop_get_recvd")]
-fn add_received(dataset: &Dataset<'_>, properties: &mut Properties) -> Result<(), DatasetError> {
+fn add_received(
+    dataset: &Dataset<'_>,
+    asked: &[String],
+    properties: &mut Properties,
+) -> Result<(), DatasetError> {
     for (name, found) in inherit::given(dataset, Given::Received)? {
+        if asked.contains(&name) {
+            let absent = || PropertyValue {
+                value: Value::Absent,
+                source: Source::None,
+                received: None,
+            };
+            properties.entry(name.clone()).or_insert_with(absent);
+        }
         if let Some(shown) = properties.get_mut(&name) {
             let word = |number| table::find(&name).and_then(|row| row.word_of(number));
             shown.received = Some(match found {

@@ -3,7 +3,7 @@
 //! # Mechanism
 //! Before the streams of an increment of a tree come, the tree here is brought to what the sender's is now ([`tree`]): clones are promoted, snapshots and file
 //! systems renamed, and with `-F` those destroyed that are no more. After the streams it is done once more, since what is to be moved may have had to wait for
-//! its new parent.
+//! its new parent. Snapshots that are here already get the properties that they have at the sender by now.
 //!
 //! What cannot be done is told, and does not keep the streams from being received.
 //!
@@ -19,15 +19,19 @@ use crate::administration::Call;
 use crate::engine::OpenPool;
 use crate::messages::Refusal;
 use crate::messages::dataset::{Destroy, Promote, ReceiveEvent, Rename};
+use crate::policy::{need, of_property};
 use std::sync::Arc;
 use tarn_dataset::crypto_key;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::inherit_key::InheritKey;
 use tarn_dataset::ops::set::{SetProperties, Source};
+use tarn_dataset::properties::inherit::{self, Found, Given};
 use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_dataset::properties::table;
+use tarn_dataset::properties::value::Kinds;
 
 /// A tree that follows the sender.
 struct Following<'a> {
@@ -114,7 +118,73 @@ impl Run<'_> {
         for renaming in tree.renamed_snapshots(self.request.force, following.when) {
             is_whole &= self.rename(following, &renaming);
         }
+        if following.when == When::Before {
+            // The streams bring those of the snapshots that are in them.
+            self.follow_snapshot_properties(following);
+        }
         is_whole
+    }
+
+    /// Gives the snapshots that are here the properties that they have at the sender by now.
+    fn follow_snapshot_properties(&mut self, following: &Following<'_>) {
+        // Names have changed.
+        let Some(tree) = self.read_tree(following) else {
+            return;
+        };
+        for (name, sent) in tree.with_properties() {
+            let mut settings = self.received(&following.open, &name, Kinds::SNAPSHOT, &sent);
+            settings.retain(|one| self.may_receive(following, &name, &one.name));
+            if settings.is_empty() || self.has_received(&following.open, &name, &settings) {
+                continue;
+            }
+            let task = SetProperties {
+                name: name.clone(),
+                settings,
+                source: Source::Received,
+            };
+            match following.open.pool.run(task, self.operation) {
+                Ok(()) => self.changed = true,
+                Err(error) => {
+                    self.warn(format!("cannot receive properties on {name}: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Whether the caller may set a property of a snapshot. If not, that is told.
+    fn may_receive(&mut self, following: &Following<'_>, name: &str, property: &str) -> bool {
+        let need = need(name, &[of_property(property)]);
+        let (call, open) = (self.call, &following.open);
+        let may =
+            self.engine.trusts(&call.caller) || self.engine.may(call, open, &need, self.operation);
+        if !may {
+            self.warn(format!(
+                "cannot receive {property} property on {name}: permission denied"
+            ));
+        }
+        may
+    }
+
+    /// Whether just these came for a snapshot before. It is not known where it cannot be read.
+    fn has_received(&self, open: &OpenPool, name: &str, settings: &[Checked]) -> bool {
+        let view = open.pool.namespace().view(self.operation);
+        let given = DatasetName::parse(name).ok().and_then(|name| {
+            let snapshot = view.dataset(&name).ok()?;
+            inherit::given(&snapshot, Given::Received).ok()
+        });
+        let setting = |found: &Found| match found {
+            Found::Number(number) => Setting::Number(*number),
+            Found::Text(text) => Setting::Text(text.clone()),
+        };
+        given.is_some_and(|given| {
+            let is_given = |one: &Checked| {
+                let same = |(name, found): &(String, Found)| {
+                    *name == one.name && setting(found) == one.setting
+                };
+                given.iter().any(same)
+            };
+            given.len() == settings.len() && settings.iter().all(is_given)
+        })
     }
 
     fn follow_heads(&mut self, following: &Following<'_>, tree: &mut Tree<'_>) -> bool {

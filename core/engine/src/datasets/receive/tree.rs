@@ -22,6 +22,7 @@ use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::look_through::Look;
 use tarn_dataset::namespace::Namespace;
+use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Txg;
 use tarn_probe::Operation;
 
@@ -291,6 +292,22 @@ impl<'a> Tree<'a> {
             }
         });
         gone.filter(|gone| !gone.snapshots.is_empty()).collect()
+    }
+
+    /// Snapshots that have properties at the sender, each by its name here with those.
+    pub(super) fn with_properties(&self) -> Vec<(String, NvList)> {
+        let all = self.heads.iter().zip(&self.known);
+        let known = all.filter_map(|(local, known)| Some((local, self.package.sent((*known)?))));
+        let of_head = known.flat_map(|(local, sent)| {
+            let snapshots = local.snapshots.iter();
+            snapshots.map(|one| {
+                let name = format!("{}@{}", local.name, one.name);
+                (name, sent.properties_of(one.guid))
+            })
+        });
+        of_head
+            .filter(|(_, sent)| sent.iter().next().is_some())
+            .collect()
     }
 
     /// Takes notice of which snapshots a file system has left.
