@@ -82,6 +82,7 @@ fn exported_pool(folder: &Path, change: impl FnOnce(&Pool, &Operation)) {
     let pool = Pool::create(&host, &cache, request, &operation).unwrap();
     change(&pool, &operation);
     let command = CommandRecord {
+        call: None,
         command: "zpool create tank disk".to_string(),
         user: 0,
         host_name: "here".to_string(),

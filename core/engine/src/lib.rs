@@ -13,6 +13,7 @@
 
 pub mod administration;
 mod bounded_text;
+mod call_record;
 mod count_owners;
 mod create;
 mod datasets;

@@ -10,7 +10,7 @@ use tarn_engine::messages::dataset::{
     DatasetKind, Describe, Destroy, Destroyed, Hold, ListHolds, MakeBookmark, MakeClone, Promote,
     Rename, Rollback, Snapshot,
 };
-use tarn_engine::messages::{Refusal, RefusalKind};
+use tarn_engine::messages::{Refusal, RefusalKind, pool};
 
 const MIB: usize = 1 << 20;
 
@@ -107,6 +107,53 @@ fn snapshots_of_a_tree_are_taken_together_and_entered_at_once() {
         .unwrap();
     assert!(has_file(&entered, "old") && !has_file(&entered, "new"));
     assert!(has_file(&files(&bench, "/tank/a"), "new"));
+}
+
+#[test]
+fn history_has_what_openzfs_is_called_with() {
+    let bench = Bench::new();
+    bench.create("tank/a", &[("atime", "off")]).unwrap();
+    bench.create("tank/a/b", &[]).unwrap();
+    snapshot(&bench, &["tank/a@one"], true).unwrap();
+    destroy(&bench, "tank/a@one", "r").unwrap();
+    // One that is made for another has no record of its own.
+    bench
+        .engine
+        .dataset_snapshot(
+            &call(""),
+            Snapshot {
+                names: vec!["tank/a@two".to_string()],
+                ..Snapshot::default()
+            },
+        )
+        .unwrap();
+    let request = pool::History {
+        name: "tank".to_string(),
+    };
+    let history = bench.engine.pool_history(&call(""), request).unwrap();
+    let calls = history.records.iter().filter_map(|record| {
+        let input = record.input.clone().unwrap_or_default();
+        record.elapsed_ns?;
+        Some((record.ioctl.clone()?, input))
+    });
+    let calls: Vec<(String, String)> = calls.collect();
+    let expected = [
+        (
+            "create",
+            "        type: 2\n        props:\n            atime: 0\n",
+        ),
+        ("create", "        type: 2\n        props:\n"),
+        (
+            "snapshot",
+            "        snaps:\n            tank/a@one\n            tank/a/b@one\n        props:\n            com.example:by: 'hand'\n",
+        ),
+        (
+            "destroy_snaps",
+            "        snaps:\n            tank/a@one\n            tank/a/b@one\n",
+        ),
+    ];
+    let expected = expected.map(|(name, input)| (name.to_string(), input.to_string()));
+    assert_eq!(calls, expected);
 }
 
 #[test]

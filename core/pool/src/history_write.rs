@@ -98,11 +98,59 @@ pub(crate) fn of_event(event: &InternalEvent, txg: Txg, time_s: u64, host_name: 
     record
 }
 
+/// How much of a call is kept, in bytes: what it was given is left out where there is more. A command
+/// for all snapshots of a large pool must not push everything else out of the ring.
+const CALL_BYTES_MAX: usize = 64 << 10;
+
+/// A call of OpenZFS that a command is, for `zpool history -i`.
+#[derive(Debug, Clone)]
+pub struct CallRecord {
+    name: &'static str,
+    input: NvList,
+    begun_ns: u64,
+}
+
+impl CallRecord {
+    /// A call that begins now, by its name, with what it is given.
+    #[must_use]
+    pub fn new(name: &'static str, input: NvList) -> CallRecord {
+        CallRecord {
+            name,
+            input,
+            begun_ns: tarn_host::monotonic_ns(),
+        }
+    }
+
+    fn record(&self, command: &CommandRecord, now_s: u64) -> NvList {
+        let elapsed = tarn_host::monotonic_ns().saturating_sub(self.begun_ns);
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
+        let with = |input: Option<&NvList>| {
+            let mut record = NvList::new().with(name::CALL, self.name);
+            if let Some(input) = input {
+                record.set(name::INPUT, input.clone());
+            }
+            record
+                .with(name::ELAPSED_NS, elapsed)
+                .with(name::ZONE, ZONE)
+                .with(name::WHO, u64::from(command.user))
+                .with(name::TIME, now_s)
+                .with(name::HOST, command.host_name.as_str())
+        };
+        let whole = with(Some(&self.input));
+        match encode_record(&whole).len() > CALL_BYTES_MAX {
+            true => with(None),
+            false => whole,
+        }
+    }
+}
+
 /// Who gave a command, for `zpool history -l`.
 #[derive(Debug, Clone)]
 pub struct CommandRecord {
     /// The command line.
     pub command: String,
+    /// What it is as a call, where OpenZFS notes that.
+    pub call: Option<CallRecord>,
     /// The user's number.
     pub user: u32,
     /// The host's name.
@@ -143,6 +191,9 @@ pub(crate) fn append_command(
         .with(name::HOST, command.host_name.as_str())
         .with(name::WHO, u64::from(command.user))
         .with(name::TIME, scope.context.now_s);
+    let call = command.call.as_ref();
+    let call = call.map(|call| call.record(command, scope.context.now_s));
+    let records: Vec<NvList> = call.into_iter().chain([record]).collect();
     let bytes = crate::size::deflated_size(&scope.pool.vdevs().top_levels());
-    append(scope.writer, &[record], bytes)
+    append(scope.writer, &records, bytes)
 }

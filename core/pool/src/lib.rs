@@ -51,7 +51,7 @@ pub use cloned_blocks::CloneSums;
 pub use close::Leaving;
 pub use create::{CreateRequest, NewVdev};
 pub use error::{ImportError, PoolError, VdevChangeError};
-pub use history_write::CommandRecord;
+pub use history_write::{CallRecord, CommandRecord};
 pub use import::ImportRequest;
 pub use jobs::TaskError;
 pub use pool::{Mode, Pool, PoolOwner};

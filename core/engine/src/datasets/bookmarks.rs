@@ -4,6 +4,7 @@ use super::cannot_open;
 use super::describe::bad_name;
 use super::destroy::check_writable;
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed, MakeBookmark};
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -53,8 +54,9 @@ impl Engine {
             })
             .collect();
         self.permit(call, &open, &action, &needs, operation)?;
+        let record = call_record::bookmark(&bookmarks);
         let task = MakeBookmarks { bookmarks };
-        let command = self.command_record(call);
+        let command = self.record_with_call(call, record);
         let made = open.pool.run_command(task, command, operation);
         made.map(|()| Done {})
             .map_err(|error| of_tasks(action, cannot_create, &in_own_words(error)))
@@ -86,7 +88,8 @@ impl Engine {
         let task = DestroyBookmarks {
             names: vec![name.clone()],
         };
-        let command = self.command_record(call);
+        let record = call_record::destroy_bookmarks(&task.names);
+        let command = self.record_with_call(call, record);
         let destroyed = open.pool.run_command(task, command, operation);
         destroyed.map_err(|error| match error {
             TaskError::Refused(TaskRefusal::Several(mut refused)) if !refused.is_empty() => {

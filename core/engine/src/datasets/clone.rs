@@ -4,6 +4,7 @@ use super::cannot_open;
 use super::create::{cannot_create, checked, missing_parents, parent};
 use super::describe::bad_name;
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::Engine;
 use crate::inert;
 use crate::messages::dataset::{Created, MakeClone};
@@ -69,13 +70,15 @@ impl Engine {
             made.map_err(|error| of_task(cannot_create(&name), &error))?;
             self.mount_created(call, &open, &name, &mut created.warnings, operation);
         }
+        let record = call_record::clone(&request.origin, &settings);
         let task = CloneSnapshot {
             origin: request.origin.clone(),
             name: request.name.clone(),
             settings,
         };
         let task = self.creating(call, task, &request.name);
-        let made = self.run_on_behalf(call, &open, task, operation);
+        let command = self.record_with_call(call, record);
+        let made = open.pool.run_command(task, command, operation);
         made.map_err(|error| of_task(action, &error))?;
         self.set_first_quotas(&open, &request.name, &quotas, operation)?;
         created.names.push(request.name.clone());

@@ -7,6 +7,7 @@ use super::cannot_open;
 use super::owners::QuotaSetting;
 use super::properties::kind_of;
 use crate::administration::Call;
+use crate::call_record;
 use crate::create::new_filesystem::Fill;
 use crate::engine::{Engine, OpenPool};
 use crate::inert;
@@ -24,7 +25,7 @@ use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Change, Kinds};
 use tarn_ondisk::history::COMMAND_BYTES_MAX;
-use tarn_pool::{CommandRecord, Mode};
+use tarn_pool::{CallRecord, CommandRecord, Mode};
 use tarn_probe::Operation;
 use tarn_vdev::VdevKind;
 
@@ -85,12 +86,17 @@ impl Engine {
         }
         let made = match new {
             New::Filesystem(task) => {
+                let record = call_record::create_filesystem(&task.settings);
                 let task = self.creating(call, task, &request.name);
-                self.run_on_behalf(call, &open, task, operation)
+                let command = self.record_with_call(call, record);
+                open.pool.run_command(task, command, operation)
             }
             New::Volume(task) => {
+                let (size, block_size) = (task.size_bytes, task.block_bytes);
+                let record = call_record::create_volume(size, block_size, &task.settings);
                 let task = self.creating(call, task, &request.name);
-                self.run_on_behalf(call, &open, task, operation)
+                let command = self.record_with_call(call, record);
+                open.pool.run_command(task, command, operation)
             }
         };
         made.map_err(|error| of_task(cannot_create(&request.name), &error))?;
@@ -312,11 +318,20 @@ impl Engine {
         }
     }
 
+    /// The same of a command that OpenZFS notes as a call, too.
+    pub(crate) fn record_with_call(&self, call: &Call, record: CallRecord) -> CommandRecord {
+        CommandRecord {
+            call: Some(record),
+            ..self.command_record(call)
+        }
+    }
+
     /// What the history says of a command. The history is a ring, and nobody pushes everything out of it with one line.
     pub(crate) fn command_record(&self, call: &Call) -> CommandRecord {
         let kept = call.command.floor_char_boundary(COMMAND_BYTES_MAX);
         CommandRecord {
             command: call.command[..kept].to_string(),
+            call: None,
             user: call.caller.uid,
             host_name: self.host.identity().hostname.clone(),
         }

@@ -12,6 +12,7 @@ use super::destroy::{
 };
 use super::remount::{Back, Extent, named};
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
@@ -135,7 +136,8 @@ impl Engine {
             names: snapshots.iter().map(|one| one.name.clone()).collect(),
             defer,
         };
-        let command = self.command_record(call);
+        let record = call_record::destroy_snapshots(&task.names, defer);
+        let command = self.record_with_call(call, record);
         let outcome = open.pool.run_command(task, command, operation);
         outcome
             .map_err(|error| of_tasks("cannot destroy snapshots", cannot_destroy_snapshot, &error))

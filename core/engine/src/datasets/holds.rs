@@ -3,6 +3,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Hold, Holds, ListHolds, SnapshotHolds};
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -41,7 +42,8 @@ impl Engine {
             names: names.into_iter().map(|one| one.name).collect(),
             tag: request.tag.clone(),
         };
-        let command = self.command_record(call);
+        let record = call_record::hold(&task.names, &task.tag);
+        let command = self.record_with_call(call, record);
         let held = open.pool.run_command(task, command, operation);
         held.map(|()| Done {})
             .map_err(|error| of_tasks("cannot hold", cannot_hold, &error))
@@ -71,7 +73,8 @@ impl Engine {
             names: names.into_iter().map(|one| one.name).collect(),
             tag: request.tag.clone(),
         };
-        let command = self.command_record(call);
+        let record = call_record::release(&task.names, &task.tag);
+        let command = self.record_with_call(call, record);
         let released = open.pool.run_command(task, command, operation);
         released
             .map(|()| Done {})

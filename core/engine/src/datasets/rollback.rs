@@ -9,6 +9,7 @@ use super::describe::bad_name;
 use super::destroy::{Circles, Dependent, add_clones, cannot_destroy, check_destruction, heads_of};
 use super::remount::{Back, Extent, named, with_those_on_them};
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Rollback;
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -121,7 +122,8 @@ impl Engine {
                 .cloned()
                 .collect(),
         };
-        let command = self.command_record(call);
+        let record = call_record::rollback(&request.name);
+        let command = self.record_with_call(call, record);
         let gone_back = open.pool.run_command(task, command, operation);
         let head = request.name.split('@').next().unwrap_or_default();
         gone_back.map_err(|error| of_tasks(cannot_roll_back(head), cannot_destroy, &error))

@@ -3,6 +3,7 @@
 use super::cannot_open;
 use super::describe::bad_name;
 use crate::administration::Call;
+use crate::call_record;
 use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::Snapshot;
 use crate::messages::{Done, Refusal, RefusalKind};
@@ -54,13 +55,15 @@ impl Engine {
         };
         let needs: Vec<Need<'_>> = heads.iter().map(needed).collect();
         self.permit(call, &open, CANNOT_CREATE, &needs, operation)?;
+        let record = call_record::snapshot(&all, &settings);
         let task = TakeSnapshots {
             names: all,
             settings,
         };
         let growth = heads.into_iter().map(Growth::Snapshot).collect();
         let task = self.on_behalf(call, task, growth, Vec::new());
-        let taken = self.run_on_behalf(call, &open, task, operation);
+        let command = self.record_with_call(call, record);
+        let taken = open.pool.run_command(task, command, operation);
         taken.map(|()| Done {}).map_err(|error| {
             let refusal = match &error {
                 TaskError::Refused(TaskRefusal::LimitReached) => {
