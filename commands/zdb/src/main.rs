@@ -96,7 +96,7 @@ fn look(out: &mut Out, options: &Options, host: &Host) -> Result<u8, InspectErro
     };
     let Some(target) = options.operands.first() else {
         return match &source {
-            Source::CacheFile(path) if options.has('C') && !options.is_everything => {
+            Source::CacheFile(path) if options.has('C') => {
                 Ok(config::show_cache_file(out, host, path))
             }
             _ => Ok(refuse_usage(out, "")),

@@ -10,6 +10,7 @@ use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
 use tarn_host::{Host, RealOptions};
 use tarn_object::{ObjectSet, Tx, TxEstimate};
 use tarn_ondisk::features::Feature;
+use tarn_ondisk::nvlist::{Encoding, NvList};
 use tarn_ondisk::units::{AllocatedSize, Guid};
 use tarn_pool::{CommandRecord, CreateRequest, Leaving, NewVdev, Pool, PoolOwner};
 use tarn_posix::{CaseSensitivity, FileOwnership, NewFileSystem, create_filesystem};
@@ -103,6 +104,23 @@ fn zdb(folder: &Path, arguments: &[&str]) -> Output {
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn without_arguments_the_cache_file_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zpool.cache");
+    let pools = NvList::new().with("tank", NvList::new().with("version", 5000u64));
+    std::fs::write(&path, pools.encode(Encoding::Xdr)).unwrap();
+    for option in ["-C", "-d"] {
+        let mut zdb = Command::new(env!("CARGO_BIN_EXE_zdb"));
+        let shown = zdb.arg(option).arg("-U").arg(&path).output().unwrap();
+        assert_eq!(shown.status.success(), option == "-C", "{option}");
+    }
+    let mut zdb = Command::new(env!("CARGO_BIN_EXE_zdb"));
+    let shown = zdb.arg("-U").arg(&path).output().unwrap();
+    assert_eq!(shown.status.code(), Some(0));
+    assert_eq!(text(&shown), "tank:\n    version: 5000\n");
 }
 
 #[test]

@@ -303,12 +303,22 @@ fn upgrade_one(client: &Client, pool: &PoolDescription, wanted: u64) -> Result<b
     Ok(true)
 }
 
+/// Whether a pool has everything that it could be upgraded to.
+fn is_complete(pool: &PoolDescription) -> bool {
+    let mut features = Feature::ALL.iter();
+    version(pool) == VERSION_FEATURES && !features.any(|feature| is_disabled(pool, *feature))
+}
+
 /// The features that were enabled; none when it was refused, which was said.
 fn upgrade(
     client: &Client,
     pool: &PoolDescription,
     wanted: u64,
 ) -> Result<Option<Vec<String>>, Failure> {
+    // Every user may ask for what changes nothing.
+    if wanted == VERSION_FEATURES && is_complete(pool) {
+        return Ok(Some(Vec::new()));
+    }
     let upgrade = Upgrade {
         names: vec![pool.name.clone()],
         version: (wanted != VERSION_FEATURES).then_some(wanted),
@@ -395,6 +405,14 @@ mod tests {
         );
         let lacking = with("feature@lz4_compress", Value::Text("disabled".to_string()));
         assert!(disabled(&[lacking]).ends_with("tank\n      lz4_compress\n\n"));
+    }
+
+    #[test]
+    fn a_pool_that_lacks_nothing_is_complete() {
+        assert!(is_complete(&with("version", Value::Absent)));
+        assert!(!is_complete(&with("version", Value::Number(28))));
+        let disabled = Value::Text("disabled".to_string());
+        assert!(!is_complete(&with("feature@lz4_compress", disabled)));
     }
 
     #[test]
