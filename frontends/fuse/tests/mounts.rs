@@ -398,6 +398,35 @@ fn what_is_unmounted_here_goes_on_where_it_is_bound_and_is_in_use() {
 }
 
 #[test]
+fn an_export_ends_what_is_bound_here_and_is_busy_where_that_is_in_use() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::create_dir(path.join("sub")).unwrap();
+    let bound = bench.folder("bound");
+    rustix::mount::mount_bind(path.join("sub"), &bound).unwrap();
+    let export = || {
+        let request = pool::Export {
+            name: "tank".to_string(),
+            ..pool::Export::default()
+        };
+        bench.engine.pool_export(&call(), request)
+    };
+    let file = File::create(bound.join("file")).unwrap();
+    let refused = export().unwrap_err().to_string();
+    let busy = format!(
+        "cannot unmount '{}': pool or dataset is busy",
+        path.display()
+    );
+    assert_eq!(refused, busy);
+    file.write_at(b"kept", 0).unwrap();
+    assert_eq!(bench.mounted("tank/a"), "yes");
+    assert_eq!(fs::read(path.join("sub/file")).unwrap(), b"kept");
+    drop(file);
+    export().unwrap();
+    assert!(!bound.join("file").exists());
+}
+
+#[test]
 fn another_mount_namespace_keeps_what_it_has_until_it_ends_or_force_is_used() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);
