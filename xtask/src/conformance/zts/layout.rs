@@ -112,8 +112,9 @@ impl Suite {
         for folder in [&suite.files, &work.join("tunables")] {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
         }
-        suite.collect_programs(unpacked)?;
+        // Before the programs of the machine are collected, of which tests call it one.
         suite.lay_out_mount_helper()?;
+        suite.collect_programs(unpacked)?;
         // Where OpenZFS's package has the files that `compatibility=` names.
         fs::create_dir_all("/usr/share/zfs")?;
         copy(&from.join("compatibility.d"), Path::new("/usr/share/zfs"))?;
@@ -174,14 +175,18 @@ impl Suite {
             library("lib/x86_64-linux-gnu"),
             library("usr/lib/x86_64-linux-gnu")
         );
+        let with_libraries = |program: &Path| {
+            let program = program.display();
+            format!("#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} \"$@\"\n")
+        };
         for entry in fs::read_dir(self.tests().join("bin"))? {
             let entry = entry?;
-            let call = format!(
-                "#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {} \"$@\"\n",
-                entry.path().display()
-            );
-            self.script(&entry.file_name().to_string_lossy(), &call)?;
+            let name = entry.file_name();
+            self.script(&name.to_string_lossy(), &with_libraries(&entry.path()))?;
         }
+        // It changes exported pools, as OpenZFS would: features that nobody knows, labels.
+        let zhack = unpacked.root().join("sbin/zhack");
+        self.script("zhack", &with_libraries(&zhack))?;
         for folder in ["/usr/bin", "/usr/sbin", "/bin", "/sbin"] {
             for entry in fs::read_dir(folder)? {
                 let entry = entry?;
