@@ -158,6 +158,7 @@ pub fn small() -> Outcome {
             Test::Streams,
             Test::Policies,
             Test::Everyday,
+            Test::Programs,
             Test::Xfstests,
             Test::Abuse,
         ],
