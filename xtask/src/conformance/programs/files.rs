@@ -13,7 +13,12 @@ pub const PROGRAMS: &[Program] = &[
     Program::new("comparing", &[("diff", "diffutils")], COMPARING)
         .with_tree()
         .quick(),
-    Program::new("other-users", &[("setpriv", "util-linux")], USERS).quick(),
+    Program::new(
+        "other-users",
+        &[("setpriv", "util-linux"), ("python3", "python3")],
+        USERS,
+    )
+    .quick(),
     Program::new("names", &[("python3", "python3")], NAMES).quick(),
     Program::new("times", &[("python3", "python3")], TIMES).quick(),
 ];
@@ -332,7 +337,7 @@ stat -c '%n %a %u:%g' grouped grouped/* shared/* dropbox/*
 ### sticky
 echo r > shared/root; as_user rm -f shared/root; as_user mv shared/root shared/mine; as_user mv shared/user shared/root; setpriv --reuid=777 --clear-groups rm -f shared/user; setpriv --reuid=777 --clear-groups mv shared/user shared/taken; ls shared
 ### what writing takes away
-for mode in 6755 2755 2745 4711; do install -m 666 /dev/null w; chown 12345:12345 w; chmod $mode w; chmod o+w w; setpriv --reuid=777 --regid=777 --clear-groups bash -c 'echo x >> w'; stat -c '%a written' w; chmod $mode w; chmod o+w w; setpriv --reuid=777 --regid=777 --clear-groups truncate -s 0 w; stat -c '%a truncated' w; chmod $mode w; echo x >> w; stat -c '%a written by root' w; chmod $mode w; as_user chmod g+w w; stat -c '%a by its owner' w; as_user chown :12345 w; stat -c '%a owned' w; rm w; done
+for mode in 6755 2755 2745 4711; do install -m 666 /dev/null w; chown 12345:12345 w; chmod $mode w; chmod o+w w; setpriv --reuid=777 --regid=777 --clear-groups bash -c 'echo x >> w'; stat -c '%a written' w; chmod $mode w; chmod o+w w; setpriv --reuid=777 --regid=777 --clear-groups truncate -s 0 w; stat -c '%a truncated' w; chmod $mode w; echo x >> w; stat -c '%a written by root' w; chmod $mode w; as_user chmod g+w w; stat -c '%a by its owner' w; as_user chown :12345 w; stat -c '%a owned' w; for who in as_user ''; do chmod $mode w; $who python3 -c 'import os; os.chown("w", -1, -1)'; stat -c '%a given to nobody else' w; done; rm w; done
 setpriv --reuid=12345 --regid=12345 --clear-groups bash -c 'cd grouped; touch inherits; chmod g+s inherits; stat -c "%a %g" inherits; mkdir -m 700 sub; stat -c "%a %g" sub'
 ### programs
 cp /bin/true t; chmod 711 t; as_user ./t; echo $?; chmod 600 t; as_user ./t; echo $?; printf '#!/bin/sh\necho script\n' > s; chmod 755 s; as_user ./s; (exec 5>>s; ./s); sh -c 'exec 6>>t; chmod 755 t; ./t'; cp /bin/sleep z; ./z 5 & sleep 0.2; echo x > z; echo $?; kill $!
