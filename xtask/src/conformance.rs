@@ -160,6 +160,7 @@ pub fn small() -> Outcome {
             Test::Everyday,
             Test::Programs,
             Test::Xfstests,
+            Test::Zts,
             Test::Abuse,
         ],
         seed: 1,
