@@ -227,7 +227,10 @@ impl Mounter for FuseMounter {
             // `fusermount3` opens a device of its own for each mount.
             return Err(MountRefusal::Busy);
         }
-        let is_one_more = self.standing(key, path) == Standing::Mounted;
+        // What is bound to another folder is not the file system's own mount, which this is where that is gone.
+        let rows = self.rows(key, path, Age::Mounts);
+        let is_own = |seen: Seen| rows.iter().any(|row| row.id == seen.id);
+        let is_one_more = self.seen(key).is_some_and(is_own);
         let attached = self
             .server
             .with_device(key.0, |device| mount::attach(source, path, options, device));

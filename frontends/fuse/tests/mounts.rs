@@ -398,6 +398,24 @@ fn what_is_unmounted_here_goes_on_where_it_is_bound_and_is_in_use() {
 }
 
 #[test]
+fn a_mount_moves_though_all_of_it_is_bound_to_another_folder() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.create("tank/a", &[]);
+    fs::write(path.join("file"), "of both").unwrap();
+    let bound = bench.folder("bound");
+    rustix::mount::mount_bind(&path, &bound).unwrap();
+    bench.rename("tank/a", "tank/b");
+    let moved = path.with_file_name("b");
+    assert_eq!(fs::read(moved.join("file")).unwrap(), b"of both");
+    assert!(!path.join("file").exists());
+    assert_eq!(bench.at(&moved), "tank/b");
+    bench.unmount("tank/b", false).unwrap();
+    assert!(!moved.join("file").exists());
+    assert_eq!(fs::read(bound.join("file")).unwrap(), b"of both");
+    rustix::mount::unmount(&bound, UnmountFlags::empty()).unwrap();
+}
+
+#[test]
 fn an_export_ends_what_is_bound_here_and_is_busy_where_that_is_in_use() {
     let Some(bench) = Bench::new() else { return };
     let path = bench.create("tank/a", &[]);

@@ -390,6 +390,7 @@ impl Engine {
             path,
             place,
             is_by_hand: how.by_hand.is_some(),
+            is_own: how.before.is_some(),
         };
         if self.attach_served(open, candidate, &at, &temporary)? {
             return Ok(Some(path.to_path_buf()));
@@ -451,7 +452,7 @@ impl Engine {
             return Err(mount_refusal(name, &MountRefusal::Busy));
         }
         // mount(8) mounts it in one more folder: the file system's own mount is the first.
-        let is_one_more = open.is_mounted(&served);
+        let is_one_more = !at.is_own && open.is_mounted(&served);
         let attached = self.mounter.attach(served.key, name, &at.place, options);
         match attached {
             Ok(()) => {}
@@ -695,6 +696,8 @@ struct At<'a> {
     place: PathBuf,
     /// It was said by hand.
     is_by_hand: bool,
+    /// The file system's own mount was undone for a moment, and is this one.
+    is_own: bool,
 }
 
 /// What stands against mounting, in OpenZFS's words.
@@ -734,6 +737,8 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, how: How<'_>) -> Opt
     match open.mount_of(name) {
         // mount(8) may mount it in several folders.
         Some(_) if how.by_hand.is_some() && asked == Asked::ByName => None,
+        // Its own mount was undone: what is bound to another folder is not that.
+        Some(_) if how.before.is_some() => None,
         Some(_) => refuse(RefusalKind::Busy, "filesystem already mounted"),
         None if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
         None => None,

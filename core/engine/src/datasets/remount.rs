@@ -233,7 +233,8 @@ impl Engine {
         places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut first = Ok(());
         for (_, name, before) in places {
-            if open.mount_of(&name).is_none() {
+            // Its own mount was undone, though a folder to which all of it is bound still shows it.
+            if before.is_some() || open.mount_of(&name).is_none() {
                 let asked = match (before, back) {
                     (Some(_), Back::WhatWasUntouched) => Asked::Untouched,
                     (Some(_), _) => Asked::Again,
