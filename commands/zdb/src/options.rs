@@ -163,7 +163,13 @@ impl Options {
                     options.cache_file = Some(path);
                 }
                 // How many reads are in flight at once is our own affair.
-                'I' => drop(parser.value().map_err(usage)?),
+                'I' => {
+                    let bytes = parser.value().map_err(usage)?;
+                    if !is_positive(&bytes.to_string_lossy()) {
+                        let text = "maximum number of inflight bytes must be greater than 0";
+                        return Err(BadUsage::Usage(text.into()));
+                    }
+                }
                 'v' => verbose += 1,
                 _ if NOT_BUILT.contains(letter) => {
                     return Err(BadUsage::NotBuilt(format!("-{letter}")));
@@ -316,6 +322,16 @@ fn parse_kinds(text: &str) -> Result<u64, &'static str> {
     Ok(kinds)
 }
 
+/// Whether a text begins with a number above zero, as `strtoull` reads it.
+fn is_positive(text: &str) -> bool {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let mut digits = digits.chars().map_while(|digit| digit.to_digit(radix));
+    digits.any(|digit| digit > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +353,17 @@ mod tests {
         let options = parsed(&["tank"]).unwrap();
         assert!(options.is_everything);
         assert_eq!((options.level('d'), options.level('l')), (2, 0));
+    }
+
+    #[test]
+    fn bytes_in_flight_are_a_number_above_zero() {
+        for taken in ["1", "0x10", "100M"] {
+            assert!(parsed(&["-I", taken, "tank"]).is_ok(), "{taken}");
+        }
+        for refused in ["0", "0x0", "tank", ""] {
+            let parsed = parsed(&["-I", refused]);
+            assert!(matches!(parsed, Err(BadUsage::Usage(_))), "{refused}");
+        }
     }
 
     #[test]
