@@ -57,8 +57,8 @@ const SMALL: &str = "001 002 004 005 007 011 023 024 025 028 078 080 087 088 105
 /// How many tests `check` gets at a time.
 const ROUND: usize = 20;
 
-/// How long a test may take; some move gigabytes in small pieces, or run for 200 seconds on purpose.
-const LIMIT_OF_TEST: Duration = Duration::from_secs(300);
+/// How long a test may take; some write millions of small pieces, or run for 200 seconds on purpose.
+const LIMIT_OF_TEST: Duration = Duration::from_secs(400);
 
 /// The class of tests that take longer, or a machine of their own.
 const LONG: &str = "long";
