@@ -52,7 +52,7 @@ printf 'one\ntwo\nthree\n' > e; ln e e2; printf '2s/two/2/\nw\nq\n' | try ed -s 
 
 const QUILT: &str = r#"
 ### quilt
-export QUILT_PATCHES=patches; seq 50 > a; seq 10 > b; mkdir patches; try quilt new one.patch; try quilt add a b; sed -i s/7/seven/ a; rm b; try quilt refresh; try quilt new two.patch; try quilt add a; echo end >> a; try quilt refresh; try quilt pop -a; cat b | wc -l; tail -1 a; try quilt push -a; try quilt pop; try quilt series; try quilt applied; find . -path ./.pc -prune -o -type f -print | LC_ALL=C sort; find .pc | LC_ALL=C sort
+export QUILT_PATCHES=patches; seq 50 > a; seq 10 > b; mkdir patches; try quilt new one.patch; try quilt add a b; sed -i s/7/seven/ a; rm b; try quilt refresh; try quilt new two.patch; try quilt add a; echo end >> a; try quilt refresh; try quilt pop -a | LC_ALL=C sort; cat b | wc -l; tail -1 a; try quilt push -a; try quilt pop; try quilt series; try quilt applied; find . -path ./.pc -prune -o -type f -print | LC_ALL=C sort; find .pc | LC_ALL=C sort
 "#;
 
 const VIM: &str = r#"
