@@ -19,7 +19,7 @@ pub const PROGRAMS: &[Program] = &[
 const BORG: &str = r#"
 ### a repository on it, of it
 export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes BORG_RELOCATED_REPO_ACCESS_IS_OK=yes
-try borg init -e none repo; quietly borg create repo::one tree; borg list repo::one --format '{mode} {uid} {gid} {size} {mtime} {path} {source}{NL}' | grep -v -E 'hard-|text-1000' | LC_ALL=C sort; quietly borg check --verify-data repo; mkdir x; (cd x; quietly borg extract --sparse ../repo::one); same tree x/tree
+try borg init -e none repo; sleep 0.1; echo newest > tree/newest; touch -d 2001-01-01 tree/newest tree; quietly borg create repo::one tree; borg list repo::one --format '{mode} {uid} {gid} {size} {mtime} {path} {source}{NL}' | grep -v -E 'hard-|text-1000' | LC_ALL=C sort; quietly borg check --verify-data repo; mkdir x; (cd x; quietly borg extract --sparse ../repo::one); same tree x/tree
 quietly borg create -C zstd $OTHER/none::x tree; borg create --list --filter AMCE repo::again tree 2>&1 | LC_ALL=C sort; echo new >> tree/text-100; touch tree/added; rm tree/text-1; setfattr -n user.more -v x tree/text-13; borg create --list --filter AMCE repo::two tree 2>&1 | LC_ALL=C sort; borg diff repo::one repo::two | LC_ALL=C sort | sed -E 's/-> .*//' ; quietly borg delete repo::again; quietly borg prune --keep-last 1 repo; quietly borg compact repo; borg list --short repo; quietly borg check repo; mkdir y; (cd y; quietly borg extract ../repo::two); same tree y/tree
 borg export-tar repo::two - | tar -tf - | LC_ALL=C sort | sha256sum; (borg with-lock repo sleep 2 & sleep 1; borg list --lock-wait 0 repo 2>&1 | head -1 | cut -c1-30; wait)
 #restart
