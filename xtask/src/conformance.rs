@@ -14,6 +14,7 @@ mod everyday;
 mod fsx;
 mod kill;
 mod known;
+mod loop_devices;
 mod pjdfstest;
 mod policies;
 mod programs;

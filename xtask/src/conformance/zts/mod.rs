@@ -14,13 +14,11 @@ mod directory;
 mod layout;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
-
-use tarn_oracle::program;
 
 use super::Arguments;
 use super::known::{Ended, Known, Verdict};
+use super::loop_devices;
 use crate::workspace::{Outcome, openzfs};
 use directory::Directory;
 use layout::Suite;
@@ -39,7 +37,7 @@ pub fn zts(arguments: &Arguments) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("zts makes loop devices and turns into other users: it needs root".into());
     }
-    if let Some(why) = no_loop_devices()? {
+    if let Some(why) = loop_devices::missing()? {
         let missing = format!("zts makes loop devices, and there are none here: {why}");
         // CI's machine may have none: a small budget says so and goes on.
         return match arguments.small {
@@ -81,13 +79,6 @@ pub fn zts(arguments: &Arguments) -> Outcome {
     }
     print_table(&verdicts);
     known.judge("zts", &verdicts)
-}
-
-/// Why no loop device can be had, if none can.
-fn no_loop_devices() -> Outcome<Option<String>> {
-    let mut losetup = Command::new("losetup");
-    let found = program::run(losetup.arg("-f"), LIMIT_OF_COMMANDS)?;
-    Ok((!found.succeeded()).then(|| found.stderr.trim().to_string()))
 }
 
 /// A line for each directory.
