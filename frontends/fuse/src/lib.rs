@@ -7,7 +7,7 @@
 //! # Mechanism
 //! One [`server::Server`] waits for all devices. A thread that finds a request reads it, and serves the request from beginning to end; another
 //! takes its place before it waits ([`server`]). Contents of large writes are read into the buffers that become blocks ([`inbox`]). [`protocol`] takes requests apart and puts
-//! replies together; `operations` and `changes` map each request to one call of the file system; [`session`] keeps what one mount
+//! replies together; `operations` maps each request to one call of the file system; [`session`] keeps what one mount
 //! needs: which snapshots are open below `.zfs`, and which files are.
 //!
 //! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it), which knows the
@@ -18,9 +18,8 @@
 //! and mounts again.
 
 mod awake;
-mod changes;
 mod clients;
-mod control;
+mod device;
 mod handles;
 pub mod inbox;
 mod kept;

@@ -3,14 +3,16 @@
 use super::*;
 use crate::awake::AwakeProcessors;
 use crate::nodes::ROOT_NODE;
-use crate::protocol::{UNKNOWN_USER, setattr_bits, statx_bits};
+use crate::protocol::{
+    Answer, Arguments, UNKNOWN_USER, init_flags, opcode, setattr_bits, statx_bits,
+};
 use crate::server::Server;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tarn_engine::administration::{Administration, Call};
-use tarn_engine::files::{DeviceNumber, FileKind, NewFile};
+use tarn_engine::files::{Credentials, DeviceNumber, FileKind, NewFile, Operation, Who};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::dataset::{Create, Rename, Snapshot as Take};
 use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};

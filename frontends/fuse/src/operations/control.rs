@@ -5,7 +5,7 @@
 //! here with their bits, which are others than ours. The kernel has checked owner and privileges where it knows these calls (since Linux 5.14); older
 //! ones do not, so it is checked again where the kernel says for whom it asks. Everything else is refused with `ENOTTY`.
 
-use crate::operations::{Call, Reply, refused};
+use super::{Call, Reply, refused};
 use crate::protocol::{Answer, Arguments, UNKNOWN_USER};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -62,7 +62,7 @@ enum Form {
 
 impl Call<'_> {
     /// Answers an `ioctl`.
-    pub(crate) fn control(
+    pub(super) fn control(
         &self,
         file: &Place,
         mut arguments: Arguments<'_>,

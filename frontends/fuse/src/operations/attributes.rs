@@ -1,0 +1,104 @@
+//! Attributes of files, and the space of file systems.
+//!
+//! `GETATTR`, `STATX`, `SETATTR`, `STATFS`.
+
+use super::answers::{attributes_answer, space_answer, statx_answer};
+use super::{Call, Reply, refused};
+use crate::protocol::{Arguments, setattr_bits};
+use crate::session::Place;
+use rustix::io::Errno;
+use tarn_engine::files::{SetAttributes, SetTime, Timestamp};
+
+impl Call<'_> {
+    pub(super) fn attributes(&self, file: &Place) -> Result<Reply, Errno> {
+        let attributes = file
+            .files
+            .attributes(file.id, self.operation)
+            .map_err(refused)?;
+        let shown = file.shown(attributes);
+        self.session.telling(self.node, &shown);
+        Ok(Reply::Parts(attributes_answer(&shown)))
+    }
+
+    /// All that `statx` tells. The kernel asks so when a program wants to know when a file was made.
+    pub(super) fn extended_attributes(&self, file: &Place) -> Result<Reply, Errno> {
+        let attributes = file
+            .files
+            .attributes(file.id, self.operation)
+            .map_err(refused)?;
+        let shown = file.shown(attributes);
+        self.session.telling(self.node, &shown);
+        Ok(Reply::Parts(statx_answer(&shown)))
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let bits = arguments.clone().u32()?;
+        let changes = parse_changes(&mut arguments)?;
+        if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.drop_privileges(file, bits & setattr_bits::DROP_SET_IDS != 0)?;
+        } else if changes == SetAttributes::default() {
+            self.take_set_ids_for_owner(file)?;
+        }
+        self.session.lists().note(self.node);
+        let changed =
+            file.files
+                .set_attributes(self.credentials, file.id, &changes, self.operation);
+        let shown = file.shown(changed.map_err(refused)?);
+        self.session.telling(self.node, &shown);
+        Ok(Reply::Parts(attributes_answer(&shown)))
+    }
+
+    pub(super) fn space(&self, file: &Place) -> Result<Reply, Errno> {
+        let space = file.files.space_at(file.id, self.operation);
+        Ok(Reply::Parts(space_answer(&space.map_err(refused)?)))
+    }
+}
+
+/// The changes of a `setattr` request.
+fn parse_changes(arguments: &mut Arguments<'_>) -> Result<SetAttributes, Errno> {
+    let valid = arguments.u32()?;
+    arguments.skip(4 + 8)?;
+    let size = arguments.u64()?;
+    arguments.skip(8)?;
+    let (accessed_s, modified_s) = (arguments.u64()?, arguments.u64()?);
+    arguments.skip(8)?;
+    let (accessed_ns, modified_ns) = (arguments.u32()?, arguments.u32()?);
+    arguments.skip(4)?;
+    let mode = arguments.u32()?;
+    arguments.skip(4)?;
+    let (uid, gid) = (arguments.u32()?, arguments.u32()?);
+    let has = |bit: u32| valid & bit != 0;
+    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(now), has(set)) {
+        (true, _) => Some(SetTime::Now),
+        (false, true) => Some(SetTime::To(Timestamp {
+            seconds: i64::from_ne_bytes(seconds.to_ne_bytes()),
+            nanoseconds,
+        })),
+        (false, false) => None,
+    };
+    Ok(SetAttributes {
+        permissions: has(setattr_bits::MODE).then_some(mode & 0o7777),
+        uid: has(setattr_bits::UID).then_some(uid),
+        gid: has(setattr_bits::GID).then_some(gid),
+        size: has(setattr_bits::SIZE).then_some(size),
+        accessed: time(
+            setattr_bits::ATIME,
+            setattr_bits::ATIME_NOW,
+            accessed_s,
+            accessed_ns,
+        ),
+        modified: time(
+            setattr_bits::MTIME,
+            setattr_bits::MTIME_NOW,
+            modified_s,
+            modified_ns,
+        ),
+        is_open: has(setattr_bits::HANDLE),
+        flags: None,
+        project: None,
+    })
+}

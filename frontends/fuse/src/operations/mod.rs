@@ -1,0 +1,204 @@
+//! One request, one call: what each opcode asks of the file system.
+//!
+//! One file for each group of operations; [`run`] finds the one that an opcode names.
+
+mod answers;
+mod attributes;
+mod contents;
+mod control;
+mod creation;
+mod directories;
+mod extended_attributes;
+mod names;
+mod opening;
+mod privileges;
+mod syncing;
+
+use crate::device::Device;
+use crate::handles::Handle;
+use crate::inbox::Request;
+use crate::protocol::{Answer, Arguments, RequestHead, opcode};
+use crate::session::{OTHER, Place, Session, errno_of};
+use contents::{copy_head, write_head};
+use rustix::io::Errno;
+use tarn_engine::files::{Credentials, Operation, OperationKind, PosixError, ReadData, Unsynced};
+
+/// What goes back.
+pub(crate) enum Reply {
+    /// Nothing at all: the kernel does not wait.
+    Nothing,
+    /// Structures.
+    Parts(Answer),
+    /// Bytes of a file, uncopied.
+    Read(ReadData),
+    /// Structures, as soon as the file is durable.
+    WhenDurable(Answer, Unsynced),
+}
+
+/// What statistics call a request.
+pub(crate) fn kind(code: u32) -> OperationKind {
+    match code {
+        opcode::LOOKUP => OperationKind::Lookup,
+        opcode::GETATTR | opcode::STATX => OperationKind::GetAttributes,
+        opcode::SETATTR => OperationKind::SetAttributes,
+        opcode::READLINK => OperationKind::ReadLink,
+        opcode::SYMLINK => OperationKind::MakeSymlink,
+        opcode::MKNOD => OperationKind::MakeNode,
+        opcode::MKDIR => OperationKind::MakeDirectory,
+        opcode::UNLINK => OperationKind::Remove,
+        opcode::RMDIR => OperationKind::RemoveDirectory,
+        opcode::RENAME | opcode::RENAME2 => OperationKind::Rename,
+        opcode::LINK => OperationKind::Link,
+        opcode::OPEN | opcode::OPENDIR => OperationKind::Open,
+        opcode::READ => OperationKind::Read,
+        opcode::WRITE => OperationKind::Write,
+        opcode::STATFS => OperationKind::FileSystemStatus,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH => OperationKind::Close,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => OperationKind::Sync,
+        opcode::SETXATTR | opcode::REMOVEXATTR => OperationKind::SetExtendedAttribute,
+        opcode::GETXATTR | opcode::LISTXATTR => OperationKind::GetExtendedAttribute,
+        opcode::ACCESS => OperationKind::Access,
+        opcode::CREATE | opcode::TMPFILE => OperationKind::Create,
+        opcode::FALLOCATE => OperationKind::Allocate,
+        opcode::READDIR | opcode::READDIRPLUS => OperationKind::ReadDirectory,
+        opcode::LSEEK => OperationKind::Seek,
+        opcode::COPY_FILE_RANGE => OperationKind::Copy,
+        _ => OTHER,
+    }
+}
+
+/// The range of a file that a request is about, for its record.
+pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u64) {
+    let mut of_io = || -> Result<(u64, u64), Errno> {
+        arguments.u64()?;
+        Ok((arguments.u64()?, u64::from(arguments.u32()?)))
+    };
+    match head.opcode {
+        opcode::READ | opcode::WRITE => of_io().unwrap_or_default(),
+        _ => (0, 0),
+    }
+}
+
+/// Whether a request asks for more bytes of a file than this.
+pub(crate) fn reads_more_than(request: &Request, bytes: usize) -> bool {
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    request.arguments().is_ok_and(|(head, arguments)| {
+        head.opcode == opcode::READ && range(&head, arguments).1 > bytes
+    })
+}
+
+/// Whether the answer to a request waits for the intent log and for nothing else that takes long.
+pub(crate) fn waits_for_log(request: &Request) -> bool {
+    request
+        .arguments()
+        .is_ok_and(|(head, mut arguments)| match head.opcode {
+            opcode::FSYNC => true,
+            opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+            opcode::FALLOCATE => arguments.handle().is_ok_and(Handle::wants_sync),
+            opcode::COPY_FILE_RANGE => {
+                copy_head(&mut arguments).is_ok_and(|copy| copy.wants_sync())
+            }
+            _ => false,
+        })
+}
+
+/// What the kernel is told of a request that failed so. Where it asks about a node and not about a name, "there is none" means that the node has gone: its
+/// name may lead to another file by now, as when that was renamed over it. Only of a stale node does the kernel look the name up again.
+pub(crate) fn told(code: u32, errno: Errno) -> Errno {
+    const OF_NODES: [u32; 11] = [
+        opcode::GETATTR,
+        opcode::STATX,
+        opcode::SETATTR,
+        opcode::READLINK,
+        opcode::OPEN,
+        opcode::OPENDIR,
+        opcode::STATFS,
+        opcode::GETXATTR,
+        opcode::LISTXATTR,
+        opcode::SETXATTR,
+        opcode::REMOVEXATTR,
+    ];
+    match OF_NODES.contains(&code) {
+        true => gone(errno),
+        false => errno,
+    }
+}
+
+/// What the kernel is told where "there is none" is said of a node.
+pub(super) fn gone(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT => Errno::STALE,
+        errno => errno,
+    }
+}
+
+/// What an operation needs beside its arguments.
+pub(crate) struct Call<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) device: &'a Device,
+    /// What the kernel calls the file.
+    pub(crate) node: u64,
+    /// The process that asks, where we can see it.
+    pub(crate) process: u32,
+    pub(crate) credentials: &'a Credentials,
+    pub(crate) operation: &'a Operation,
+}
+
+/// Runs one request.
+pub(crate) fn run(
+    call: &Call<'_>,
+    head: &RequestHead,
+    arguments: Arguments<'_>,
+    file: &Place,
+) -> Result<Reply, Errno> {
+    match head.opcode {
+        opcode::LOOKUP => call.lookup(file, arguments),
+        opcode::GETATTR => call.attributes(file),
+        opcode::STATX => call.extended_attributes(file),
+        opcode::SETATTR => call.set_attributes(file, arguments),
+        opcode::READLINK => call.read_link(file),
+        opcode::SYMLINK => call.make_symlink(file, arguments),
+        opcode::MKNOD => call.make_node(file, arguments),
+        opcode::MKDIR => call.make_directory(file, arguments),
+        opcode::CREATE => call.create(file, arguments),
+        opcode::TMPFILE => call.create_unnamed(file, arguments),
+        opcode::UNLINK => call.unlink(file, arguments),
+        opcode::RMDIR => call.remove_directory(file, arguments),
+        opcode::RENAME | opcode::RENAME2 => call.rename(file, head.opcode, arguments),
+        opcode::LINK => call.link(file, arguments),
+        opcode::OPEN => call.open(file, arguments),
+        opcode::OPENDIR => call.open_directory(file, arguments),
+        opcode::RELEASE | opcode::RELEASEDIR => call.release(file, arguments),
+        opcode::READ => call.read(file, arguments),
+        opcode::WRITE => call.write(file, arguments),
+        opcode::STATFS => call.space(file),
+        opcode::FSYNC | opcode::FSYNCDIR => call.sync(file),
+        opcode::SYNCFS => call.sync_all(file),
+        // Nothing is kept back until a close. Told so once, the kernel does not ask again.
+        opcode::FLUSH => Err(Errno::NOSYS),
+        opcode::GETXATTR => call.get_xattr(file, arguments),
+        opcode::LISTXATTR => call.list_xattr(file, arguments),
+        opcode::SETXATTR => call.set_xattr(file, arguments),
+        opcode::REMOVEXATTR => call.remove_xattr(file, arguments),
+        opcode::FALLOCATE => call.allocate(file, arguments),
+        opcode::LSEEK => call.seek(file, arguments),
+        opcode::COPY_FILE_RANGE => call.copy_range(file, arguments),
+        opcode::IOCTL => call.control(file, arguments),
+        opcode::READDIR => call.read_directory(file, arguments),
+        opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
+        opcode::DESTROY => Ok(Reply::Nothing),
+        // The kernel then does what can be done without us: locks are local.
+        _ => Err(Errno::NOSYS),
+    }
+}
+
+/// An operation's refusal.
+pub(crate) fn refused(error: PosixError) -> Errno {
+    errno_of(&error)
+}
+
+/// An operation that has nothing to say.
+pub(super) fn done(outcome: Result<(), PosixError>) -> Result<Reply, Errno> {
+    outcome.map_err(refused)?;
+    Ok(Reply::Parts(Answer::new()))
+}

@@ -1,0 +1,70 @@
+//! Opening and closing files and directories.
+//!
+//! `OPEN`, `OPENDIR`, `RELEASE`, `RELEASEDIR`.
+
+use super::answers::put_open;
+use super::{Call, Reply, done, refused};
+use crate::handles::Handle;
+use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE};
+use crate::session::Place;
+use rustix::io::Errno;
+use tarn_engine::files::Noting;
+
+impl Call<'_> {
+    /// Opens a file. Where reading would change the access time, the kernel is not to answer reads from what it has cached:
+    /// the first of them comes to us, and from then on it may.
+    pub(super) fn open(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
+        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            let appends = flags & libc::O_APPEND != 0;
+            let checked = file.files.check_writing(file.id, appends, self.operation);
+            checked.map_err(refused)?;
+        }
+        let opened = file.files.opened(file.id, self.operation);
+        opened.map_err(refused)?;
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let handle = Handle::opened_with(flags);
+        let is_due = reads
+            && handle.notes_access()
+            && file
+                .files
+                .would_note_access(file.id, self.operation)
+                .unwrap_or(false);
+        let mut answer = Answer::new();
+        let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
+        self.session.opened(file, handle);
+        put_open(&mut answer, handle, keeps);
+        Ok(Reply::Parts(answer))
+    }
+
+    /// Opens a directory: it stays until it is closed, though it be removed. Nothing of it is cached across opens.
+    pub(super) fn open_directory(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+        let opened = file.files.opened(file.id, self.operation);
+        opened.map_err(refused)?;
+        let mut answer = Answer::new();
+        put_open(&mut answer, Handle::of_directory(flags), 0);
+        Ok(Reply::Parts(answer))
+    }
+
+    pub(super) fn release(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        self.session.closed(file, arguments.handle()?);
+        done(file.files.closed(file.id, self.operation))
+    }
+}
+
+/// Whether what is read through a handle changes the access time.
+pub(super) fn noting_of(handle: Handle) -> Noting {
+    match handle.notes_access() {
+        true => Noting::Access,
+        false => Noting::Nothing,
+    }
+}

@@ -1,0 +1,76 @@
+//! What is agreed on with the kernel when a mount begins: `INIT`.
+
+use super::Session;
+use crate::protocol::{Answer, Arguments, MAJOR, MINOR, WRITE_BYTES_MAX, init_flags};
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+/// What we ask of the kernel. Not that its pages go when a modification time moves: what changes a
+/// mounted file comes through it. Not asynchronous direct I/O (`ASYNC_DIO`): the kernel drops pages
+/// of what is written past them when it is sent, and again when it is answered only where the
+/// writer waits for that. Reads through the page cache in between would bring back what was there
+/// before, and leave it there. It cannot be made up for here: a notice that drops pages waits for
+/// reads, and those wait until enough of the writes are answered.
+const WANTED: u64 = init_flags::ASYNC_READ
+    | init_flags::EXPORT_SUPPORT
+    | init_flags::BIG_WRITES
+    | init_flags::DONT_MASK
+    | init_flags::DO_READDIRPLUS
+    | init_flags::READDIRPLUS_AUTO
+    | init_flags::PARALLEL_DIROPS
+    | init_flags::HANDLE_KILLPRIV_V2
+    | init_flags::POSIX_ACL
+    | init_flags::MAX_PAGES
+    | init_flags::CACHE_SYMLINKS
+    | init_flags::SETXATTR_EXT
+    | init_flags::INIT_EXT
+    | init_flags::ALLOW_IDMAP;
+
+/// Requests the kernel may have under way in the background (reading ahead, writing back). Linux
+/// has 12 unless told.
+const BACKGROUND_MAX: u16 = 64;
+
+/// Pages of the kernel in a request of the largest size.
+const PAGES_MAX: u16 = 256;
+
+impl Session {
+    /// Whether the kernel speaks the protocol with this capability.
+    pub(crate) fn agreed_on(&self, capability: u64) -> bool {
+        // Agreed on before the kernel sends anything else.
+        self.agreed.load(Ordering::Relaxed) & capability != 0
+    }
+
+    /// Answers the kernel's first request: which version, which capabilities.
+    pub(super) fn initialise(&self, mut arguments: Arguments<'_>) -> Result<Answer, Errno> {
+        let (major, minor) = (arguments.u32()?, arguments.u32()?);
+        let mut answer = Answer::new();
+        if major > MAJOR {
+            // The kernel asks again with our version.
+            answer.u32(MAJOR).u32(MINOR).zeros(56);
+            return Ok(answer);
+        }
+        if major < MAJOR || minor < 28 {
+            return Err(Errno::PROTO);
+        }
+        let (readahead, low) = (arguments.u32()?, u64::from(arguments.u32()?));
+        let high = match low & init_flags::INIT_EXT {
+            0 => 0,
+            _ => u64::from(arguments.u32()?) << 32,
+        };
+        let agreed = (high | low) & WANTED;
+        self.agreed.store(agreed, Ordering::Relaxed);
+        let [low, high] = [agreed & u64::from(u32::MAX), agreed >> 32]
+            .map(|half| u32::try_from(half).expect("it has 32 bits"));
+        answer.u32(MAJOR).u32(MINOR).u32(readahead).u32(low);
+        answer.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3);
+        let write_bytes_max = u32::try_from(WRITE_BYTES_MAX).expect("a constant of one mebibyte");
+        answer
+            .u32(write_bytes_max)
+            .u32(1)
+            .u16(PAGES_MAX)
+            .u16(0)
+            .u32(high)
+            .zeros(28);
+        Ok(answer)
+    }
+}

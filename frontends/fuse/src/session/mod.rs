@@ -1,0 +1,160 @@
+//! One mount: its file system, and the snapshots that were entered below `.zfs`.
+
+mod credentials;
+mod handshake;
+mod place;
+mod requests;
+mod snapshots;
+
+pub(crate) use place::Place;
+
+use crate::handles::Handle;
+use crate::kept::{RecentNodes, is_unsettled};
+use crate::nodes::Node;
+use rustix::io::Errno;
+use snapshots::Entered;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tarn_engine::files::{Attributes, FileSystem, ObjectId, OperationKind, PosixError, Tree};
+use tarn_engine::mounts::Ended;
+
+/// One mount.
+pub struct Session {
+    tree: Arc<dyn Tree>,
+    entered: Mutex<Entered>,
+    /// Files of the dataset that may be mapped, and by how many opens.
+    mapped: Mutex<BTreeMap<ObjectId, u64>>,
+    /// What the kernel has written back of them.
+    written_back: WrittenBack,
+    /// Nodes whose access control lists the kernel may keep.
+    lists: RecentNodes,
+    /// Nodes of which it may keep what space they take until blocks that wait are stored.
+    unsettled: RecentNodes,
+    /// What was agreed on with the kernel.
+    agreed: AtomicU64,
+    ended: Ended,
+}
+
+/// Writes of the kernel's own.
+#[derive(Default)]
+struct WrittenBack {
+    count: AtomicU64,
+    /// The last error; zero for none.
+    refusal: AtomicI32,
+}
+
+impl Session {
+    /// A session for a tree. `ended` is called when the kernel ends the mount.
+    pub fn new(tree: Arc<dyn Tree>, ended: Ended) -> Arc<Session> {
+        tree.files().keep_removed_directories();
+        Arc::new(Session {
+            tree,
+            entered: Mutex::new(Entered::default()),
+            mapped: Mutex::default(),
+            written_back: WrittenBack::default(),
+            lists: RecentNodes::with_lists(),
+            unsettled: RecentNodes::unsettled(),
+            agreed: AtomicU64::new(0),
+            ended,
+        })
+    }
+
+    /// A file was opened so.
+    pub(crate) fn opened(&self, file: &Place, handle: Handle) {
+        if file.which == 0 && handle.may_be_mapped() {
+            *self.mapped().entry(file.id).or_default() += 1;
+        }
+    }
+
+    /// A file is closed that was opened so.
+    pub(crate) fn closed(&self, file: &Place, handle: Handle) {
+        if file.which > 0 || !handle.may_be_mapped() {
+            return;
+        }
+        if let Entry::Occupied(mut opens) = self.mapped().entry(file.id) {
+            *opens.get_mut() -= 1;
+            if *opens.get() == 0 {
+                opens.remove();
+            }
+        }
+    }
+
+    /// Whether a program may have stored into a file what the kernel has not told us yet.
+    pub(crate) fn may_be_mapped(&self, file: &Place) -> bool {
+        file.which == 0 && self.mapped().contains_key(&file.id)
+    }
+
+    /// The kernel has written back what a program stored into mapped memory, or was refused.
+    pub(crate) fn wrote_back(&self, refusal: Option<Errno>) {
+        self.written_back.count.fetch_add(1, Ordering::SeqCst);
+        if let Some(errno) = refusal {
+            let number = errno.raw_os_error();
+            self.written_back.refusal.store(number, Ordering::SeqCst);
+        }
+    }
+
+    /// Of which files the kernel may keep access control lists.
+    pub(crate) fn lists(&self) -> &RecentNodes {
+        &self.lists
+    }
+
+    /// The kernel is told the attributes of a node.
+    pub(crate) fn telling(&self, node: u64, attributes: &Attributes) {
+        if is_unsettled(attributes) {
+            self.unsettled.note(node);
+        }
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<ObjectId, u64>> {
+        // A thread that panicked while it held it was counting one.
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a node number of the kernel's is.
+    pub(crate) fn place(&self, number: u64) -> Result<Place, Errno> {
+        let (which, id) = match Node::from_number(number) {
+            Node::Root => (0, self.tree.files().root()),
+            Node::Object { which, id } => (which, id),
+        };
+        let files = match which {
+            0 => self.tree.files().clone(),
+            which => {
+                let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+                // The kernel looks the name up again.
+                entered.find(which).ok_or(Errno::STALE)?.clone()
+            }
+        };
+        Ok(Place { files, which, id })
+    }
+
+    /// The node of an object, which for the dataset's root is the kernel's own.
+    pub(crate) fn node_of(&self, which: u16, files: &FileSystem, id: ObjectId) -> u64 {
+        if which == 0 && id == files.root() {
+            return Node::Root.number();
+        }
+        Node::Object { which, id }.number()
+    }
+
+    /// The file system that is mounted, which a snapshot is entered from.
+    pub(crate) fn mounted(&self) -> Place {
+        let files = self.tree.files().clone();
+        Place {
+            id: files.root(),
+            files,
+            which: 0,
+        }
+    }
+}
+
+/// An operation's error for the kernel.
+pub(crate) fn errno_of(error: &PosixError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
+
+/// The kind that statistics count requests under which have none of their own.
+pub(crate) const OTHER: OperationKind = OperationKind::Other;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! A file as a request names it, and the numbers that it shows.
+
+use crate::nodes::inode_in_snapshot;
+use std::sync::Arc;
+use tarn_engine::files::{Attributes, ControlEntry, DirectoryEntry, FileSystem, ObjectId};
+
+/// A file of the dataset or of a snapshot.
+pub(crate) struct Place {
+    /// Its file system.
+    pub(crate) files: Arc<FileSystem>,
+    /// Which one that is: see [`Node`].
+    pub(crate) which: u16,
+    /// Its object.
+    pub(crate) id: ObjectId,
+}
+
+impl Place {
+    /// Another object of the same file system.
+    pub(crate) fn beside(&self, id: ObjectId) -> Place {
+        Place {
+            files: self.files.clone(),
+            which: self.which,
+            id,
+        }
+    }
+
+    /// Whether it is the root of a snapshot.
+    pub(crate) fn is_root_of_snapshot(&self) -> bool {
+        self.which > 0 && self.id == self.files.root()
+    }
+
+    /// The inode number that an object of the same file system shows. The root of a snapshot has that of its entry in `.zfs/snapshot`, as if it were mounted there.
+    fn inode_of(&self, id: ObjectId) -> ObjectId {
+        let dataset = self.files.object_set().id();
+        match self.which {
+            0 => id,
+            _ if id == self.files.root() => ControlEntry::Snapshot(dataset).id(),
+            _ => ObjectId::new(inode_in_snapshot(dataset, id)),
+        }
+    }
+
+    /// The attributes of an object of the same file system as they are shown. A snapshot can get the number of one that was destroyed, and its
+    /// node number after a restart: what tells their files apart is the generation, which says the group in which the snapshot was last changed, too.
+    pub(crate) fn shown(&self, attributes: Attributes) -> Attributes {
+        if self.which == 0 {
+            return attributes;
+        }
+        let born = self.files.object_set().root_pointer().logical_birth.get();
+        // Linux keeps 32 bits. The factor is odd, so that groups which differ in these do so afterwards.
+        let of_snapshot = born.wrapping_mul(0x9e37_79b1) & u64::from(u32::MAX);
+        Attributes {
+            id: self.inode_of(attributes.id),
+            generation: attributes.generation ^ of_snapshot,
+            ..attributes
+        }
+    }
+
+    /// An entry of this directory as it is shown.
+    pub(crate) fn shown_entry(&self, entry: DirectoryEntry) -> DirectoryEntry {
+        let is_above = self.is_root_of_snapshot() && entry.name == b"..";
+        let id = match is_above {
+            true => ControlEntry::Snapshots.id(),
+            false => self.inode_of(entry.id),
+        };
+        DirectoryEntry { id, ..entry }
+    }
+}

@@ -1,0 +1,235 @@
+//! The requests of one mount, from the kernel to the operations and back.
+
+use super::credentials::credentials_of;
+use super::{Session, errno_of};
+use crate::clients;
+use crate::device::Device;
+use crate::inbox::Request;
+use crate::nodes::{Node, ROOT_NODE};
+use crate::operations::{self, Reply};
+use crate::protocol::{Answer, Arguments, RequestHead, opcode};
+use crate::server::{Handler, Promise};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tarn_engine::files::{FileSystem, Operation, OperationKind, Outcome, Protocol, Unsynced, Who};
+
+/// Requests that move more bytes than this take long. A guess: some ten microseconds of copying.
+const LONG_BYTES: usize = 64 << 10;
+
+/// A request that is answered when its file is durable.
+struct Promised {
+    unique: u64,
+    answer: Answer,
+    files: Arc<FileSystem>,
+    unsynced: Unsynced,
+    operation: Operation,
+}
+
+impl Session {
+    /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to directories alone that it knew and that have been removed.
+    fn forgotten(&self, head: &RequestHead, mut arguments: Arguments<'_>) -> Result<(), Errno> {
+        let files = self.tree.files();
+        if !files.has_removed_directories() {
+            return Ok(());
+        }
+        let mut nodes = Vec::new();
+        match head.opcode {
+            opcode::FORGET => nodes.push(head.node),
+            _ => {
+                let count = arguments.u32()?;
+                arguments.skip(4)?;
+                for _ in 0..count {
+                    nodes.push(arguments.u64()?);
+                    // How often it was looked up.
+                    arguments.skip(8)?;
+                }
+            }
+        }
+        for node in nodes {
+            if let Node::Object { which: 0, id } = Node::from_number(node) {
+                let who = Who {
+                    client: clients::of(head.uid),
+                    protocol: Protocol::Fuse,
+                    user: head.uid,
+                };
+                let operation = self.tree.begin(who, OperationKind::Close, id, (0, 0));
+                // What cannot be freed now is freed by the next mount.
+                let _ = files.forgotten(id, &operation);
+                self.tree.finish(operation);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Handler for Session {
+    fn is_long(&self, request: &Request) -> bool {
+        request.length() > LONG_BYTES || operations::reads_more_than(request, LONG_BYTES)
+    }
+
+    fn is_waited_for(&self, request: &Request) -> bool {
+        const NOT: [u32; 4] = [
+            opcode::FORGET,
+            opcode::BATCH_FORGET,
+            opcode::RELEASE,
+            opcode::RELEASEDIR,
+        ];
+        request
+            .arguments()
+            .is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
+    }
+
+    fn may_promise(&self, request: &Request) -> bool {
+        operations::waits_for_log(request)
+    }
+
+    fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
+        let contents = request.take_contents();
+        let (head, arguments) = request.arguments().ok()?;
+        match head.opcode {
+            opcode::INIT => {
+                match self.initialise(arguments) {
+                    Ok(answer) => device.reply(head.unique, &[answer.as_slice()]),
+                    Err(errno) => device.refuse(head.unique, errno),
+                }
+                return None;
+            }
+            opcode::FORGET | opcode::BATCH_FORGET => {
+                let _ = self.forgotten(&head, arguments);
+                return None;
+            }
+            // An operation is not stopped half-way, so an interruption changes nothing.
+            opcode::INTERRUPT => return None,
+            _ => {}
+        }
+        let place = match self.place(head.node) {
+            Ok(place) => place,
+            Err(errno) => {
+                device.refuse(head.unique, errno);
+                return None;
+            }
+        };
+        let who = Who {
+            client: clients::of(head.uid),
+            protocol: Protocol::Fuse,
+            user: head.uid,
+        };
+        let kind = operations::kind(head.opcode);
+        let range = operations::range(&head, arguments.clone());
+        let operation = self.tree.begin(who, kind, place.id, range);
+        let credentials = credentials_of(&head, &place);
+        let call = operations::Call {
+            session: self,
+            device,
+            node: head.node,
+            process: head.pid,
+            credentials: &credentials,
+            operation: &operation,
+        };
+        let answered = match contents {
+            Some(contents) => call.write_contents(&place, arguments, contents),
+            None => operations::run(&call, &head, arguments, &place),
+        };
+        match answered {
+            Ok(Reply::Nothing) => {}
+            Ok(Reply::Parts(answer)) => device.reply(head.unique, &[answer.as_slice()]),
+            Ok(Reply::Read(data)) => {
+                let parts: Vec<&[u8]> = data.parts().collect();
+                device.reply(head.unique, &parts);
+            }
+            Ok(Reply::WhenDurable(answer, unsynced)) => {
+                return Some(Box::new(Promised {
+                    unique: head.unique,
+                    answer,
+                    files: place.files,
+                    unsynced,
+                    operation,
+                }));
+            }
+            Err(errno) => {
+                let errno = operations::told(head.opcode, errno);
+                if !is_an_answer(errno) {
+                    operation.mark(Outcome::Error);
+                }
+                device.refuse(head.unique, errno);
+            }
+        }
+        self.tree.finish(operation);
+        None
+    }
+
+    fn keep(&self, promises: Vec<Promise>, device: &Device) {
+        let mine = |promise: Promise| promise.downcast::<Promised>();
+        let promised: Result<Vec<_>, _> = promises.into_iter().map(mine).collect();
+        let mut promised = promised.expect("who keeps a promise has made it");
+        // All of one file system as a rule: what is below `.zfs` never changes.
+        while let Some(files) = promised.first().map(|first| first.files.clone()) {
+            let is_of_it = |other: &Promised| Arc::ptr_eq(&other.files, &files);
+            let (together, others): (Vec<_>, Vec<_>) =
+                promised.into_iter().partition(|other| is_of_it(other));
+            promised = others;
+            let unsynced: Vec<Unsynced> = together.iter().map(|one| one.unsynced).collect();
+            let stored = files.sync_together(&unsynced, &together[0].operation);
+            for one in together {
+                match &stored {
+                    Ok(()) => device.reply(one.unique, &[one.answer.as_slice()]),
+                    Err(error) => {
+                        one.operation.mark(Outcome::Error);
+                        device.refuse(one.unique, errno_of(error));
+                    }
+                }
+                self.tree.finish(one.operation);
+            }
+        }
+    }
+
+    fn ended(&self) {
+        (self.ended)();
+    }
+
+    fn mapped_nodes(&self) -> Vec<u64> {
+        let files = self.tree.files();
+        let mapped = self.mapped();
+        mapped
+            .keys()
+            .map(|id| self.node_of(0, files, *id))
+            .collect()
+    }
+
+    fn pages_written(&self) -> u64 {
+        self.written_back.count.load(Ordering::SeqCst)
+    }
+
+    fn take_refusal(&self) -> Option<Errno> {
+        let number = self.written_back.refusal.swap(0, Ordering::SeqCst);
+        (number != 0).then(|| Errno::from_raw_os_error(number))
+    }
+
+    fn properties_changed(&self, device: &Device) {
+        for node in self.lists.take() {
+            device.forget_attributes(node);
+        }
+        // Whether it has `.zfs` shows in its links.
+        device.forget_attributes(ROOT_NODE);
+    }
+
+    fn group_stored(&self, device: &Device) {
+        for node in self.unsettled.take() {
+            device.forget_attributes(node);
+        }
+    }
+}
+
+/// Errors that say something about a name or a file, as asked for every day: no failures.
+fn is_an_answer(errno: Errno) -> bool {
+    [
+        Errno::NOENT,
+        Errno::STALE,
+        Errno::NODATA,
+        Errno::NOSYS,
+        Errno::NXIO,
+        Errno::RANGE,
+    ]
+    .contains(&errno)
+}
