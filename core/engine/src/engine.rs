@@ -14,7 +14,7 @@ use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Mounted, Mounter, Standing};
-use crate::snapshot_directory::Entered;
+use crate::served::ServedFiles;
 use crate::streams::Streams;
 use crate::turns::Turns;
 use std::collections::BTreeMap;
@@ -57,11 +57,11 @@ pub(crate) struct OpenPool {
     pub(crate) opened_ns: u64,
     /// Hot spares and cache devices, which belong to no tree of vdevs.
     pub(crate) auxiliary: Mutex<Auxiliary>,
-    /// What is served, by dataset; the mounter knows where it is mounted.
+    /// What is mounted, or was and is still in use, by dataset; the mounter knows where.
     pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
     mounter: Arc<dyn Mounter>,
-    /// Snapshots that somebody has entered in any of the mounts.
-    pub(crate) entered: Arc<Entered>,
+    /// The file systems that are served, mounted or not.
+    pub(crate) served_files: Arc<ServedFiles>,
     /// Who changes it.
     pub(crate) turns: Turns,
     /// What is being sent and received.
@@ -99,8 +99,8 @@ impl OpenPool {
     ) -> Arc<OpenPool> {
         let host = pool.host();
         let (load_guid, opened_ns) = (host.random_u64(), host.monotonic_ns());
-        let entered = Entered::nothing();
-        pool.namespace().set_snapshots_served(entered.clone());
+        let served_files = ServedFiles::nothing();
+        pool.namespace().set_snapshots_served(served_files.clone());
         Arc::new(OpenPool {
             pool,
             altroot,
@@ -111,7 +111,7 @@ impl OpenPool {
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, BTreeMap::new()),
             mounter,
-            entered,
+            served_files,
             turns: Turns::new(),
             streams: Streams::new(),
             last_seen: Mutex::new(MOUNTS, None),

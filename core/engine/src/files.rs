@@ -1,8 +1,10 @@
 //! Files, for front ends that serve them.
 //!
-//! A front end gets a [`Tree`] for each mounted dataset: the file system itself, and a way to the snapshots below
-//! its `.zfs/snapshot`. It calls the file system's operations directly, in its own threads, with an
-//! [`Operation`] that it began when the request came in.
+//! A front end gets a [`Tree`] for each dataset that it serves: the file system itself, and a way to
+//! the snapshots below its `.zfs/snapshot`. It calls the file system's operations directly, in its
+//! own threads, with an [`Operation`] that it began when the request came in. One that mounts gets
+//! trees with its [mount requests](crate::mounts::MountRequest); others
+//! [hold](crate::engine::Engine::hold_files) them.
 
 use std::sync::Arc;
 pub use tarn_host::buffer::Buffer;
@@ -12,20 +14,22 @@ pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
+pub use crate::served::{Held, HoldPurpose};
 pub use tarn_posix::types::*;
 pub use tarn_posix::{FileSystem, NO_PROJECT, NewContents, ReadData, Unsynced, WriteAt};
 pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};
 
-/// What is served of one mounted dataset.
+/// What is served of one dataset or snapshot.
 pub trait Tree: Send + Sync {
     /// The file system.
     fn files(&self) -> &Arc<FileSystem>;
 
-    /// The file system of a snapshot.
+    /// A snapshot of it. All that enter a snapshot, from whichever mount, share its file system; it
+    /// is closed when the last of these trees is dropped.
     ///
     /// # Errors
-    /// `ENOENT` when there is none of this name.
-    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError>;
+    /// `ENOENT` when there is none of this name, and in a snapshot.
+    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError>;
 
     /// Begins an operation on this dataset. `range` is offset and size.
     fn begin(

@@ -29,6 +29,7 @@ pub mod mounts;
 mod policy;
 mod pools;
 mod refusals;
+mod served;
 mod service;
 mod snapshot_directory;
 mod start;

@@ -9,9 +9,8 @@
 //! here is what is served, and how. A file system that is served and not mounted is mounted again as what it is: a second copy of it with a state
 //! of its own would lose what the first one changes.
 
-use crate::files::Tree;
+use crate::files::{Held, Tree};
 use crate::mount_options::TemporaryOptions;
-use crate::tree::MountedTree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_host::DeviceNumber;
@@ -207,8 +206,8 @@ pub(crate) struct Mounted {
     pub(crate) options: MountOptions,
     /// Options given with `-o`, which override properties as long as it is mounted.
     pub(crate) temporary: TemporaryOptions,
-    /// The files.
-    pub(crate) tree: Arc<MountedTree>,
+    /// Its hold on the files.
+    pub(crate) held: Arc<Held>,
 }
 
 impl Mounted {

@@ -1,23 +1,22 @@
 //! `.zfs/snapshot`: what becomes of snapshots when names in it change.
 //!
 //! # Mechanism
-//! Who makes a directory there takes a snapshot, who removes one destroys it, and a rename renames: if he might do so by a command. That it was no command shows in
-//! the history, which has no more of it than what happened. Snapshots that somebody has entered are known here: one in which
-//! a file is open is busy, and one that was destroyed ends for all who have entered it or are about to ([`SnapshotsServed`]).
+//! mkdir(2) there takes a snapshot, rmdir(2) destroys it, and rename(2) renames it, for users that may
+//! do the same by `zfs snapshot`, `zfs destroy` and `zfs rename`. The history has the event and no
+//! command. A snapshot in which a file is open is busy; one that is destroyed ends for all that have
+//! entered it ([`served`](crate::served)).
 
-use crate::files::{Credentials, FileSystem, ObjectId, PosixError};
+use crate::files::{Credentials, ObjectId, PosixError};
 use crate::policy::{self, Denial};
+use crate::served::ServedFiles;
 use crate::tree::internal;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tarn_dataset::delegation::User;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::names::{BadName, DatasetName};
 use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::ops::snapshot_of_head::{ChangeSnapshot, SnapshotChange};
-use tarn_dataset::snapshots_served::SnapshotsServed;
 use tarn_dataset::task::TaskRefusal;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::AssignError;
 use tarn_ondisk::dataset_dir::SNAPSHOTS_CHANGED;
 use tarn_pool::{Pool, TaskError};
@@ -25,108 +24,12 @@ use tarn_posix::control_directory::{ListedSnapshot, SnapshotDoor, SnapshotFacts,
 use tarn_posix::types::Timestamp;
 use tarn_probe::Operation;
 
-/// Those who enter snapshots, and who destroys them.
-const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 40, "entered snapshots");
-
-/// Snapshots of a pool that somebody has entered, in whatever mount and by whatever name.
-pub(crate) struct Entered(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    files: Vec<(ObjectId, Weak<FileSystem>)>,
-    /// For each that is being entered, what was destroyed since that began.
-    entering: BTreeMap<u64, Vec<ObjectId>>,
-    last: u64,
-}
-
-impl Table {
-    /// The file systems of a snapshot end, or go on.
-    fn set_ending(&self, snapshot: ObjectId, is_ending: bool) -> Vec<Arc<FileSystem>> {
-        let of = self.files.iter().filter(|(id, _)| *id == snapshot);
-        let of: Vec<_> = of.filter_map(|(_, files)| files.upgrade()).collect();
-        of.iter().for_each(|files| files.set_ending(is_ending));
-        of
-    }
-}
-
-impl Entered {
-    pub(crate) fn nothing() -> Arc<Entered> {
-        Arc::new(Entered(Mutex::new(ENTERED, Table::default())))
-    }
-
-    /// Somebody is about to enter a snapshot. He says so before he looks for it, and so is told if it is destroyed from then on.
-    pub(crate) fn begin(&self) -> Entering<'_> {
-        let mut table = self.0.lock();
-        table.last += 1;
-        let number = table.last;
-        table.entering.insert(number, Vec::new());
-        Entering {
-            entered: self,
-            number,
-        }
-    }
-
-    /// Lets nobody in any more. Says whether nobody has a file of it open.
-    pub(crate) fn end(&self, snapshot: ObjectId) -> bool {
-        let ending = self.0.lock().set_ending(snapshot, true);
-        !ending.iter().any(|files| files.is_in_use())
-    }
-
-    /// It was not destroyed after all. Where it was, nobody has it here any more.
-    pub(crate) fn go_on(&self, snapshot: ObjectId) {
-        let going_on = self.0.lock().set_ending(snapshot, false);
-        drop(going_on);
-    }
-}
-
-impl SnapshotsServed for Entered {
-    /// Files that are open end, too: what they read would be somebody else's.
-    fn destroyed(&self, snapshot: ObjectId) {
-        let mut table = self.0.lock();
-        let ended = table.set_ending(snapshot, true);
-        // They never go on, and another snapshot can get the number.
-        table.files.retain(|(id, _)| *id != snapshot);
-        for gone in table.entering.values_mut() {
-            gone.push(snapshot);
-        }
-        drop(table);
-        drop(ended);
-    }
-}
-
-/// Somebody who enters a snapshot.
-#[must_use]
-pub(crate) struct Entering<'a> {
-    entered: &'a Entered,
-    number: u64,
-}
-
-impl Entering<'_> {
-    /// These are its files. False if the snapshot was destroyed meanwhile: then nobody gets in.
-    pub(crate) fn enter(self, snapshot: ObjectId, files: &Arc<FileSystem>) -> bool {
-        let mut table = self.entered.0.lock();
-        let gone = table.entering.get(&self.number);
-        let is_there = gone.is_some_and(|gone| !gone.contains(&snapshot));
-        if is_there {
-            table.files.retain(|(_, files)| files.strong_count() > 0);
-            table.files.push((snapshot, Arc::downgrade(files)));
-        }
-        is_there
-    }
-}
-
-impl Drop for Entering<'_> {
-    fn drop(&mut self) {
-        self.entered.0.lock().entering.remove(&self.number);
-    }
-}
-
-/// The snapshots of one mounted head.
+/// The snapshots of one head.
 pub(crate) struct SnapshotDirectory {
     pub(crate) pool: Arc<Pool>,
     pub(crate) head: ObjectId,
-    pub(crate) entered: Arc<Entered>,
-    /// Nobody can change names in it.
+    pub(crate) served: Arc<ServedFiles>,
+    /// Names in it cannot be changed.
     pub(crate) is_fixed: bool,
 }
 
@@ -198,7 +101,7 @@ impl SnapshotDoor for SnapshotDirectory {
     fn change(&self, credentials: &Credentials, change: SnapshotChange) -> Result<(), PosixError> {
         match self.is_fixed {
             true => Err(PosixError::PermissionDenied),
-            false => change_snapshot(&self.pool, self.head, &self.entered, credentials, change),
+            false => change_snapshot(&self.pool, self.head, &self.served, credentials, change),
         }
     }
 }
@@ -206,7 +109,7 @@ impl SnapshotDoor for SnapshotDirectory {
 fn change_snapshot(
     pool: &Pool,
     head: ObjectId,
-    entered: &Entered,
+    served: &ServedFiles,
     credentials: &Credentials,
     change: SnapshotChange,
 ) -> Result<(), PosixError> {
@@ -232,9 +135,9 @@ fn change_snapshot(
         _ => None,
     };
     if let Some(going) = going
-        && !entered.end(going)
+        && !served.begin_ending(going)
     {
-        entered.go_on(going);
+        served.go_on(going);
         return Err(PosixError::Busy);
     }
     let growth = match &change {
@@ -250,7 +153,7 @@ fn change_snapshot(
     };
     let outcome = pool.run(task, &operation);
     if let Some(going) = going {
-        entered.go_on(going);
+        served.go_on(going);
     }
     outcome.map_err(|error| of_task(&error))
 }

@@ -1,12 +1,15 @@
-//! A mounted dataset as front ends get it.
+//! The files of a dataset or snapshot, as front ends get them.
 //!
-//! A file system asks its pool for two things: how much room its dataset has, and which snapshots. Both are looked up
-//! when they are asked for, since they change while it is mounted; so does its name.
+//! A file system asks its pool for two things: how much room its dataset has, and which snapshots.
+//! Both are looked up when they are asked for, since they change while it is open; so does its name.
+//!
+//! A [`ServedTree`] is opened by the table of what is [served](crate::served) alone.
 
 use crate::count_owners::OwnerCounts;
 use crate::engine::OpenPool;
 use crate::files::{FileSystem, ObjectId, PosixError, Tree};
-use crate::snapshot_directory::{Entered, SnapshotDirectory};
+use crate::served::{HoldPurpose, ServedFiles};
+use crate::snapshot_directory::SnapshotDirectory;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use tarn_dataset::dataset::Dataset;
@@ -21,21 +24,29 @@ use tarn_posix::MountProperties;
 use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse, Uncounted};
 use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
-use tarn_probe::{DatasetStatistics, Operation, OperationKind, What, Who};
+use tarn_probe::{
+    DatasetId, DatasetStatistics, Operation, OperationKind, What, Who,
+};
 use tarn_zil::Durability;
 
-/// Snapshots of one mount, while they get properties.
-const BELOW: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "snapshots below a mount");
+/// Snapshots that were entered from a head, while they get properties.
+const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "entered snapshots");
 
-/// One mounted dataset.
-pub(crate) struct MountedTree {
+/// The files of one dataset or snapshot.
+pub(crate) struct ServedTree {
     pool: Arc<Pool>,
-    head: ObjectId,
+    id: ObjectId,
     files: Arc<FileSystem>,
+    /// None of a snapshot: requests are counted for the file system it was entered from.
+    head: Option<Head>,
+}
+
+/// What only a head has.
+struct Head {
     statistics: Arc<DatasetStatistics>,
-    entered: Arc<Entered>,
+    served: Arc<ServedFiles>,
     /// Snapshots that were entered below `.zfs`: they follow its properties.
-    below: Mutex<Vec<Weak<FileSystem>>>,
+    entered: Mutex<Vec<Weak<ServedTree>>>,
     counts: Arc<OwnerCounts>,
 }
 
@@ -67,7 +78,7 @@ impl<E: std::error::Error> From<E> for TreeError {
     }
 }
 
-impl MountedTree {
+impl ServedTree {
     /// Opens a dataset's files. Where its intent log cannot be replayed to its end, what is left of it may be given up.
     ///
     /// # Errors
@@ -78,12 +89,12 @@ impl MountedTree {
         properties: MountProperties,
         choices: TreeChoices,
         operation: &Operation,
-    ) -> Result<Arc<MountedTree>, TreeError> {
+    ) -> Result<Arc<ServedTree>, TreeError> {
         let head = dataset.id();
-        match MountedTree::open_once(open, dataset, properties, choices, operation) {
+        match ServedTree::open_once(open, dataset, properties, choices, operation) {
             Err(error) if error.is_log && choices.discards_log => {
                 open.pool.run(ForgetLog { head }, operation)?;
-                MountedTree::open_once(open, dataset, properties, choices, operation)
+                ServedTree::open_once(open, dataset, properties, choices, operation)
             }
             opened => opened,
         }
@@ -95,7 +106,7 @@ impl MountedTree {
         properties: MountProperties,
         choices: TreeChoices,
         operation: &Operation,
-    ) -> Result<Arc<MountedTree>, TreeError> {
+    ) -> Result<Arc<ServedTree>, TreeError> {
         let (pool, head) = (&open.pool, dataset.id());
         let is_writable = pool.mode() == Mode::ReadWrite;
         let set = match is_writable {
@@ -114,7 +125,7 @@ impl MountedTree {
             snapshots: Some(Arc::new(SnapshotDirectory {
                 pool: pool.clone(),
                 head,
-                entered: open.entered.clone(),
+                served: open.served_files.clone(),
                 is_fixed: choices.fixes_snapshot_names,
             })),
             unlinked: choices.unlinked,
@@ -147,62 +158,116 @@ impl MountedTree {
             name.as_str(),
             files.unlinked_counts().clone(),
         );
-        Ok(Arc::new(MountedTree {
+        Ok(Arc::new(ServedTree {
             pool: pool.clone(),
-            head,
+            id: head,
             files,
-            statistics,
-            entered: open.entered.clone(),
-            below: Mutex::new(BELOW, Vec::new()),
-            counts,
+            head: Some(Head {
+                statistics,
+                served: open.served_files.clone(),
+                entered: Mutex::new(ENTERED, Vec::new()),
+                counts,
+            }),
         }))
     }
 
-    /// The dataset has other properties now, and so have its snapshots.
-    pub(crate) fn set_properties(&self, properties: MountProperties) {
-        let mut below = self.below.lock();
-        self.files.set_properties(properties);
-        below.retain(|files| files.strong_count() > 0);
-        for files in below.iter().filter_map(Weak::upgrade) {
-            files.set_properties(properties);
+    /// Opens the files of a snapshot. Nothing of them can change.
+    ///
+    /// # Errors
+    /// Why they cannot be read, for people.
+    pub(crate) fn open_snapshot(
+        pool: &Arc<Pool>,
+        snapshot: &Dataset<'_>,
+        properties: MountProperties,
+        operation: &Operation,
+    ) -> Result<Arc<ServedTree>, TreeError> {
+        if !snapshot.stored()?.is_snapshot() {
+            return Err(TreeError {
+                why: "it is no snapshot".to_string(),
+                is_log: false,
+            });
         }
+        let parts = FileSystemParts {
+            set: tarn_dataset::contents::objset(snapshot)?,
+            txgs: None,
+            log: None,
+            properties: MountProperties {
+                is_read_only: true,
+                ..properties
+            },
+            host: pool.host().clone(),
+            space: space_of_snapshot(pool, snapshot.id()),
+            snapshots: None,
+            unlinked: Unlinked::Kept,
+        };
+        Ok(Arc::new(ServedTree {
+            pool: pool.clone(),
+            id: snapshot.id(),
+            files: FileSystem::open(parts, operation)?,
+            head: None,
+        }))
     }
 
-    /// A snapshot was entered, which has the properties that the dataset has now.
-    fn follow(&self, files: &Arc<FileSystem>) {
-        let mut below = self.below.lock();
-        files.set_properties(*self.files.properties());
-        below.retain(|files| files.strong_count() > 0);
-        below.push(Arc::downgrade(files));
+    /// The dataset has other properties now, and so have the snapshots that were entered from it.
+    pub(crate) fn set_properties(&self, properties: MountProperties) {
+        let Some(head) = &self.head else {
+            self.files.set_properties(properties);
+            return;
+        };
+        let mut entered = head.entered.lock();
+        self.files.set_properties(properties);
+        entered.retain(|tree| tree.strong_count() > 0);
+        let followers: Vec<_> = entered.iter().filter_map(Weak::upgrade).collect();
+        for snapshot in &followers {
+            snapshot.files.set_properties(properties);
+        }
+        drop(entered);
     }
 
-    /// It was mounted: what is not counted for owners and can be by now is counted in the background. A mount that changes nothing counts nothing.
+    /// It was mounted: what is not counted for owners and can be by now is counted in the
+    /// background. A mount that changes nothing counts nothing.
     pub(crate) fn bring_up_counts(&self) {
-        if !self.files.properties().is_read_only {
-            self.counts.bring_up();
+        if let Some(head) = &self.head
+            && !self.files.properties().is_read_only
+        {
+            head.counts.bring_up();
         }
     }
 
     /// The dataset has another name now.
     pub(crate) fn rename(&self, name: &str) {
-        self.statistics.rename(name);
+        if let Some(head) = &self.head {
+            head.statistics.rename(name);
+        }
     }
 
-    /// The object of the dataset.
-    pub(crate) fn head(&self) -> ObjectId {
-        self.head
+    /// The dataset's name; none of a snapshot.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.head.as_ref().map(|head| head.statistics.name())
     }
 
-    fn find_snapshot(
-        &self,
-        name: &str,
-        operation: &Operation,
-    ) -> Result<Option<Arc<tarn_object::ObjectSet>>, DatasetError> {
+    /// The object of the dataset or snapshot in the MOS.
+    pub(crate) fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Whether it is no snapshot.
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// The pool it is in.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The snapshot of this name.
+    fn find_snapshot(&self, name: &str, operation: &Operation) -> Result<ObjectId, PosixError> {
         let view = self.pool.namespace().view(operation);
-        let Some(snapshot) = view.dataset_without_name(self.head)?.snapshot(name)? else {
-            return Ok(None);
-        };
-        tarn_dataset::contents::objset(&snapshot).map(Some)
+        let found = view.dataset_without_name(self.id);
+        let found = found.and_then(|head| head.snapshot(name));
+        let found = found.map_err(|_| PosixError::NotFound)?;
+        found.map(|found| found.id()).ok_or(PosixError::NotFound)
     }
 }
 
@@ -291,39 +356,34 @@ pub(crate) fn internal() -> Operation {
     Operation::internal(tarn_host::monotonic_ns, OperationKind::Assembly)
 }
 
-impl Tree for MountedTree {
+impl Tree for ServedTree {
     fn files(&self) -> &Arc<FileSystem> {
         &self.files
     }
 
-    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError> {
+    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError> {
         let name = std::str::from_utf8(name).map_err(|_| PosixError::NotFound)?;
-        let entering = self.entered.begin();
-        let found = self.find_snapshot(name, operation);
-        let set = found.map_err(|_| PosixError::NotFound)?;
-        let set = set.ok_or(PosixError::NotFound)?;
-        let id = set.id();
-        let parts = FileSystemParts {
-            set,
-            txgs: None,
-            log: None,
-            properties: MountProperties {
-                is_read_only: true,
-                ..*self.files.properties()
-            },
-            host: self.pool.host().clone(),
-            space: space_of_snapshot(&self.pool, id),
-            snapshots: None,
-            unlinked: Unlinked::Kept,
+        let head = self.head.as_ref().ok_or(PosixError::NotFound)?;
+        let id = self.find_snapshot(name, operation)?;
+        let open = || {
+            let view = self.pool.namespace().view(operation);
+            let snapshot = view.dataset_without_name(id)?;
+            let properties = *self.files.properties();
+            ServedTree::open_snapshot(&self.pool, &snapshot, properties, operation)
         };
-        let files = FileSystem::open(parts, operation).map_err(|_| PosixError::NotFound)?;
-        match entering.enter(id, &files) {
-            true => {
-                self.follow(&files);
-                Ok(files)
-            }
-            false => Err(PosixError::NotFound),
+        let purpose = HoldPurpose::SnapshotEntry;
+        let held = head.served.hold(id, purpose, open);
+        let (held, _) = held.map_err(|_: TreeError| PosixError::NotFound)?;
+        // One that was destroyed since it was looked up has no name; its number may be another's.
+        if held.files().is_ending() || self.find_snapshot(name, operation)? != id {
+            return Err(PosixError::NotFound);
         }
+        let mut entered = head.entered.lock();
+        held.files().set_properties(*self.files.properties());
+        entered.retain(|tree| tree.strong_count() > 0);
+        entered.push(held.weak_tree());
+        drop(entered);
+        Ok(held)
     }
 
     fn begin(
@@ -333,9 +393,10 @@ impl Tree for MountedTree {
         object: ObjectId,
         range: (u64, u64),
     ) -> Operation {
+        let statistics = self.head.as_ref().map(|head| &head.statistics);
         let what = What {
             kind,
-            dataset: self.statistics.id(),
+            dataset: statistics.map_or(DatasetId::NONE, |statistics| statistics.id()),
             object: object.get(),
             offset: range.0,
             size: range.1,
@@ -344,6 +405,9 @@ impl Tree for MountedTree {
     }
 
     fn finish(&self, operation: Operation) {
-        operation.finish_with(self.statistics.operations());
+        match &self.head {
+            Some(head) => drop(operation.finish_with(head.statistics.operations())),
+            None => drop(operation.finish()),
+        }
     }
 }

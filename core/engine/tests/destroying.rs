@@ -351,6 +351,7 @@ fn a_file_that_is_open_in_a_snapshot_of_the_root_keeps_all_of_a_pool() {
     let (root, operation) = (Credentials::root(), Operation::unmeasured());
     let tree = bench.tree("/tank");
     let entered = tree.snapshot(b"1", &operation).unwrap();
+    let entered = entered.files();
     let file = entered.lookup(&root, entered.root(), b"file", &operation);
     let file = file.unwrap().id;
     entered.opened(file, &operation).unwrap();

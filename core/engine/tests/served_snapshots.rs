@@ -1,11 +1,12 @@
-//! Snapshots that are destroyed while somebody is below `.zfs`: whatever destroys them, nobody goes on in them.
+//! Snapshots that are destroyed after they were entered below `.zfs`: whatever destroys them, their
+//! file systems end.
 
 mod support;
 
 use std::sync::Arc;
 use support::{Bench, call};
 use tarn_engine::administration::Administration;
-use tarn_engine::files::{Credentials, FileSystem, Operation};
+use tarn_engine::files::{Credentials, Operation, Tree};
 use tarn_engine::messages::Refusal;
 use tarn_engine::messages::dataset::{Destroy, Hold, MakeClone, Promote, Rollback, Snapshot};
 
@@ -52,27 +53,29 @@ fn destroy(bench: &Bench, name: &str, defer: bool) -> Result<(), Refusal> {
     bench.engine.dataset_destroy(&call(""), request).map(drop)
 }
 
-fn enter(bench: &Bench) -> Arc<FileSystem> {
+fn enter(bench: &Bench) -> Arc<dyn Tree> {
     let tree = bench.tree("/tank/a");
     tree.snapshot(b"s", &Operation::unmeasured()).unwrap()
 }
 
 /// Has a file of it open.
-fn open(entered: &FileSystem) {
+fn open(entered: &Arc<dyn Tree>) {
+    let entered = entered.files();
     let operation = Operation::unmeasured();
     let found = entered.lookup(&Credentials::root(), entered.root(), b"file", &operation);
     entered.opened(found.unwrap().id, &operation).unwrap();
 }
 
-fn close(entered: &FileSystem) {
+fn close(entered: &Arc<dyn Tree>) {
+    let entered = entered.files();
     let operation = Operation::unmeasured();
     let found = entered.lookup(&Credentials::root(), entered.root(), b"file", &operation);
     entered.closed(found.unwrap().id, &operation).unwrap();
 }
 
 /// It was destroyed: nobody goes on in it, and nobody gets into it.
-fn assert_ended(bench: &Bench, entered: &FileSystem) {
-    assert!(entered.is_ending());
+fn assert_ended(bench: &Bench, entered: &Arc<dyn Tree>) {
+    assert!(entered.files().is_ending());
     let again = bench
         .tree("/tank/a")
         .snapshot(b"s", &Operation::unmeasured());
@@ -88,7 +91,7 @@ fn one_that_nothing_keeps_ends_though_it_was_only_to_be_marked() {
         destroy(&bench, "tank/a@s", true).unwrap_err().to_string(),
         "cannot destroy snapshot tank/a@s: dataset is busy"
     );
-    assert!(!entered.is_ending());
+    assert!(!entered.files().is_ending());
     close(&entered);
     destroy(&bench, "tank/a@s", true).unwrap();
     assert_ended(&bench, &entered);
@@ -100,13 +103,14 @@ fn one_that_is_marked_ends_with_its_last_hold() {
     bench.engine.dataset_hold(&call(""), hold()).unwrap();
     let entered = enter(&bench);
     destroy(&bench, "tank/a@s", true).unwrap();
-    assert!(!entered.is_ending());
-    // Another who entered it, with a file open.
+    assert!(!entered.files().is_ending());
+    // Entered once more, with a file open: they share its file system.
     let other = enter(&bench);
+    assert!(Arc::ptr_eq(entered.files(), other.files()));
     open(&other);
     bench.engine.dataset_release(&call(""), hold()).unwrap();
     assert_ended(&bench, &entered);
-    assert!(other.is_ending());
+    assert!(other.files().is_ending());
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn one_that_belongs_to_another_by_now_ends_where_it_was_entered() {
         destroy(&bench, "tank/c@s", false).unwrap_err().to_string(),
         "cannot destroy snapshot tank/c@s: dataset is busy"
     );
-    assert!(!entered.is_ending());
+    assert!(!entered.files().is_ending());
     close(&entered);
     destroy(&bench, "tank/c@s", false).unwrap();
     assert_ended(&bench, &entered);
@@ -156,6 +160,6 @@ fn one_that_is_newer_ends_when_its_file_system_goes_back() {
         ..Rollback::default()
     };
     bench.engine.dataset_rollback(&call(""), request).unwrap();
-    assert!(newer.is_ending());
-    assert!(!entered.is_ending());
+    assert!(newer.files().is_ending());
+    assert!(!entered.files().is_ending());
 }

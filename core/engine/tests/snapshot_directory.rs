@@ -137,6 +137,7 @@ fn a_directory_is_a_snapshot_as_long_as_it_is_there() {
         .tree
         .snapshot(b"one", &directory.operation)
         .unwrap();
+    let entered = entered.files();
     let found = entered.lookup(
         &directory.who,
         entered.root(),

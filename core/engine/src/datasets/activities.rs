@@ -25,7 +25,7 @@ impl Engine {
         let Some(mounted) = open.mount_of(name) else {
             return Ok(Activities::default());
         };
-        let files = mounted.tree.files();
+        let files = mounted.held.files();
         let delete_queue = match files.properties().is_read_only {
             true => false,
             false => files.has_unlinked(operation).map_err(|error| {

@@ -17,7 +17,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::messages::dataset::{Destroy, Destroyed};
 use crate::messages::{Refusal, RefusalKind};
 use crate::refusals::of_tasks;
-use crate::snapshot_directory::Entered;
+use crate::served::ServedFiles;
 use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::directory::Directory;
@@ -147,7 +147,7 @@ impl Engine {
 /// Snapshots into which nobody gets below `.zfs` as long as this is there. Afterwards those that were not destroyed go on.
 #[must_use]
 pub(super) struct Closed {
-    entered: Arc<Entered>,
+    served: Arc<ServedFiles>,
     snapshots: Vec<ObjectId>,
 }
 
@@ -158,12 +158,12 @@ impl Closed {
         snapshots: impl Iterator<Item = (&'n str, ObjectId)>,
     ) -> Result<Closed, Refusal> {
         let mut closed = Closed {
-            entered: open.entered.clone(),
+            served: open.served_files.clone(),
             snapshots: Vec::new(),
         };
         for (name, id) in snapshots {
             closed.snapshots.push(id);
-            if !closed.entered.end(id) {
+            if !closed.served.begin_ending(id) {
                 let action = cannot_destroy_snapshot(name);
                 return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
             }
@@ -175,7 +175,7 @@ impl Closed {
 impl Drop for Closed {
     fn drop(&mut self) {
         for snapshot in &self.snapshots {
-            self.entered.go_on(*snapshot);
+            self.served.go_on(*snapshot);
         }
     }
 }

@@ -10,6 +10,7 @@ mod describe;
 mod destroy;
 mod destroy_snapshots;
 mod diff;
+mod hold_files;
 mod holds;
 mod inherit;
 mod list_mounts;

@@ -4,14 +4,15 @@ use super::cannot_open;
 use super::mountpoint::{self, MountPoint};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
-use crate::files::{FileSystem, Tree};
+use crate::files::{Held, HoldPurpose, Tree};
 use crate::messages::dataset::{Mount, MountEntry, Mounted as MountedReply};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mount_options::{DISCARD_LOG, TemporaryOptions, UnknownOption, Words};
 use crate::mounts::{
     Ending, MountKey, MountOptions, MountRefusal, MountRequest, Mounted, MountedBefore, Standing,
 };
-use crate::tree::{MountedTree, TreeChoices};
+use crate::served::Hold;
+use crate::tree::{ServedTree, TreeChoices};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use tarn_dataset::contents::{self, Contents};
@@ -29,19 +30,18 @@ use tarn_posix::{
     XattrStore,
 };
 use tarn_probe::Operation;
-use tarn_zil::LogClosing;
 
 /// A file system to mount.
 #[derive(Debug, Clone)]
-struct Candidate {
+pub(super) struct Candidate {
     name: String,
     point: MountPoint,
     values: Values,
-    is_received_half: bool,
+    pub(super) is_received_half: bool,
     /// It is being sent as it is now.
-    is_in_use: bool,
-    /// Its key is not here.
-    is_encrypted: bool,
+    pub(super) is_in_use: bool,
+    /// Its key is not loaded.
+    pub(super) is_encrypted: bool,
 }
 
 /// The properties that matter to a mount, as words.
@@ -399,8 +399,18 @@ impl Engine {
             Asked::Untouched => Unlinked::Kept,
             _ => Unlinked::Freed,
         };
-        let tree = self.open_tree(open, candidate, &temporary, unlinked, operation)?;
+        let purpose = HoldPurpose::Mount;
+        let (held, hold) =
+            self.hold_tree(open, candidate, purpose, &temporary, unlinked, operation)?;
         let mount_options = candidate.values.mount_options(&temporary);
+        if hold == Hold::Joined {
+            if mount_options.read_only != held.files().properties().is_read_only {
+                // It is the same for all that hold it.
+                return Err(mount_refusal(name, &MountRefusal::Busy));
+            }
+            let properties = candidate.values.mount_properties(&temporary);
+            held.tree().set_properties(properties);
+        }
         let mounted = Mounted {
             path: path.to_path_buf(),
             place: at.place,
@@ -408,13 +418,12 @@ impl Engine {
             key: MountKey(0),
             options: mount_options,
             temporary,
-            tree,
+            held: held.clone(),
         };
-        let tree = mounted.tree.clone();
         self.hand_to_mounter(open, name, mounted)?;
         // More may come for one that was unmounted for a moment.
         if how.asked != Asked::Untouched {
-            tree.bring_up_counts();
+            held.tree().bring_up_counts();
         }
         Ok(Some(path.to_path_buf()))
     }
@@ -447,7 +456,7 @@ impl Engine {
             return Ok(false);
         };
         let options = candidate.values.mount_options(temporary);
-        if options.read_only != served.tree.files().properties().is_read_only {
+        if options.read_only != served.held.files().properties().is_read_only {
             // It is the same for all who have it.
             return Err(mount_refusal(name, &MountRefusal::Busy));
         }
@@ -466,7 +475,7 @@ impl Engine {
             return Ok(true);
         }
         let properties = candidate.values.mount_properties(temporary);
-        served.tree.set_properties(properties);
+        served.held.tree().set_properties(properties);
         self.mounter.properties_changed(served.key);
         if let Some(served) = open.mounts.lock().get_mut(name) {
             (served.path, served.place) = (at.path.to_path_buf(), at.place.clone());
@@ -547,14 +556,16 @@ impl Engine {
         self.mount_one(open, &candidate, how, operation)
     }
 
-    fn open_tree(
+    /// Holds the files of a dataset, and opens them where nothing else holds them.
+    pub(super) fn hold_tree(
         &self,
         open: &Arc<OpenPool>,
         candidate: &Candidate,
+        purpose: HoldPurpose,
         temporary: &TemporaryOptions,
         unlinked: Unlinked,
         operation: &Operation,
-    ) -> Result<Arc<MountedTree>, Refusal> {
+    ) -> Result<(Arc<Held>, Hold), Refusal> {
         let name = &candidate.name;
         let view = open.pool.namespace().view(operation);
         let head = view.directory(name).and_then(|directory| directory.head());
@@ -564,14 +575,15 @@ impl Engine {
             cannot_open(name, &error)
         })?;
         let properties = candidate.values.mount_properties(temporary);
-        let discards_log = temporary.discards_log;
         let choices = TreeChoices {
-            discards_log,
+            discards_log: temporary.discards_log,
             fixes_snapshot_names: self.fixes_snapshot_names,
             unlinked,
         };
-        let opened = MountedTree::open(open, &head, properties, choices, operation);
-        opened.map_err(|error| {
+        let held = open.served_files.hold(head.id(), purpose, || {
+            ServedTree::open(open, &head, properties, choices, operation)
+        });
+        held.map_err(|error| {
             let refusal = Refusal::new(RefusalKind::Corrupt, cannot_mount(name), error.why);
             match error.is_log {
                 true => refusal.with_hint(format!(
@@ -582,49 +594,6 @@ impl Engine {
         })
     }
 
-    /// Does something with the files of a dataset, mounted or not. What is not is opened as if it were to be mounted, and nothing of it is left
-    /// open. The caller has the pool's turn.
-    pub(super) fn with_files<T>(
-        &self,
-        open: &Arc<OpenPool>,
-        name: &str,
-        operation: &Operation,
-        then: impl FnOnce(&FileSystem) -> T,
-    ) -> Result<T, Refusal> {
-        self.finish_ended(open, name)?;
-        if let Some(served) = open.served(name) {
-            return Ok(then(served.tree.files()));
-        }
-        let candidate = candidate_of(open, name, operation)?;
-        if candidate.is_encrypted {
-            let action = format!("cannot open '{name}'");
-            let reason = "encryption key not loaded";
-            return Err(Refusal::new(RefusalKind::Invalid, action, reason));
-        }
-        if candidate.is_received_half || candidate.is_in_use {
-            let action = format!("cannot open '{name}'");
-            return Err(Refusal::new(RefusalKind::Busy, action, "dataset is busy"));
-        }
-        let (temporary, unlinked) = (TemporaryOptions::default(), Unlinked::Freed);
-        let tree = self.open_tree(open, &candidate, &temporary, unlinked, operation)?;
-        let outcome = then(tree.files());
-        let namespace = open.pool.namespace();
-        let closed = namespace.close_log(tree.head(), operation);
-        let failed =
-            |why: String| Refusal::new(RefusalKind::Device, format!("cannot open '{name}'"), why);
-        let stored = match closed {
-            Ok(LogClosing::WithGroup) => {
-                let stored = open.pool.sync_all(operation);
-                stored.map_err(|error| failed(error.to_string()))
-            }
-            Ok(_) => Ok(()),
-            Err(error) => Err(failed(error.to_string())),
-        };
-        namespace.forget_log(tree.head());
-        stored?;
-        Ok(outcome)
-    }
-
     /// Has it mounted, and notes it. The system may end a mount without asking us, before it is even noted.
     fn hand_to_mounter(
         &self,
@@ -632,22 +601,32 @@ impl Engine {
         name: &str,
         mounted: Mounted,
     ) -> Result<(), Refusal> {
-        let (path, options, tree) = (mounted.place.clone(), mounted.options, mounted.tree.clone());
+        let (path, options, held) = (mounted.place.clone(), mounted.options, mounted.held.clone());
         // Of this mount: when it ends late, the same file system may be mounted on the same folder again.
-        let own = Arc::downgrade(&tree);
+        let own = Arc::downgrade(&held);
         open.mounts.lock().insert(name.to_string(), mounted);
         let weak: Weak<OpenPool> = Arc::downgrade(open);
         let ended = Box::new(move || {
-            if let Some(open) = weak.upgrade() {
-                let mut mounts = open.mounts.lock();
-                mounts.retain(|_, mounted| Arc::as_ptr(&mounted.tree) != own.as_ptr());
-            }
+            let (Some(open), Some(held)) = (weak.upgrade(), own.upgrade()) else {
+                return;
+            };
+            let name = held.tree().name().unwrap_or_default();
+            let mut mounts = open.mounts.lock();
+            let is_own = |mounted: &Mounted| Arc::ptr_eq(&mounted.held, &held);
+            let gone = match mounts.get(&name).is_some_and(is_own) {
+                true => mounts.remove(&name),
+                false => None,
+            };
+            drop(mounts);
+            drop(gone);
+            // The front end is done with it, and may keep the hold for a moment.
+            held.leave();
         });
         let request = MountRequest {
             source: name,
             path: &path,
             options,
-            tree,
+            tree: held,
             ended,
         };
         match self.mounter.mount(request) {
@@ -775,7 +754,11 @@ pub(super) fn entry_of(name: &str, path: &Path) -> MountEntry {
 }
 
 /// One file system by name.
-fn candidate_of(open: &OpenPool, name: &str, operation: &Operation) -> Result<Candidate, Refusal> {
+pub(super) fn candidate_of(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Candidate, Refusal> {
     let view = open.pool.namespace().view(operation);
     let head = view.directory(name).and_then(|directory| directory.head());
     let head = head.map_err(|error| cannot_open(name, &error))?;

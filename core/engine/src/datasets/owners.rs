@@ -304,8 +304,8 @@ impl From<PosixError> for OwnersError {
     }
 }
 
-/// Does something with the quotas of a dataset: those in use where it is mounted, and the stored ones elsewhere. None of what is no file
-/// system.
+/// Does something with the quotas of a dataset: those in use where it is served, and the stored ones
+/// elsewhere. None of what is no file system.
 fn with_quotas<T>(
     open: &OpenPool,
     dataset: &Dataset<'_>,
@@ -315,13 +315,10 @@ fn with_quotas<T>(
     if !matches!(contents::outline(dataset)?, Contents::Filesystem(_)) {
         return Ok(None);
     }
-    let mounted = match dataset.is_snapshot() {
-        true => None,
-        false => open.served(dataset.directory().name()),
-    };
-    let files = mounted.as_ref().map(|mounted| mounted.tree.files());
-    if let Some(files) = files.filter(|files| files.object_set().id() == dataset.id()) {
-        return Ok(Some(then(files.quotas())));
+    if !dataset.is_snapshot()
+        && let Some(tree) = open.served_files.peek(dataset.id())
+    {
+        return Ok(Some(then(tree.files().quotas())));
     }
     let _uses = kept(open, dataset, operation)?;
     let set = contents::objset(dataset)?;

@@ -18,9 +18,10 @@ use super::properties::kind_of;
 use super::unmount::{POOL_BUSY, cannot_unmount, still_in_use};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
-use crate::files::Tree;
+use crate::files::{HoldPurpose, Tree};
 use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
+use crate::mount_options::TemporaryOptions;
 use crate::mounts::{Ending, MountOptions, MountRefusal, Mounted, MountedBefore, Standing};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -169,6 +170,9 @@ impl Engine {
             }
             going.push((one.name.clone(), served));
         }
+        if extent != Extent::Here {
+            refuse_exported(open, followers)?;
+        }
         let unmounted = self.unmount_these(open, going, extent.ending());
         let unmounted = unmounted.and_then(|in_use| match in_use.first() {
             Some((name, served)) if extent != Extent::Here => Err(in_use_elsewhere(name, served)),
@@ -297,6 +301,7 @@ impl Engine {
             concerned.map(of).collect()
         };
         self.refresh_all(open, mounts, operation)
+            .and(self.refresh_exported(open, name, operation))
     }
 
     /// A dataset has another place in the tree of names, or other properties came with a stream:
@@ -318,6 +323,33 @@ impl Engine {
                 .collect()
         };
         self.refresh_all(open, mounts, operation)
+            .and(self.refresh_exported(open, name, operation))
+    }
+
+    /// Tells file systems their properties that are served and not mounted, at and below a dataset.
+    fn refresh_exported(
+        &self,
+        open: &Arc<OpenPool>,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<(), Refusal> {
+        let below = format!("{name}/");
+        for tree in open.served_files.held_for(HoldPurpose::Export) {
+            let concerned = tree
+                .name()
+                .filter(|dataset| dataset == name || dataset.starts_with(&below));
+            let Some(dataset) = concerned else { continue };
+            if open.served(&dataset).is_some() {
+                continue;
+            }
+            let view = open.pool.namespace().view(operation);
+            let values = view
+                .dataset_without_name(tree.id())
+                .and_then(|head| Values::read(&head));
+            let values = values.map_err(|error| cannot_open(&dataset, &error))?;
+            tree.set_properties(values.mount_properties(&TemporaryOptions::default()));
+        }
+        Ok(())
     }
 
     /// Tells these mounts their properties. The first that cannot have them is told; the others
@@ -345,7 +377,7 @@ impl Engine {
         let view = open.pool.namespace().view(operation);
         let head = view.directory(name).and_then(|found| found.head());
         let head = head.map_err(|error| cannot_open(name, &error))?;
-        let Some(head) = head.filter(|head| head.id() == mounted.tree.head()) else {
+        let Some(head) = head.filter(|head| head.id() == mounted.held.tree().id()) else {
             return Ok(());
         };
         let values = Values::read(&head).map_err(|error| cannot_open(name, &error))?;
@@ -353,14 +385,14 @@ impl Engine {
             let action = format!("cannot remount '{name}'");
             Refusal::new(RefusalKind::Busy, action, refusal.to_string())
         };
-        let old = *mounted.tree.files().properties();
+        let old = *mounted.held.files().properties();
         let new = values.mount_properties(&mounted.temporary);
         let written = match new.is_read_only && !old.is_read_only {
             // From here on it could not be written any more.
             true => self.mounter.write_back(mounted.key).map_err(unable),
             false => Ok(()),
         };
-        mounted.tree.set_properties(new);
+        mounted.held.tree().set_properties(new);
         if (old.acl_type, old.snapshot_directory) != (new.acl_type, new.snapshot_directory) {
             self.mounter.properties_changed(mounted.key);
         }
@@ -480,6 +512,23 @@ pub(super) fn with_those_on_them(
 pub(super) fn in_use_elsewhere(name: &str, served: &Mounted) -> Refusal {
     let refusal = Refusal::new(RefusalKind::Busy, cannot_unmount(served), POOL_BUSY);
     refusal.with_hint(still_in_use(name))
+}
+
+/// Refuses what reads these file systems anew, or destroys them, while front ends that do not mount
+/// hold them. Nothing ends those by force.
+fn refuse_exported(open: &OpenPool, followers: &[Follower]) -> Result<(), Refusal> {
+    let is_exported = |one: &&Follower| {
+        let purposes = open.served_files.purposes(one.head);
+        purposes.contains(&HoldPurpose::Export)
+    };
+    match followers.iter().find(is_exported) {
+        None => Ok(()),
+        Some(one) => {
+            let action = format!("cannot unmount '{}'", one.name);
+            let refusal = Refusal::new(RefusalKind::Busy, action, POOL_BUSY);
+            Err(refusal.with_hint(format!("'{}' is exported", one.name)))
+        }
+    }
 }
 
 /// The file systems of these names.

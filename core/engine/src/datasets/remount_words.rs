@@ -69,7 +69,8 @@ impl Engine {
             .change_options(served.key, &served.place, options);
         changed.map_err(refused)?;
         served
-            .tree
+            .held
+            .tree()
             .set_properties(values.mount_properties(&temporary));
         self.mounter.properties_changed(served.key);
         if let Some(served) = open.mounts.lock().get_mut(name) {

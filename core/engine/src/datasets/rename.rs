@@ -10,6 +10,7 @@ use super::remount::{Back, Extent, Follower, TakenOff, Unmounted, all_below};
 use super::set::kind_named;
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
+use crate::files::HoldPurpose;
 use crate::messages::dataset::{DatasetKind, Rename};
 use crate::messages::{Changed, Done, Refusal, RefusalKind};
 use crate::policy::{need, permission};
@@ -100,7 +101,7 @@ impl Engine {
         let task = self.on_behalf(call, task, growth, Vec::new());
         match self.run_on_behalf(call, open, task, operation) {
             Ok(()) => {
-                rename_mounts(open, from, to);
+                rename_served(open, from, to);
                 let moved = moved.iter().map(|one| one.renamed(from, to)).collect();
                 Ok((moved, unmounted))
             }
@@ -169,21 +170,28 @@ impl Engine {
     }
 }
 
-/// What is mounted of a dataset and below it goes by other names.
-fn rename_mounts(open: &OpenPool, from: &str, to: &str) {
+/// What is served of a dataset and below it goes by other names.
+fn rename_served(open: &OpenPool, from: &str, to: &str) {
+    let renamed = |name: &str| {
+        let rest = name.strip_prefix(from)?;
+        let is_below = rest.is_empty() || rest.starts_with('/');
+        is_below.then(|| format!("{to}{rest}"))
+    };
     let mut mounts = open.mounts.lock();
-    let renamed: Vec<(String, String)> = mounts
+    let moved: Vec<(String, String)> = mounts
         .keys()
-        .filter_map(|name| {
-            let rest = name.strip_prefix(from)?;
-            let is_below = rest.is_empty() || rest.starts_with('/');
-            is_below.then(|| (name.clone(), format!("{to}{rest}")))
-        })
+        .filter_map(|name| Some((name.clone(), renamed(name)?)))
         .collect();
-    for (old, new) in renamed {
+    for (old, new) in moved {
         if let Some(mounted) = mounts.remove(&old) {
-            mounted.tree.rename(&new);
+            mounted.held.tree().rename(&new);
             mounts.insert(new, mounted);
+        }
+    }
+    drop(mounts);
+    for tree in open.served_files.held_for(HoldPurpose::Export) {
+        if let Some(new) = tree.name().and_then(|name| renamed(&name)) {
+            tree.rename(&new);
         }
     }
 }

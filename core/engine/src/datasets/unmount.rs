@@ -6,13 +6,12 @@ use super::mountpoint::{self, MountPoint};
 use super::{cannot_open, describe::bad_name};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
-use crate::files::Tree;
+use crate::files::{HoldPurpose, Tree};
 use crate::messages::dataset::{Unmount, Unmounted};
 use crate::messages::{Refusal, RefusalKind};
 use crate::mounts::{Ending, Found, Left, MountRefusal, Mounted, Standing};
 use crate::refusals::of_task;
 use crate::turns::is_stuck;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_dataset::names::DatasetName;
@@ -122,6 +121,12 @@ impl Engine {
         force: bool,
         action: impl FnOnce() -> String,
     ) -> Result<(), Refusal> {
+        let exported = open.served_files.held_for(HoldPurpose::Export);
+        if let Some(tree) = exported.first().filter(|_| !force) {
+            let refusal = Refusal::new(RefusalKind::Busy, action(), POOL_IS_BUSY);
+            let name = tree.name().unwrap_or("a snapshot".to_string());
+            return Err(refusal.with_hint(format!("'{name}' is exported")));
+        }
         open.look_for_mounts();
         let ending = match force {
             true => Ending::Everywhere,
@@ -260,7 +265,8 @@ impl Engine {
         self.mounter.abandon(&keys);
         for (name, mounted) in mounts {
             open.mounts.lock().remove(name);
-            open.pool.namespace().forget_log(mounted.tree.head());
+            mounted.held.leave();
+            open.pool.namespace().forget_log(mounted.held.tree().id());
         }
     }
 
@@ -286,13 +292,21 @@ impl Engine {
         Ok(left)
     }
 
-    /// Stores what was changed in file systems that are not mounted any more, all in one group, and leaves no intent log of them.
+    /// Stores what was changed in file systems that are not mounted any more, all in one group, and
+    /// leaves no intent log of those that nothing else holds.
     fn store_unmounted(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {
-        let stored = self.store_last_changes(open, gone);
+        let mut leaving = Vec::with_capacity(gone.len());
+        let mut held_on = None;
         for mounted in gone {
-            open.pool.namespace().forget_log(mounted.tree.head());
+            match mounted.held.begin_leaving() {
+                Some(closing) => leaving.push((cannot_unmount(mounted), closing)),
+                None if !mounted.held.files().properties().is_read_only => {
+                    held_on = Some(cannot_unmount(mounted));
+                }
+                None => {}
+            }
         }
-        stored
+        self.close_files(&open.pool, leaving, held_on)
     }
 
     /// Leaves no intent log of those of these heads whose mounts the system has ended: it asked nobody, and their logs stayed open. Calls that are still
@@ -306,14 +320,10 @@ impl Engine {
             // Nothing is stored any more: what logs have is replayed.
             return Ok(());
         }
-        let mounted: BTreeSet<ObjectId> = {
-            let mounts = open.mounts.lock();
-            mounts.values().map(|mounted| mounted.tree.head()).collect()
-        };
         let (operation, namespace) = (self.operation(0), open.pool.namespace());
         let action = |name: &str| format!("cannot close the intent log of '{name}'");
         let (mut closed, mut last) = (Vec::new(), None);
-        for (name, head) in heads.filter(|(_, head)| !mounted.contains(head)) {
+        for (name, head) in heads.filter(|(_, head)| !open.served_files.is_held(*head)) {
             let closing = namespace.close_log(head, &operation).map_err(|error| {
                 Refusal::new(RefusalKind::Device, action(name), error.to_string())
             })?;
@@ -330,34 +340,6 @@ impl Engine {
             namespace.forget_log(head);
         }
         Ok(())
-    }
-
-    fn store_last_changes(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {
-        let operation = self.operation(0);
-        let failed = |mounted: &Mounted, why: String| {
-            Refusal::new(RefusalKind::Device, cannot_unmount(mounted), why)
-        };
-        let mut last_changed = None;
-        for mounted in gone.iter().copied() {
-            if !mounted.tree.files().properties().is_read_only {
-                let stored = mounted.tree.files().store_access_times(&operation);
-                stored.map_err(|error| failed(mounted, error.to_string()))?;
-                last_changed = Some(mounted);
-            }
-            let closed = open
-                .pool
-                .namespace()
-                .close_log(mounted.tree.head(), &operation);
-            if closed.map_err(|error| failed(mounted, error.to_string()))? == LogClosing::WithGroup
-            {
-                last_changed = Some(mounted);
-            }
-        }
-        let Some(mounted) = last_changed else {
-            return Ok(());
-        };
-        let stored = open.pool.sync_all(&operation);
-        stored.map_err(|error| of_task(cannot_unmount(mounted), &error))
     }
 }
 

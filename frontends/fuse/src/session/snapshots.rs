@@ -5,12 +5,12 @@ use crate::operations;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
-use tarn_engine::files::{ControlEntry, FileSystem, ObjectId, Operation};
+use tarn_engine::files::{ControlEntry, FileSystem, ObjectId, Operation, Tree};
 
 /// Snapshots that were entered, by number and by their entry below `.zfs`.
 #[derive(Default)]
 pub(super) struct Entered {
-    pub(super) by_number: Vec<Option<Arc<FileSystem>>>,
+    pub(super) by_number: Vec<Option<Arc<dyn Tree>>>,
     pub(super) by_entry: BTreeMap<ObjectId, u16>,
 }
 
@@ -18,10 +18,10 @@ impl Entered {
     /// The snapshot of this number. Of one that is destroyed nothing is left, and its number stays empty.
     pub(super) fn find(&mut self, which: u16) -> Option<&Arc<FileSystem>> {
         let place = self.by_number.get_mut(usize::from(which).checked_sub(1)?)?;
-        if place.as_ref().is_some_and(|files| files.is_ending()) {
+        if place.as_ref().is_some_and(|tree| tree.files().is_ending()) {
             *place = None;
         }
-        place.as_ref()
+        place.as_ref().map(|tree| tree.files())
     }
 }
 
@@ -47,8 +47,9 @@ impl Session {
             return Ok(found);
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
-        let files = self.tree.snapshot(name, operation);
-        let files = files.map_err(operations::refused)?;
+        let tree = self.tree.snapshot(name, operation);
+        let tree = tree.map_err(operations::refused)?;
+        let files = tree.files().clone();
         // The name may be another's by now. The kernel looks it up again.
         if ControlEntry::Snapshot(files.object_set().id()).id() != entry {
             return Err(Errno::STALE);
@@ -59,7 +60,7 @@ impl Session {
         }
         let which = u16::try_from(entered.by_number.len() + 1);
         let which = which.map_err(|_| Errno::NOENT)?;
-        entered.by_number.push(Some(files.clone()));
+        entered.by_number.push(Some(tree));
         entered.by_entry.insert(entry, which);
         Ok(Place {
             id: files.root(),

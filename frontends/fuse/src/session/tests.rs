@@ -178,7 +178,7 @@ impl Tree for Eventful {
         self.tree.files()
     }
 
-    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<FileSystem>, PosixError> {
+    fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError> {
         let event = self.event.lock().unwrap().take();
         event.into_iter().for_each(|event| event());
         self.tree.snapshot(name, operation)
