@@ -6,6 +6,7 @@
 //! trees with its [mount requests](crate::mounts::MountRequest); others
 //! [hold](crate::engine::Engine::hold_files) them.
 
+pub use crate::served::{Held, HoldPurpose};
 use std::sync::Arc;
 pub use tarn_host::buffer::Buffer;
 pub use tarn_host::{Actor, actor_of_process, call_before_waits, groups_of_process, monotonic_ns};
@@ -14,7 +15,6 @@ pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
-pub use crate::served::{Held, HoldPurpose};
 pub use tarn_posix::types::*;
 pub use tarn_posix::{FileSystem, NO_PROJECT, NewContents, ReadData, Unsynced, WriteAt};
 pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};

@@ -24,9 +24,7 @@ use tarn_posix::MountProperties;
 use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse, Uncounted};
 use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
-use tarn_probe::{
-    DatasetId, DatasetStatistics, Operation, OperationKind, What, Who,
-};
+use tarn_probe::{DatasetId, DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
 /// Snapshots that were entered from a head, while they get properties.

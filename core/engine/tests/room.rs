@@ -205,7 +205,7 @@ fn a_snapshot_shows_what_it_refers_to_and_what_its_file_system_has_left() {
         .unwrap();
     let tree = bench.tree("/tank/a");
     let files = tree.snapshot(b"s", &Operation::unmeasured()).unwrap();
-    let space = files.space();
+    let space = files.files().space();
     let used = space.total_bytes - space.available_bytes;
     assert!((5 * MIB..6 * MIB).contains(&used), "{used}");
     assert!(

@@ -198,7 +198,16 @@ fn a_dataset_that_is_not_there_or_has_no_files_is_not_held() {
         let held = bench.engine.hold_files(name, &Operation::unmeasured());
         held.unwrap_err().to_string()
     };
-    assert_eq!(held("tank/x"), "cannot open 'tank/x': dataset does not exist");
-    assert_eq!(held("tank/a@x"), "cannot open 'tank/a@x': dataset does not exist");
-    assert_eq!(held("pond/a"), "cannot open 'pond/a': dataset does not exist");
+    assert_eq!(
+        held("tank/x"),
+        "cannot open 'tank/x': dataset does not exist"
+    );
+    assert_eq!(
+        held("tank/a@x"),
+        "cannot open 'tank/a@x': dataset does not exist"
+    );
+    assert_eq!(
+        held("pond/a"),
+        "cannot open 'pond/a': dataset does not exist"
+    );
 }

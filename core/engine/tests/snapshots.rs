@@ -105,7 +105,7 @@ fn snapshots_of_a_tree_are_taken_together_and_entered_at_once() {
         .tree("/tank/a")
         .snapshot(b"one", &Operation::unmeasured())
         .unwrap();
-    assert!(has_file(&entered, "old") && !has_file(&entered, "new"));
+    assert!(has_file(entered.files(), "old") && !has_file(entered.files(), "new"));
     assert!(has_file(&files(&bench, "/tank/a"), "new"));
 }
 
@@ -217,6 +217,7 @@ fn a_snapshot_that_is_used_stays_and_one_that_is_gone_lets_nobody_in() {
     let (root, operation) = (Credentials::root(), Operation::unmeasured());
     let tree = bench.tree("/tank/a");
     let entered = tree.snapshot(b"one", &operation).unwrap();
+    let entered = entered.files();
     let file = entered
         .lookup(&root, entered.root(), b"file", &operation)
         .unwrap();

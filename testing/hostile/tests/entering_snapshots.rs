@@ -48,7 +48,7 @@ fn who_enters_what_is_being_destroyed_does_not_stay() {
             let entered = enters.join().unwrap_or_else(|panicked| panicked.resume());
             match entered {
                 Ok(entered) => {
-                    assert!(entered.is_ending(), "snapshot {number}");
+                    assert!(entered.files().is_ending(), "snapshot {number}");
                     entered_count += 1;
                 }
                 Err(_) => refused_count += 1,

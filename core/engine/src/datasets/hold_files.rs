@@ -169,11 +169,17 @@ fn hold_snapshot(
     let found = view.dataset(name);
     let snapshot = found.map_err(|error| cannot_open(&text, &error))?;
     let properties = properties().map_err(|error| cannot_open(&text, &error))?;
-    let held = open.served_files.hold(snapshot.id(), HoldPurpose::Export, || {
-        ServedTree::open_snapshot(&open.pool, &snapshot, properties, operation)
-    });
+    let held = open
+        .served_files
+        .hold(snapshot.id(), HoldPurpose::Export, || {
+            ServedTree::open_snapshot(&open.pool, &snapshot, properties, operation)
+        });
     let (held, _) = held.map_err(|error: TreeError| {
-        Refusal::new(RefusalKind::Corrupt, format!("cannot open '{text}'"), error.why)
+        Refusal::new(
+            RefusalKind::Corrupt,
+            format!("cannot open '{text}'"),
+            error.why,
+        )
     })?;
     // Snapshots are also destroyed below `.zfs/snapshot`, whoever has the pool's turn.
     let again = view.dataset(name).map(|found| found.id());
@@ -181,7 +187,11 @@ fn hold_snapshot(
         true => Ok(held),
         false => {
             let action = format!("cannot open '{text}'");
-            Err(Refusal::new(RefusalKind::NotFound, action, "dataset does not exist"))
+            Err(Refusal::new(
+                RefusalKind::NotFound,
+                action,
+                "dataset does not exist",
+            ))
         }
     }
 }
