@@ -114,8 +114,8 @@ pub fn files(house: &House, seen: &mut Seen) {
         for snapshot in snapshots(tree.files(), seen) {
             let what = format!("{name}@{}", String::from_utf8_lossy(&snapshot));
             let opened = tree.snapshot(&snapshot, &operation());
-            if let Some(files) = seen.answer(&what, opened) {
-                file_system(&what, &files, seen);
+            if let Some(tree) = seen.answer(&what, opened) {
+                file_system(&what, tree.files(), seen);
             }
         }
     }

@@ -334,7 +334,7 @@ pub fn find(house: &House) -> Result<Datasets, String> {
             Some(short) => {
                 let entered = tree.snapshot(short.as_bytes(), &Operation::unmeasured());
                 let entered = entered.map_err(|error| format!("{}: {error}", one.name))?;
-                let file = read(&one.name, entered)?;
+                let file = read(&one.name, entered.files().clone())?;
                 made.snapshots.push((short.to_string(), file));
             }
         }
