@@ -51,7 +51,7 @@ impl BlockIo {
             txg: birth,
             pass: 1,
         };
-        let (mut batch, mut pointers) = (Batch::default(), Vec::new());
+        let (mut batch, mut pointers) = (Batch::new(birth), Vec::new());
         let placed = self.place_chunk(requests, phase, &mut batch, &mut pointers, operation);
         let is_new_in_one_piece = |pointer: &BlockPointer| {
             let is_new = pointer.birth() == birth;

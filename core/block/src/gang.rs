@@ -527,7 +527,7 @@ fn is_as_written(io: &BlockIo, pointer: &BlockPointer, policy: GangPolicy) -> bo
         && pointer.physical_birth() == policy.txg
         && pointer.dva_count() == copies
         && pointer.dvas().all(|dva| {
-            let place = shapes.place(dva, size);
+            let place = shapes.place(dva, size, policy.txg);
             let is_whole =
                 pointer.is_gang() || dva.allocated_size() == io.size_on(dva.vdev(), size);
             place.is_some_and(|place| io.vdevs.is_place_possible(place)) && is_whole

@@ -149,14 +149,15 @@ impl VdevShapes {
         AllocatedSize::new(size.sectors().saturating_mul(ratio))
     }
 
-    /// The place of `size` bytes, made whole sectors of that vdev. `None` if there is no such
-    /// vdev.
-    pub(crate) fn place(&self, dva: Dva, size: PhysicalSize) -> Option<Place> {
+    /// The place of `size` bytes that were placed in the txg `birth`, made whole sectors of that
+    /// vdev. `None` if there is no such vdev.
+    pub(crate) fn place(&self, dva: Dva, size: PhysicalSize, birth: Txg) -> Option<Place> {
         let sector = *self.sector_bytes.get(&dva.vdev())?;
         Some(Place {
             vdev: dva.vdev(),
             offset: dva.offset(),
             size: size.get().checked_next_multiple_of(sector)?,
+            birth,
         })
     }
 }

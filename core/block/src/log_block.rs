@@ -132,9 +132,9 @@ impl BlockIo {
             embedded::seal(ChecksumAlgorithm::Zilog2, &mut contents, &name, order);
             let dva = pointer.dvas().next().expect("a log block has a place");
             let whole = shapes
-                .place(dva, pointer.physical_size())
+                .place(dva, pointer.physical_size(), pointer.physical_birth())
                 .expect("space hands out places on vdevs that are there");
-            let sector = shapes.place(dva, PhysicalSize::new(1));
+            let sector = shapes.place(dva, PhysicalSize::new(1), whole.birth);
             let sector = sector.expect("the vdev is there").size;
             let used = widen(contents.len()).next_multiple_of(sector);
             let size = match self.vdevs.may_write_part(whole.vdev) {

@@ -169,7 +169,8 @@ impl BlockIo {
                 }
                 let stored = StoredPointer::parse(pointer).ok()?;
                 let first = self.copies_by_health(pointer).into_iter().next()?;
-                let place = shapes.place(first, pointer.physical_size())?;
+                let place =
+                    shapes.place(first, pointer.physical_size(), pointer.physical_birth())?;
                 Some((stored, place))
             })
             .collect();
@@ -255,7 +256,7 @@ impl BlockIo {
                 is_settled: &is_settled,
                 noted,
             };
-            let attempt = match shapes.place(dva, size) {
+            let attempt = match shapes.place(dva, size, pointer.physical_birth()) {
                 Some(place) => self
                     .vdevs
                     .read_many(&[request(place)], operation)
@@ -274,7 +275,12 @@ impl BlockIo {
                         let count = u64::try_from(failures.len()).expect("three at most");
                         self.probes.bad_copies.add(count);
                         operation.mark(Outcome::Repaired);
-                        self.repair(&failures, size, &bytes, operation);
+                        self.self_heal_copies(
+                            &failures,
+                            (size, pointer.physical_birth()),
+                            &bytes,
+                            operation,
+                        );
                     }
                     return Ok(bytes);
                 }

@@ -5,7 +5,7 @@
 //! copy is bad, and is written from another. Nothing follows from the outcome: if it fails, the next
 //! reader finds the copy bad again, and the reader has its bytes anyway.
 //!
-//! Who opens a pool after a crash knows of blocks that perhaps not all devices got ([`BlockIo::heal`]): all their places are looked at, and what
+//! Who opens a pool after a crash knows of blocks that perhaps not all devices got ([`BlockIo::self_heal`]): all their places are looked at, and what
 //! is lacking is written. That has to succeed.
 //!
 //! # Invariants
@@ -19,25 +19,25 @@ use crate::stored::StoredPointer;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
-use tarn_ondisk::units::PhysicalSize;
+use tarn_ondisk::units::{PhysicalSize, Txg};
 use tarn_probe::Operation;
 use tarn_vdev::PhysicalWrite;
 
 impl BlockIo {
-    /// Writes `good` to the places that failed. It may end in padding.
-    pub(crate) fn repair(
+    /// Writes `good`, of this size and birth, to the places that failed. It may end in padding.
+    pub(crate) fn self_heal_copies(
         &self,
         failures: &[CopyFailure],
-        size: PhysicalSize,
+        (size, birth): (PhysicalSize, Txg),
         good: &Buffer,
         operation: &Operation,
     ) {
-        if self.options.repair == Repair::Leave || !self.vdevs.may_repair() {
+        if self.options.repair == Repair::Leave || !self.vdevs.may_self_heal() {
             return;
         }
         for failure in failures {
-            if let Some(write) = self.write_of(failure.place, size, good) {
-                self.vdevs.mend(write, operation);
+            if let Some(write) = self.write_of(failure.place, (size, birth), good) {
+                self.vdevs.self_heal(write, operation);
             }
         }
     }
@@ -47,21 +47,31 @@ impl BlockIo {
     ///
     /// # Errors
     /// The block cannot be read, or devices fail beyond what redundancy covers.
-    pub fn heal(&self, pointer: &BlockPointer, operation: &Operation) -> Result<usize, HealError> {
+    pub fn self_heal(
+        &self,
+        pointer: &BlockPointer,
+        operation: &Operation,
+    ) -> Result<usize, HealError> {
         if pointer.kind() != PointerKind::Stored || !StoredPointer::parse(pointer)?.is_checked() {
             return Ok(0);
         }
         let mut writes = Vec::new();
         for part in gang::parts(self, pointer, operation)? {
             let places = part.pointer.dvas();
-            writes.extend(places.filter_map(|dva| self.write_of(dva, part.size, &part.bytes)));
+            let form = (part.size, part.pointer.physical_birth());
+            writes.extend(places.filter_map(|dva| self.write_of(dva, form, &part.bytes)));
         }
-        Ok(self.vdevs.heal(writes, operation)?)
+        Ok(self.vdevs.self_heal_lacking(writes, operation)?)
     }
 
     /// What stores bytes that may end in padding. None where no block can be: a pointer may lie.
-    fn write_of(&self, dva: Dva, size: PhysicalSize, bytes: &Buffer) -> Option<PhysicalWrite> {
-        let place = self.shapes().place(dva, size);
+    fn write_of(
+        &self,
+        dva: Dva,
+        (size, birth): (PhysicalSize, Txg),
+        bytes: &Buffer,
+    ) -> Option<PhysicalWrite> {
+        let place = self.shapes().place(dva, size, birth);
         let place = place.filter(|place| self.vdevs.is_place_possible(*place))?;
         let bytes = bytes.get(..size.to_usize()).unwrap_or(bytes);
         let mut data = Buffer::from_slice(bytes);

@@ -131,13 +131,23 @@ impl Underway {
 }
 
 /// Device writes being gathered, and the space taken for them.
-#[derive(Default)]
 pub(crate) struct Batch {
+    /// The txg in which the blocks get their places.
+    birth: Txg,
     pub(crate) writes: Vec<PhysicalWrite>,
     pub(crate) taken: Vec<Allocation>,
 }
 
 impl Batch {
+    /// Nothing yet, for blocks that get their places in this txg.
+    pub(crate) fn new(birth: Txg) -> Batch {
+        Batch {
+            birth,
+            writes: Vec::new(),
+            taken: Vec::new(),
+        }
+    }
+
     /// Adds one block, in all its places.
     pub(crate) fn push(
         &mut self,
@@ -148,7 +158,7 @@ impl Batch {
     ) {
         for &dva in dvas {
             let place = shapes
-                .place(dva, size)
+                .place(dva, size, self.birth)
                 .expect("space hands out places on vdevs that are there");
             let whole = PhysicalSize::new(place.size).to_usize();
             let data = if data.len() == whole {
@@ -199,7 +209,7 @@ impl BlockIo {
         let mut chunks = chunks(requests).into_iter().peekable();
         let mut earlier = Underway(None);
         while let Some(chunk) = chunks.next() {
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(phase.txg);
             let placed = self.place_chunk(chunk, phase, &mut batch, pointers, operation);
             taken.append(&mut batch.taken);
             earlier.finish(operation)?;

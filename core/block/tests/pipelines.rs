@@ -393,7 +393,11 @@ fn healing_writes_all_places_of_a_block_that_lack_it() {
         let data = noise(size, 5);
         let pointer = pool.write_one(&data, policy(&dataset));
         assert_eq!(pointer.is_gang(), is_gang);
-        let heal = || pool.io.heal(&pointer, &Operation::unmeasured()).unwrap();
+        let heal = || {
+            pool.io
+                .self_heal(&pointer, &Operation::unmeasured())
+                .unwrap()
+        };
         assert_eq!(heal(), 0);
         let mut healed = 0;
         for lacking in [0, 1] {
@@ -408,7 +412,7 @@ fn healing_writes_all_places_of_a_block_that_lack_it() {
         assert!(healed > if is_gang { 4 } else { 0 }, "{healed}");
         pool.lose(VdevId::new(0));
         pool.lose(VdevId::new(1));
-        let refused = pool.io.heal(&pointer, &Operation::unmeasured());
+        let refused = pool.io.self_heal(&pointer, &Operation::unmeasured());
         assert!(matches!(refused, Err(HealError::Read(_))), "{refused:?}");
     }
     // What has no checksum is left as it is: perhaps the second copy is the right one.
@@ -419,7 +423,7 @@ fn healing_writes_all_places_of_a_block_that_lack_it() {
     };
     let pointer = pool.write_one(&noise(8192, 6), policy(&unchecked));
     pool.damage(pointer.dvas().next().unwrap(), 3);
-    let healed = pool.io.heal(&pointer, &Operation::unmeasured());
+    let healed = pool.io.self_heal(&pointer, &Operation::unmeasured());
     assert_eq!(healed.unwrap(), 0);
 }
 
@@ -542,7 +546,7 @@ fn from_the_second_pass_on_a_gang_of_this_txg_is_rewritten_where_it_is() {
             let before = pool.io.read(&first, &Operation::unmeasured());
             assert!(before.is_err(), "it is gone");
             // All places lead to it, those of nested headers, too.
-            assert!(pool.io.heal(&last, &Operation::unmeasured()).is_ok());
+            assert!(pool.io.self_heal(&last, &Operation::unmeasured()).is_ok());
             for header in last.dvas().skip(1) {
                 pool.damage(header, 5);
             }
@@ -654,11 +658,11 @@ fn a_disk_that_lost_the_writes_of_the_last_pass_spoils_no_gang_and_is_made_good(
             pool.io.note_stored(TXG);
             assert_eq!(&*pool.read(&last), &data[..]);
             assert_eq!(pool.copy_of(other), right[1], "it was right");
-            pool.io.heal(&last, &operation).unwrap();
+            pool.io.self_heal(&last, &operation).unwrap();
             assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
             // The other way round: only pieces are as they were.
             pool.put_back(lost, &before);
-            pool.io.heal(&last, &operation).unwrap();
+            pool.io.self_heal(&last, &operation).unwrap();
             assert_eq!([lost, other].map(|disk| pool.copy_of(disk)), right);
         }
     }

@@ -144,7 +144,7 @@ impl Pool {
         let search = Operation::internal(operation.clock(), OperationKind::LogSearch);
         for needed in &found.needed {
             for pointer in &needed.blocks {
-                let healed = self.io().heal(pointer, &search);
+                let healed = self.io().self_heal(pointer, &search);
                 if let Err(why) = healed
                     && !needed.is_claimed
                 {

@@ -167,9 +167,11 @@ impl Pool {
             }
             _ => {}
         }
-        self.vdevs().set_repairs(true);
+        self.vdevs().permit_self_heal(true);
         self.vdevs().note_absent();
-        let healed = self.vdevs().heal_uberblock(&self.uberblock(), operation);
+        let healed = self
+            .vdevs()
+            .self_heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
         claimed.store_in_first_group(self)?;
@@ -218,7 +220,7 @@ fn open(
     };
     let labels = ExpectedLabels::OfPool(request.candidate.facts.guid);
     let vdevs = VdevTree::open(host, root, &OpenOptions { mode, need, labels })?;
-    vdevs.set_repairs(false);
+    vdevs.permit_self_heal(false);
     let uberblock = vdevs.uberblock_until(request.until);
     let uberblock = uberblock.ok_or(ImportError::NoUberblock)?;
     check_version(uberblock.version)?;

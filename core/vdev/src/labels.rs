@@ -29,7 +29,8 @@ use crate::health::{Reason, Standing, VdevState};
 use crate::label_config::PoolState;
 use crate::leaf::{Leaf, Window};
 use crate::queue::{self, LeafIo};
-use crate::tree::{Layout, TopVdev, VdevTree};
+use crate::top::TopVdev;
+use crate::tree::VdevTree;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
@@ -465,12 +466,6 @@ pub(crate) fn in_turn(tops: &[Arc<TopVdev>], txg: Txg) -> Vec<Arc<TopVdev>> {
         .take(lasting.len().min(UBERBLOCK_VDEVS))
         .cloned()
         .collect()
-}
-
-impl TopVdev {
-    pub(crate) fn holds_data(&self) -> bool {
-        matches!(self.layout, Layout::Copies | Layout::Raidz { .. })
-    }
 }
 
 impl VdevTree {

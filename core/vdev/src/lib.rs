@@ -5,12 +5,12 @@
 //! address and is simply read and written.
 //!
 //! # Mechanism
-//! A pool's space is divided among *top-level vdevs*; an address names one of them and an offset. What
-//! happens below depends on its kind: [`tree`] flattens each into copies or RAID-Z columns over its
-//! *leaves*, the devices. [`read`] tries all of them until the caller's checksum accepts, and
-//! repairs what was wrong. [`write`](mod@write) stores as much as devices last, and says when that is not
-//! enough. [`labels`] lead from devices to the pool, and make a txg the pool; [`import_search`] finds pools
-//! among devices.
+//! A pool's space is divided among *top-level vdevs*; a block pointer names one of them and an offset.
+//! The vdev's [`layout`] says in which columns over its *leaves*, the devices, a block is. [`read`] tries
+//! all of them until the caller's checksum accepts, and self-heals what was wrong.
+//! [`write`](mod@write) stores on all devices that can be written, and fails when redundancy does not cover
+//! the others. [`labels`] lead from devices to the pool, and make a txg the pool; [`import_search`] finds
+//! pools among devices.
 //!
 //! Many requests go down together and become one batch per device (`queue`). Nothing is buffered
 //! here: when a call returns, its requests are done.
@@ -20,7 +20,8 @@
 //! - A write that succeeded is on enough devices in use to survive as many failures as the vdev's
 //!   redundancy has left. A device that missed a write is not in use.
 //! - After a failed flush a device is not used again before it is opened anew.
-//! - Who stores waits for devices that are gone ([`suspension`]), with what they may have lost in memory.
+//! - A write of a transaction group waits for devices that are gone ([`suspension`]), and keeps in memory
+//!   what they may have lost.
 //!
 //! # Knows nothing about
 //! block pointers, space maps, transactions. It is told which bytes are right, and in which order to
@@ -29,26 +30,27 @@
 pub mod config;
 pub mod error;
 pub mod gpt;
-mod heal;
 pub mod health;
 pub mod import_search;
 pub mod in_use;
 pub mod label_config;
 pub mod labels;
+pub mod layout;
 pub mod leaf;
 pub mod membership;
-mod mirror;
 mod new_top;
 mod out_of_use;
+pub mod place;
 pub mod probes;
 mod queue;
-mod raidz;
-pub mod raidz_map;
 mod ranks;
 pub mod read;
+mod reconstruct;
 pub mod reshape;
+mod self_heal;
 pub mod sizes;
 pub mod suspension;
+mod top;
 pub mod tree;
 pub mod write;
 
@@ -60,7 +62,8 @@ pub use labels::LabelUpdate;
 pub use leaf::{Leaf, Window, open_window};
 pub use new_top::NewTop;
 pub use out_of_use::OutOfUse;
-pub use read::{Place, ReadRequest, Verify};
+pub use place::Place;
+pub use read::{ReadRequest, Verify};
 pub use reshape::{Change, Departed, NewLeaf};
 pub use suspension::{ResumeError, SuspensionDoor};
 pub use tree::{AllocationBias, ExpectedLabels, Need, OpenOptions, TopLevel, VdevTree};

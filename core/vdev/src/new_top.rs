@@ -11,7 +11,8 @@
 use crate::config::VdevConfig;
 use crate::error::OpenError;
 use crate::leaf::Leaf;
-use crate::tree::{AllocationBias, Need, OpenOptions, TopVdev, VdevTree, refuse_unsupported};
+use crate::top::TopVdev;
+use crate::tree::{AllocationBias, Need, OpenOptions, VdevTree, refuse_unsupported};
 use std::sync::Arc;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::VdevId;

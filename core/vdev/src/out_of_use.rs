@@ -9,7 +9,8 @@
 use crate::config::StoredCondition;
 use crate::health::{Reason, Standing, VdevState};
 use crate::leaf::Leaf;
-use crate::tree::{TopVdev, VdevTree};
+use crate::top::TopVdev;
+use crate::tree::VdevTree;
 use tarn_ondisk::units::{Guid, VdevId};
 
 /// How a device is taken out of use.

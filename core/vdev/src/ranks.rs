@@ -12,4 +12,4 @@ pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
 /// Who waits for devices that are gone.
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
 /// What is written and not flushed.
-pub(crate) const JOURNAL: Rank = Rank::new(VDEV + 4, "unflushed writes");
+pub(crate) const UNFLUSHED_WRITES: Rank = Rank::new(VDEV + 4, "unflushed writes");

@@ -1,25 +1,28 @@
-//! Reading: whatever it takes, until the bytes verify.
+//! Reading: copies, columns and reconstructions are tried until the caller's checksum accepts one.
 //!
 //! # Mechanism
-//! All requests of a call become one batch over all devices: of copies the best one, of a RAID-Z row the
-//! data columns, and as much parity as columns are known to be missing. Nearly always that is the end of it. A
+//! All requests of a call become one batch over all devices: of each data column the best copy, and as
+//! much parity as data columns are known to be missing. Nearly always that is the end of it. A
 //! request that does not verify is then worked on alone, with ever more effort: the other copies one after
-//! the other; all parity, and every supposition about which columns lie; and at last the devices that
-//! missed writes, whose bytes may still be good for this block.
+//! the other, where there is no parity; all parity, and every supposition about which columns lie; and at
+//! last the devices that miss the block by their dirty time logs, whose bytes may still be good.
 //!
-//! A device whose bytes were wrong is counted, and written again with the right ones.
+//! A device whose bytes were wrong is counted, and written again with the right ones: *self-healing*.
 //!
 //! # Invariants
 //! - What is handed out was accepted by `verify`.
-//! - A repair writes only bytes of a block that verified, and only where this block is and nobody writes another one.
+//! - Self-healing writes only bytes of a block that verified, and only where this block is and no other
+//!   one is being written.
 
 use crate::error::{LeafFailure, VdevReadError};
+use crate::layout::mirror;
+use crate::layout::{Column, Layout, Row};
 use crate::leaf::Leaf;
-use crate::mirror;
+use crate::place::Place;
 use crate::queue::{self, LeafIo, Outcome};
-use crate::raidz::{self, Solved};
-use crate::raidz_map::{RaidzMap, RaidzShape};
-use crate::tree::{Layout, TopVdev, VdevTree};
+use crate::reconstruct::{self, GivenRow, Solved};
+use crate::top::TopVdev;
+use crate::tree::VdevTree;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -28,24 +31,13 @@ use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::label::device_offset;
-use tarn_ondisk::units::{AllocatedSize, Guid, VdevId, VdevOffset};
+use tarn_ondisk::units::{AllocatedSize, Guid, VdevOffset};
 use tarn_probe::{Operation, OperationKind, Outcome as Happened};
-
-/// Where the bytes of a block are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The index of the top-level vdev.
-    pub vdev: VdevId,
-    /// Where on it, as block pointers count.
-    pub offset: VdevOffset,
-    /// How many bytes, without parity.
-    pub size: u64,
-}
 
 /// Says whether bytes are the ones that were written.
 pub type Verify<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 
-/// Says whether a place may be repaired with the bytes that were written there.
+/// Says whether a place may be self-healed with the bytes that were written there.
 pub type Settled<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// A place to be read, and how to know that it was read right.
@@ -55,10 +47,12 @@ pub struct ReadRequest<'a> {
     pub place: Place,
     /// Accepts the right bytes only.
     pub verify: &'a Verify<'a>,
-    /// Whether what is to be read is still what belongs there, and nobody is writing it. Otherwise bytes that are not the right ones are no fault of a
-    /// device, and are left as they are: they may be newer. Asked when it matters, for a read may take long.
+    /// Whether what is to be read is still what belongs there, and is not being written. Otherwise
+    /// bytes that are not the right ones are no fault of a device, and are left as they are: they may
+    /// be newer. Asked when it matters, for a read may take long.
     pub is_settled: &'a Settled<'a>,
-    /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is written: who asks decides what is right.
+    /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is written:
+    /// the caller decides what is right.
     pub noted: Option<&'a AtomicBool>,
 }
 
@@ -124,24 +118,35 @@ impl VdevTree {
         let plans = plans.into_iter().zip(requests);
         plans
             .map(|(plan, request)| {
-                let (top, plan) = plan?;
+                let (top, rows) = plan?;
                 let read = OneRead {
                     tree: self,
                     top: &top,
+                    layout: top.layout()?,
                     request,
                     operation,
                 };
-                match plan {
-                    Plan::Copy { leaf, slot } => read.finish_copy(leaf, take(&mut outcomes, slot)),
-                    Plan::NoCopy => read.all_copies(Vec::new()),
-                    Plan::Row { map, slots } => {
-                        let mut row = Row::new(map);
-                        for (column, slot) in slots.into_iter().enumerate() {
-                            if let Some((leaf, slot)) = slot {
-                                row.put(column, leaf, take(&mut outcomes, slot));
+                match rows.as_slice() {
+                    [plan] if plan.row.parity == 0 => {
+                        let column = plan.row.columns[0];
+                        match plan.slots[0] {
+                            Some((leaf, slot)) => {
+                                read.finish_copy(column, leaf, take(&mut outcomes, slot))
+                            }
+                            None => read.all_copies(column, Vec::new()),
+                        }
+                    }
+                    _ => {
+                        let mut block = BlockRead::default();
+                        for RowPlan { row, slots } in rows {
+                            let index = block.add(row);
+                            for (column, slot) in slots.into_iter().enumerate() {
+                                if let Some((leaf, slot)) = slot {
+                                    block.put(index, column, leaf, take(&mut outcomes, slot));
+                                }
                             }
                         }
-                        read.finish_row(row)
+                        read.finish_rows(block)
                     }
                 }
             })
@@ -153,31 +158,14 @@ impl VdevTree {
         &self,
         place: Place,
         batch: &mut FirstBatch,
-    ) -> Result<(Arc<TopVdev>, Plan), VdevReadError> {
-        let (vdev, offset) = (place.vdev, place.offset);
+    ) -> Result<(Arc<TopVdev>, Vec<RowPlan>), VdevReadError> {
+        let vdev = place.vdev;
         let top = self.top(vdev).ok_or(VdevReadError::NoSuchVdev { vdev })?;
-        let rounded = top.check_range(place)?;
-        let plan = match &top.layout {
-            Layout::Nothing | Layout::Unsupported(_) => {
-                return Err(VdevReadError::NoSuchVdev { vdev });
-            }
-            Layout::Copies => {
-                let start = device_offset(offset).expect("the range was checked");
-                let copies: Vec<_> = top.leaves.iter().collect();
-                let planned = |copy: usize| batch.planned_bytes(copies[copy]);
-                match mirror::preference(&copies, start, planned).first() {
-                    None => Plan::NoCopy,
-                    Some(&leaf) => {
-                        let slot = batch.read(copies[leaf], start, narrow(rounded));
-                        Plan::Copy { leaf, slot }
-                    }
-                }
-            }
-            Layout::Raidz { shape, columns } => {
-                plan_row(&top, shape, columns, place, rounded, batch)
-            }
-        };
-        Ok((top, plan))
+        let (layout, whole) = top.check_range(place)?;
+        let rows = layout.rows(&whole).into_iter();
+        let rows = rows.map(|row| plan_row(&top, layout, row, batch));
+        let rows = rows.collect();
+        Ok((top, rows))
     }
 }
 
@@ -204,42 +192,33 @@ impl FirstBatch {
     }
 }
 
-/// What is read first for a request.
-enum Plan {
-    /// A copy: of which leaf, and which request of the batch it is.
-    Copy { leaf: usize, slot: usize },
-    /// No copy can be read.
-    NoCopy,
-    /// A row: for each column that is read, of which leaf, and which request of the batch it is.
-    Row {
-        map: RaidzMap,
-        slots: Vec<Option<(usize, usize)>>,
-    },
+/// What is read first of a row.
+struct RowPlan {
+    row: Row,
+    /// For each column that is read, of which leaf, and which request of the batch it is.
+    slots: Vec<Option<(usize, usize)>>,
 }
 
 /// The data columns, and a parity for each of them that cannot be read.
-fn plan_row(
-    top: &TopVdev,
-    shape: &RaidzShape,
-    columns: &[Vec<usize>],
-    place: Place,
-    rounded: u64,
-    batch: &mut FirstBatch,
-) -> Plan {
-    let map = shape.map(place.offset, rounded);
-    let mut slots: Vec<Option<(usize, usize)>> = vec![None; map.columns.len()];
+fn plan_row(top: &TopVdev, layout: &dyn Layout, row: Row, batch: &mut FirstBatch) -> RowPlan {
+    let mut slots: Vec<Option<(usize, usize)>> = vec![None; row.columns.len()];
+    // Where there is no parity, a device that may miss the block is better than none.
+    let trust = match row.parity {
+        0 => Trust::Any,
+        _ => Trust::HasBlock,
+    };
     let mut parity_wanted = 0;
     // Data first, then parity: what cannot be read of the former is wanted of the latter.
-    let order = (map.parity..map.columns.len()).chain(0..map.parity);
+    let order = (row.parity..row.columns.len()).chain(0..row.parity);
     for index in order {
-        let is_parity = index < map.parity;
+        let is_parity = index < row.parity;
         if is_parity && parity_wanted == 0 {
             break;
         }
-        let column = map.columns[index];
-        let offset = column_offset(column.offset);
-        let leaf = top.column_leaf(&columns[column.child], offset, Trust::UpToDate, batch);
-        match leaf {
+        let column = row.columns[index];
+        let offset = column_offset(column);
+        let copies = &layout.children()[column.child];
+        match top.column_leaf(copies, offset, trust, batch) {
             Some(leaf) => {
                 slots[index] = Some((leaf, batch.read(&top.leaves[leaf], offset, column.size)));
                 parity_wanted -= usize::from(is_parity);
@@ -247,40 +226,46 @@ fn plan_row(
             None => parity_wanted += usize::from(!is_parity),
         }
     }
-    Plan::Row { map, slots }
+    RowPlan { row, slots }
 }
 
-fn column_offset(offset: u64) -> u64 {
-    device_offset(VdevOffset::from(offset)).expect("the range was checked")
+/// Where on a leaf a column is.
+pub(crate) fn column_offset(column: Column) -> u64 {
+    device_offset(VdevOffset::from(column.offset)).expect("the range was checked")
 }
 
 /// Which leaves of a column may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
-    /// Those with everything that was ever written.
-    UpToDate,
-    /// Those that missed writes, too.
+    /// Those that have the block by their dirty time logs.
+    HasBlock,
+    /// Those that miss it, too.
     Any,
 }
 
 impl TopVdev {
-    /// Refuses a place outside the vdev, or between sectors. Gives the size in whole sectors.
-    fn check_range(&self, place: Place) -> Result<u64, VdevReadError> {
-        let Place { vdev, offset, size } = place;
+    /// Its layout, for readers.
+    fn layout(&self) -> Result<&dyn Layout, VdevReadError> {
+        let layout = self.layout.as_deref();
+        layout.map_err(|_| VdevReadError::NoSuchVdev { vdev: self.id })
+    }
+
+    /// Refuses a place outside the vdev, or between sectors. Gives the layout, and the place in
+    /// whole sectors.
+    fn check_range(&self, place: Place) -> Result<(&dyn Layout, Place), VdevReadError> {
+        let Place {
+            vdev, offset, size, ..
+        } = place;
         let refused = VdevReadError::OutOfRange { vdev, offset, size };
-        let holds_data = matches!(self.layout, Layout::Copies | Layout::Raidz { .. });
-        if !holds_data {
-            return Err(VdevReadError::NoSuchVdev { vdev });
-        }
+        let layout = self.layout()?;
         // Blocks are at most 16 MiB; more than that is no block, and its room would not be counted.
         if size == 0 || size > self.asize.get() || !offset.is_multiple_of(self.sector_bytes()) {
             return Err(refused);
         }
-        let end = offset.checked_add(self.allocated_size(size));
+        let end = offset.checked_add(layout.allocated_size(size));
+        let size = size.next_multiple_of(self.sector_bytes());
         match end {
-            Some(end) if end.get() <= self.asize.get() => {
-                Ok(size.next_multiple_of(self.sector_bytes()))
-            }
+            Some(end) if end.get() <= self.asize.get() => Ok((layout, Place { size, ..place })),
             _ => Err(refused),
         }
     }
@@ -293,40 +278,68 @@ impl TopVdev {
         trust: Trust,
         batch: &FirstBatch,
     ) -> Option<usize> {
+        let may_be_read = |leaf: &Leaf| trust == Trust::Any || leaf.is_trusted();
+        if let [only] = copies {
+            let leaf = &self.leaves[*only];
+            return (leaf.is_usable() && may_be_read(leaf)).then_some(*only);
+        }
         let leaves: Vec<_> = copies.iter().map(|&copy| &self.leaves[copy]).collect();
-        let planned = |copy: usize| batch.planned_bytes(leaves[copy]);
+        let planned = |leaf: &Leaf| batch.planned_bytes(leaf);
         let order = mirror::preference(&leaves, offset, planned);
-        let may_be_read = |copy: &&usize| trust == Trust::Any || leaves[**copy].is_trusted();
-        order.iter().find(may_be_read).map(|&copy| copies[copy])
+        let mut order = order.into_iter().filter(|&copy| may_be_read(leaves[copy]));
+        order.next().map(|copy| copies[copy])
     }
 }
 
-/// A row while it is read.
-struct Row {
-    map: RaidzMap,
-    columns: Vec<Option<Buffer>>,
-    /// For each column, the leaf that was asked.
-    asked: Vec<Option<usize>>,
+/// A block of rows while it is read.
+#[derive(Default)]
+struct BlockRead {
+    rows: Vec<RowRead>,
     failures: Vec<LeafFailure>,
 }
 
-impl Row {
-    fn new(map: RaidzMap) -> Row {
-        let columns: Vec<Option<Buffer>> = map.columns.iter().map(|_| None).collect();
-        Row {
+/// A row while it is read.
+struct RowRead {
+    row: Row,
+    columns: Vec<Option<Buffer>>,
+    /// For each column, the leaf that was asked.
+    asked: Vec<Option<usize>>,
+}
+
+impl BlockRead {
+    fn add(&mut self, row: Row) -> usize {
+        let columns: Vec<Option<Buffer>> = row.columns.iter().map(|_| None).collect();
+        self.rows.push(RowRead {
             asked: vec![None; columns.len()],
             columns,
-            map,
-            failures: Vec::new(),
+            row,
+        });
+        self.rows.len() - 1
+    }
+
+    fn put(&mut self, row: usize, column: usize, leaf: usize, outcome: Outcome) {
+        let row = &mut self.rows[row];
+        row.asked[column] = Some(leaf);
+        match outcome {
+            Ok(buffer) => row.columns[column] = buffer,
+            Err(failure) => self.failures.push(failure),
         }
     }
 
-    fn put(&mut self, column: usize, leaf: usize, outcome: Outcome) {
-        self.asked[column] = Some(leaf);
-        match outcome {
-            Ok(buffer) => self.columns[column] = buffer,
-            Err(failure) => self.failures.push(failure),
-        }
+    fn given(&self) -> Vec<GivenRow<'_>> {
+        self.rows
+            .iter()
+            .map(|read| GivenRow {
+                row: &read.row,
+                columns: &read.columns,
+            })
+            .collect()
+    }
+}
+
+impl RowRead {
+    fn lacks_data(&self) -> bool {
+        self.columns[self.row.parity..].iter().any(Option::is_none)
     }
 }
 
@@ -334,15 +347,21 @@ impl Row {
 struct OneRead<'a> {
     tree: &'a VdevTree,
     top: &'a TopVdev,
+    layout: &'a dyn Layout,
     request: &'a ReadRequest<'a>,
     operation: &'a Operation,
 }
 
 impl OneRead<'_> {
-    fn finish_copy(&self, leaf: usize, outcome: Outcome) -> Result<Buffer, VdevReadError> {
+    fn finish_copy(
+        &self,
+        column: Column,
+        leaf: usize,
+        outcome: Outcome,
+    ) -> Result<Buffer, VdevReadError> {
         match self.check_copy(leaf, outcome) {
             Ok(buffer) => Ok(buffer),
-            Err(failure) => self.all_copies(vec![(leaf, failure)]),
+            Err(failure) => self.all_copies(column, vec![(leaf, failure)]),
         }
     }
 
@@ -369,17 +388,17 @@ impl OneRead<'_> {
     }
 
     /// Reads the copies that were not tried, one after the other.
-    fn all_copies(&self, tried: Vec<(usize, LeafFailure)>) -> Result<Buffer, VdevReadError> {
+    fn all_copies(
+        &self,
+        column: Column,
+        tried: Vec<(usize, LeafFailure)>,
+    ) -> Result<Buffer, VdevReadError> {
         let mut tried = tried;
-        let start = device_offset(self.request.place.offset).expect("the range was checked");
-        let size = narrow(
-            self.request
-                .place
-                .size
-                .next_multiple_of(self.top.sector_bytes()),
-        );
-        let copies: Vec<_> = self.top.leaves.iter().collect();
-        for leaf in mirror::preference(&copies, start, |_| 0) {
+        let (start, size) = (column_offset(column), column.size);
+        let indices = &self.layout.children()[column.child];
+        let copies: Vec<_> = indices.iter().map(|&leaf| &self.top.leaves[leaf]).collect();
+        let order = mirror::preference(&copies, start, |_| 0);
+        for leaf in order.into_iter().map(|copy| indices[copy]) {
             if tried.iter().any(|(other, _)| *other == leaf) {
                 continue;
             }
@@ -387,7 +406,7 @@ impl OneRead<'_> {
             match self.check_copy(leaf, outcome) {
                 Ok(buffer) => {
                     let bad: Vec<usize> = tried.iter().map(|(leaf, _)| *leaf).collect();
-                    self.repair_copies(&bad, start, size, &buffer);
+                    self.self_heal_copies(&bad, start, size, &buffer);
                     return Ok(buffer);
                 }
                 Err(failure) => tried.push((leaf, failure)),
@@ -420,16 +439,16 @@ impl OneRead<'_> {
     }
 
     /// Writes the right bytes where wrong ones, or none, were read.
-    fn repair_copies(&self, bad: &[usize], offset: u64, size: usize, right: &[u8]) {
+    fn self_heal_copies(&self, bad: &[usize], offset: u64, size: usize, right: &[u8]) {
         let mut padded = Buffer::zeroed(size);
         padded[..right.len()].copy_from_slice(right);
         let data = WriteData::from(padded);
         let write = |&leaf: &usize| (leaf, Request::write(offset, data.clone()));
-        self.repair(bad.iter().map(write).collect());
+        self.self_heal(bad.iter().map(write).collect());
     }
 
-    /// A repair that fails changes nothing: the error is counted, and the next reader tries again.
-    fn repair(&self, writes: Vec<(usize, Request)>) {
+    /// Self-healing that fails changes nothing: the error is counted, and the next reader tries again.
+    fn self_heal(&self, writes: Vec<(usize, Request)>) {
         if writes.is_empty() {
             return;
         }
@@ -441,7 +460,7 @@ impl OneRead<'_> {
             return;
         }
         self.operation.mark(Happened::Repaired);
-        if !self.tree.may_repair() {
+        if !self.tree.may_self_heal() {
             return;
         }
         let io = |(leaf, request): (usize, Request)| LeafIo {
@@ -452,101 +471,109 @@ impl OneRead<'_> {
         queue::run(ios, queue::write_class(self.operation), self.operation);
     }
 
-    /// Puts a row together, with as much effort as it takes.
-    fn finish_row(&self, mut row: Row) -> Result<Buffer, VdevReadError> {
-        let is_missing = row.columns[row.map.parity..].iter().any(Option::is_none);
+    /// Puts rows together, with as much effort as it takes.
+    fn finish_rows(&self, mut block: BlockRead) -> Result<Buffer, VdevReadError> {
+        let is_missing = block.rows.iter().any(RowRead::lacks_data);
         if !is_missing
-            && let Some(block) = raidz::assemble(&row.map, &row.columns[row.map.parity..])
-            && let Some(block) = self.accept(block)
+            && let Some(assembled) = reconstruct::assemble(&block.given())
+            && let Some(accepted) = self.accept(assembled)
         {
-            return Ok(block);
+            return Ok(accepted);
         }
-        if is_missing && let Some(solved) = self.solve(&row) {
-            return Ok(self.accept_row(&row, solved));
+        if is_missing && let Some(solved) = self.solve(&block) {
+            return Ok(self.accept_rows(&block, solved));
         }
-        for trust in [Trust::UpToDate, Trust::Any] {
-            if self.read_more(&mut row, trust)
-                && let Some(solved) = self.solve(&row)
+        for trust in [Trust::HasBlock, Trust::Any] {
+            if self.read_more(&mut block, trust)
+                && let Some(solved) = self.solve(&block)
             {
-                return Ok(self.accept_row(&row, solved));
+                return Ok(self.accept_rows(&block, solved));
             }
         }
-        Err(self.row_failed(row))
+        Err(self.rows_failed(block))
     }
 
-    fn solve(&self, row: &Row) -> Option<Solved> {
+    fn solve(&self, block: &BlockRead) -> Option<Solved> {
         let size = narrow(self.request.place.size);
-        raidz::solve(&row.map, &row.columns, &|block| {
-            (self.request.verify)(&block[..size])
+        reconstruct::solve(&block.given(), &|found| {
+            (self.request.verify)(&found[..size])
         })
     }
 
     /// Reads the columns that were not asked for yet. False if there are none, except the first time:
     /// then what is there was not thought about yet.
-    fn read_more(&self, row: &mut Row, trust: Trust) -> bool {
-        let Layout::Raidz { columns, .. } = &self.top.layout else {
-            unreachable!("only a RAID-Z has rows");
-        };
+    fn read_more(&self, block: &mut BlockRead, trust: Trust) -> bool {
         let nothing = FirstBatch::default();
         let mut ios = Vec::new();
         let mut wanted = Vec::new();
-        for (index, column) in row.map.columns.iter().enumerate() {
-            if row.columns[index].is_some() {
-                continue;
-            }
-            let offset = column_offset(column.offset);
-            // After an error another leaf of the column may do better.
-            let copies: Vec<usize> = columns[column.child]
-                .iter()
-                .copied()
-                .filter(|leaf| row.asked[index] != Some(*leaf))
-                .collect();
-            if let Some(leaf) = self.top.column_leaf(&copies, offset, trust, &nothing) {
-                ios.push(LeafIo::read(&self.top.leaves[leaf], offset, column.size));
-                wanted.push((index, leaf));
+        for (row, read) in block.rows.iter().enumerate() {
+            for (index, column) in read.row.columns.iter().enumerate() {
+                if read.columns[index].is_some() {
+                    continue;
+                }
+                let offset = column_offset(*column);
+                // After an error another leaf of the column may do better.
+                let copies: Vec<usize> = self.layout.children()[column.child]
+                    .iter()
+                    .copied()
+                    .filter(|leaf| read.asked[index] != Some(*leaf))
+                    .collect();
+                let leaf = self.top.column_leaf(&copies, offset, trust, &nothing);
+                if let Some(leaf) = leaf {
+                    ios.push(LeafIo::read(&self.top.leaves[leaf], offset, column.size));
+                    wanted.push((row, index, leaf));
+                }
             }
         }
         let is_new = !ios.is_empty();
         let outcomes = queue::run(ios, queue::read_class(self.operation), self.operation);
-        for ((index, leaf), outcome) in wanted.into_iter().zip(outcomes) {
-            row.put(index, leaf, outcome);
+        for ((row, index, leaf), outcome) in wanted.into_iter().zip(outcomes) {
+            block.put(row, index, leaf, outcome);
         }
-        is_new || trust == Trust::UpToDate
+        is_new || trust == Trust::HasBlock
     }
 
-    /// Counts and repairs the columns that were wrong.
-    fn accept_row(&self, row: &Row, solved: Solved) -> Buffer {
+    /// Counts and self-heals the columns that were wrong.
+    fn accept_rows(&self, block: &BlockRead, solved: Solved) -> Buffer {
         let mut writes = Vec::new();
         for correction in solved.wrong {
-            // A column that nobody asked for is not known to be wrong.
-            let Some(leaf) = row.asked[correction.column] else {
+            let read = &block.rows[correction.row];
+            // A column that nothing was asked of is not known to be wrong.
+            let Some(leaf) = read.asked[correction.column] else {
                 continue;
             };
             if correction.has_lied && self.blames() {
                 self.top.leaves[leaf].errors.count_checksum();
             }
-            let offset = column_offset(row.map.columns[correction.column].offset);
+            let offset = column_offset(read.row.columns[correction.column]);
             writes.push((
                 leaf,
                 Request::write(offset, WriteData::from(correction.truth)),
             ));
         }
         if !writes.is_empty() {
-            self.repair(writes);
+            self.self_heal(writes);
         }
-        let mut block = solved.block;
-        block.truncate(narrow(self.request.place.size));
-        block
+        let mut accepted = solved.block;
+        accepted.truncate(narrow(self.request.place.size));
+        accepted
     }
 
-    fn row_failed(&self, row: Row) -> VdevReadError {
-        let mut failures = row.failures;
-        let read = row.columns.iter().zip(&row.asked);
-        let read = read.filter_map(|(column, asked)| column.as_ref().and(*asked));
-        let read: Vec<&Arc<Leaf>> = read.map(|leaf| &self.top.leaves[leaf]).collect();
-        let relied_on = read.iter().filter(|leaf| leaf.is_trusted()).count();
-        // Where more is lacking than parity makes good, what is there says nothing of the block, nor who lies.
-        if relied_on + row.map.parity >= row.columns.len() {
+    fn rows_failed(&self, block: BlockRead) -> VdevReadError {
+        let mut failures = block.failures;
+        let mut read: Vec<&Arc<Leaf>> = Vec::new();
+        let mut are_enough = true;
+        for row in &block.rows {
+            let given = row.columns.iter().zip(&row.asked);
+            let given = given.filter_map(|(column, asked)| column.as_ref().and(*asked));
+            let given: Vec<&Arc<Leaf>> = given.map(|leaf| &self.top.leaves[leaf]).collect();
+            let relied_on = given.iter().filter(|leaf| leaf.is_trusted()).count();
+            are_enough &= relied_on + row.row.parity >= row.columns.len();
+            read.extend(given);
+        }
+        // Where more is lacking than parity makes good, what is there says nothing of the block, nor
+        // which device lies.
+        if are_enough {
             for leaf in read {
                 if self.blames() {
                     leaf.errors.count_checksum();
@@ -561,7 +588,9 @@ impl OneRead<'_> {
 
     /// Counts an error that redundancy could not make good.
     fn failed(&self, devices: Vec<LeafFailure>) -> VdevReadError {
-        let Place { vdev, offset, size } = self.request.place;
+        let Place {
+            vdev, offset, size, ..
+        } = self.request.place;
         let counters = [&self.top.errors, &self.tree.errors];
         if devices.iter().any(LeafFailure::is_checksum) {
             let blamed = counters.iter().filter(|_| self.blames());
@@ -595,7 +624,7 @@ impl VdevTree {
     /// How much room the block at a place takes.
     pub fn place_size(&self, place: Place) -> Option<AllocatedSize> {
         let top = self.top(place.vdev)?;
-        top.check_range(place).ok()?;
-        Some(top.allocated_size(place.size))
+        let (layout, _) = top.check_range(place).ok()?;
+        Some(layout.allocated_size(place.size))
     }
 }

@@ -17,7 +17,8 @@ use crate::config::{TopLevelConfig, VdevConfig, VdevKind};
 use crate::error::OpenError;
 use crate::labels;
 use crate::leaf::Leaf;
-use crate::tree::{AllocationBias, TopVdev, VdevTree};
+use crate::top::TopVdev;
+use crate::tree::{AllocationBias, VdevTree};
 use std::sync::Arc;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, VdevId};
 

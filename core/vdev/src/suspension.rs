@@ -14,7 +14,7 @@
 //! write is waited for.
 //!
 //! A device that comes back may have lost what it had not been told to make durable. So everything that was written since the last flush is kept (the
-//! [`Journal`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
+//! [`UnflushedWrites`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
 //!
 //! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock is the one that was written to it last: neither an old copy nor one that
 //! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again. So does one that missed what
@@ -29,9 +29,10 @@ use crate::error::{LeafFailure, VdevReadError, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
 use crate::labels;
 use crate::leaf::Leaf;
+use crate::place::Place;
 use crate::ranks;
-use crate::read::Place;
-use crate::tree::{TopVdev, VdevTree};
+use crate::top::TopVdev;
+use crate::tree::VdevTree;
 use crate::write::PhysicalWrite;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +47,7 @@ use tarn_probe::{Operation, OperationKind};
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
 /// So much may be written and not flushed. A group is stored when it has 64 MiB, so only large ones pay for a flush before their end. A guess.
-const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+const UNFLUSHED_BYTES_MAX: u64 = 256 << 20;
 
 /// Who is told when a pool is suspended, and when it goes on.
 pub trait SuspensionDoor: Send + Sync {
@@ -150,7 +151,7 @@ impl Suspension {
     }
 
     /// Begins to write to the log, which waits for nobody.
-    pub(crate) fn begin_promising(&self) -> Result<Writing<'_>, VdevWriteError> {
+    pub(crate) fn begin_log_write(&self) -> Result<Writing<'_>, VdevWriteError> {
         let state = self.state.lock();
         match state.phase {
             Phase::Resuming => Err(VdevWriteError::Reopening),
@@ -311,7 +312,7 @@ impl Drop for Writing<'_> {
 
 /// What was written and is not flushed.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub(crate) struct UnflushedWrites {
     /// The newest of each place.
     writes: BTreeMap<(VdevId, VdevOffset), PhysicalWrite>,
     bytes: u64,
@@ -319,9 +320,11 @@ pub(crate) struct Journal {
     generation: u64,
 }
 
-impl Journal {
+impl UnflushedWrites {
     fn keep(&mut self, write: PhysicalWrite) {
-        let Place { vdev, offset, size } = write.place;
+        let Place {
+            vdev, offset, size, ..
+        } = write.place;
         self.bytes += size;
         if let Some(before) = self.writes.insert((vdev, offset), write) {
             self.bytes -= before.place.size;
@@ -364,7 +367,7 @@ impl VdevTree {
     /// Those who wait, and those who come, fail. Devices that do not answer are not waited for.
     pub fn give_up(&self) {
         self.suspension.give_up();
-        *self.journal.lock() = Journal::default();
+        *self.unflushed.lock() = UnflushedWrites::default();
         for leaf in self.leaves() {
             leaf.give_up();
         }
@@ -384,25 +387,25 @@ impl VdevTree {
         if !self.suspension.is_running() {
             return false;
         }
-        let mut journal = self.journal.lock();
-        writes.into_iter().for_each(|write| journal.keep(write));
-        journal.bytes > JOURNAL_BYTES_MAX
+        let mut unflushed = self.unflushed.lock();
+        writes.into_iter().for_each(|write| unflushed.keep(write));
+        unflushed.bytes > UNFLUSHED_BYTES_MAX
     }
 
     /// After which flush everything is kept that is written, if it is.
     pub(crate) fn kept_since(&self) -> Option<u64> {
         let is_kept = self.suspension.is_running();
-        is_kept.then(|| self.journal.lock().generation)
+        is_kept.then(|| self.unflushed.lock().generation)
     }
 
     /// What is kept now.
     pub(crate) fn kept(&self) -> Vec<PhysicalWrite> {
-        self.journal.lock().writes.values().cloned().collect()
+        self.unflushed.lock().writes.values().cloned().collect()
     }
 
     /// These writes are durable.
     pub(crate) fn flushed(&self, writes: &[PhysicalWrite]) {
-        self.journal.lock().forget(writes);
+        self.unflushed.lock().forget(writes);
     }
 
     /// Opens devices again that failed, sees whether they are what they were, writes what they may have lost, and lets those go on who wait.
@@ -425,7 +428,7 @@ impl VdevTree {
 
     fn bring_back(&self, operation: &Operation) -> Result<(), ResumeError> {
         let pool = self.config().guid;
-        let generation = self.journal.lock().generation;
+        let generation = self.unflushed.lock().generation;
         for top in self.tops() {
             self.reopen(&top, pool, generation);
         }
@@ -488,6 +491,7 @@ mod tests {
                 vdev: VdevId::from(0),
                 offset: VdevOffset::from(offset),
                 size: widen(bytes),
+                birth: Txg::INITIAL,
             },
             data: Arc::new(Buffer::zeroed(bytes)),
         }
@@ -495,16 +499,16 @@ mod tests {
 
     #[test]
     fn what_is_written_in_place_is_kept_once_and_what_comes_during_a_flush_stays() {
-        let mut journal = Journal::default();
+        let mut unflushed = UnflushedWrites::default();
         let writes = [write(0, 4096), write(8192, 512), write(0, 4096)];
-        writes.into_iter().for_each(|write| journal.keep(write));
-        assert_eq!((journal.writes.len(), journal.bytes), (2, 4608));
-        let flushed: Vec<_> = journal.writes.values().cloned().collect();
-        journal.keep(write(4096, 1024));
-        journal.keep(write(8192, 512));
-        journal.forget(&flushed);
-        assert_eq!((journal.writes.len(), journal.bytes), (2, 1536));
-        assert_eq!(journal.generation, 1);
+        writes.into_iter().for_each(|write| unflushed.keep(write));
+        assert_eq!((unflushed.writes.len(), unflushed.bytes), (2, 4608));
+        let flushed: Vec<_> = unflushed.writes.values().cloned().collect();
+        unflushed.keep(write(4096, 1024));
+        unflushed.keep(write(8192, 512));
+        unflushed.forget(&flushed);
+        assert_eq!((unflushed.writes.len(), unflushed.bytes), (2, 1536));
+        assert_eq!(unflushed.generation, 1);
     }
 
     #[test]
@@ -543,16 +547,16 @@ mod tests {
     fn who_opens_devices_waits_for_who_is_writing_and_no_other_begins() {
         let suspension = Suspension::new();
         suspension.state.lock().phase = Phase::Suspended;
-        let writing = suspension.begin_promising().unwrap();
+        let writing = suspension.begin_log_write().unwrap();
         let refused = suspension.begin_resuming();
         assert!(matches!(refused, Err(ResumeError::Writing)));
         assert_eq!(suspension.state.lock().phase, Phase::Suspended);
         drop(writing);
         assert!(suspension.begin_resuming().unwrap());
-        let refused = suspension.begin_promising().map(|_| ());
+        let refused = suspension.begin_log_write().map(|_| ());
         assert!(matches!(refused, Err(VdevWriteError::Reopening)));
         suspension.give_up();
-        for begun in [suspension.begin_promising(), suspension.begin_storing()] {
+        for begun in [suspension.begin_log_write(), suspension.begin_storing()] {
             assert!(matches!(begun.map(|_| ()), Err(VdevWriteError::GivenUp)));
         }
     }

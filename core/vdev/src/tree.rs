@@ -1,35 +1,28 @@
 //! The tree: all vdevs of a pool, opened.
 //!
 //! # Mechanism
-//! A configuration may nest (a mirror in which a device is being replaced, a RAID-Z in which a hot spare
-//! stands in), but there are only two ways in which bytes can be on devices: as *copies*, any of which
-//! will do, or in the *columns* of a RAID-Z, each of which again is one or more copies. So the tree is
-//! flattened when it is opened: every top-level vdev has one layout over its list of leaves.
-//!
-//! Opening looks at every device's labels. A device of another pool, or another vdev, is not used,
-//! whatever its path says. One that missed writes is found by its uberblocks: when its newest is older
-//! than the second newest of a sibling, it has missed at least one txg that was stored. From then on the configuration says so.
+//! The tree keeps the configuration beside the top-level vdevs that were opened from it
+//! ([`TopVdev`](crate::top)). Block pointers name a top-level vdev by its index; everything below that
+//! is the top-level vdev's: its layout and its leaves.
 //!
 //! # Invariants
 //! - A top-level vdev's index never changes; new ones are added behind the last.
-//! - A leaf is taken out of use only while the rest covers what it has.
+//! - The tree and its configuration have the same leaves.
 
 use crate::config::{VdevConfig, VdevKind};
-use crate::error::{LabelError, OpenError};
-use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState, vdev_name};
-use crate::labels;
+use crate::error::OpenError;
+use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState};
+use crate::layout::NoBlocks;
 use crate::leaf::Leaf;
-use crate::raidz_map::RaidzShape;
 use crate::ranks;
-use crate::sizes;
-use crate::suspension::{Journal, Suspension};
+use crate::suspension::{Suspension, UnflushedWrites};
+use crate::top::TopVdev;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tarn_host::Host;
 use tarn_host::device::OpenMode;
 use tarn_host::lock::{Mutex, RwLock};
-use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, PhysicalSize, Txg, VdevId};
 use tarn_probe::{IoTotals, VdevStatisticsSnapshot};
 
@@ -82,37 +75,6 @@ pub enum ExpectedLabels {
     OfPool(Guid),
     /// Nothing: the labels are about to be written.
     Any,
-}
-
-/// How bytes are on the leaves of a top-level vdev.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// All leaves have the same bytes.
-    Copies,
-    /// A RAID-Z. For each column, the leaves that have it.
-    Raidz {
-        shape: RaidzShape,
-        columns: Vec<Vec<usize>>,
-    },
-    /// There is nothing on it.
-    Nothing,
-    /// There may be something, but we cannot read it.
-    Unsupported(&'static str),
-}
-
-/// A top-level vdev.
-#[derive(Debug)]
-pub(crate) struct TopVdev {
-    pub id: VdevId,
-    pub guid: Guid,
-    pub kind: VdevKind,
-    pub name: String,
-    pub ashift: u32,
-    pub asize: AllocatedSize,
-    pub is_log: bool,
-    pub layout: Layout,
-    pub leaves: Vec<Arc<Leaf>>,
-    pub errors: ErrorCounters,
 }
 
 /// Where new blocks of a kind go.
@@ -171,14 +133,14 @@ pub struct VdevTree {
     pub(crate) state: RwLock<TreeState>,
     /// Counts changes of what labels should say.
     changes: AtomicU64,
-    /// Whether readers may write the right bytes where they read wrong ones.
-    permits_repairs: AtomicBool,
+    /// Whether a read may write the right bytes where it found wrong ones.
+    permits_self_heal: AtomicBool,
     /// Errors that no top-level vdev could make good.
     pub(crate) errors: ErrorCounters,
     /// Who waits for devices that are gone.
     pub(crate) suspension: Suspension,
     /// What is written and not flushed.
-    pub(crate) journal: Mutex<Journal>,
+    pub(crate) unflushed: Mutex<UnflushedWrites>,
     /// Whose turn it is to flush all devices.
     pub(crate) flushing: Mutex<()>,
 }
@@ -227,10 +189,10 @@ impl VdevTree {
                 },
             ),
             changes: AtomicU64::new(0),
-            permits_repairs: AtomicBool::new(true),
+            permits_self_heal: AtomicBool::new(true),
             errors: ErrorCounters::default(),
             suspension: Suspension::new(),
-            journal: Mutex::new(ranks::JOURNAL, Journal::default()),
+            unflushed: Mutex::new(ranks::UNFLUSHED_WRITES, UnflushedWrites::default()),
             flushing: Mutex::new(ranks::FLUSHING, ()),
         };
         tree.require(options.need)?;
@@ -353,15 +315,16 @@ impl VdevTree {
         self.mode.may_write()
     }
 
-    /// Whether readers may write the right bytes where they read wrong ones, or none. Not while it is being found out whose a pool is, and
-    /// which group of it is opened: what is read then may be in places that hold something else by now.
-    pub fn set_repairs(&self, are_permitted: bool) {
-        self.permits_repairs.store(are_permitted, Ordering::Release);
+    /// Permits or forbids self-healing. An import forbids it until it knows whose the pool is and
+    /// which txg it opens: until then, a place may hold another block by now.
+    pub fn permit_self_heal(&self, is_permitted: bool) {
+        self.permits_self_heal
+            .store(is_permitted, Ordering::Release);
     }
 
-    /// Whether readers may repair.
-    pub fn may_repair(&self) -> bool {
-        self.is_writable() && self.permits_repairs.load(Ordering::Acquire)
+    /// Whether a read may write the right bytes where it found wrong ones, or none.
+    pub fn may_self_heal(&self) -> bool {
+        self.is_writable() && self.permits_self_heal.load(Ordering::Acquire)
     }
 
     /// The machine whose devices these are.
@@ -452,7 +415,7 @@ impl VdevTree {
     /// Lets all devices go. What is under way is finished; afterwards every leaf is unavailable.
     pub fn close(&self) {
         self.leaves().iter().for_each(|leaf| leaf.close());
-        *self.journal.lock() = Journal::default();
+        *self.unflushed.lock() = UnflushedWrites::default();
     }
 }
 
@@ -467,7 +430,7 @@ pub fn refuse_unbuilt(root: &VdevConfig) -> Result<(), OpenError> {
 
 pub(crate) fn refuse_unsupported(top: &TopVdev, need: Need) -> Result<(), OpenError> {
     match top.layout {
-        Layout::Unsupported(what) if need != Need::Nothing => Err(OpenError::Unsupported {
+        Err(NoBlocks::Unsupported(what)) if need != Need::Nothing => Err(OpenError::Unsupported {
             name: top.name.clone(),
             what,
         }),
@@ -490,256 +453,7 @@ fn refuse_duplicates(tops: &[Arc<TopVdev>]) {
     }
 }
 
-impl TopVdev {
-    /// Of this configuration. Leaves that are known already are the same as before.
-    pub(crate) fn new(config: &VdevConfig, known: &[Arc<Leaf>]) -> TopVdev {
-        let facts = config.top_level.as_ref();
-        let ashift = facts.map_or(0, |facts| facts.ashift);
-        let mut leaves = Leaves {
-            known,
-            sector_bytes: facts.map_or(u64::MAX, |facts| 1 << facts.ashift),
-            all: Vec::new(),
-        };
-        let layout = layout_of(config, ashift, &mut leaves);
-        TopVdev {
-            id: VdevId::from(config.id),
-            guid: config.guid,
-            kind: config.kind,
-            name: vdev_name(config.kind, config.id, config.guid, config.path.as_ref()),
-            ashift,
-            asize: facts.map_or(AllocatedSize::ZERO, |facts| facts.asize),
-            is_log: facts.is_some_and(|facts| facts.is_log),
-            layout,
-            leaves: leaves.all,
-            errors: ErrorCounters::default(),
-        }
-    }
-
-    pub(crate) fn open(&self, host: &Host, config: &VdevConfig, options: &OpenOptions) {
-        let configs = config.leaves();
-        let find = |leaf: &Leaf| configs.iter().find(|config| config.guid == leaf.guid);
-        for leaf in &self.leaves {
-            if let Some(config) = find(leaf) {
-                leaf.open(host, config, options.mode);
-            }
-        }
-        if let ExpectedLabels::OfPool(pool) = options.labels {
-            self.check_labels(pool);
-            self.check_sizes();
-            self.find_out_of_date();
-            for leaf in &self.leaves {
-                if find(leaf).is_some_and(|config| config.has_missed_writes()) {
-                    leaf.set_out_of_date(true);
-                }
-            }
-        }
-    }
-
-    /// Does not use devices whose labels say that they are something else.
-    #[doc(alias = "vdev_validate")]
-    pub(crate) fn check_labels(&self, pool: Guid) {
-        for leaf in &self.leaves {
-            let Some(window) = leaf.window() else {
-                continue;
-            };
-            let found = labels::read_labels(&window);
-            let reason = match labels::best_label(&found) {
-                None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
-                None => Some(Reason::BadLabel),
-                Some(label) => {
-                    // Power may have failed while it got another guid, as the last of a mirror does: then two labels are older.
-                    let mut all = found.iter().flatten();
-                    let is_it = all.any(|label| label.guid() == Some(leaf.guid))
-                        // A mirror of which one device is left takes over the guid of the mirror.
-                        || (self.leaves.len() == 1 && label.top_guid() == Some(self.guid));
-                    let is_ours = label.pool_guid() == Some(pool) && is_it;
-                    (!is_ours).then_some(Reason::CorruptData)
-                }
-            };
-            if let Some(reason) = reason {
-                leaf.set_standing(Standing::because(VdevState::Unavailable, reason));
-            }
-        }
-    }
-
-    /// Does not use devices that have shrunk.
-    pub(crate) fn check_sizes(&self) {
-        let width = match &self.layout {
-            Layout::Raidz { columns, .. } => columns.len(),
-            _ => 1,
-        };
-        let needed = sizes::child_size_min(self.kind, self.asize, widen(width));
-        for leaf in &self.leaves {
-            if leaf.data_size().is_some_and(|size| size < needed) {
-                leaf.set_standing(Standing::because(VdevState::Unavailable, Reason::BadLabel));
-            }
-        }
-    }
-
-    /// Marks devices that missed a txg which a sibling has stored.
-    fn find_out_of_date(&self) {
-        let newest_two = |leaf: &Arc<Leaf>| {
-            let window = leaf.window()?;
-            let found = labels::read_uberblocks(&window, self.ashift);
-            let txgs: BTreeSet<Txg> = found.iter().map(|found| found.uberblock.txg).collect();
-            let mut newest = txgs.into_iter().rev();
-            Some((newest.next(), newest.next()))
-        };
-        let found: Vec<_> = self.leaves.iter().map(newest_two).collect();
-        for (leaf, found) in self.leaves.iter().zip(&found) {
-            if let Some((Some(newest), _)) = found {
-                leaf.note_found_uberblock(*newest);
-            }
-        }
-        let best = found.iter().flatten().max().copied();
-        let Some((_, Some(second))) = best else {
-            return;
-        };
-        for (leaf, found) in self.leaves.iter().zip(found) {
-            if let Some((newest, _)) = found
-                && newest.is_none_or(|newest| newest < second)
-            {
-                leaf.set_out_of_date(true);
-            }
-        }
-    }
-
-    pub(crate) fn sector_bytes(&self) -> u64 {
-        1 << self.ashift
-    }
-
-    pub(crate) fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize {
-        self.find_allocated_size(physical_bytes)
-            .expect("nothing is placed on a vdev that holds nothing")
-    }
-
-    fn find_allocated_size(&self, physical_bytes: u64) -> Option<AllocatedSize> {
-        match &self.layout {
-            Layout::Raidz { shape, .. } => Some(shape.allocated_size(physical_bytes)),
-            Layout::Copies => {
-                Some(AllocatedSize::from(physical_bytes).round_up(self.sector_bytes()))
-            }
-            Layout::Nothing | Layout::Unsupported(_) => None,
-        }
-    }
-
-    /// Whether the pool cannot be opened as it is for want of this vdev. A log device that was out of use when the pool was closed is not
-    /// missed: whoever took it out has emptied it, or was told what it held.
-    #[doc(alias = "spa_check_for_missing_logs")]
-    fn is_missed(&self, config: &VdevConfig) -> bool {
-        let mut leaves = config.leaves().into_iter();
-        let was_out = leaves.all(|leaf| leaf.condition.offline || leaf.condition.faulted);
-        let is_excused = self.is_log && was_out;
-        !is_excused && !self.standing().state.is_usable()
-    }
-
-    /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory, too, until its group is stored: it may
-    /// be lost, and who wrote to it is told so.
-    pub(crate) fn can_do_without(&self, leaf: &Leaf) -> bool {
-        if self.is_log {
-            return true;
-        }
-        let stays = |index: &usize| {
-            self.leaves[*index].guid != leaf.guid && self.leaves[*index].is_trusted()
-        };
-        match &self.layout {
-            Layout::Copies => (0..self.leaves.len()).any(|index| stays(&index)),
-            Layout::Raidz { shape, columns } => {
-                let lost = columns
-                    .iter()
-                    .filter(|copies| !copies.iter().any(stays))
-                    .count();
-                widen(lost) <= shape.parity
-            }
-            Layout::Nothing | Layout::Unsupported(_) => false,
-        }
-    }
-
-    /// How it is, from how its leaves are.
-    pub(crate) fn standing(&self) -> Standing {
-        let of = |index: &usize| self.leaves[*index].standing();
-        match &self.layout {
-            Layout::Copies if self.kind.is_leaf() => of(&0),
-            Layout::Copies => {
-                let standings: Vec<_> = self.leaves.iter().map(|leaf| leaf.standing()).collect();
-                Standing::of_parent(self.kind, &standings)
-            }
-            Layout::Raidz { columns, .. } => {
-                let column = |copies: &Vec<usize>| match copies.as_slice() {
-                    [one] => of(one),
-                    copies => {
-                        let standings: Vec<_> = copies.iter().map(of).collect();
-                        Standing::of_parent(VdevKind::Replacing, &standings)
-                    }
-                };
-                let standings: Vec<_> = columns.iter().map(column).collect();
-                Standing::of_parent(self.kind, &standings)
-            }
-            Layout::Nothing if self.kind == VdevKind::Missing => {
-                Standing::because(VdevState::Unavailable, Reason::OpenFailed)
-            }
-            Layout::Nothing => Standing::ONLINE,
-            Layout::Unsupported(_) => {
-                Standing::because(VdevState::Unavailable, Reason::Unsupported)
-            }
-        }
-    }
-
-    fn facts(&self, config: &VdevConfig, bias: AllocationBias) -> TopLevel {
-        let stored = config.top_level.as_ref();
-        let holds_data = matches!(self.layout, Layout::Copies | Layout::Raidz { .. });
-        let size = |bytes| self.allocated_size(bytes);
-        TopLevel {
-            id: self.id,
-            guid: self.guid,
-            kind: self.kind,
-            name: self.name.clone(),
-            ashift: self.ashift,
-            asize: self.asize,
-            metaslab_array: stored.map_or(ObjectId::ZERO, |stored| stored.metaslab_array),
-            metaslab_shift: stored.map_or(0, |stored| stored.metaslab_shift),
-            is_log: self.is_log,
-            is_non_allocating: stored
-                .is_some_and(|stored| stored.non_allocating || stored.removing),
-            allocation_bias: bias,
-            deflate_ratio: if holds_data {
-                sizes::deflate_ratio(size)
-            } else {
-                0
-            },
-            create_txg: config.create_txg,
-            standing: self.standing(),
-        }
-    }
-
-    fn health(&self, config: &VdevConfig) -> VdevHealth {
-        let mut health = self.health_below(config);
-        health.is_log = self.is_log;
-        health.asize = self.asize;
-        health.standing = self.standing();
-        if !self.kind.is_leaf() {
-            health.errors = self.errors.values();
-        }
-        health
-    }
-
-    fn health_below(&self, config: &VdevConfig) -> VdevHealth {
-        match self.leaves.iter().find(|leaf| leaf.guid == config.guid) {
-            Some(leaf) => VdevHealth {
-                errors: leaf.errors.values(),
-                statistics: leaf.probes.statistics.snapshot(),
-                standing: leaf.standing(),
-                ..parent_health(config, Vec::new(), &ErrorCounters::default())
-            },
-            None => {
-                let children = config.children.iter().map(|child| self.health_below(child));
-                parent_health(config, children.collect(), &ErrorCounters::default())
-            }
-        }
-    }
-}
-
-fn parent_health(
+pub(crate) fn parent_health(
     config: &VdevConfig,
     children: Vec<VdevHealth>,
     errors: &ErrorCounters,
@@ -765,88 +479,11 @@ fn parent_health(
     }
 }
 
-fn is_device_error(found: &Result<labels::Label, LabelError>) -> bool {
-    matches!(found, Err(LabelError::Device(_)))
-}
-
 impl AllocationBias {
     pub(crate) fn of_config(config: &VdevConfig) -> AllocationBias {
         match config.top_level.as_ref().is_some_and(|facts| facts.is_log) {
             true => AllocationBias::Log,
             false => AllocationBias::None,
         }
-    }
-}
-
-/// Leaves of a top-level vdev that is being put together.
-struct Leaves<'a> {
-    /// Those that there are already.
-    known: &'a [Arc<Leaf>],
-    /// Blocks begin at multiples of so many bytes.
-    sector_bytes: u64,
-    all: Vec<Arc<Leaf>>,
-}
-
-impl Leaves<'_> {
-    /// Gives the place of the leaf with this configuration.
-    fn place(&mut self, config: &VdevConfig) -> usize {
-        let known = self.known.iter().find(|leaf| leaf.guid == config.guid);
-        let leaf = known.cloned();
-        self.all
-            .push(leaf.unwrap_or_else(|| Arc::new(Leaf::new(config, self.sector_bytes))));
-        self.all.len() - 1
-    }
-}
-
-/// Flattens a top-level vdev. Its leaves are put into `leaves`.
-fn layout_of(config: &VdevConfig, ashift: u32, leaves: &mut Leaves<'_>) -> Layout {
-    match config.kind {
-        VdevKind::Hole | VdevKind::Missing => Layout::Nothing,
-        VdevKind::Indirect => Layout::Unsupported("a removed vdev"),
-        VdevKind::Draid { .. } | VdevKind::DistributedSpare => Layout::Unsupported("dRAID"),
-        VdevKind::Root => Layout::Unsupported("a root below the root"),
-        _ if ashift == 0 => Layout::Unsupported("a vdev without a sector size"),
-        VdevKind::Raidz { parity } => {
-            let expansion = ["raidz_expanding", "raidz_expand_txgs"];
-            let is_expanded = |(name, _): &(_, _)| expansion.iter().any(|known| name == known);
-            if config.other.iter().any(is_expanded) {
-                return Layout::Unsupported("an expanded RAID-Z");
-            }
-            let columns: Option<Vec<_>> = config
-                .children
-                .iter()
-                .map(|child| copies_of(child, leaves))
-                .collect();
-            let Some(columns) = columns else {
-                return CANNOT_NEST;
-            };
-            let (width, parity) = (widen(columns.len()), u64::from(parity));
-            Layout::Raidz {
-                shape: RaidzShape {
-                    width,
-                    parity,
-                    ashift,
-                },
-                columns,
-            }
-        }
-        _ => match copies_of(config, leaves) {
-            Some(_) => Layout::Copies,
-            None => CANNOT_NEST,
-        },
-    }
-}
-
-const CANNOT_NEST: Layout = Layout::Unsupported("this nesting of vdevs");
-
-/// The leaves at or below a vdev, all of which have the same bytes. None for anything else.
-fn copies_of(config: &VdevConfig, leaves: &mut Leaves<'_>) -> Option<Vec<usize>> {
-    match config.kind {
-        VdevKind::File | VdevKind::Disk => Some(vec![leaves.place(config)]),
-        kind if kind.is_mirrored() => {
-            let children = config.children.iter().map(|child| copies_of(child, leaves));
-            Some(children.collect::<Option<Vec<_>>>()?.concat())
-        }
-        _ => None,
     }
 }

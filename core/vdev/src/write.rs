@@ -13,21 +13,22 @@
 
 use crate::error::{LeafFailure, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
+use crate::layout::{Row, with_ranges};
 use crate::leaf::Leaf;
+use crate::place::Place;
 use crate::queue::{self, LeafIo, Outcome};
-use crate::raidz;
-use crate::raidz_map::RaidzMap;
-use crate::read::Place;
+use crate::read::column_offset;
+use crate::reconstruct;
 use crate::suspension::Verdict;
-use crate::tree::{Layout, TopVdev, VdevTree};
+use crate::top::TopVdev;
+use crate::tree::VdevTree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
-use tarn_ondisk::label::device_offset;
-use tarn_ondisk::units::{VdevId, VdevOffset};
+use tarn_ondisk::units::VdevId;
 use tarn_probe::{Operation, Stage};
 
 /// Bytes for a place.
@@ -73,18 +74,17 @@ impl VdevTree {
         }
     }
 
-    /// Writes a place anew where wrong bytes were read, as far as devices take them. Nothing is promised and nobody waits for devices that are gone: an
-    /// error is counted, and who reads there again tries again.
-    pub fn mend(&self, write: PhysicalWrite, operation: &Operation) {
+    /// Writes a place anew where wrong bytes were read, as far as devices take them. It promises nothing
+    /// and waits for no device that is gone: an error is counted, and the next read tries again.
+    pub fn self_heal(&self, write: PhysicalWrite, operation: &Operation) {
         let vdev = write.place.vdev;
-        let Some(top) = self.top(vdev).filter(|_| self.may_repair()) else {
+        let Some(top) = self.top(vdev).filter(|_| self.may_self_heal()) else {
             return;
         };
         let tops = BTreeMap::from([(vdev, top)]);
-        let rows = self.rows(&tops, std::slice::from_ref(&write), operation);
         let mut ios = Vec::new();
-        for row in rows {
-            tops[&vdev].add_writes(write.clone(), row, &mut ios);
+        for mapped in self.map(&tops, vec![write], operation) {
+            tops[&vdev].add_writes(mapped, &mut ios);
         }
         queue::run(ios, queue::write_class(operation), operation);
     }
@@ -144,10 +144,9 @@ impl VdevTree {
         let involved: Vec<_> = tops.values().cloned().collect();
         self.require_usable(&involved)?;
         involved.iter().for_each(|top| self.note_skipped(top));
-        let rows = self.rows(&tops, &writes, operation);
         let mut ios = Vec::new();
-        for (write, row) in writes.into_iter().zip(rows) {
-            tops[&write.place.vdev].add_writes(write, row, &mut ios);
+        for mapped in self.map(&tops, writes, operation) {
+            tops[&mapped.vdev].add_writes(mapped, &mut ios);
         }
         Ok(PreparedWrites {
             tops: involved,
@@ -247,7 +246,7 @@ impl VdevTree {
         let mut vdevs: Vec<VdevId> = writes.iter().map(|write| write.place.vdev).collect();
         vdevs.sort_unstable();
         vdevs.dedup();
-        let _writing = self.suspension.begin_promising()?;
+        let _writing = self.suspension.begin_log_write()?;
         let tops = loop {
             self.try_write(writes.clone(), operation)?;
             let tops = vdevs
@@ -292,8 +291,11 @@ impl VdevTree {
     /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend
     /// on its size.
     pub fn may_write_part(&self, vdev: VdevId) -> bool {
-        self.top(vdev)
-            .is_some_and(|top| matches!(top.layout, Layout::Copies))
+        self.top(vdev).is_some_and(|top| {
+            top.layout
+                .as_ref()
+                .is_ok_and(|layout| layout.has_prefixes())
+        })
     }
 
     /// Takes leaves that failed out of use, or fails where their vdev cannot do without them.
@@ -350,48 +352,36 @@ impl VdevTree {
         }
     }
 
-    /// The map and the parity of each write that goes to a RAID-Z, computed over all processors.
-    fn rows(
+    /// The rows of each write. Where there is parity to be computed, that is done over all processors.
+    fn map(
         &self,
         tops: &BTreeMap<VdevId, Arc<TopVdev>>,
-        writes: &[PhysicalWrite],
+        writes: Vec<PhysicalWrite>,
         operation: &Operation,
-    ) -> Vec<Option<(RaidzMap, Vec<Buffer>)>> {
-        let row = |write: &PhysicalWrite| {
-            let Layout::Raidz { shape, .. } = &tops[&write.place.vdev].layout else {
-                return None;
-            };
-            let map = shape.map(write.place.offset, rounded(&tops[&write.place.vdev], write));
-            let parity = match map.data_ranges().last() {
-                Some(last) if last.end <= write.data.len() => raidz::parity_of(&map, &write.data),
-                _ => raidz::parity_of(&map, &padded(&map, &write.data)),
-            };
-            Some((map, parity))
+    ) -> Vec<MappedWrite> {
+        let map = |write: PhysicalWrite| tops[&write.place.vdev].map(write);
+        let has_parity = |top: &Arc<TopVdev>| {
+            let layout = top.layout.as_ref();
+            layout.is_ok_and(|layout| layout.parity() > 0)
         };
-        let is_raidz = |top: &Arc<TopVdev>| matches!(top.layout, Layout::Raidz { .. });
-        if !tops.values().any(is_raidz) {
-            return writes.iter().map(|_| None).collect();
+        if !tops.values().any(has_parity) {
+            return writes.into_iter().map(map).collect();
         }
         let _timer = operation.stage(Stage::Transform);
-        self.host.compute().map(writes.iter().collect(), row)
+        self.host.compute().map(writes, map)
     }
 }
 
-fn rounded(top: &TopVdev, write: &PhysicalWrite) -> u64 {
-    assert_eq!(
-        widen(write.data.len()),
-        write.place.size,
-        "a place has the size of its data"
-    );
-    write.place.size.next_multiple_of(top.sector_bytes())
+/// A write, and what each column of its rows gets.
+struct MappedWrite {
+    vdev: VdevId,
+    /// The block, in whole sectors.
+    data: Arc<Buffer>,
+    /// Each row with its parity.
+    rows: Vec<(Row, Vec<Buffer>)>,
 }
 
 /// The data, with zeros up to the end of the last sector.
-fn padded(map: &RaidzMap, data: &[u8]) -> Buffer {
-    let size = map.data().iter().map(|column| column.size).sum();
-    zero_extended(data, size)
-}
-
 fn zero_extended(data: &[u8], size: usize) -> Buffer {
     let mut buffer = Buffer::zeroed(size);
     buffer[..data.len()].copy_from_slice(data);
@@ -399,55 +389,71 @@ fn zero_extended(data: &[u8], size: usize) -> Buffer {
 }
 
 impl TopVdev {
-    /// The requests that store a block, to the leaves in use.
-    fn add_writes(
-        &self,
-        write: PhysicalWrite,
-        row: Option<(RaidzMap, Vec<Buffer>)>,
-        ios: &mut Vec<LeafIo>,
-    ) {
-        let PhysicalWrite { place, data } = write;
-        let size = narrow(place.size.next_multiple_of(self.sector_bytes()));
+    /// Takes a write apart into rows, and computes their parity.
+    ///
+    /// # Panics
+    /// When the place is not on this vdev, or has another size than its data.
+    fn map(&self, write: PhysicalWrite) -> MappedWrite {
+        let PhysicalWrite { mut place, data } = write;
+        assert_eq!(
+            widen(data.len()),
+            place.size,
+            "a place has the size of its data"
+        );
+        let Ok(layout) = &self.layout else {
+            panic!("nothing is placed on a vdev that holds nothing")
+        };
         assert!(
-            place.offset.get() + self.allocated_size(place.size).get() <= self.asize.get(),
+            place.offset.get() + layout.allocated_size(place.size).get() <= self.asize.get(),
             "a place is on its vdev"
         );
-        let data = if data.len() == size {
-            data
-        } else {
-            Arc::new(zero_extended(&data, size))
+        place.size = place.size.next_multiple_of(self.sector_bytes());
+        let size = narrow(place.size);
+        let data = match data.len() == size {
+            true => data,
+            false => Arc::new(zero_extended(&data, size)),
         };
-        match (&self.layout, row) {
-            (Layout::Copies, _) => {
-                let offset = device_offset(place.offset).expect("a place is on its vdev");
-                for leaf in self.leaves.iter().filter(|leaf| leaf.is_usable()) {
-                    let request = Request::write(offset, data.clone());
+        let rows = layout.rows(&place);
+        debug_assert_eq!(
+            rows.iter().map(Row::data_size).sum::<usize>(),
+            size,
+            "the data columns have the bytes of the block"
+        );
+        let parity_of = |(row, range): (&Row, std::ops::Range<usize>)| match row.parity {
+            0 => Vec::new(),
+            _ => reconstruct::parity_of(row, &data[range]),
+        };
+        let parity: Vec<_> = with_ranges(&rows).map(parity_of).collect();
+        MappedWrite {
+            vdev: self.id,
+            rows: rows.into_iter().zip(parity).collect(),
+            data,
+        }
+    }
+
+    /// The requests that store a block, to the leaves in use.
+    fn add_writes(&self, write: MappedWrite, ios: &mut Vec<LeafIo>) {
+        let MappedWrite { data, rows, .. } = write;
+        let layout = self.layout.as_ref();
+        let layout = layout.expect("a vdev on which a write was mapped has a layout");
+        let mut start = 0;
+        for (row, parity) in rows {
+            let parity = parity.into_iter().map(WriteData::from);
+            let parts = row
+                .data_ranges()
+                .map(|range| WriteData::part(data.clone(), range.start + start..range.end + start));
+            for (column, part) in row.columns.iter().zip(parity.chain(parts)) {
+                let offset = column_offset(*column);
+                let leaves = layout.children()[column.child].iter();
+                let leaves = leaves.map(|&leaf| &self.leaves[leaf]);
+                for leaf in leaves.filter(|leaf| leaf.is_usable()) {
                     ios.push(LeafIo {
                         leaf: leaf.clone(),
-                        request,
+                        request: Request::write(offset, part.clone()),
                     });
                 }
             }
-            (Layout::Raidz { columns, .. }, Some((map, parity))) => {
-                let parity = parity.into_iter().map(WriteData::from);
-                let parts = map
-                    .data_ranges()
-                    .map(|range| WriteData::part(data.clone(), range));
-                let parts = parity.chain(parts);
-                for (column, part) in map.columns.iter().zip(parts) {
-                    let offset = device_offset(VdevOffset::from(column.offset));
-                    let offset = offset.expect("a place is on its vdev");
-                    let copies = columns[column.child].iter().map(|&copy| &self.leaves[copy]);
-                    for leaf in copies.filter(|leaf| leaf.is_usable()) {
-                        let request = Request::write(offset, part.clone());
-                        ios.push(LeafIo {
-                            leaf: leaf.clone(),
-                            request,
-                        });
-                    }
-                }
-            }
-            _ => panic!("nothing is placed on a vdev that holds nothing"),
+            start += row.data_size();
         }
     }
 }

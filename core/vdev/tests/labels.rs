@@ -328,7 +328,8 @@ fn an_uberblock_that_one_device_has_is_given_to_those_that_can_be_relied_on() {
     let tree = disks.open_with(&of_pool()).unwrap();
     assert!(tree.leaf(guid_of(1)).unwrap().is_out_of_date());
     let before = disks.machine.device_writes();
-    tree.heal_uberblock(&uberblock(8), &operation()).unwrap();
+    tree.self_heal_uberblock(&uberblock(8), &operation())
+        .unwrap();
     assert_eq!(disks.machine.device_writes(), before, "nobody is to get it");
     drop(tree);
     let tree = disks.open();
@@ -348,11 +349,12 @@ fn an_uberblock_that_one_device_has_is_given_to_those_that_can_be_relied_on() {
     let newest = || [0, 1, 2].map(newest).map(Txg::get);
     assert_eq!(newest(), [11, 10, 5]);
     let (_, _, flushes) = disks.disk(1).requests();
-    tree.heal_uberblock(&tree.newest_uberblock().unwrap(), &operation())
+    tree.self_heal_uberblock(&tree.newest_uberblock().unwrap(), &operation())
         .unwrap();
     assert_eq!(newest(), [11, 11, 5]);
     assert_eq!(disks.disk(1).requests().2, flushes + 1);
     let before = disks.machine.device_writes();
-    tree.heal_uberblock(&uberblock(11), &operation()).unwrap();
+    tree.self_heal_uberblock(&uberblock(11), &operation())
+        .unwrap();
     assert_eq!(disks.machine.device_writes(), before, "all have it");
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno, OpenMode, SimHost, SimOptions};
 use tarn_ondisk::nvlist::Text;
-use tarn_ondisk::units::{PhysicalSize, VdevId, VdevOffset};
+use tarn_ondisk::units::{PhysicalSize, Txg, VdevId, VdevOffset};
 use tarn_vdev::{
     Need, OpenError, OpenOptions, PhysicalWrite, Place, ReadRequest, Reason, VdevKind,
     VdevReadError, VdevState, VdevWriteError,
@@ -555,6 +555,7 @@ fn places_that_cannot_be_are_refused() {
         vdev: VdevId::from(2),
         offset: VdevOffset::ZERO,
         size: 4096,
+        birth: Txg::INITIAL,
     };
     assert!(matches!(
         read_any(&tree, far),
@@ -653,7 +654,7 @@ fn healing_writes_what_devices_lack_and_nothing_else() {
                 place: *place,
                 data: Arc::new(Buffer::from_slice(&noise(*place))),
             };
-            tree.heal(places.iter().map(write).collect(), &operation())
+            tree.self_heal_lacking(places.iter().map(write).collect(), &operation())
                 .unwrap()
         };
         let before = disks.machine.device_writes();
@@ -699,7 +700,7 @@ fn healing_takes_devices_out_of_use_that_cannot_be_written() {
             place,
             data: Arc::new(Buffer::from_slice(&noise(place))),
         };
-        tree.heal(vec![write], &operation())
+        tree.self_heal_lacking(vec![write], &operation())
     };
     disks.disk(1).inject(error_in(Action::Write));
     assert_eq!(heal().unwrap(), 0, "it has what it needs");
@@ -717,6 +718,9 @@ fn healing_takes_devices_out_of_use_that_cannot_be_written() {
         place,
         data: Arc::new(Buffer::from_slice(&noise(place))),
     };
-    assert_eq!(tree.heal(vec![write], &operation()).unwrap(), 2);
+    assert_eq!(
+        tree.self_heal_lacking(vec![write], &operation()).unwrap(),
+        2
+    );
     assert_eq!(disks.bytes(1, 0, 4096), noise(place));
 }

@@ -306,7 +306,7 @@ fn mending_waits_for_no_device_and_suspends_nothing() {
                 place,
                 data: Arc::new(Buffer::from_slice(&noise(place))),
             };
-            pool.tree.mend(write, &operation());
+            pool.tree.self_heal(write, &operation());
         };
         pool.vanish(&[2]);
         mend(on_disk_2(LATER));

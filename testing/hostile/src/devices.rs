@@ -20,7 +20,7 @@ use tarn_ondisk::uberblock::Uberblock;
 use tarn_ondisk::units::{AllocatedSize, VdevId, VdevOffset};
 use tarn_transform::checksum::{self, embedded};
 use tarn_transform::{ChecksumAlgorithm, parity};
-use tarn_vdev::raidz_map::RaidzShape;
+use tarn_vdev::layout::raidz::RaidzShape;
 use tarn_vdev::{VdevConfig, VdevKind};
 
 /// The ends of disks are left alone from here on: labels are there.

@@ -180,6 +180,7 @@ pub fn place(offset: u64, size: u64) -> Place {
         vdev: VdevId::ZERO,
         offset: VdevOffset::from(offset),
         size,
+        birth: Txg::INITIAL,
     }
 }
 

@@ -1,18 +1,20 @@
-//! Healing: what only some of the devices have of a block, the others get.
+//! Self-healing at import: the parts of a block that only some devices have are given to the others.
 //!
 //! # Problem
-//! When the power fails while a block is on its way, some devices have it and others do not. Whoever reads it afterwards finds it where it is. But
-//! devices are taken out of use as soon as the others cover what they have: and here they do not, without anybody knowing. Nothing that was stored as
-//! part of a group is ever like that, for a group is flushed to all devices before it counts; the last blocks of an intent log can be, and so can the
+//! When the power fails while a block is on its way, some devices have it and others do not, and a read
+//! finds it where it is. But a device is taken out of use as soon as the others cover what it has: here
+//! they do not, and nothing says so. A block that was stored as part of a txg is never like that, for
+//! all devices are flushed before the uberblock; the last blocks of an intent log can be, and so can the
 //! newest uberblock.
 //!
 //! # Mechanism
-//! Who builds on a block that may be like that hands in its bytes, which he has verified. They are compared with what is on each device in use, and
-//! written where they differ, as any block is written. Uberblocks are written to the devices whose newest is older.
+//! The importer passes verified log blocks that only some devices may have. They are compared with what
+//! is on each device in use, and written where they differ, as any block is written. Uberblocks are
+//! written to the devices whose newest is older.
 //!
 //! # Invariants
-//! - When healing has succeeded, and a flush after it, each device in use has its part of the block: each of them may be taken out of use that
-//!   redundancy covers.
+//! - When self-healing has succeeded, and a flush after it, each device in use has its part of the
+//!   block: each of them may be taken out of use that redundancy covers.
 //! - A device that has its part is not written.
 
 use crate::error::VdevWriteError;
@@ -27,22 +29,22 @@ use tarn_ondisk::uberblock::Uberblock;
 use tarn_probe::Operation;
 
 impl VdevTree {
-    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were. Durable after the next
-    /// [`flush`](VdevTree::flush).
+    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were. Durable
+    /// after the next [`flush`](VdevTree::flush).
     ///
     /// # Panics
     /// When a place is not on its vdev, or has another size than its data.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers. Nobody waits for them: this is for whoever opens a pool.
-    pub fn heal(
+    /// More leaves failed than redundancy covers. It does not wait for them: the pool is being opened.
+    pub fn self_heal_lacking(
         &self,
         writes: Vec<PhysicalWrite>,
         operation: &Operation,
     ) -> Result<usize, VdevWriteError> {
         let PreparedWrites { tops, ios } = self.prepare(writes, operation)?;
         if let [_] = ios.as_slice() {
-            // Who verified the bytes had them from there.
+            // The bytes were read from there and verified.
             return Ok(0);
         }
         let reads = ios.iter().map(read_of).collect();
@@ -59,12 +61,13 @@ impl VdevTree {
         Ok(count)
     }
 
-    /// Writes the uberblock that is the pool to those devices that have only an older one, though they have missed nothing else. Durable when it
-    /// returns. To be done before anything is written that the older one may lead to.
+    /// Writes the uberblock that is the pool to those devices that have only an older one, though they
+    /// have missed nothing else. Durable when it returns. To be done before anything is written that the
+    /// older one may lead to.
     ///
     /// # Errors
     /// More leaves failed than redundancy covers.
-    pub fn heal_uberblock(
+    pub fn self_heal_uberblock(
         &self,
         uberblock: &Uberblock,
         operation: &Operation,

@@ -1,4 +1,4 @@
-//! Where the sectors of a RAID-Z block are.
+//! RAID-Z: where the sectors of a block are.
 //!
 //! # Problem
 //! A block on RAID-Z is a row of its own: as many columns as it needs, its own parity, no fixed
@@ -29,6 +29,11 @@
 //! # Invariants
 //! - Columns and skipped sectors together are exactly the sectors of the allocation.
 
+use super::{Column, Layout, Row};
+use crate::config::VdevKind;
+use crate::health::Standing;
+use crate::place::Place;
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{AllocatedSize, VdevOffset};
 
 /// The bit of an offset that makes a single parity change places with the first data.
@@ -45,26 +50,61 @@ pub struct RaidzShape {
     pub ashift: u32,
 }
 
-/// The part of a block on one child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
-    /// Which child.
-    pub child: usize,
-    /// Where on the child, in bytes, from where its data starts.
-    pub offset: u64,
-    /// How many bytes.
-    pub size: usize,
+/// The layout of a RAID-Z.
+#[derive(Debug)]
+pub(super) struct Raidz {
+    shape: RaidzShape,
+    children: Vec<Vec<usize>>,
 }
 
-/// Where a block is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RaidzMap {
-    /// Parity first, then data in the order of its bytes. Parity columns are the longest.
-    pub columns: Vec<Column>,
-    /// How many of the columns are parity.
-    pub parity: usize,
-    /// Sectors that belong to the block and hold nothing, each of one sector's size.
-    pub skipped: Vec<Column>,
+impl Raidz {
+    pub(super) fn new(shape: RaidzShape, children: Vec<Vec<usize>>) -> Raidz {
+        assert_eq!(
+            widen(children.len()),
+            shape.width,
+            "a RAID-Z is as wide as its children"
+        );
+        assert!(
+            shape.parity < shape.width,
+            "a RAID-Z has data beside its parity"
+        );
+        Raidz { shape, children }
+    }
+}
+
+impl Layout for Raidz {
+    fn rows(&self, place: &Place) -> Vec<Row> {
+        vec![self.shape.map(place.offset, place.size)]
+    }
+
+    fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize {
+        self.shape.allocated_size(physical_bytes)
+    }
+
+    fn children(&self) -> &[Vec<usize>] {
+        &self.children
+    }
+
+    fn parity(&self) -> usize {
+        index(self.shape.parity)
+    }
+
+    fn standing(&self, leaves: &[Standing]) -> Standing {
+        let child = |copies: &Vec<usize>| match copies.as_slice() {
+            [one] => leaves[*one],
+            copies => {
+                let standings: Vec<_> = copies.iter().map(|leaf| leaves[*leaf]).collect();
+                Standing::of_parent(VdevKind::Replacing, &standings)
+            }
+        };
+        let standings: Vec<_> = self.children.iter().map(child).collect();
+        let parity = u8::try_from(self.shape.parity).expect("parity is at most 3");
+        Standing::of_parent(VdevKind::Raidz { parity }, &standings)
+    }
+
+    fn has_prefixes(&self) -> bool {
+        false
+    }
 }
 
 impl RaidzShape {
@@ -83,7 +123,7 @@ impl RaidzShape {
     /// When the offset or the size is not a multiple of the sector size, or the size is zero: the
     /// caller has rounded.
     #[doc(alias = "vdev_raidz_map_alloc")]
-    pub fn map(&self, offset: VdevOffset, physical_bytes: u64) -> RaidzMap {
+    pub fn map(&self, offset: VdevOffset, physical_bytes: u64) -> Row {
         let sector = self.sector_bytes();
         assert!(
             offset.is_multiple_of(sector),
@@ -111,7 +151,7 @@ impl RaidzShape {
         let total = data + self.parity * (full_rows + u64::from(rest > 0));
         let padded = total.next_multiple_of(self.parity + 1);
         let skipped = (total..padded).map(|sector| self.piece(first + sector, 1));
-        RaidzMap {
+        Row {
             columns,
             parity: index(self.parity),
             skipped: skipped.collect(),
@@ -129,28 +169,6 @@ impl RaidzShape {
 
     fn sector_bytes(&self) -> u64 {
         1 << self.ashift
-    }
-}
-
-impl RaidzMap {
-    /// The columns with data, in the order of its bytes.
-    pub fn data(&self) -> &[Column] {
-        &self.columns[self.parity..]
-    }
-
-    /// The length of the longest column.
-    pub fn column_size_max(&self) -> usize {
-        self.columns[0].size
-    }
-
-    /// Where in the block the bytes of each data column are.
-    pub fn data_ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
-        let mut start = 0;
-        self.data().iter().map(move |column| {
-            let range = start..start + column.size;
-            start = range.end;
-            range
-        })
     }
 }
 

@@ -1,0 +1,116 @@
+//! Mirrors: all leaves have the same bytes, where the block's pointer says.
+//!
+//! # Mechanism
+//! The copy is read whose device has the least to do, counting what the same batch already asks of
+//! it; among equals the one that stands closest to the place, so that a sequential reader stays with
+//! one disk; and else, places take turns by mebibytes. A device that missed writes
+//! comes last: its copy may be old, and only its checksum would tell. The same rule chooses between
+//! the devices of a RAID-Z's child that is being replaced.
+
+use super::{Layout, Row};
+use crate::config::VdevKind;
+use crate::health::Standing;
+use crate::leaf::Leaf;
+use crate::place::Place;
+use std::sync::Arc;
+use tarn_host::device::DeviceInfo;
+use tarn_ondisk::units::AllocatedSize;
+
+/// The layout of copies.
+#[derive(Debug)]
+pub(super) struct Mirror {
+    kind: VdevKind,
+    ashift: u32,
+    children: [Vec<usize>; 1],
+}
+
+impl Mirror {
+    /// Of a mirror, or of what stands for one while a device is replaced or spared.
+    pub(super) fn new(kind: VdevKind, ashift: u32, leaves: Vec<usize>) -> Mirror {
+        assert!(
+            !leaves.is_empty(),
+            "the configuration of a mirror has children"
+        );
+        Mirror {
+            kind,
+            ashift,
+            children: [leaves],
+        }
+    }
+}
+
+impl Layout for Mirror {
+    fn rows(&self, place: &Place) -> Vec<Row> {
+        vec![Row::of_copies(place)]
+    }
+
+    fn allocated_size(&self, physical_bytes: u64) -> AllocatedSize {
+        AllocatedSize::from(physical_bytes).round_up(1 << self.ashift)
+    }
+
+    fn children(&self) -> &[Vec<usize>] {
+        &self.children
+    }
+
+    fn parity(&self) -> usize {
+        0
+    }
+
+    fn standing(&self, leaves: &[Standing]) -> Standing {
+        Standing::of_parent(self.kind, leaves)
+    }
+
+    fn has_prefixes(&self) -> bool {
+        true
+    }
+}
+
+/// What moving to another place costs, in bytes it could have moved meanwhile. Guesses: a disk that
+/// turns reads about 1 MiB in the time of a seek; a flash device has a small advantage from
+/// continuing.
+const SEEK_COST: (u64, u64) = (1 << 20, 4096);
+/// Within this distance, a disk need not move far.
+#[doc(alias = "zfs_vdev_mirror_rotating_seek_offset")]
+const NEAR_BYTES: u64 = 1 << 20;
+/// Idle devices take turns by pieces of this many bytes.
+#[doc(alias = "vdev_mirror_shift")]
+const TURN_SHIFT: u32 = 21;
+
+/// The usable leaves in the order in which to read them. `planned_bytes` says how much the batch of
+/// the caller already asks of a leaf.
+pub(crate) fn preference(
+    leaves: &[&Arc<Leaf>],
+    offset: u64,
+    planned_bytes: impl Fn(&Leaf) -> u64,
+) -> Vec<usize> {
+    let count = leaves.len();
+    let turn = usize::try_from(offset >> TURN_SHIFT).unwrap_or(0) % count.max(1);
+    let mut order: Vec<(bool, u64, usize, usize)> = (0..count)
+        .filter(|&copy| leaves[copy].is_usable())
+        .map(|copy| {
+            let leaf = leaves[copy];
+            let load = leaf.in_flight_bytes() + planned_bytes(leaf) + seek_cost(leaf, offset);
+            (
+                leaf.is_out_of_date(),
+                load,
+                (copy + count - turn) % count,
+                copy,
+            )
+        })
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(.., copy)| copy).collect()
+}
+
+fn seek_cost(leaf: &Leaf, offset: u64) -> u64 {
+    let is_rotational = |info: &DeviceInfo| info.is_rotational == Some(true);
+    let turns = leaf
+        .window()
+        .is_some_and(|window| is_rotational(window.info()));
+    let cost = if turns { SEEK_COST.0 } else { SEEK_COST.1 };
+    match leaf.distance(offset) {
+        0 => 0,
+        distance if turns && distance < NEAR_BYTES => cost / 2,
+        _ => cost,
+    }
+}
