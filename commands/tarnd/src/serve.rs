@@ -10,6 +10,7 @@ use tarn_api::server::{Control, serve};
 use tarn_engine::instance::Instance;
 use tarn_engine::{Engine, EngineOptions};
 use tarn_fuse::FuseMounter;
+use tarn_serving::{AwakeProcessors, ServingThreads};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -62,8 +63,9 @@ pub fn run(instance: &Instance, options: Options) -> Result<(), ServeError> {
     let _ = std::fs::remove_file(instance.unstored());
     end_on_broken_sync();
     let host = host::of_instance(instance)?;
-    let mounter = FuseMounter::new(options.may_keep_processors_awake);
-    let mounter = Arc::new(mounter.map_err(ServeError::Mounts)?);
+    let processors = AwakeProcessors::new(options.may_keep_processors_awake);
+    let threads = ServingThreads::new(processors).map_err(ServeError::Mounts)?;
+    let mounter = Arc::new(FuseMounter::new(threads));
     let options = EngineOptions {
         cache_bytes: options.cache_bytes,
         fixes_snapshot_names: options.fixes_snapshot_names,

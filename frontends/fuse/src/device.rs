@@ -5,7 +5,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Most parts of a reply that are written as they are. The system takes 1024 at once (`UIO_MAXIOV`), of which one is the head.
+/// Most parts of a reply that are written as they are. The system takes 1024 at once
+/// (`UIO_MAXIOV`), of which one is the head.
 const PARTS_MAX: usize = 1023;
 
 /// The device of one mount.
@@ -15,8 +16,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Replies with these parts. Whose reply cannot be written is told that there was an error: he would wait for ever. Where he has gone or
-    /// the mount has, nobody is left to tell.
+    /// Replies with these parts. Whose reply cannot be written is told that there was an error: he
+    /// would wait for ever. Where he has gone or the mount has, nobody is left to tell.
     pub fn reply(&self, unique: u64, parts: &[&[u8]]) {
         let joined;
         let parts = match parts.len() > PARTS_MAX {

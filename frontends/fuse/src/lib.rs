@@ -1,23 +1,23 @@
 //! FUSE: file systems as mounts.
 //!
 //! # Problem
-//! Every dataset is a mount with a device of its own, and a server has thousands. A slow disk must not hold up
-//! a request that the cache can answer, and no mount may starve another.
+//! Every dataset is a mount with a device of its own, and a server has thousands. A slow disk must
+//! not hold up a request that the cache can answer, and no mount may starve another.
 //!
 //! # Mechanism
-//! One [`server::Server`] waits for all devices. A thread that finds a request reads it, and serves the request from beginning to end; another
-//! takes its place before it waits ([`server`]). Contents of large writes are read into the buffers that become blocks ([`inbox`]). [`protocol`] takes requests apart and puts
-//! replies together; `operations` maps each request to one call of the file system; [`session`] keeps what one mount
-//! needs: which snapshots are open below `.zfs`, and which files are.
+//! Each mount is a source of requests for the serving threads of `tarn-serving`, which all front
+//! ends share ([`server`]). Contents of large writes are read into the buffers that become blocks
+//! ([`inbox`]). [`protocol`] takes requests apart and puts replies together; `operations` maps each
+//! request to one call of the file system, one file for each group of them; [`session`] keeps what
+//! one mount needs: which snapshots are open below `.zfs`, and which files are.
 //!
-//! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it), which knows the
-//! caller's groups; this side is told only user and group.
+//! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it),
+//! which knows the caller's groups; this side is told only user and group.
 //!
 //! # When the daemon dies
-//! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start unmounts the remains
-//! and mounts again.
+//! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start
+//! unmounts the remains and mounts again.
 
-mod awake;
 mod clients;
 mod device;
 mod handles;
@@ -28,7 +28,6 @@ mod mount_table;
 pub mod mounter;
 mod nodes;
 mod operations;
-mod pools;
 pub mod protocol;
 pub mod server;
 pub mod session;

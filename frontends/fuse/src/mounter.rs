@@ -5,7 +5,6 @@
 //! are still in use. The table of mounts tells where it is mounted in this namespace; the device tells whether the kernel has it at
 //! all: it is gone when the last mount and the last open file are, wherever they were.
 
-use crate::awake::AwakeProcessors;
 use crate::mount::{self, MountError, Seen};
 use crate::mount_table::{self, Age, MountTable, Row};
 use crate::server::Server;
@@ -20,10 +19,11 @@ use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };
 use tarn_engine::{DeviceNumber, words_of};
+use tarn_serving::ServingThreads;
 
 /// Makes FUSE mounts.
 pub struct FuseMounter {
-    server: Arc<Server>,
+    server: Server,
     known: Mutex<BTreeMap<u64, Known>>,
     table: MountTable,
 }
@@ -53,16 +53,13 @@ const RELEASE_PATIENCE: Duration = Duration::from_millis(100);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 
 impl FuseMounter {
-    /// A mounter without mounts. It keeps processors from sleeping in bursts of requests only if it may (see [`AwakeProcessors`]).
-    ///
-    /// # Errors
-    /// When the system has no more descriptors.
-    pub fn new(may_keep_processors_awake: bool) -> Result<FuseMounter, Errno> {
-        Ok(FuseMounter {
-            server: Server::new(AwakeProcessors::new(may_keep_processors_awake))?,
+    /// A mounter without mounts, which these threads will serve.
+    pub fn new(threads: Arc<ServingThreads>) -> FuseMounter {
+        FuseMounter {
+            server: Server::new(threads),
             known: Mutex::new(BTreeMap::new()),
             table: MountTable::default(),
-        })
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {

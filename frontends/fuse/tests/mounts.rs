@@ -23,6 +23,7 @@ use tarn_engine::messages::pool::{self, VdevKind, VdevRole, VdevSpec};
 use tarn_engine::messages::{Refusal, RefusalKind, Value};
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
 use tarn_fuse::FuseMounter;
+use tarn_serving::{AwakeProcessors, ServingThreads};
 use tempfile::TempDir;
 
 #[path = "mounts/page_cache.rs"]
@@ -46,10 +47,11 @@ impl Bench {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+        let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
         let engine = Engine::new(
             Host::real(RealOptions::default()),
             Instance::at(folder.path()),
-            Arc::new(FuseMounter::new(false).unwrap()),
+            Arc::new(FuseMounter::new(threads)),
             EngineOptions {
                 cache_bytes: Some(64 << 20),
                 ..EngineOptions::default()

@@ -16,7 +16,6 @@ mod syncing;
 
 use crate::device::Device;
 use crate::handles::Handle;
-use crate::inbox::Request;
 use crate::protocol::{Answer, Arguments, RequestHead, opcode};
 use crate::session::{OTHER, Place, Session, errno_of};
 use contents::{copy_head, write_head};
@@ -80,30 +79,25 @@ pub(crate) fn range(head: &RequestHead, mut arguments: Arguments<'_>) -> (u64, u
 }
 
 /// Whether a request asks for more bytes of a file than this.
-pub(crate) fn reads_more_than(request: &Request, bytes: usize) -> bool {
+pub(crate) fn reads_more_than(head: &RequestHead, arguments: Arguments<'_>, bytes: usize) -> bool {
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    request.arguments().is_ok_and(|(head, arguments)| {
-        head.opcode == opcode::READ && range(&head, arguments).1 > bytes
-    })
+    head.opcode == opcode::READ && range(head, arguments).1 > bytes
 }
 
 /// Whether the answer to a request waits for the intent log and for nothing else that takes long.
-pub(crate) fn waits_for_log(request: &Request) -> bool {
-    request
-        .arguments()
-        .is_ok_and(|(head, mut arguments)| match head.opcode {
-            opcode::FSYNC => true,
-            opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
-            opcode::FALLOCATE => arguments.handle().is_ok_and(Handle::wants_sync),
-            opcode::COPY_FILE_RANGE => {
-                copy_head(&mut arguments).is_ok_and(|copy| copy.wants_sync())
-            }
-            _ => false,
-        })
+pub(crate) fn waits_for_log(head: &RequestHead, mut arguments: Arguments<'_>) -> bool {
+    match head.opcode {
+        opcode::FSYNC => true,
+        opcode::WRITE => write_head(&mut arguments).is_ok_and(|write| write.wants_sync()),
+        opcode::FALLOCATE => arguments.handle().is_ok_and(Handle::wants_sync),
+        opcode::COPY_FILE_RANGE => copy_head(&mut arguments).is_ok_and(|copy| copy.wants_sync()),
+        _ => false,
+    }
 }
 
-/// What the kernel is told of a request that failed so. Where it asks about a node and not about a name, "there is none" means that the node has gone: its
-/// name may lead to another file by now, as when that was renamed over it. Only of a stale node does the kernel look the name up again.
+/// What the kernel is told of a request that failed so. Where it asks about a node and not about a
+/// name, "there is none" means that the node has gone: its name may lead to another file by now, as
+/// when that was renamed over it. Only of a stale node does the kernel look the name up again.
 pub(crate) fn told(code: u32, errno: Errno) -> Errno {
     const OF_NODES: [u32; 11] = [
         opcode::GETATTR,

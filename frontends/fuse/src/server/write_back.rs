@@ -42,17 +42,17 @@ impl Server {
     /// [`NotWritten`]. What could not be written is lost, and programs that ask (`msync`, `fsync`)
     /// are told so by the kernel.
     pub fn write_back(&self, key: u64, patience: Duration) -> Result<(), NotWritten> {
-        let Some(served) = self.table().get(&key).cloned() else {
+        let Some(mount) = self.find(key) else {
             return Ok(());
         };
-        let nodes = served.handler.mapped_nodes();
+        let nodes = mount.session.mapped_nodes();
         if nodes.is_empty() {
             return Ok(());
         }
         // What was refused before was told to the programs that it belongs to.
-        let _ = served.handler.take_refusal();
+        let _ = mount.session.take_refusal();
         let (tell, told) = mpsc::channel();
-        let asked = served.clone();
+        let asked = mount.clone();
         let started = std::thread::Builder::new()
             .name("fuse-write-back".to_string())
             .spawn(move || {
@@ -63,14 +63,14 @@ impl Server {
                 let _ = tell.send(());
             });
         started.map_err(|_| NotWritten::Refused(Errno::AGAIN))?;
-        let mut written = served.handler.pages_written();
+        let mut written = mount.session.pages_written();
         while told.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let before = std::mem::replace(&mut written, served.handler.pages_written());
+            let before = std::mem::replace(&mut written, mount.session.pages_written());
             if before == written {
                 return Err(NotWritten::Late);
             }
         }
-        match served.handler.take_refusal() {
+        match mount.session.take_refusal() {
             None => Ok(()),
             Some(errno) => Err(NotWritten::Refused(errno)),
         }
@@ -78,17 +78,15 @@ impl Server {
 
     /// Has the kernel ask anew for what follows from properties of a mounted file system.
     pub fn properties_changed(&self, key: u64) {
-        let served = self.table().get(&key).cloned();
-        if let Some(served) = served {
-            served.handler.properties_changed(&served.device);
+        if let Some(mount) = self.find(key) {
+            mount.session.properties_changed(&mount.device);
         }
     }
 
     /// Has the kernel ask anew for what it was told before all of it was stored.
     pub fn group_stored(&self, key: u64) {
-        let served = self.table().get(&key).cloned();
-        if let Some(served) = served {
-            served.handler.group_stored(&served.device);
+        if let Some(mount) = self.find(key) {
+            mount.session.group_stored(&mount.device);
         }
     }
 }

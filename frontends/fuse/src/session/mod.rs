@@ -7,6 +7,7 @@ mod requests;
 mod snapshots;
 
 pub(crate) use place::Place;
+pub use requests::DelayedReply;
 
 use crate::handles::Handle;
 use crate::kept::{RecentNodes, is_unsettled};

@@ -8,17 +8,17 @@ use crate::inbox::Request;
 use crate::nodes::{Node, ROOT_NODE};
 use crate::operations::{self, Reply};
 use crate::protocol::{Answer, Arguments, RequestHead, opcode};
-use crate::server::{Handler, Promise};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tarn_engine::files::{FileSystem, Operation, OperationKind, Outcome, Protocol, Unsynced, Who};
+use tarn_serving::RequestTraits;
 
 /// Requests that move more bytes than this take long. A guess: some ten microseconds of copying.
 const LONG_BYTES: usize = 64 << 10;
 
 /// A request that is answered when its file is durable.
-struct Promised {
+pub struct DelayedReply {
     unique: u64,
     answer: Answer,
     files: Arc<FileSystem>,
@@ -63,28 +63,33 @@ impl Session {
     }
 }
 
-impl Handler for Session {
-    fn is_long(&self, request: &Request) -> bool {
-        request.length() > LONG_BYTES || operations::reads_more_than(request, LONG_BYTES)
-    }
-
-    fn is_waited_for(&self, request: &Request) -> bool {
-        const NOT: [u32; 4] = [
+impl Session {
+    /// What the serving threads have to know of a request.
+    pub(crate) fn traits_of(&self, request: &Request) -> RequestTraits {
+        const NOT_WAITED_FOR: [u32; 4] = [
             opcode::FORGET,
             opcode::BATCH_FORGET,
             opcode::RELEASE,
             opcode::RELEASEDIR,
         ];
-        request
-            .arguments()
-            .is_ok_and(|(head, _)| !NOT.contains(&head.opcode))
+        let is_long = request.length() > LONG_BYTES;
+        // One that is cut is not answered.
+        let Ok((head, arguments)) = request.arguments() else {
+            return RequestTraits {
+                is_long,
+                is_waited_for: false,
+                may_delay_reply: false,
+            };
+        };
+        RequestTraits {
+            is_long: is_long || operations::reads_more_than(&head, arguments.clone(), LONG_BYTES),
+            is_waited_for: !NOT_WAITED_FOR.contains(&head.opcode),
+            may_delay_reply: operations::waits_for_log(&head, arguments),
+        }
     }
 
-    fn may_promise(&self, request: &Request) -> bool {
-        operations::waits_for_log(request)
-    }
-
-    fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
+    /// Carries out a request, and replies to it or gives what is needed for the reply.
+    pub(crate) fn serve(&self, request: &mut Request, device: &Device) -> Option<DelayedReply> {
         let contents = request.take_contents();
         let (head, arguments) = request.arguments().ok()?;
         match head.opcode {
@@ -139,13 +144,13 @@ impl Handler for Session {
                 device.reply(head.unique, &parts);
             }
             Ok(Reply::WhenDurable(answer, unsynced)) => {
-                return Some(Box::new(Promised {
+                return Some(DelayedReply {
                     unique: head.unique,
                     answer,
                     files: place.files,
                     unsynced,
                     operation,
-                }));
+                });
             }
             Err(errno) => {
                 let errno = operations::told(head.opcode, errno);
@@ -159,16 +164,15 @@ impl Handler for Session {
         None
     }
 
-    fn keep(&self, promises: Vec<Promise>, device: &Device) {
-        let mine = |promise: Promise| promise.downcast::<Promised>();
-        let promised: Result<Vec<_>, _> = promises.into_iter().map(mine).collect();
-        let mut promised = promised.expect("who keeps a promise has made it");
+    /// Makes the files of these requests durable, those of one file system by one write to its log,
+    /// and replies.
+    pub(crate) fn reply_when_durable(&self, mut delayed: Vec<DelayedReply>, device: &Device) {
         // All of one file system as a rule: what is below `.zfs` never changes.
-        while let Some(files) = promised.first().map(|first| first.files.clone()) {
-            let is_of_it = |other: &Promised| Arc::ptr_eq(&other.files, &files);
+        while let Some(files) = delayed.first().map(|first| first.files.clone()) {
+            let is_of_it = |other: &DelayedReply| Arc::ptr_eq(&other.files, &files);
             let (together, others): (Vec<_>, Vec<_>) =
-                promised.into_iter().partition(|other| is_of_it(other));
-            promised = others;
+                delayed.into_iter().partition(|other| is_of_it(other));
+            delayed = others;
             let unsynced: Vec<Unsynced> = together.iter().map(|one| one.unsynced).collect();
             let stored = files.sync_together(&unsynced, &together[0].operation);
             for one in together {
@@ -184,11 +188,13 @@ impl Handler for Session {
         }
     }
 
-    fn ended(&self) {
+    /// The kernel has ended the mount.
+    pub(crate) fn ended(&self) {
         (self.ended)();
     }
 
-    fn mapped_nodes(&self) -> Vec<u64> {
+    /// Nodes of the files that programs may have mapped, to store into them.
+    pub(crate) fn mapped_nodes(&self) -> Vec<u64> {
         let files = self.tree.files();
         let mapped = self.mapped();
         mapped
@@ -197,16 +203,20 @@ impl Handler for Session {
             .collect()
     }
 
-    fn pages_written(&self) -> u64 {
+    /// How many requests so far were the kernel's own, to write back what programs stored into
+    /// mapped files.
+    pub(crate) fn pages_written(&self) -> u64 {
         self.written_back.count.load(Ordering::SeqCst)
     }
 
-    fn take_refusal(&self) -> Option<Errno> {
+    /// Why the last of those that was refused since this was asked before was; none where none was.
+    pub(crate) fn take_refusal(&self) -> Option<Errno> {
         let number = self.written_back.refusal.swap(0, Ordering::SeqCst);
         (number != 0).then(|| Errno::from_raw_os_error(number))
     }
 
-    fn properties_changed(&self, device: &Device) {
+    /// Has the kernel forget what it keeps and follows from properties of the file system.
+    pub(crate) fn properties_changed(&self, device: &Device) {
         for node in self.lists.take() {
             device.forget_attributes(node);
         }
@@ -214,7 +224,8 @@ impl Handler for Session {
         device.forget_attributes(ROOT_NODE);
     }
 
-    fn group_stored(&self, device: &Device) {
+    /// Has the kernel forget what was not stored when it was told, and is now.
+    pub(crate) fn group_stored(&self, device: &Device) {
         for node in self.unsettled.take() {
             device.forget_attributes(node);
         }

@@ -1,7 +1,6 @@
 //! Requests as the kernel sends them, without a kernel: what is asked while something else happens to the same names.
 
 use super::*;
-use crate::awake::AwakeProcessors;
 use crate::nodes::ROOT_NODE;
 use crate::protocol::{
     Answer, Arguments, UNKNOWN_USER, init_flags, opcode, setattr_bits, statx_bits,
@@ -20,6 +19,7 @@ use tarn_engine::mounts::{
     Ending, Found, Left, MountKey, MountOptions, MountRefusal, MountRequest, Mounter, Standing,
 };
 use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
+use tarn_serving::{AwakeProcessors, ServingThreads};
 use tempfile::TempDir;
 
 /// Keeps the tree of the last mount, and makes none.
@@ -201,7 +201,7 @@ impl Tree for Eventful {
 
 /// The kernel's end of a mount.
 struct Kernel {
-    server: Arc<Server>,
+    threads: Arc<ServingThreads>,
     socket: OwnedFd,
 }
 
@@ -215,11 +215,12 @@ impl Kernel {
         )
         .unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let server = Server::new(AwakeProcessors::new(false)).unwrap();
+        let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
+        let server = Server::new(threads.clone());
         let session = Session::new(tree, Box::new(|| {}));
         server.add(ours, "tank", session).unwrap();
         Kernel {
-            server,
+            threads,
             socket: theirs,
         }
     }
@@ -412,7 +413,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        self.server.stop();
+        self.threads.stop();
     }
 }
 

@@ -1,15 +1,24 @@
-//! The server with handlers of its own, over sockets.
+//! Serving threads with sources of their own, over sockets.
 
-use super::*;
+use crate::registered::CROWD;
+use crate::request_loop::DELAYED_MAX;
+use crate::{AwakeProcessors, Next, RequestTraits, ServingThreads, Source, SourceKey};
+use rustix::event::{self, PollFd, PollFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex, Rank};
 
-/// Each request of `w` and `q` waits until one of `g` was served; echoes all, those of `p` and `q` by a promise.
+/// Each request of `w` and `q` waits until one of `g` was served; echoes all, those of `p` and `q`
+/// by a delayed reply.
 struct Gate {
     let_in: Mutex<u32>,
     opened: Condvar,
     long: &'static [u8],
-    /// How many promises were kept at once.
+    /// How many delayed replies were sent at once.
     kept: std::sync::Mutex<Vec<usize>>,
     ended: AtomicBool,
     entered: AtomicBool,
@@ -20,74 +29,78 @@ struct Gate {
     waiting_most: AtomicU32,
 }
 
-impl Handler for Gate {
-    fn is_long(&self, request: &Request) -> bool {
-        request.bytes() == self.long
-    }
+/// A source whose requests are packets.
+struct Packets {
+    descriptor: OwnedFd,
+    gate: Arc<Gate>,
+}
 
-    fn is_waited_for(&self, _: &Request) -> bool {
-        true
-    }
+impl Source for Packets {
+    type Request = Vec<u8>;
+    type DelayedReply = Vec<u8>;
 
-    fn may_promise(&self, request: &Request) -> bool {
-        matches!(request.bytes(), b"p" | b"q")
-    }
-
-    fn serve(&self, request: &mut Request, device: &Device) -> Option<Promise> {
-        match request.bytes() {
-            b"w" | b"q" => {
-                self.entered.store(true, Ordering::SeqCst);
-                let waiting = self.waiting.fetch_add(1, Ordering::SeqCst) + 1;
-                self.waiting_most.fetch_max(waiting, Ordering::SeqCst);
-                let mut let_in = self.let_in.lock();
-                self.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
-                *let_in -= 1;
-                self.waiting.fetch_sub(1, Ordering::SeqCst);
-            }
-            b"g" => self.let_one_in(),
-            _ => {}
-        }
-        if self.may_promise(request) {
-            return Some(Box::new(request.bytes().to_vec()));
-        }
-        if request.bytes().is_empty() {
-            // The other end has gone. An error may follow, as from the kernel; if none does the test is over, and the thread ends.
-            let count = self.empty.fetch_add(1, Ordering::SeqCst);
-            assert!(count < 1000, "the test is over");
-            return None;
-        }
-        // Nobody may be there to hear it.
-        let _ = rustix::io::write(&device.descriptor, request.bytes());
-        None
-    }
-
-    fn keep(&self, promises: Vec<Promise>, device: &Device) {
-        self.kept.lock().unwrap().push(promises.len());
-        for promise in promises {
-            let request = promise.downcast::<Vec<u8>>().unwrap();
-            rustix::io::write(&device.descriptor, &request).unwrap();
-        }
-    }
-
-    fn ended(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-    }
-
-    fn mapped_nodes(&self) -> Vec<u64> {
+    fn new_request() -> Vec<u8> {
         Vec::new()
     }
 
-    fn pages_written(&self) -> u64 {
-        0
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
-    fn take_refusal(&self) -> Option<Errno> {
+    fn take_request(&self, request: &mut Vec<u8>) -> Next {
+        let mut bytes = [0; 64];
+        match rustix::io::read(&self.descriptor, &mut bytes[..]) {
+            Ok(length) => *request = bytes[..length].to_vec(),
+            Err(Errno::AGAIN | Errno::INTR) => return Next::Nothing,
+            Err(_) => return Next::Ended,
+        }
+        Next::Request(RequestTraits {
+            is_long: *request == self.gate.long,
+            is_waited_for: true,
+            may_delay_reply: matches!(&request[..], b"p" | b"q"),
+        })
+    }
+
+    fn serve(&self, request: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let gate = &self.gate;
+        match &request[..] {
+            b"w" | b"q" => {
+                gate.entered.store(true, Ordering::SeqCst);
+                let waiting = gate.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+                gate.waiting_most.fetch_max(waiting, Ordering::SeqCst);
+                let mut let_in = gate.let_in.lock();
+                gate.opened.wait_while(&mut let_in, |let_in| *let_in == 0);
+                *let_in -= 1;
+                gate.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+            b"g" => gate.let_one_in(),
+            _ => {}
+        }
+        if matches!(&request[..], b"p" | b"q") {
+            return Some(request.clone());
+        }
+        if request.is_empty() {
+            // The other end has gone. An error may follow, as from the kernel; if none does the
+            // test is over, and the thread ends.
+            let count = gate.empty.fetch_add(1, Ordering::SeqCst);
+            assert!(count < 1000, "the test is over");
+            return None;
+        }
+        // The test may not hear it any more.
+        let _ = rustix::io::write(&self.descriptor, request);
         None
     }
 
-    fn properties_changed(&self, _: &Device) {}
+    fn reply_when_durable(&self, delayed: Vec<Vec<u8>>) {
+        self.gate.kept.lock().unwrap().push(delayed.len());
+        for request in delayed {
+            rustix::io::write(&self.descriptor, &request).unwrap();
+        }
+    }
 
-    fn group_stored(&self, _: &Device) {}
+    fn gone(&self) {
+        self.gate.ended.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Gate {
@@ -97,7 +110,7 @@ impl Gate {
     }
 }
 
-fn served(long: &'static [u8], processors: usize) -> (Arc<Server>, OwnedFd) {
+fn served(long: &'static [u8], processors: usize) -> (Arc<ServingThreads>, OwnedFd) {
     let (server, socket, _) = serving(long, processors, &[]);
     (server, socket)
 }
@@ -134,12 +147,16 @@ fn serving(
     long: &'static [u8],
     processors: usize,
     requests: &[&[u8]],
-) -> (Arc<Server>, OwnedFd, Arc<Gate>) {
+) -> (Arc<ServingThreads>, OwnedFd, Arc<Gate>) {
     let (ours, theirs) = ends();
-    let server = Server::with_processors(AwakeProcessors::new(true), processors).unwrap();
+    let server = ServingThreads::with_processors(AwakeProcessors::new(true), processors).unwrap();
     let gate = gate(long);
     requests.iter().for_each(|request| ask(&theirs, request));
-    server.add(ours, "pool", gate.clone()).unwrap();
+    let source = Packets {
+        descriptor: ours,
+        gate: gate.clone(),
+    };
+    server.add(Arc::new(source), "pool").unwrap();
     (server, theirs, gate)
 }
 
@@ -173,19 +190,20 @@ fn answers(socket: &OwnedFd, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_promised_while_more_is_asked_is_kept_at_once() {
-    let (server, socket, gate) = serving(b"", 2, &[&b"p"[..]; PROMISES_MAX + 5]);
-    assert_eq!(answers(&socket, PROMISES_MAX + 5).len(), PROMISES_MAX + 5);
-    assert_eq!(*gate.kept.lock().unwrap(), [PROMISES_MAX, 5]);
+fn replies_that_are_delayed_while_more_is_asked_are_sent_at_once() {
+    let (server, socket, gate) = serving(b"", 2, &[&b"p"[..]; DELAYED_MAX + 5]);
+    assert_eq!(answers(&socket, DELAYED_MAX + 5).len(), DELAYED_MAX + 5);
+    assert_eq!(*gate.kept.lock().unwrap(), [DELAYED_MAX, 5]);
     server.stop();
 }
 
 #[test]
-fn promises_are_kept_before_something_else_is_done() {
+fn delayed_replies_are_sent_before_something_else_is_done() {
     let (server, socket, gate) = serving(b"x", 2, &[b"p", b"p", b"g", b"p", b"x", b"q"]);
     let before: [&[u8]; 4] = [b"p", b"p", b"g", b"p"];
     assert_eq!(answers(&socket, 4), before);
-    // The device is let go for what takes long, so another thread may be faster with what follows.
+    // The source is released for what takes long, so another thread may be faster with what
+    // follows.
     let mut last = answers(&socket, 2);
     last.sort();
     assert_eq!(last, [b"q", b"x"]);
@@ -194,7 +212,7 @@ fn promises_are_kept_before_something_else_is_done() {
 }
 
 #[test]
-fn a_promise_is_kept_while_the_next_request_waits() {
+fn a_delayed_reply_is_sent_while_the_next_request_waits() {
     for _ in 0..50 {
         let (server, socket, gate) = serving(b"", 2, &[b"p", b"p", b"q"]);
         assert_eq!(answers(&socket, 2), [b"p", b"p"]);
@@ -209,13 +227,13 @@ fn a_promise_is_kept_while_the_next_request_waits() {
     }
 }
 
-/// Of the only mount.
-fn key_of(server: &Server) -> u64 {
-    *server.table().keys().next().unwrap()
+/// Of the only source.
+fn key_of(server: &ServingThreads) -> SourceKey {
+    SourceKey(*server.sources().keys().next().unwrap())
 }
 
 #[test]
-fn a_mount_that_is_removed_serves_not_even_those_who_ask_without_a_pause() {
+fn a_removed_source_serves_not_even_clients_that_ask_without_a_pause() {
     const ENOUGH: u32 = 200_000;
     for _ in 0..20 {
         let (server, socket) = served(b"", 2);
@@ -237,7 +255,8 @@ fn a_mount_that_is_removed_serves_not_even_those_who_ask_without_a_pause() {
             server.remove(key, Duration::from_secs(60)).unwrap();
             let at_the_end = asked.load(Ordering::SeqCst);
             asker.join().unwrap();
-            // One was asked before it was removed and may have been answered; the next one is refused.
+            // One was asked before it was removed and may have been answered; the next one is
+            // refused.
             assert!(asked.load(Ordering::SeqCst) <= at_the_end + 2);
         });
         server.stop();
@@ -245,7 +264,7 @@ fn a_mount_that_is_removed_serves_not_even_those_who_ask_without_a_pause() {
 }
 
 #[test]
-fn a_mount_is_removed_when_what_is_under_way_is_done_and_promises_are_kept() {
+fn a_source_is_removed_when_what_is_under_way_is_done_and_delayed_replies_are_sent() {
     for requests in [&[&b"w"[..]][..], &[b"q"], &[b"p", b"p", b"q"]] {
         let (server, socket, gate) = serving(b"", 2, requests);
         let key = key_of(&server);
@@ -258,13 +277,13 @@ fn a_mount_is_removed_when_what_is_under_way_is_done_and_promises_are_kept() {
         gate.let_one_in();
         server.remove(key, Duration::from_secs(60)).unwrap();
         assert_eq!(answers(&socket, requests.len()), requests);
-        assert!(answer(&socket).is_empty(), "the device is closed");
+        assert!(answer(&socket).is_empty(), "the descriptor is closed");
         server.stop();
     }
 }
 
 #[test]
-fn the_end_of_a_mount_is_told_when_its_last_request_is_done() {
+fn the_end_of_a_source_is_told_when_its_last_request_is_done() {
     let (server, socket, gate) = serving(b"", 2, &[b"w"]);
     let key = key_of(&server);
     while !gate.entered.load(Ordering::SeqCst) {
@@ -275,7 +294,7 @@ fn the_end_of_a_mount_is_told_when_its_last_request_is_done() {
     let mut readable = [PollFd::new(&socket, PollFlags::IN)];
     event::poll(&mut readable, None).unwrap();
     drop(socket);
-    while server.table().contains_key(&key) {
+    while server.is_served(key) {
         std::thread::yield_now();
     }
     assert!(!gate.ended.load(Ordering::SeqCst));
@@ -309,11 +328,15 @@ fn requests_one_after_the_other_and_many_at_once_are_all_answered() {
 fn a_pool_that_does_not_answer_leaves_threads_to_others_and_answers_all_in_the_end() {
     const BOUND: usize = 4;
     for (mounts, requests) in [(3_u32, 20_u32), (20, 3), (40, 1)] {
-        let server = Server::with_bound(AwakeProcessors::new(false), 2, BOUND).unwrap();
+        let server = ServingThreads::with_bound(AwakeProcessors::new(false), 2, BOUND).unwrap();
         let (slow, quick) = (gate(b""), gate(b""));
         let add = |pool: &str, gate: &Arc<Gate>| {
             let (ours, theirs) = ends();
-            server.add(ours, pool, gate.clone()).unwrap();
+            let source = Packets {
+                descriptor: ours,
+                gate: gate.clone(),
+            };
+            server.add(Arc::new(source), pool).unwrap();
             theirs
         };
         let sockets: Vec<OwnedFd> = (0..mounts).map(|_| add("slow", &slow)).collect();
@@ -343,9 +366,10 @@ fn a_pool_that_does_not_answer_leaves_threads_to_others_and_answers_all_in_the_e
 }
 
 #[test]
-fn a_crowd_is_served_by_threads_that_own_the_device_together() {
+fn a_crowd_is_served_by_threads_that_own_the_source_together() {
     let (server, socket) = served(b"", 8);
-    // Each that asks waits for its answer, so all threads that own it must leave it for another to be served.
+    // Each that asks waits for its answer, so all threads that own it must release it for another
+    // to be served.
     for round in 0..200_u32 {
         let waiting = round % 4;
         (0..waiting).for_each(|_| ask(&socket, b"w"));
@@ -356,11 +380,11 @@ fn a_crowd_is_served_by_threads_that_own_the_device_together() {
             .collect();
         assert_eq!(answers.iter().filter(|answer| *answer == b"x").count(), 24);
     }
-    let owners = |server: &Server| {
-        let table = server.table();
+    let owners = |server: &ServingThreads| {
+        let table = server.sources();
         table
             .values()
-            .map(|served| served.owners.load(Ordering::Relaxed))
+            .map(|one| one.owners.load(Ordering::Relaxed))
             .sum::<usize>()
     };
     assert!(owners(&server) <= 4);

@@ -1,18 +1,21 @@
-//! How many threads the mounts of one pool hold together.
+//! How many threads the sources of one pool hold together.
 //!
 //! # Problem
-//! A pool that does not answer holds every thread that serves a request of it. If many of its mounts are in use it takes all threads there are, and pools
-//! that work get none.
+//! A pool that does not answer holds every thread that serves a request of it. If many of its
+//! mounts are in use it takes all threads there are, and pools that work get none.
 //!
 //! # Mechanism
-//! The mounts of a pool count together which of their requests are being served. While these are too many, no other request of the pool is read: a
-//! mount that has one gets in line, and nobody watches it. Whoever has served a request or lets a device go has the first in line watched
-//! again that has a request. Those before it have none any more, and are watched as well.
+//! The sources of a pool count together which of their requests are being served. While these are
+//! too many, no other request of the pool is taken: a source that has one gets in line, and epoll
+//! does not watch it. A thread that has served a request or releases a source has the first source
+//! in line watched again that has a request. Those before it have none any more, and are watched as
+//! well.
 //!
 //! # Invariants
-//! - Who gets in line looks afterwards whether the pool is still full, and who has served a request has said so before he looks at the line: one of them
-//!   sees the other.
-//! - The bound is not exact: a thread that is about to read a request is not counted yet.
+//! - A thread that puts a source in line looks afterwards whether the pool is still full, and a
+//!   thread that has served a request counts that before it looks at the line: one of them sees the
+//!   other.
+//! - The bound is not exact: a thread that is about to take a request is not counted yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,17 +23,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The requests of one pool.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct PoolBound {
     threads_max: usize,
-    /// Threads that serve them, or keep promises.
+    /// Threads that serve them, or send delayed replies.
     busy: AtomicUsize,
-    /// Mounts that are not watched, each once.
+    /// Sources that are not watched, each once.
     line: Mutex<VecDeque<u64>>,
     /// How many these are.
     in_line: AtomicUsize,
 }
 
-impl Pool {
+impl PoolBound {
     /// One more request is being served.
     pub fn begin(&self) {
         self.busy.fetch_add(1, Ordering::SeqCst);
@@ -38,15 +41,16 @@ impl Pool {
 
     /// One is not any more.
     pub fn end(&self) {
-        self.busy.fetch_sub(1, Ordering::SeqCst);
+        let before = self.busy.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "each request of a pool that ends was begun");
     }
 
-    /// Whether no other request is to be read.
+    /// Whether no other request is to be taken.
     pub fn is_full(&self) -> bool {
         self.busy.load(Ordering::SeqCst) >= self.threads_max
     }
 
-    /// A mount gets in line.
+    /// A source gets in line.
     pub fn get_in_line(&self, key: u64) {
         let mut line = self.line();
         if !line.contains(&key) {
@@ -55,7 +59,7 @@ impl Pool {
         }
     }
 
-    /// Takes the first mount out of the line, if there is room for a request of it.
+    /// Takes the first source out of the line, if there is room for a request of it.
     pub fn next_in_line(&self) -> Option<u64> {
         if self.in_line.load(Ordering::SeqCst) == 0 || self.is_full() {
             return None;
@@ -72,29 +76,29 @@ impl Pool {
     }
 }
 
-/// The pools that have mounts.
+/// The pools that have sources.
 #[derive(Debug)]
-pub(crate) struct Pools {
+pub(crate) struct PoolBounds {
     threads_max: usize,
-    known: Mutex<BTreeMap<String, Weak<Pool>>>,
+    known: Mutex<BTreeMap<String, Weak<PoolBound>>>,
 }
 
-impl Pools {
+impl PoolBounds {
     /// None, each of which will have at most about so many threads.
-    pub fn new(threads_max: usize) -> Pools {
-        Pools {
+    pub fn new(threads_max: usize) -> PoolBounds {
+        PoolBounds {
             threads_max,
             known: Mutex::default(),
         }
     }
 
     /// The pool of this name.
-    pub fn find(&self, name: &str) -> Arc<Pool> {
+    pub fn find(&self, name: &str) -> Arc<PoolBound> {
         let mut known = self.known();
         if let Some(found) = known.get(name).and_then(Weak::upgrade) {
             return found;
         }
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(PoolBound {
             threads_max: self.threads_max,
             busy: AtomicUsize::new(0),
             line: Mutex::default(),
@@ -105,13 +109,14 @@ impl Pools {
         pool
     }
 
-    /// Its mounts were abandoned. If it is imported again, the threads that they hold do not count.
-    pub fn forget(&self, pool: &Arc<Pool>) {
-        let is_it = |other: &Weak<Pool>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(pool));
+    /// Its sources were abandoned. If it is imported again, the threads that they hold do not
+    /// count.
+    pub fn forget(&self, pool: &Arc<PoolBound>) {
+        let is_it = |other: &Weak<PoolBound>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(pool));
         self.known().retain(|_, other| !is_it(other));
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Weak<Pool>>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Weak<PoolBound>>> {
         // A thread that panicked while it held it was adding or removing some.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

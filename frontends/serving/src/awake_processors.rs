@@ -1,16 +1,21 @@
-//! Idle processors that stay awake while programs ask one thing after the other, or write and read much.
+//! Idle processors are kept awake while clients send one request after the other, or move much.
 //!
 //! # Problem
-//! A program that waits for an answer leaves its processor idle. The kernel lets it sleep at once, and waking it takes longer than most
-//! answers, above all in a virtual machine, whose host has to be asked.
+//! A client that waits for a reply leaves its processor idle. The kernel lets it sleep at once, and
+//! waking it takes longer than most replies, above all in a virtual machine, whose host has to be
+//! asked.
 //!
 //! # Mechanism
-//! The kernel has a door for those who cannot wait so long: as long as somebody has `/dev/cpu_dma_latency` open, idle processors
-//! only use states that they leave within the written number of microseconds (Linux, `Documentation/power/pm_qos_interface.rst`). It concerns the whole machine and
-//! costs power, so the request stands only while short requests follow each other without pause, or long ones after less than [`SPACING`]:
-//! [`AwakeProcessors::answered`] and [`AwakeProcessors::moves_much`] count them, and the thread that waits for more takes the request back after [`QUIET`].
+//! As long as a process has `/dev/cpu_dma_latency` open, the kernel only uses idle states that a
+//! processor leaves within the written number of microseconds (Linux,
+//! `Documentation/power/pm_qos_interface.rst`). That concerns the whole machine and costs power, so
+//! the request to the kernel stands only while short requests follow each other without pause, or
+//! long ones after less than [`SPACING`]: [`AwakeProcessors::answered`] and
+//! [`AwakeProcessors::moves_much`] count them, and the thread that waits for more requests closes
+//! the file after [`QUIET`].
 //!
-//! Only root may ask. For others, and where the kernel has no such door, nothing happens.
+//! Only root may ask the kernel so. For other users, and where the kernel has no such file, nothing
+//! happens.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -19,30 +24,33 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The door.
-const DOOR: &str = "/dev/cpu_dma_latency";
+/// The kernel's file for the longest time that waking a processor may take.
+const LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 
-/// Who decides how processors idle.
+/// The driver that decides how processors idle.
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// What a virtual machine has for such a driver, if it has one: it either looks for work without pause or gives the processor to the host.
+/// The driver of a virtual machine, if it has one: it either looks for work without pause or gives
+/// the processor to the host.
 const DRIVER_OF_GUESTS: &str = "haltpoll";
 
 /// Microseconds for a virtual machine: any other value lets it halt.
 const LATENCY_OF_GUESTS: i32 = 0;
 
-/// Microseconds for a machine of its own: leaves the lightest sleep of common processors (C1). A guess; measured was a virtual machine only.
+/// Microseconds for a physical machine: allows the lightest sleep of common processors (C1). A
+/// guess; measured was a virtual machine only.
 const LATENCY_OF_MACHINES: i32 = 2;
 
 /// So many requests that came while a thread lingered, one after the other, are a burst.
 const BURST: u32 = 64;
 
-/// How long after the one before a long request belongs to the same burst. A guess: with processors awake the median write of a MiB was answered some 80 µs
-/// sooner, which is little beside longer pauses.
+/// How long after the one before a long request belongs to the same burst. A guess: with processors
+/// awake the median write of a MiB was answered some 80 µs sooner, which is little beside longer
+/// pauses.
 const SPACING: Duration = Duration::from_millis(2);
 
 /// How long after the last request of a burst processors stay awake.
-pub const QUIET: Timespec = Timespec {
+pub(crate) const QUIET: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
 };
@@ -51,7 +59,7 @@ pub const QUIET: Timespec = Timespec {
 #[derive(Debug)]
 pub struct AwakeProcessors {
     latency: i32,
-    /// Nobody may ask, or nobody wants to.
+    /// The kernel refuses, or the administrator forbids it.
     is_off: AtomicBool,
     is_asked: AtomicBool,
     /// Answered without a pause since one was last seen.
@@ -84,7 +92,7 @@ impl AwakeProcessors {
     }
 
     /// A request came while a thread lingered after the one before.
-    pub fn answered(&self) {
+    pub(crate) fn answered(&self) {
         // Counts that several threads change at the same time may be off, which does no harm.
         let in_a_row = self.in_a_row.load(Ordering::Relaxed).saturating_add(1);
         self.in_a_row.store(in_a_row, Ordering::Relaxed);
@@ -96,8 +104,9 @@ impl AwakeProcessors {
         }
     }
 
-    /// A request came that moves many bytes: no thread lingers for these, as whoever sends them copies a while before the next.
-    pub fn moves_much(&self) {
+    /// A request came that moves many bytes: no thread lingers for these, as their client copies a
+    /// while before the next.
+    pub(crate) fn moves_much(&self) {
         self.moves_much_at(self.began.elapsed());
     }
 
@@ -112,18 +121,20 @@ impl AwakeProcessors {
         }
     }
 
-    /// Whether this thread, which is about to wait for requests, is to call [`AwakeProcessors::unless_used`] after [`QUIET`]. Only one is at a time.
-    pub fn begin_watch(&self) -> bool {
+    /// Whether this thread, which is about to wait for requests, is to call
+    /// [`AwakeProcessors::unless_used`] after [`QUIET`]. Only one thread is at a time.
+    pub(crate) fn begin_watch(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::Relaxed)
     }
 
     /// This thread waits no more, or has waited so long.
-    pub fn end_watch(&self) {
+    pub(crate) fn end_watch(&self) {
         self.is_watched.store(false, Ordering::Relaxed);
     }
 
-    /// A quiet while has passed for a thread that waited: lets processors sleep again if it was so for all.
-    pub fn unless_used(&self) {
+    /// [`QUIET`] has passed for a thread that waited: lets processors sleep again if no other
+    /// thread was answered meanwhile.
+    pub(crate) fn unless_used(&self) {
         if self.in_a_row.swap(0, Ordering::Relaxed) == 0 {
             self.is_asked.store(false, Ordering::Relaxed);
             *self.request() = None;
@@ -135,15 +146,14 @@ impl AwakeProcessors {
         if request.is_some() {
             return;
         }
-        let asked = rustix::fs::open(DOOR, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).and_then(
-            |door| {
-                rustix::io::write(&door, &self.latency.to_ne_bytes())?;
-                Ok(door)
-            },
-        );
+        let asked = rustix::fs::open(LATENCY_FILE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .and_then(|file| {
+                rustix::io::write(&file, &self.latency.to_ne_bytes())?;
+                Ok(file)
+            });
         match asked {
-            Ok(door) => {
-                *request = Some(door);
+            Ok(file) => {
+                *request = Some(file);
                 self.is_asked.store(true, Ordering::Relaxed);
             }
             Err(_) => self.is_off.store(true, Ordering::Relaxed),
@@ -151,7 +161,7 @@ impl AwakeProcessors {
     }
 
     fn request(&self) -> std::sync::MutexGuard<'_, Option<OwnedFd>> {
-        // Whoever panicked with it had opened or closed one file.
+        // A thread that panicked with it had opened or closed one file.
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,7 +182,7 @@ mod tests {
         processors.answered();
         if processors.is_off.load(Ordering::Relaxed) {
             eprintln!(
-                "not tested: only root may keep processors awake, where the kernel has a door for it"
+                "not tested: only root may keep processors awake, where the kernel has {LATENCY_FILE}"
             );
             return;
         }
@@ -212,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_want_it_asks_for_nothing() {
+    fn nothing_is_asked_where_it_is_forbidden() {
         let processors = AwakeProcessors::new(false);
         (0..BURST * 4).for_each(|_| processors.answered());
         assert!(!is_asked(&processors));

@@ -1,0 +1,140 @@
+//! The mounts that are served: each is a source of requests for the serving threads.
+//!
+//! # Mechanism
+//! The kernel queues the requests of a mount at its device, from which several threads may read at
+//! the same time: each read gives one whole request. [`ServedMount`] has that device and the
+//! [`Session`] that answers; [`Server`] finds a mount by the key that the serving threads gave it,
+//! for notices to the kernel and for one more folder that shows it.
+
+pub mod write_back;
+
+use crate::device::Device;
+use crate::inbox::Request;
+use crate::session::{DelayedReply, Session};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tarn_serving::{Next, ServingThreads, Source, SourceKey, StillServed};
+
+/// A mount: the device and what answers its requests.
+pub struct ServedMount {
+    device: Device,
+    session: Arc<Session>,
+}
+
+impl Source for ServedMount {
+    type Request = Request;
+    type DelayedReply = DelayedReply;
+
+    fn new_request() -> Request {
+        Request::room()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.device.descriptor.as_fd()
+    }
+
+    fn take_request(&self, request: &mut Request) -> Next {
+        match request.read(&self.device.descriptor) {
+            Ok(()) => Next::Request(self.session.traits_of(request)),
+            // None came, or its program was interrupted before it was read.
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Next::Nothing,
+            Err(_) => Next::Ended,
+        }
+    }
+
+    fn serve(&self, request: &mut Request) -> Option<DelayedReply> {
+        self.session.serve(request, &self.device)
+    }
+
+    fn reply_when_durable(&self, delayed: Vec<DelayedReply>) {
+        self.session.reply_when_durable(delayed, &self.device);
+    }
+
+    fn gone(&self) {
+        self.session.ended();
+    }
+}
+
+/// The mounts of a daemon, by the keys of the serving threads.
+pub struct Server {
+    threads: Arc<ServingThreads>,
+    mounts: Mutex<BTreeMap<u64, Weak<ServedMount>>>,
+}
+
+impl Server {
+    /// No mounts, to be served by these threads.
+    pub fn new(threads: Arc<ServingThreads>) -> Server {
+        Server {
+            threads,
+            mounts: Mutex::default(),
+        }
+    }
+
+    /// Serves a mount of a pool from now on. The key removes it.
+    ///
+    /// # Errors
+    /// When the system cannot watch one more descriptor.
+    pub fn add(
+        &self,
+        descriptor: OwnedFd,
+        pool: &str,
+        session: Arc<Session>,
+    ) -> Result<u64, Errno> {
+        let device = Device { descriptor };
+        let mount = Arc::new(ServedMount { device, session });
+        let SourceKey(key) = self.threads.add(mount.clone(), pool)?;
+        let mut mounts = self.mounts();
+        mounts.retain(|_, other| other.strong_count() > 0);
+        mounts.insert(key, Arc::downgrade(&mount));
+        Ok(key)
+    }
+
+    /// Serves a mount no longer, and waits until it has gone: requests being served are finished,
+    /// others get an error. When that takes longer than `patience`, its session is told later, as
+    /// if the kernel had ended the mount.
+    ///
+    /// # Errors
+    /// [`StillServed`] when it took too long. To be called again.
+    pub fn remove(&self, key: u64, patience: Duration) -> Result<(), StillServed> {
+        self.threads.remove(SourceKey(key), patience)
+    }
+
+    /// Serves mounts no longer, and waits a moment for requests that are being served. Those that
+    /// are not done then are left alone. Gives the mounts that the kernel still knows.
+    pub fn abandon(&self, keys: &[u64], patience: Duration) -> Vec<u64> {
+        let keys: Vec<SourceKey> = keys.iter().copied().map(SourceKey).collect();
+        let connected = self.threads.abandon(&keys, patience);
+        connected.into_iter().map(|SourceKey(key)| key).collect()
+    }
+
+    /// Whether the kernel still has the file system of a mount that is served: mounted in some
+    /// folder of some namespace, or with open files.
+    pub fn is_connected(&self, key: u64) -> bool {
+        self.threads.is_connected(SourceKey(key))
+    }
+
+    /// Whether a mount is served, or was removed and has not gone yet.
+    pub fn has(&self, key: u64) -> bool {
+        self.threads.has(SourceKey(key))
+    }
+
+    /// Does something with the device of a mount that is served.
+    pub fn with_device<T>(&self, key: u64, then: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        let mount = self.find(key)?;
+        Some(then(mount.device.descriptor.as_fd()))
+    }
+
+    /// A mount that is served.
+    fn find(&self, key: u64) -> Option<Arc<ServedMount>> {
+        let mount = self.mounts().get(&key).and_then(Weak::upgrade);
+        mount.filter(|_| self.threads.is_served(SourceKey(key)))
+    }
+
+    fn mounts(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<ServedMount>>> {
+        // A thread that panicked while it held them was adding one.
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
