@@ -22,15 +22,15 @@ use crate::batch::{Batch, BatchState, Job, Times};
 use crate::buffer::Buffer;
 use crate::clock;
 use crate::device::{Device, DeviceIdentity, DeviceInfo, OpenMode, Request, WriteData};
+use crate::device_threads::{self, DeviceThreads};
 use crate::error::{Action, DeviceError, Errno, OpenError};
 use crate::flushes::Flushes;
 use crate::lock::check_wait;
-use crate::pool::{self, Pool};
 use crate::slow::{Arm, SlowDevices};
 use crate::system;
-use crate::turns::Turns;
 use crate::uring::Ring;
 use crate::waiting::about_to_wait;
+use crate::write_turns::WriteTurns;
 
 /// Which way requests take to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,10 +65,10 @@ pub(crate) struct FileDevice {
     flow: Arc<Flow>,
     ring: Option<Ring>,
     /// Threads; beside a ring for what rings do not do.
-    pool: Pool,
+    threads: DeviceThreads,
     /// One thread that writes through the page cache: a file system lets only one write to a file at a time, and others would
     /// spin until it is their turn.
-    writer: Option<Pool>,
+    writer: Option<DeviceThreads>,
     inline: Inline,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Flow {
     size_bytes: AtomicU64,
     /// The error of the flush that failed; 0 if none.
     retired: AtomicI32,
-    turns: Turns,
+    turns: WriteTurns,
     flushes: Flushes,
     /// It is slowed.
     arm: Option<Arm>,
@@ -246,7 +246,7 @@ impl FileDevice {
             size_bytes: AtomicU64::new(info.size_bytes),
             info,
             retired: AtomicI32::new(0),
-            turns: Turns::default(),
+            turns: WriteTurns::default(),
             flushes: Flushes::default(),
             arm,
             owed: AtomicU64::new(0),
@@ -254,12 +254,13 @@ impl FileDevice {
             given_up: Arc::new(AtomicBool::new(false)),
         });
         let ring = if wants_ring { Ring::start(&flow) } else { None };
-        let pool = Pool::new(&flow, pool::THREADS_MAX);
-        let writer = (!flow.info.is_direct && ring.is_none()).then(|| Pool::in_background(&flow));
+        let threads = DeviceThreads::new(&flow, device_threads::THREADS_MAX);
+        let writer =
+            (!flow.info.is_direct && ring.is_none()).then(|| DeviceThreads::in_background(&flow));
         FileDevice {
             flow,
             ring,
-            pool,
+            threads,
             writer,
             inline: Inline(AtomicU8::new(inline)),
         }
@@ -324,16 +325,16 @@ impl FileDevice {
             writer.take(writes);
         }
         match &self.ring {
-            None => self.pool.take(jobs),
+            None => self.threads.take(jobs),
             Some(ring) => {
                 let by_ring = |job: &Job| match job.action {
                     Action::Read | Action::Write => true,
                     Action::Flush => !self.flow.shares_errors(),
                     _ => false,
                 };
-                let (ring_jobs, pool_jobs) = jobs.into_iter().partition(by_ring);
+                let (ring_jobs, thread_jobs) = jobs.into_iter().partition(by_ring);
                 ring.take(ring_jobs);
-                self.pool.take(pool_jobs);
+                self.threads.take(thread_jobs);
             }
         }
     }
@@ -451,7 +452,7 @@ impl Flow {
         self.arm.as_ref()
     }
 
-    pub(crate) fn turns(&self) -> &Turns {
+    pub(crate) fn turns(&self) -> &WriteTurns {
         &self.turns
     }
 

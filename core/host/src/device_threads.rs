@@ -23,7 +23,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The threads of one device.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
     flow: Arc<Flow>,
     threads_max: usize,
@@ -58,24 +58,24 @@ impl Queue {
     }
 }
 
-impl Pool {
+impl DeviceThreads {
     /// At most so many threads, at most [`THREADS_MAX`].
-    pub(crate) fn new(flow: &Arc<Flow>, threads_max: usize) -> Pool {
-        Pool::with_threads(flow, threads_max.min(THREADS_MAX), false)
+    pub(crate) fn new(flow: &Arc<Flow>, threads_max: usize) -> DeviceThreads {
+        DeviceThreads::with_threads(flow, threads_max.min(THREADS_MAX), false)
     }
 
     /// One thread, whose work can wait for some milliseconds.
-    pub(crate) fn in_background(flow: &Arc<Flow>) -> Pool {
-        Pool::with_threads(flow, 1, true)
+    pub(crate) fn in_background(flow: &Arc<Flow>) -> DeviceThreads {
+        DeviceThreads::with_threads(flow, 1, true)
     }
 
-    fn with_threads(flow: &Arc<Flow>, threads_max: usize, gives_way: bool) -> Pool {
+    fn with_threads(flow: &Arc<Flow>, threads_max: usize, gives_way: bool) -> DeviceThreads {
         let shared = Shared {
             queue: Mutex::default(),
             work: Condvar::new(),
             gone: Condvar::new(),
         };
-        Pool {
+        DeviceThreads {
             shared: Arc::new(shared),
             flow: flow.clone(),
             threads_max,
@@ -128,7 +128,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for DeviceThreads {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.is_closed = true;

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Who writes to a file.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct WriteTurns {
     /// Small writes under way.
     small: AtomicU32,
     /// Writes of much under way.
@@ -25,7 +25,7 @@ pub(crate) struct Turns {
     turn: Condvar,
 }
 
-impl Turns {
+impl WriteTurns {
     /// A small write, before large ones.
     pub(crate) fn small<T>(&self, write: impl FnOnce() -> T) -> T {
         self.small.fetch_add(1, Ordering::SeqCst);
@@ -39,7 +39,7 @@ impl Turns {
         done
     }
 
-    /// A write of much, in several calls; before each of them, `write` waits for its turn ([`Turns::wait_turn`]).
+    /// A write of much, in several calls; before each of them, `write` waits for its turn ([`WriteTurns::wait_turn`]).
     pub(crate) fn large<T>(&self, write: impl FnOnce() -> T) -> T {
         self.large.fetch_add(1, Ordering::SeqCst);
         let done = write();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn who_writes_much_waits_for_a_small_write_but_not_for_ever() {
-        let turns = Arc::new(Turns::default());
+        let turns = Arc::new(WriteTurns::default());
         turns.wait_turn();
         turns.large(|| {
             assert!(turns.is_busy());
