@@ -29,6 +29,7 @@ use tarn_dataset::properties::value::Kinds;
 use tarn_dataset::receiving::ReceiveClaim;
 use tarn_dataset::space_used::written_since;
 use tarn_dataset::task::{SyncTask, TaskContext, TaskRefusal};
+use tarn_host::sim::Random;
 use tarn_object::zap::ObjectZap;
 use tarn_object::{Entry, NewObject, PointerList, Step, TxEstimate};
 use tarn_ondisk::dataset_dir::{LIVELIST, SNAPSHOT_COUNT};
@@ -361,18 +362,6 @@ fn what_is_half_received_is_left_alone() {
     pool.judge();
 }
 
-/// Numbers from a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
-
 /// What the first record of a stream might say.
 fn stream(from_guid: u64) -> StreamFacts {
     StreamFacts {
@@ -391,7 +380,7 @@ fn stream(from_guid: u64) -> StreamFacts {
 /// What a random walk has made so far.
 struct Walk {
     pool: Pool,
-    dice: Dice,
+    random: Random,
     heads: Vec<String>,
     snapshots: Vec<String>,
     /// Short names of bookmarks, and the blocks of their snapshots.
@@ -418,7 +407,7 @@ impl Walk {
         pool.namespace.set_livelist_blocks_max(1 + seed % 40);
         Walk {
             pool,
-            dice: Dice(seed | 1),
+            random: Random::new(seed),
             heads: names(&["tank/a", "tank/b"]),
             snapshots: Vec::new(),
             bookmarks: Vec::new(),
@@ -427,7 +416,7 @@ impl Walk {
     }
 
     fn any(&mut self, count: usize) -> usize {
-        usize::try_from(self.dice.below(count.try_into().unwrap())).unwrap()
+        usize::try_from(self.random.below(count.try_into().unwrap())).unwrap()
     }
 
     fn head(&mut self) -> String {
@@ -436,8 +425,8 @@ impl Walk {
     }
 
     fn write(&mut self) {
-        let (name, blocks) = (self.head(), 1 + self.dice.below(6));
-        let offset = self.dice.below(20) * BLOCK;
+        let (name, blocks) = (self.head(), 1 + self.random.below(6));
+        let offset = self.random.below(20) * BLOCK;
         self.pool.write(&name, offset, blocks * BLOCK);
         self.pool.sync();
     }
@@ -601,7 +590,7 @@ impl Walk {
             origin: None,
             stream,
             force: true,
-            resumable: self.dice.below(2) == 0,
+            resumable: self.random.below(2) == 0,
             settings: ReceiveSettings {
                 local: if step.is_multiple_of(2) {
                     zstd
@@ -647,8 +636,8 @@ impl Walk {
         let operation = Operation::unmeasured();
         let set = self.pool.namespace.head_set(receiver.head, &operation);
         let set = set.unwrap();
-        for _ in 0..=self.dice.below(3) {
-            let (offset, blocks) = (self.dice.below(20) * BLOCK, 1 + self.dice.below(6));
+        for _ in 0..=self.random.below(3) {
+            let (offset, blocks) = (self.random.below(20) * BLOCK, 1 + self.random.below(6));
             self.pool.write_to(&set, offset, blocks * BLOCK);
             self.pool.sync();
         }
@@ -676,7 +665,7 @@ impl Walk {
             key: None,
         };
         let head = receiver.head;
-        let finished = match self.dice.below(4) {
+        let finished = match self.random.below(4) {
             0 => None,
             _ => Some(self.pool.run(finish)),
         };
@@ -755,7 +744,7 @@ impl Walk {
     }
 
     fn step(&mut self, step: u64) {
-        match self.dice.below(27) {
+        match self.random.below(27) {
             0..=5 => self.write(),
             6..=8 => self.snapshot(step),
             9..=10 if !self.snapshots.is_empty() => self.destroy_snapshot(),

@@ -1,21 +1,22 @@
 //! Users and groups as this machine knows them: names for numbers, and numbers for names.
 //!
 //! # Mechanism
-//! The C library is asked, since only it knows where a machine has its users from. It may wait for a server; no lock is held
-//! meanwhile. A simulated machine knows nobody.
+//! The C library is asked, since only it knows where a machine has its users from. It may wait for
+//! a server; no lock is held meanwhile. A simulated machine has no users.
 
 use crate::host::Host;
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// The most that the library is given to put an answer into. A guess: a group of many thousand members fits.
+/// The most that the library is given to put an answer into. A guess: a group of many thousand
+/// members fits.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// What it is given first.
 const ANSWER_BYTES: usize = 4 << 10;
 /// The most groups of one user that are looked at: what Linux allows.
 const GROUPS_MAX: usize = 65_536;
 
-/// Whose name it is.
+/// Whether a name is that of a user or of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountKind {
     /// A user's.
@@ -108,8 +109,8 @@ fn user(key: Key<'_>) -> Option<Found> {
         let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
         let mut found: *mut libc::passwd = ptr::null_mut();
         let (place, length) = (room.as_mut_ptr(), room.len());
-        // SAFETY: the name ends with a zero; the library writes into `entry`, at most `length` bytes at `place`, and
-        // `found`, all of which outlive the call.
+        // SAFETY: the name ends with a zero; the library writes into `entry`, at most `length`
+        // bytes at `place`, and `found`, all of which outlive the call.
         let error = unsafe {
             match key {
                 Key::Name(name) => {
@@ -120,7 +121,8 @@ fn user(key: Key<'_>) -> Option<Found> {
         };
         match (error, found.is_null()) {
             (0, true) => Ok(None),
-            // SAFETY: the library has filled `entry`, to which `found` points; its name ends with a zero and lies in `room`.
+            // SAFETY: the library has filled `entry`, to which `found` points; its name ends with a
+            // zero and lies in `room`.
             (0, false) => Ok(Some(unsafe {
                 Found {
                     id: (*found).pw_uid,
@@ -167,7 +169,8 @@ fn groups_of(name: &CStr, own: u32) -> Vec<u32> {
     let mut room = vec![0; 64];
     loop {
         let mut count = libc::c_int::try_from(room.len()).expect("at most GROUPS_MAX");
-        // SAFETY: the name ends with a zero; the library writes at most `count` groups, for which there is room.
+        // SAFETY: the name ends with a zero; the library writes at most `count` groups, for which
+        // there is room.
         let outcome =
             unsafe { libc::getgrouplist(name.as_ptr(), own, room.as_mut_ptr(), &mut count) };
         let wanted = usize::try_from(count).unwrap_or(0);

@@ -1,24 +1,31 @@
-//! Threads whose work can wait for some milliseconds, and others cannot.
+//! Background threads: how they give the processor to threads that serve requests.
 //!
 //! # Problem
-//! Storing a transaction group keeps all processors busy for a while. The kernel lets who runs go on for some milliseconds, so that whoever is woken by a
-//! request meanwhile waits much longer than the answer takes.
+//! Storing a transaction group keeps all processors busy for a while. The kernel lets a running
+//! thread go on for some milliseconds, so that a thread which is woken by a request meanwhile waits
+//! much longer than the answer takes.
 //!
 //! # Mechanism
-//! The kernel (Linux 6.12) knows how long a turn each thread wants, and lets one that wants short turns interrupt one that wants long ones; over time each gets
-//! its share all the same. So threads that work in the background ask for long turns, and do not interrupt others when they are woken (`SCHED_BATCH`). Older kernels
-//! do only the latter.
+//! The kernel (Linux 6.12) knows how long a turn each thread wants, and lets one that wants short
+//! turns interrupt one that wants long ones; over time each gets its share all the same. So threads
+//! that work in the background ask for long turns, and do not interrupt others when they are woken
+//! (`SCHED_BATCH`). Older kernels do only the latter.
 //!
-//! A thread that was not taken when the processor was last given away waits for the end of the turn, which the kernel looks at with its clock: every 4 ms on many machines. So a background
-//! thread offers its processor ([`offer_turn`]) many times in a turn: between pieces of work, and where it releases its last lock, because what it held when others
-//! went first, others might wait for.
+//! A thread that is not chosen when it is woken waits for the end of the turn, which the kernel
+//! checks at its clock tick: every 4 ms on many machines. So a background thread offers its
+//! processor ([`offer_turn`]) many times in a turn: between pieces of work, and where it releases
+//! its last lock, since other threads may wait for that lock.
 //!
-//! Whoever offers its processor while others want it gives up the rest of its turn. That is well spent on requests, which take little. Programs that compute would take nearly
-//! all of it: storing came to a fiftieth of its speed beside some. So who was away [long](AWAY_LONG_NS) offers no more for [a while](ALONE_NS), and has the share that the kernel
-//! gives it; whoever is woken meanwhile has to wait for those programs anyway.
+//! A thread that offers its processor while others want it gives up the rest of its turn. Requests
+//! take little of it. Programs that compute take nearly all of it: beside some, storing fell to a
+//! fiftieth of its speed. So a thread that was away [long](AWAY_LONG_NS) offers no more for [a
+//! while](ALONE_NS), and has the share that the kernel gives it; threads that are woken meanwhile
+//! wait for those programs anyway.
 //!
-//! Work that nobody waits for need not take all processors at all. Who knows that says so with a [`Pace`]; the thread that [keeps](keep_pace) it then rests longer than it works
-//! where it would offer its processor, and works alone. The background threads that it starts, and those that carry out its requests to devices, keep the same pace.
+//! Work that no request waits for need not take all processors. Its starter gives it a [`Pace`]; a
+//! thread that [keeps](keep_pace) it rests longer than it works where it would offer its processor,
+//! and takes no helpers. The background threads that it starts, and those that carry out its
+//! requests to devices, keep the same pace.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -28,27 +35,34 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// The turn of a background thread, in nanoseconds; others have 0.7 to 2.8 ms. Not much longer: what a background thread holds when it is interrupted, others
-/// wait for until its turn comes again.
+/// The turn of a background thread, in nanoseconds; others have 0.7 to 2.8 ms. Not much longer:
+/// what a background thread holds when it is interrupted, others wait for until its turn comes
+/// again.
 const TURN_NS: u64 = 4_000_000;
 
-/// How long a background thread works before it offers its processor again. Who offers it when others want it gives up the rest of his turn, so that often would be dear.
+/// How long a background thread works before it offers its processor again. Each offer that is
+/// taken costs the rest of the turn, so that more of them would be dear.
 const OFFER_NS: u64 = 100_000;
 
-/// A background thread that was away so long had offered its processor to somebody who keeps it: a request takes a tenth of that, and who computes has turns of 2.8 ms where the kernel
-/// was not told otherwise.
+/// A background thread that was away so long had offered its processor to a thread that computes: a
+/// request takes a tenth of that, and computing threads have turns of 2.8 ms where the kernel was
+/// not told otherwise.
 const AWAY_LONG_NS: u64 = 1_500_000;
 
-/// How long a background thread keeps what the kernel gives it after that. Ten turns: what offering costs becomes little.
+/// How long a background thread keeps what the kernel gives it after that. Ten turns: what offering
+/// costs becomes little.
 const ALONE_NS: u64 = 40_000_000;
 
-/// How many times as long as it worked a background thread rests, where its work has time. So two of them keep less than one processor busy.
+/// How many times as long as it worked a background thread rests, where its work has time. So two
+/// of them keep less than one processor busy.
 const REST_FACTOR: u64 = 3;
 
-/// The longest rest: whoever begins to wait for the work waits no longer for that.
+/// The longest rest: a thread that begins to wait for the work waits no longer than this for its
+/// next step.
 const REST_NS_MAX: u64 = 1_000_000;
 
-/// How much time some background work has. Those who do it share it with those who may wait for it.
+/// How slowly some background work is done: shared by the threads that do it and those that may
+/// wait for it.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Until then it has time; zero when it has none.
@@ -61,7 +75,7 @@ impl Pace {
         self.easy_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// Somebody waits.
+    /// A thread waits for the work: it is done at full speed.
     pub fn hurry(&self) {
         if self.easy_until_ns.load(Ordering::Relaxed) != 0 {
             self.easy_until_ns.store(0, Ordering::Relaxed);
@@ -96,7 +110,8 @@ struct Scheduling {
     period_ns: u64,
 }
 
-/// The calling thread gives way to others from now on. Where the kernel does not want that, it works as any other.
+/// The calling thread gives way to others from now on. Where the kernel does not want that, it
+/// works as any other.
 pub(crate) fn give_way() {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     OFFERED_NS.set(Some(0));
@@ -152,7 +167,8 @@ fn is_easy(now_ns: u64) -> bool {
     .unwrap_or(false)
 }
 
-/// Between two pieces of work, while this thread holds nothing that others wait for: they go first, if this is a background thread that has not let them for a while.
+/// Between two pieces of work, while this thread holds nothing that others wait for: they go first,
+/// if this is a background thread that has not let them for a while.
 pub(crate) fn offer_turn() {
     let Some(offered) = OFFERED_NS.get() else {
         return;
@@ -172,7 +188,8 @@ pub(crate) fn offer_turn() {
     }
 }
 
-/// From when on the work of a thread counts towards the next offer, when it offered its processor and got it back then.
+/// From when on the work of a thread counts towards the next offer, when it offered its processor
+/// and got it back then.
 fn works_from(offered_ns: u64, back_ns: u64) -> u64 {
     match back_ns.saturating_sub(offered_ns) >= AWAY_LONG_NS {
         true => back_ns.saturating_add(ALONE_NS),
@@ -235,15 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn a_background_thread_does_not_offer_its_processor_again_soon_to_who_keeps_it() {
+    fn a_background_thread_stops_offering_its_processor_to_threads_that_compute() {
         assert_eq!(works_from(1_000, 1_300), 1_300, "a request was served");
         let back_ns = 1_000 + AWAY_LONG_NS;
         assert_eq!(works_from(1_000, back_ns), back_ns + ALONE_NS);
     }
 
-    /// A rest is as long as the work before it times so many, up to its bound; work that is hurried goes on at once.
+    /// A rest is as long as the work before it times so many, up to its bound; work that is hurried
+    /// goes on at once.
     #[test]
-    fn work_that_has_time_rests_until_somebody_waits() {
+    fn work_with_a_pace_rests_until_a_thread_waits() {
         let in_background = || {
             give_way();
             let pace = Arc::new(Pace::default());

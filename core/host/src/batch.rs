@@ -1,10 +1,10 @@
-//! Batches on their way: who waits for which requests, and what became of them.
+//! Batches under way: their requests, their results, and the thread that waits for them.
 //!
-//! A batch owns the memory of its requests until the last piece of work on them is done. Pieces ([`Job`]s) hold raw
-//! pointers into that memory, for the system to fill, and keep the batch alive.
+//! A batch owns the memory of its requests until the last piece of work on them is done. Pieces
+//! ([`Job`]s) hold raw pointers into that memory, for the system to fill, and keep the batch alive.
 //!
-//! Whoever waits for a device that is given up ([`Device::give_up`](crate::Device::give_up)) gets errors; the memory stays the batch's until the
-//! system is done with it, if that ever happens.
+//! A thread that waits for a device which is given up ([`Device::give_up`](crate::Device::give_up))
+//! gets errors; the batch keeps the memory until the system is done with it, if that ever happens.
 #![allow(unsafe_code)]
 
 use std::path::Path;
@@ -22,7 +22,8 @@ use crate::lock::check_wait;
 use crate::sim::SimulatedBatch;
 use crate::waiting::about_to_wait;
 
-/// How often who waits looks whether the device was given up: not often, for nearly nobody waits so long.
+/// How often a waiting thread checks whether the device was given up: rarely, since few requests
+/// take so long.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What became of one request.
@@ -66,13 +67,13 @@ impl Batch {
     }
 }
 
-/// What is shared between the waiter and those who work.
+/// What the waiting thread and the working threads share.
 #[derive(Debug)]
 pub(crate) struct BatchState {
     path: Arc<Path>,
     submitted_ns: u64,
     given_up: Arc<AtomicBool>,
-    /// The pace of who asked.
+    /// The pace of the thread that submitted it.
     pace: Option<Arc<Pace>>,
     work: Mutex<Work>,
     done: Condvar,
@@ -105,7 +106,8 @@ enum Memory {
 }
 
 impl BatchState {
-    /// Takes the requests over. Jobs must be counted with [`BatchState::expect_jobs`] before any of them is started.
+    /// Takes the requests over. Jobs must be counted with [`BatchState::expect_jobs`] before any of
+    /// them is started.
     pub(crate) fn new(
         path: &Arc<Path>,
         given_up: &Arc<AtomicBool>,
@@ -345,8 +347,8 @@ pub(crate) struct Job {
     pub(crate) segments: Vec<Segment>,
 }
 
-// SAFETY: the pointers lead into memory that the batch owns and keeps until the job has ended, and no two
-// jobs share any of it.
+// SAFETY: the pointers lead into memory that the batch owns and keeps until the job has ended, and
+// no two jobs share any of it.
 unsafe impl Send for Job {}
 // SAFETY: a shared job gives its pointers out only to the system.
 unsafe impl Sync for Job {}
@@ -371,7 +373,7 @@ impl Job {
         self.batch.submitted_ns()
     }
 
-    /// The pace of who asked for it.
+    /// The pace of the thread that submitted it.
     pub(crate) fn pace(&self) -> Option<&Arc<Pace>> {
         self.batch.pace.as_ref()
     }

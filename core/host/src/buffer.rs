@@ -1,24 +1,28 @@
 //! Buffers: aligned bytes that a device can read into and write from without a copy.
 //!
 //! # Problem
-//! Devices opened with `O_DIRECT` want aligned memory, so every block that moves has to live in such memory from
-//! the start, or be copied once more. The general allocator serves aligned blocks badly: each 4 KiB block aligned
-//! to 4 KiB leaves a hole of nearly 4 KiB before it, and fresh memory costs a page fault for each page.
+//! Devices opened with `O_DIRECT` want aligned memory, so every block that moves has to live in
+//! such memory from the start, or be copied once more. The general allocator serves aligned blocks
+//! badly: each 4 KiB block aligned to 4 KiB leaves a hole of nearly 4 KiB before it, and fresh
+//! memory costs a page fault for each page.
 //!
 //! # Mechanism
-//! Sizes are rounded up to a class: four classes an octave, all multiples of 4 KiB from there on, 512, 1024 and
-//! 2048 below. A class cuts its buffers from slabs of 1 or 4 MiB which are mapped straight from the system and
-//! given back when all their buffers are free, but for some that are kept. Each thread keeps a few free buffers of
-//! each class for itself, so that most allocations take no lock. What is larger than 1 MiB is mapped alone.
+//! Sizes are rounded up to a class: four classes an octave, all multiples of 4 KiB from there on,
+//! 512, 1024 and 2048 below. A class cuts its buffers from slabs of 1 or 4 MiB which are mapped
+//! straight from the system and given back when all their buffers are free, but for some that are
+//! kept. Each thread keeps a few free buffers of each class for itself, so that most allocations
+//! take no lock. What is larger than 1 MiB is mapped alone.
 //!
-//! Huge pages are not asked for. They save page faults, but each has to be found and cleared as a whole: in a virtual
-//! machine that gives free memory back to its host one took milliseconds, and writing was half as fast.
+//! Huge pages are not asked for. They save page faults, but each has to be found and cleared as a
+//! whole: in a virtual machine that gives free memory back to its host one took milliseconds, and
+//! writing was half as fast.
 //!
 //! # Invariants
 //! - A buffer is aligned to 4096 bytes, or to its class if that is smaller.
-//! - All bytes of a buffer are initialised at all times; [`Buffer::for_overwrite`] leaves old contents, never garbage
-//!   the compiler may reason about.
-//! - [`mapped_bytes`] is what all buffers together hold of the machine's memory, free ones included.
+//! - All bytes of a buffer are initialised at all times; [`Buffer::for_overwrite`] leaves old
+//!   contents, never garbage the compiler may reason about.
+//! - [`mapped_bytes`] is what all buffers together hold of the machine's memory, free ones
+//!   included.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -48,8 +52,9 @@ const LARGE_SLAB_BYTES: usize = 4 << 20;
 const THREAD_BYTES_MAX: usize = 256 << 10;
 /// Free buffers of one class a thread keeps for itself at most.
 const THREAD_COUNT_MAX: usize = 16;
-/// So many bytes of entirely free slabs are kept for the next who needs them, over all classes: what one transaction group
-/// gives back the next takes, and fresh memory has to be cleared by the system. A guess: the metadata of a large group.
+/// So many bytes of entirely free slabs are kept for later allocations, over all classes: what one
+/// transaction group gives back the next takes, and fresh memory has to be cleared by the system. A
+/// guess: the metadata of a large group.
 const FREE_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes on the heap, aligned for devices.
@@ -60,7 +65,8 @@ pub struct Buffer {
     capacity: usize,
 }
 
-// SAFETY: a buffer owns its memory alone; access follows the borrow of the buffer as with `Box<[u8]>`.
+// SAFETY: a buffer owns its memory alone; access follows the borrow of the buffer as with
+// `Box<[u8]>`.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; `&Buffer` gives only `&[u8]`.
 unsafe impl Sync for Buffer {}
@@ -75,7 +81,7 @@ impl Buffer {
         buffer
     }
 
-    /// Contents unspecified, for a caller who overwrites them all.
+    /// Contents unspecified, for a caller that overwrites them all.
     pub fn for_overwrite(length: usize) -> Buffer {
         let Some(class) = class_of(length) else {
             let capacity = memory_for(length);
@@ -116,7 +122,8 @@ impl Buffer {
         self.length = length;
     }
 
-    /// Makes it as long as asked for: new bytes are zero, and it moves if its memory does not suffice.
+    /// Makes it as long as asked for: new bytes are zero, and it moves if its memory does not
+    /// suffice.
     pub fn resize(&mut self, length: usize) {
         if length > self.capacity {
             let mut larger = Buffer::for_overwrite(length);
@@ -131,8 +138,9 @@ impl Buffer {
         }
     }
 
-    /// As [`resize`](Self::resize), for what goes on growing: where its memory does not suffice it takes twice as much, but not more than `most`
-    /// unless so much is asked for. So growing by small steps copies each byte a few times at most.
+    /// As [`resize`](Self::resize), for what goes on growing: where its memory does not suffice it
+    /// takes twice as much, but not more than `most` unless so much is asked for. So growing by
+    /// small steps copies each byte a few times at most.
     pub fn grow(&mut self, length: usize, most: usize) {
         if length > self.capacity {
             let mut larger = Buffer::for_overwrite(length.max((2 * self.capacity).min(most)));
@@ -288,7 +296,7 @@ fn thread_count_max(class: usize) -> usize {
 #[derive(Clone, Copy)]
 struct Free(NonNull<u8>);
 
-// SAFETY: free memory belongs to whoever holds its address; nobody else uses it.
+// SAFETY: free memory belongs to the holder of its address; nothing else uses it.
 unsafe impl Send for Free {}
 
 /// The free buffers a thread keeps for itself.
@@ -348,7 +356,8 @@ fn give_back(class: usize, pointer: NonNull<u8>) {
 struct Class {
     /// Slabs by address.
     slabs: BTreeMap<usize, Slab>,
-    /// Addresses of slabs with free buffers. We allocate from the lowest, so that high ones run empty.
+    /// Addresses of slabs with free buffers. We allocate from the lowest, so that high ones run
+    /// empty.
     with_free: BTreeSet<usize>,
 }
 
@@ -455,7 +464,8 @@ impl Class {
 /// Maps zeroed memory.
 fn map(bytes: usize) -> NonNull<u8> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new private mapping at an address of the system's choice touches nothing that exists.
+    // SAFETY: a new private mapping at an address of the system's choice touches nothing that
+    // exists.
     let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
     let Ok(pointer) = mapped else {
         out_of_memory(bytes)
@@ -481,7 +491,7 @@ fn map_aligned(bytes: usize) -> NonNull<u8> {
 }
 
 fn unmap(pointer: NonNull<u8>, bytes: usize) {
-    // SAFETY: callers own this part of a mapping, and nobody keeps a reference to it.
+    // SAFETY: callers own this part of a mapping, and no reference to it is kept.
     let unmapped = unsafe { munmap(pointer.as_ptr().cast(), bytes) };
     unmapped.expect("a mapping of ours can be unmapped");
     MAPPED_BYTES.fetch_sub(bytes, Ordering::Relaxed);

@@ -1,17 +1,19 @@
 //! What a daemon must not keep of the program that started it.
 //!
 //! # Problem
-//! A process gets more from its parent than arguments: open descriptors, the working folder, the session and its terminal, ignored
-//! signals, limits, priority. A daemon that a command started keeps all of it for weeks: a lock of `flock` that is never free again,
-//! a pipe whose reader never sees its end, a file system that cannot be unmounted, a limit of 1024 open files.
+//! A process gets more from its parent than arguments: open descriptors, the working folder, the
+//! session and its terminal, ignored signals, limits, priority. A daemon that a command started
+//! keeps all of it for weeks: a lock of `flock` that is never free again, a pipe whose reader never
+//! sees its end, a file system that cannot be unmounted, a limit of 1024 open files.
 //!
 //! # Mechanism
-//! [`close_inherited_descriptors`] comes first, before anything is opened. [`leave`] does the rest, before a second thread runs:
-//! threads inherit their priority from the one that makes them. What is not permitted is left as it is.
+//! [`close_inherited_descriptors`] comes first, before anything is opened. [`leave`] does the rest,
+//! before a second thread runs: threads inherit their priority from the one that makes them. What
+//! is not permitted is left as it is.
 //!
 //! # What stays
-//! Namespaces, the root folder, the control group and the hard limits of users are where an administrator says what a service may
-//! do; they are kept.
+//! Namespaces, the root folder, the control group and the hard limits of users are where an
+//! administrator says what a service may do; they are kept.
 
 #![allow(unsafe_code)]
 
@@ -30,18 +32,19 @@ const FIRST_DESCRIPTOR: libc::c_uint = 3;
 /// Numbers of signals end here on Linux, those for real time included.
 const SIGNAL_MAX: libc::c_int = 64;
 
-/// So many descriptors a daemon of root may have, where the limit is lower: a device takes two, a mount two.
+/// So many descriptors a daemon of root may have, where the limit is lower: a device takes two, a
+/// mount two.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
-/// What `oom_score_adj` gets: other programs go first, because without the daemon all its mounts fail. The unit for systemd has the
-/// same number.
+/// What `oom_score_adj` gets: other programs go first, because without the daemon all its mounts
+/// fail. The unit for systemd has the same number.
 const OOM_SCORE: &str = "-900";
 
 /// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 
-/// Makes a folder of a daemon, with those above it, unless it is there: others may look into it, whatever mask the caller has, and only
-/// the owner changes what is in it.
+/// Makes a folder of a daemon, with those above it, unless it is there: others may look into it,
+/// whatever mask the caller has, and only the owner changes what is in it.
 ///
 /// # Errors
 /// What the system says.
@@ -56,7 +59,7 @@ pub fn make_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
 }
 
-/// Who started the daemon.
+/// What started the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartedBy {
     /// A person or a service manager, who chose priority and limits for it.
@@ -69,7 +72,8 @@ pub enum StartedBy {
 ///
 /// Nothing may have been opened yet by this process: it is for the beginning of `main`.
 pub fn close_inherited_descriptors() {
-    // SAFETY: the call has no pointers. What it closes was opened before this program ran, so nothing here owns it.
+    // SAFETY: the call has no pointers. What it closes was opened before this program ran, so
+    // nothing here owns it.
     let closed = unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -88,13 +92,14 @@ pub fn close_inherited_descriptors() {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let numbers: Vec<libc::c_int> = names.filter_map(|name| name.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // SAFETY: as above; the descriptor of the folder itself is closed already, and closing it twice is an error without effect.
+        // SAFETY: as above; the descriptor of the folder itself is closed already, and closing it
+        // twice is an error without effect.
         unsafe { libc::close(number) };
     }
 }
 
-/// Gives up the working folder, signals, limits and, where a command started the daemon, the priority that came from the caller.
-/// No second thread may run yet.
+/// Gives up the working folder, signals, limits and, where a command started the daemon, the
+/// priority that came from the caller. No second thread may run yet.
 pub fn leave(started_by: StartedBy) {
     // Where the root folder is not permitted, the working folder stays.
     let _ = rustix::process::chdir("/");
@@ -103,20 +108,22 @@ pub fn leave(started_by: StartedBy) {
     raise_limits(started_by);
     if started_by == StartedBy::Command {
         take_usual_priority();
-        // Without the privilege to go below what was inherited, at least nothing above the usual stays.
+        // Without the privilege to go below what was inherited, at least nothing above the usual
+        // stays.
         if std::fs::write("/proc/self/oom_score_adj", OOM_SCORE).is_err() {
             let _ = std::fs::write("/proc/self/oom_score_adj", "0");
         }
     }
 }
 
-/// No signal is blocked, and none is ignored but those that would end the daemon for what others do: a terminal that is closed, a
-/// reader who is gone, a file that is larger than a limit.
+/// No signal is blocked, and none is ignored but those that would end the daemon for what others
+/// do: a terminal that is closed, a reader who is gone, a file that is larger than a limit.
 fn take_usual_signals() {
     let ignored = [libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ];
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: zeroes are a valid `sigaction`, both pointers are to values of this frame, and neither SIG_DFL nor SIG_IGN is code of
-        // ours that could run at a wrong time. A number that is no signal is refused.
+        // SAFETY: zeroes are a valid `sigaction`, both pointers are to values of this frame, and
+        // neither SIG_DFL nor SIG_IGN is code of ours that could run at a wrong time. A number that
+        // is no signal is refused.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0 {
@@ -140,7 +147,8 @@ fn take_usual_signals() {
     }
 }
 
-/// Raises soft limits to the hard ones; for a daemon of root that a command started also hard ones that the command had by chance.
+/// Raises soft limits to the hard ones; for a daemon of root that a command started also hard ones
+/// that the command had by chance.
 fn raise_limits(started_by: StartedBy) {
     let resources = [
         Resource::Nofile,
@@ -170,7 +178,7 @@ fn raise_limits(started_by: StartedBy) {
     }
 }
 
-/// Runs as programs run that nobody gave a priority, on all processors.
+/// Sets the default priority, and all processors.
 fn take_usual_priority() {
     if rustix::process::getpriority_process(None).is_ok_and(|nice| nice > 0) {
         let _ = rustix::process::setpriority_process(None::<Pid>, 0);

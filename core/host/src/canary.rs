@@ -1,8 +1,9 @@
-//! Deliberate faults, by which a test of the tests is made: whoever looks for losses must find these.
+//! Deliberate faults that test the tests: each search for losses must find them.
 //!
 //! # Mechanism
-//! A program that is built with the feature `canary` chooses at most one fault for its whole process. Where the fault belongs, the core asks
-//! [`sings`]. Without the feature, as in all programs that are shipped, the answer is a constant, and nothing of it is left in the code.
+//! A program that is built with the feature `canary` chooses at most one fault for its whole
+//! process. Where the fault belongs, the core asks [`sings`]. Without the feature, as in all
+//! programs that are shipped, the answer is a constant, and nothing of it is left in the code.
 //!
 //! # Invariants
 //! - No fault but those chosen by a test, and none in a build without the feature.
@@ -25,7 +26,8 @@ pub enum Canary {
     PassLogBlocks = 6,
     /// Some reference to a block that is cloned is not counted.
     ForgetReference = 7,
-    /// Blocks that records of clones in an intent log lead to get no references when the log is claimed.
+    /// Blocks that records of clones in an intent log lead to get no references when the log is
+    /// claimed.
     LeaveLoggedClones = 8,
 }
 

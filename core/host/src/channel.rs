@@ -1,8 +1,8 @@
 //! Bounded channels: the inbox of a thread that owns state.
 //!
-//! Any number of senders and receivers. A full channel makes senders wait, so nothing piles up without a bound. When all
-//! senders are gone, or somebody closed it, receivers get what is left and then nothing; when all receivers are gone, senders get
-//! their message back.
+//! Any number of senders and receivers. A full channel makes senders wait, so nothing piles up
+//! without a bound. When all senders are gone, or the channel is closed, receivers get what is left
+//! and then nothing; when all receivers are gone, senders get their message back.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -72,7 +72,7 @@ pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Nobody will receive it: the message comes back.
+/// All receivers are gone: the message comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
@@ -106,7 +106,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Puts a message in if there is room. Gives it back if there is none, or nobody will receive it.
+    /// Puts a message in if there is room. Gives it back if there is none, or no receiver is left.
     pub fn try_send(&self, message: T) -> Result<(), Closed<T>> {
         let mut queue = self.shared.queue.lock();
         if !queue.takes_messages() || queue.messages.len() >= self.shared.capacity {

@@ -35,8 +35,8 @@ impl UnixTime {
     }
 }
 
-/// Nanoseconds of a clock that never goes back: of the simulation the calling thread belongs to, or of the machine.
-/// It is a plain function, so it serves as `tarn_probe::Clock`.
+/// Nanoseconds of a clock that never goes back: of the simulation the calling thread belongs to, or
+/// of the machine. It is a plain function, so it serves as `tarn_probe::Clock`.
 pub fn monotonic_ns() -> u64 {
     match baton::current() {
         None => real_monotonic_ns(),

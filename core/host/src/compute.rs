@@ -1,17 +1,19 @@
 //! Plain functions over a batch of items, on all processors.
 //!
 //! # Problem
-//! Checksums, compression and parity of a txg are thousands of independent pieces of work. Starting a thread for them costs
-//! more than many of the pieces, and so does waking one.
+//! Checksums, compression and parity of a txg are thousands of independent pieces of work. Starting
+//! a thread for them costs more than many of the pieces, and so does waking one.
 //!
 //! # Mechanism
-//! Workers, one fewer than processors, wait for work. [`Compute::map`] begins in the calling thread, and measures: only
-//! when [`INLINE_NS`] have passed and items are left does it call for help. Small batches never leave their thread, and nobody
-//! has to guess what an item costs. Helpers and caller then take items from one counter until there are none. A background thread whose work has time
-//! ([`Pace`](crate::background::Pace)) does it alone.
+//! Workers, one fewer than processors, wait for work. [`Compute::map`] begins in the calling
+//! thread, and measures: only when [`INLINE_NS`] have passed and items are left does it call for
+//! help. Small batches never leave their thread, and callers need not estimate the cost of an item.
+//! Helpers and caller then take items from one counter until there are none. A background thread
+//! whose work has time ([`Pace`](crate::background::Pace)) does it alone.
 //!
 //! # Invariants
-//! - `map` returns only after the last helper has left the batch, so items and results may borrow from the caller.
+//! - `map` returns only after the last helper has left the batch, so items and results may borrow
+//!   from the caller.
 //! - The caller works too, so a `map` within a `map` always ends.
 //! - In a simulation all is done by the caller, in order.
 #![allow(unsafe_code)]
@@ -30,7 +32,8 @@ use crate::clock;
 use crate::sim::baton;
 use crate::waiting::about_to_wait;
 
-/// How long the caller works alone. Waking a thread costs some 10 µs here; below twice that help comes too late.
+/// How long the caller works alone. Waking a thread costs some 10 µs here; below twice that help
+/// comes too late.
 const INLINE_NS: u64 = 20_000;
 
 /// Runs batches on all processors.
@@ -62,7 +65,8 @@ struct Call {
     desk: *const Desk,
 }
 
-// SAFETY: `map` keeps the batch alive until all helpers have left it, and the batch is made for many threads.
+// SAFETY: `map` keeps the batch alive until all helpers have left it, and the batch is made for
+// many threads.
 unsafe impl Send for Call {}
 
 impl std::fmt::Debug for Call {
@@ -148,7 +152,7 @@ impl Compute {
         }
     }
 
-    /// Helpers that cannot be started are missed by nobody: the caller works.
+    /// Without helpers, which may fail to start, the caller does all the work.
     fn start_helpers(&self) {
         for _ in 0..self.helpers {
             let shared = self.shared.clone();
@@ -169,7 +173,7 @@ impl Drop for Compute {
     }
 }
 
-/// Takes back calls nobody has answered, and waits for the helpers who have.
+/// Takes back calls that no helper has answered, and waits for the helpers that have.
 struct UntilLeft<'a> {
     compute: &'a Compute,
     call: Call,
@@ -192,11 +196,13 @@ impl Shared {
         let mut calls = self.calls.lock();
         loop {
             if let Some(call) = calls.waiting.pop_front() {
-                // SAFETY: the call is still listed, so `map` waits for the lock we hold, and then for the desk.
+                // SAFETY: the call is still listed, so `map` waits for the lock we hold, and then
+                // for the desk.
                 let desk = unsafe { &*call.desk };
                 *desk.helpers.lock() += 1;
                 drop(calls);
-                // SAFETY: the batch lives until we sign off at the desk, and is of the type `help` knows.
+                // SAFETY: the batch lives until we sign off at the desk, and is of the type `help`
+                // knows.
                 unsafe { (call.help)(call.batch) };
                 let mut helpers = desk.helpers.lock();
                 *helpers -= 1;
@@ -222,8 +228,8 @@ struct MapBatch<'f, T, R, F> {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: each item and result is touched only by whoever drew its number from `next`, and after all of them have
-// signed off by the owner.
+// SAFETY: each item and result is touched only by the thread that drew its number from `next`, and
+// after all of them have signed off by the owner.
 unsafe impl<T: Send, R: Send, F: Sync> Sync for MapBatch<'_, T, R, F> {}
 
 impl<'f, T: Send, R: Send, F: Fn(T) -> R + Sync> MapBatch<'f, T, R, F> {
@@ -240,7 +246,7 @@ impl<'f, T: Send, R: Send, F: Fn(T) -> R + Sync> MapBatch<'f, T, R, F> {
         }
     }
 
-    /// How many items nobody has begun.
+    /// How many items no thread has begun.
     fn left(&self) -> usize {
         self.items
             .len()
@@ -283,7 +289,7 @@ impl<'f, T: Send, R: Send, F: Fn(T) -> R + Sync> MapBatch<'f, T, R, F> {
         batch.work(|()| true);
     }
 
-    /// The results; nobody else is at work any more.
+    /// The results, after all other threads have finished.
     fn finish(self) -> Vec<R> {
         if let Some(payload) = self.panic.into_inner() {
             resume_unwind(payload);
@@ -336,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_one_item_reaches_the_caller_and_harms_nobody_else() {
+    fn a_panic_of_one_item_reaches_the_caller_and_no_other_item() {
         let compute = Compute::new(4);
         let work = || {
             compute.map((0..200).collect(), |n: u64| {

@@ -1,4 +1,5 @@
-//! Groups of those who ask: of the process at the other end of a socket, and of one that waits for us.
+//! Groups of clients: of the process at the other end of a socket, and of one that waits for an
+//! answer.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -7,7 +8,8 @@ const GROUPS_MAX: usize = 65_536;
 /// What is asked for first.
 const GROUPS: usize = 64;
 
-/// The groups, beside its own, that the process at the other end of a Unix socket had when it connected. None where the system does not say.
+/// The groups, beside its own, that the process at the other end of a Unix socket had when it
+/// connected. None where the system does not say.
 #[doc(alias = "SO_PEERGROUPS")]
 #[allow(unsafe_code)]
 pub fn groups_of_peer(socket: impl AsFd) -> Vec<u32> {
@@ -18,8 +20,9 @@ pub fn groups_of_peer(socket: impl AsFd) -> Vec<u32> {
         let Ok(mut length) = libc::socklen_t::try_from(bytes) else {
             return Vec::new();
         };
-        // SAFETY: the descriptor is borrowed, so it is open; the kernel writes at most `length` bytes into `groups`, which has them, and says
-        // in `length` how many there are. Any bytes are numbers.
+        // SAFETY: the descriptor is borrowed, so it is open; the kernel writes at most `length`
+        // bytes into `groups`, which has them, and says in `length` how many there are. Any bytes
+        // are numbers.
         let error = unsafe {
             libc::getsockopt(
                 file,
@@ -41,7 +44,7 @@ pub fn groups_of_peer(socket: impl AsFd) -> Vec<u32> {
     }
 }
 
-/// For whom a process acts on files.
+/// The user and groups that a process acts with on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     /// The user.
@@ -52,13 +55,15 @@ pub struct Actor {
     pub groups: Vec<u32>,
 }
 
-/// For whom a process acts that waits for an answer of ours. `None` where it cannot be seen from here, as from another namespace of processes.
+/// The user and groups of a process that waits for an answer. `None` where it cannot be seen from
+/// here, as from another namespace of processes.
 pub fn actor_of_process(pid: u32) -> Option<Actor> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     actor_in(&status)
 }
 
-/// What `/proc/PID/status` says: `Uid:` and `Gid:` have the real, effective, saved and file system's.
+/// What `/proc/PID/status` says: `Uid:` and `Gid:` have the real, effective, saved and file
+/// system's.
 fn actor_in(status: &str) -> Option<Actor> {
     Some(Actor {
         uid: *numbers_in(status, "Uid:").get(3)?,
@@ -74,7 +79,8 @@ fn numbers_in(status: &str, key: &str) -> Vec<u32> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// The groups, beside its own, of a process that waits for an answer of ours, if it acts for this user.
+/// The groups, beside its own, of a process that waits for an answer of ours, if it acts for this
+/// user.
 pub fn groups_of_process(pid: u32, uid: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or_else(|_| Vec::new(), |status| groups_in(&status, uid))

@@ -1,21 +1,26 @@
 //! Devices: what a pool is stored on, and the batches of requests they take.
 //!
 //! # Mechanism
-//! A [`Device`] is a block device, a plain file, or a simulated disk. It takes many [`Request`]s at once and gives back a
-//! [`Batch`] to wait for; in between the caller does something else. Neighbours within a batch are moved together,
-//! and large requests are cut up. Whoever wants one small read now uses [`Device::read_at`], which needs no other thread.
+//! A [`Device`] is a block device, a plain file, or a simulated disk. It takes many [`Request`]s at
+//! once and gives back a [`Batch`] to wait for; in between the caller does something else.
+//! Neighbours within a batch are moved together, and large requests are cut up. [`Device::read_at`]
+//! is one small read at once, which needs no other thread.
 //!
 //! # Invariants
 //! - The requests of a batch have no order, and must not overlap if one of them writes.
-//! - A flush covers the writes that were complete when it was submitted, not those beside it in its batch.
+//! - A flush covers the writes that were complete when it was submitted, not those beside it in its
+//!   batch.
 //! - A failed flush is believed: the device is retired, and every later write and flush fails with
-//!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush would succeed and lie.
+//!   [`DeviceError::Retired`]. The system forgets the pages it could not write, so a second flush
+//!   would succeed and lie.
 //! - A device is never made larger by writing.
-//! - A file that was cut off while it is open takes writes, but no flush. One that was removed is whole until it is closed.
+//! - A file that was cut off while it is open takes writes, but no flush. One that was removed is
+//!   whole until it is closed.
 //! - A batch that is dropped is not cancelled; its requests are carried out all the same.
-//! - Who waits for a device waits until it answers, unless the device is given up. What was asked of it then may still happen.
-//! - When the last handle of a device is dropped, it has been let go: whoever opens it next finds it free. Only a device
-//!   that does not answer is waited for no longer than some seconds.
+//! - A thread that waits for a device waits until it answers, unless the device is given up. Its
+//!   requests may still be carried out then.
+//! - When the last handle of a device is dropped, it is closed: the next opener finds it free. Only
+//!   a device that does not answer is waited for no longer than some seconds.
 
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -32,7 +37,7 @@ pub enum OpenMode {
     ReadOnly,
     /// To read and write. Others may use it; the caller knows what he does.
     ReadWrite,
-    /// To read and write, and refused if somebody else uses it.
+    /// To read and write, and refused if it is in use.
     ReadWriteExclusive,
 }
 
@@ -185,7 +190,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Hands over a batch. Returns before it is done, except where it is done at once.
     ///
     /// # Panics
-    /// If the device is direct and a request is not aligned to its logical sectors: that is a mistake of ours.
+    /// If the device is direct and a request is not aligned to its logical sectors: that is a
+    /// mistake of ours.
     fn submit(&self, requests: Vec<Request>) -> Batch;
 
     /// Reads `length` bytes at `offset`, in the calling thread if that is possible.
@@ -216,7 +222,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// How long it has given no answer at all, though it owes some; zero when it owes none.
     fn silent_ns(&self) -> u64;
 
-    /// Who waits for it gets an error, and so does everybody from now on. What was asked for may still be carried out, should it ever answer.
+    /// Waiting threads get an error, and so does every later request. Requests may still be carried
+    /// out, should the device ever answer.
     fn give_up(&self);
 }
 

@@ -1,9 +1,11 @@
 //! A device's own threads, for systems and files without io_uring.
 //!
-//! Jobs that nobody waits for are carried out at leisure ([`Pace`]), until one comes that somebody waits for: it is behind them.
+//! Jobs with a [`Pace`] (background writes) are carried out slowly, until a job comes that a thread
+//! waits for, which is behind them in the queue.
 //!
-//! Threads are started when there is more to do than threads to do it, up to a bound, and end when they had nothing to
-//! do for a while. Each device has its own, so that a slow disk holds up nobody else.
+//! Threads are started when there is more to do than threads to do it, up to a bound, and end when
+//! they had nothing to do for a while. Each device has its own, so that a slow disk delays no
+//! other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::batch::Job;
 use crate::file_device::Flow;
 use crate::system;
 
-/// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred devices.
+/// Calls one device works on at once. A guess: enough to keep an SSD busy, few enough for a hundred
+/// devices.
 pub(crate) const THREADS_MAX: usize = 8;
 /// After so long without work a thread ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -51,7 +54,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Somebody waits for what comes behind the jobs that are here.
+    /// A thread waits for a job behind those in the queue: they give up their pace.
     fn hurry(&self) {
         let paces = self.jobs.iter().filter_map(Job::pace);
         paces.chain(&self.pace).for_each(|pace| pace.hurry());

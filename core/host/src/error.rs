@@ -34,7 +34,8 @@ impl std::fmt::Display for Errno {
     }
 }
 
-/// What the system says of an error, without the number that Rust's library adds: `Permission denied`.
+/// What the system says of an error, without the number that Rust's library adds:
+/// `Permission denied`.
 pub fn words_of(error: &io::Error) -> String {
     let text = error.to_string();
     let number = error.raw_os_error();
@@ -140,7 +141,7 @@ pub enum DeviceError {
         /// The error of that flush.
         errno: Errno,
     },
-    /// It did not answer, and whoever used it has let go of it.
+    /// It did not answer, and its user has given it up.
     #[error("cannot {action} {}: it was given up while it did not answer", path.display())]
     GivenUp {
         /// The device.
@@ -190,7 +191,7 @@ pub enum OpenError {
         /// The device.
         path: PathBuf,
     },
-    /// Somebody else has it: mounted, or used by another pool or process.
+    /// It is in use: mounted, or used by another pool or process.
     #[error("{}: in use by another process or file system", path.display())]
     Busy {
         /// The device.

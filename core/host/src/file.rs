@@ -1,4 +1,5 @@
-//! The few files of our own: the pool cache file, ids, key files; and folders to be searched for devices.
+//! The few files of our own: the pool cache file, ids, key files; and folders to be searched for
+//! devices.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -30,16 +31,19 @@ pub struct DirectoryEntry {
     pub kind: FileKind,
 }
 
-/// Files of our own are far smaller; a cache file has some kilobytes for each pool. A guess, which bounds what a wrong path costs.
+/// Files of our own are far smaller; a cache file has some kilobytes for each pool. A guess, which
+/// bounds what a wrong path costs.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a plain file. Devices and pipes, whose reading may do something or never end, are refused before anything is read, and so is what is too large.
+/// Reads a plain file. Refuses devices and pipes before anything is read, since reading them may
+/// have effects or never end, and files that are too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     let read = || -> io::Result<Vec<u8>> {
-        // Opening must not wait for whoever opens the other end of a pipe.
+        // Opening must not wait for the other end of a pipe.
         let waits_for_nobody = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | waits_for_nobody;
-        // Some devices do something when they are opened, so it is looked at before; and again, for it may be another by then.
+        // Some devices do something when they are opened, so it is looked at before; and again, for
+        // it may be another by then.
         let is_plain = std::fs::metadata(path)?.is_file();
         let file = match is_plain {
             true => File::from(rustix::fs::open(path, flags, Mode::empty())?),
@@ -56,7 +60,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     read().map_err(|error| failure("read", path, &error))
 }
 
-/// Replaces a file by a new one in one step. After a crash there is the old file or the new one, whole.
+/// Replaces a file by a new one in one step. After a crash there is the old file or the new one,
+/// whole.
 pub(crate) fn write_atomically(path: &Path, contents: &[u8]) -> Result<(), FileError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -135,7 +140,8 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
     }
 }
 
-/// Where a path leads, all links on it followed as far as it goes; what is not there has its name. None where a link leads nowhere.
+/// Where a path leads, all links on it followed as far as it goes; what is not there has its name.
+/// None where a link leads nowhere.
 pub(crate) fn leads_to(path: &Path) -> Option<PathBuf> {
     for there in path.ancestors() {
         if std::fs::symlink_metadata(there).is_err() {
@@ -143,7 +149,7 @@ pub(crate) fn leads_to(path: &Path) -> Option<PathBuf> {
         }
         let found = std::fs::canonicalize(there).ok()?;
         let rest = path.strip_prefix(there).ok()?;
-        // Nobody can tell what is above a folder that is not there.
+        // What is above a folder that is not there is unknown.
         let is_plain = rest
             .components()
             .all(|one| matches!(one, std::path::Component::Normal(_)));
@@ -160,7 +166,7 @@ pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether nobody but these users can have put a link where it is.
+/// Whether only these users can have made this link.
 pub(crate) fn is_guarded_link(path: &Path, users: &[u32]) -> bool {
     let is_theirs =
         || std::fs::symlink_metadata(path).is_ok_and(|found| users.contains(&found.uid()));
@@ -185,10 +191,11 @@ pub(crate) fn is_link(path: &Path) -> bool {
 
 /// What others may do to a folder.
 const OTHERS_WRITE: u32 = 0o022;
-/// They may not remove what somebody else has made in it.
+/// Users may not remove the entries of other users.
 const STICKY: u32 = 0o1000;
 
-/// Whether nobody but these users can put something else in the place of what is mounted on a path, once it is unmounted. Whose the root of that is does not matter.
+/// Whether only these users can replace the folder that a path names once the file system on it is
+/// unmounted. The owner of the mounted root does not matter.
 pub(crate) fn is_guarded_above(path: &Path, users: &[u32]) -> bool {
     let Some(folder) = path.parent() else {
         return path.is_absolute();
@@ -198,8 +205,9 @@ pub(crate) fn is_guarded_above(path: &Path, users: &[u32]) -> bool {
     is_guarded(folder, users) && std::fs::symlink_metadata(folder).is_ok_and(keeps_names)
 }
 
-/// Whether nobody but these users can lead a path elsewhere: each folder on the way, and what it leads to if that is there, is a folder of theirs and no link,
-/// and others cannot write to it. Where they can, but may not remove what others have made, what comes next must be there.
+/// Whether only these users can make a path name another folder: each folder on the way, and what
+/// it leads to if that is there, is a folder of theirs and no link, and others cannot write to it.
+/// Where they can, but may not remove what others have made, what comes next must be there.
 pub(crate) fn is_guarded(path: &Path, users: &[u32]) -> bool {
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
@@ -238,7 +246,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_path_is_guarded_where_nobody_else_can_lead_it_elsewhere() {
+    fn a_path_is_guarded_where_no_other_user_can_lead_it_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
         let users = [0, own];
@@ -269,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_guarded_where_nobody_else_can_have_put_it() {
+    fn a_link_is_guarded_where_no_other_user_can_have_put_it() {
         let folder = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
         let path = |name: &str| folder.path().join(name);
@@ -324,7 +332,7 @@ mod tests {
         assert!(read(&path("large")).is_ok());
         large.set_len(READ_BYTES_MAX + 1).unwrap();
         assert!(read(&path("large")).is_err());
-        // Nobody would ever write into it: reading it would wait for ever.
+        // No process writes into it: reading it would wait for ever.
         let status = std::process::Command::new("mkfifo")
             .arg(path("fifo"))
             .status();

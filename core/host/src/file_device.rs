@@ -1,14 +1,16 @@
 //! Block devices and plain files as devices.
 //!
 //! # Mechanism
-//! Block devices are opened with `O_DIRECT`: the page cache would keep a second copy of what our own cache holds, and
-//! lie about when things are written. Plain files go through the page cache, and `fdatasync` is their flush, unless
-//! the options ask for `O_DIRECT` there too. Direct devices get an io_uring where the kernel has it; buffered files get
-//! threads, because the kernel would serve their writes from threads of its own, one at a time for each file.
+//! Block devices are opened with `O_DIRECT`: the page cache would keep a second copy of what our
+//! own cache holds, and lie about when things are written. Plain files go through the page cache,
+//! and `fdatasync` is their flush, unless the options ask for `O_DIRECT` there too. Direct devices
+//! get an io_uring where the kernel has it; buffered files get threads, because the kernel would
+//! serve their writes from threads of its own, one at a time for each file.
 //!
-//! A single read ([`Device::read_at`]) is one call in the calling thread. Reads in batches on buffered files are first
-//! tried without waiting: what is in memory is answered at once. A small batch of writes to a buffered file only
-//! copies into memory, which takes less time than waking a thread, so it too is carried out on the spot.
+//! A single read ([`Device::read_at`]) is one call in the calling thread. Reads in batches on
+//! buffered files are first tried without waiting: what is in memory is answered at once. A small
+//! batch of writes to a buffered file only copies into memory, which takes less time than waking a
+//! thread, so it too is carried out on the spot.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -44,11 +46,12 @@ pub enum Backend {
     Threads,
 }
 
-/// A batch of writes of no more than this goes into the page cache on the spot. As long as two threads take to be woken
-/// and to report, on the machines this was measured on.
+/// A batch of writes of no more than this goes into the page cache on the spot. As long as two
+/// threads take to be woken and to report, on the machines this was measured on.
 const INLINE_WRITE_BYTES_MAX: u64 = 256 << 10;
 
-/// How long a dropped device is waited for. Only one that hangs takes longer, and then its owner must not.
+/// How long a dropped device is waited for. Only one that hangs takes longer, and then its owner
+/// must not.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How devices are opened; from [`crate::RealOptions`].
@@ -66,13 +69,13 @@ pub(crate) struct FileDevice {
     ring: Option<Ring>,
     /// Threads; beside a ring for what rings do not do.
     threads: DeviceThreads,
-    /// One thread that writes through the page cache: a file system lets only one write to a file at a time, and others would
-    /// spin until it is their turn.
+    /// One thread that writes through the page cache: a file system lets only one write to a file
+    /// at a time, and others would spin until it is their turn.
     writer: Option<DeviceThreads>,
     inline: Inline,
 }
 
-/// What those who carry out jobs need of a device.
+/// What the threads that carry out jobs need of a device.
 #[derive(Debug)]
 pub(crate) struct Flow {
     file: OwnedFd,
@@ -91,7 +94,7 @@ pub(crate) struct Flow {
     given_up: Arc<AtomicBool>,
 }
 
-/// Which reads are carried out by whoever submits them.
+/// Which reads the submitting thread carries out itself.
 #[derive(Debug)]
 struct Inline(AtomicU8);
 
@@ -266,7 +269,8 @@ impl FileDevice {
         }
     }
 
-    /// Whether the jobs only copy a little into the page cache: what the calling thread, which may hold locks, does in one call.
+    /// Whether the jobs only copy a little into the page cache: what the calling thread, which may
+    /// hold locks, does in one call.
     fn are_small_writes(&self, jobs: &[Job]) -> bool {
         let is_write = |job: &Job| job.action == Action::Write;
         let bytes = || jobs.iter().map(|job| job.length).sum::<u64>();
@@ -400,7 +404,8 @@ impl Device for FileDevice {
 }
 
 impl FileDevice {
-    /// This thread asks the system for this now: tells that it is about to wait, where it may have to.
+    /// This thread asks the system for this now: tells that it is about to wait, where it may have
+    /// to.
     fn about_to(&self, action: Action) {
         let is_in_memory = self.inline.choice() == Inline::ALWAYS;
         let may_wait = match action {
@@ -489,12 +494,12 @@ impl Flow {
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether no thread waits for it any more.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// How long whoever drops it waits for its threads.
+    /// How long dropping it waits for its threads.
     pub(crate) fn close_max(&self) -> Duration {
         match self.is_given_up() {
             true => Duration::ZERO,
@@ -598,7 +603,8 @@ mod tests {
         assert!(done[0].result.is_ok() && done[1].result.is_err());
     }
 
-    /// The thread that stores a group may hold locks when it submits, and gives to the device's own what is more than it does without a rest.
+    /// The thread that stores a group may hold locks when it submits, and gives to the device's own
+    /// what is more than it does without a rest.
     #[test]
     fn writes_that_have_time_are_small_only_as_long_as_they_are_one_call() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,13 +1,16 @@
 //! Flushes of a file, one at a time.
 //!
 //! # Problem
-//! The system tells an error of writing back once for each open file: to the flush that comes first. Another one that runs at the same time, and whose bytes are among those that were lost, is told that all is well.
+//! The system reports an error of writing back once for each open file, to the flush that comes
+//! first. Another flush that runs at the same time succeeds, though its bytes may be among those
+//! that were lost.
 //!
 //! # Mechanism
-//! Only one flush runs. Who comes meanwhile waits for the next, which begins after he came and so covers what he wrote; all who wait share it. After a failure everybody is told of it, for good: what the
-//! device holds is unknown.
+//! Only one flush runs at a time. A thread that asks meanwhile waits for the next one, which begins
+//! later and so covers its writes; all waiting threads share it. After a failure every flush fails,
+//! for good: what the device holds is unknown.
 //!
-//! A block device that is written past the page cache tells errors of writing to the writer, and each flush its own.
+//! A block device that is written past the page cache reports each error to its own write or flush.
 
 use crate::batch::Failure;
 use parking_lot::{Condvar, Mutex};
@@ -65,7 +68,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
-    /// What comes of flushes that begin while one is running that ends like this, and how many there were.
+    /// What comes of flushes that begin while one is running that ends like this, and how many
+    /// there were.
     fn amid(outcome: Result<(), Failure>) -> (Vec<Result<(), Failure>>, u64) {
         let (flushes, count) = (Flushes::default(), AtomicU64::new(0));
         let (has_begun, may_end) = (Barrier::new(2), Barrier::new(2));
@@ -92,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_is_told_once_is_told_to_everybody_for_good() {
+    fn an_error_that_is_told_once_fails_every_later_flush() {
         let failed = Err(Failure::Errno(Errno::IO));
         assert_eq!(amid(failed), (vec![failed; 4], 1));
     }
 
     #[test]
-    fn who_comes_while_another_flushes_is_served_by_one_that_begins_later() {
+    fn a_flush_that_is_asked_for_during_another_begins_later() {
         let (done, count) = amid(Ok(()));
         assert_eq!(done, [Ok(()); 4]);
         assert!((2..=5).contains(&count), "{count}");

@@ -53,9 +53,10 @@ pub struct BadOption {
 }
 
 impl RealOptions {
-    /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints it), and for tests and measurements
-    /// `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`) and `TARN_SLOW_DEVICES` (`8:/disks/slow`: what is asked of a device whose path begins so takes
-    /// 8 ms longer, one thing at a time).
+    /// As the environment says: `TARN_HOSTNAME`, `TARN_HOSTID` (hexadecimal, as `hostid` prints
+    /// it), and for tests and measurements `TARN_DEVICE_BACKEND` (`ring`, `threads` or `automatic`)
+    /// and `TARN_SLOW_DEVICES` (`8:/disks/slow`: what is asked of a device whose path begins so
+    /// takes 8 ms longer, one thing at a time).
     ///
     /// # Errors
     /// The variable that makes no sense.
@@ -192,7 +193,7 @@ impl Host {
         }
     }
 
-    /// Fills `bytes` with what nobody can guess.
+    /// Fills `bytes` with entropy of the system.
     pub fn fill_random(&self, bytes: &mut [u8]) {
         match self.simulation() {
             None => fill_from_system(bytes),
@@ -200,7 +201,7 @@ impl Host {
         }
     }
 
-    /// A number nobody can guess.
+    /// A number of entropy of the system.
     pub fn random_u64(&self) -> u64 {
         let mut bytes = [0; 8];
         self.fill_random(&mut bytes);
@@ -210,7 +211,8 @@ impl Host {
     /// Starts a thread.
     ///
     /// # Panics
-    /// If the system cannot start one, or if a simulated thread is started by a thread outside the simulation.
+    /// If the system cannot start one, or if a simulated thread is started by a thread outside the
+    /// simulation.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -228,7 +230,8 @@ impl Host {
         JoinHandle::new(name, kind)
     }
 
-    /// Starts a thread whose work can wait for some milliseconds: others who are woken go first. It keeps the [pace](crate::background::Pace) of the caller.
+    /// Starts a background thread: other threads that are woken run before it. It keeps the
+    /// [pace](crate::background::Pace) of the caller.
     ///
     /// # Panics
     /// As [`Host::spawn`].
@@ -300,7 +303,8 @@ impl Host {
             .map_or_else(memory::available_bytes, |_| SIMULATED_MEMORY_BYTES / 2)
     }
 
-    /// The contents of a plain file. Nothing else is read, and nothing that is larger than files of our own can be.
+    /// The contents of a plain file. Nothing else is read, and nothing that is larger than files of
+    /// our own can be.
     ///
     /// # Errors
     /// What the system said.
@@ -333,7 +337,8 @@ impl Host {
         }
     }
 
-    /// Makes a file of that size with nothing in it, to be opened as a device. One that exists is refused.
+    /// Makes a file of that size with nothing in it, to be opened as a device. One that exists is
+    /// refused.
     pub fn create_sparse_file(&self, path: &Path, size_bytes: u64) -> Result<(), FileError> {
         match self.simulation() {
             None => file::create_sparse(path, size_bytes),
@@ -382,8 +387,8 @@ impl Host {
         }
     }
 
-    /// Whether nobody but root and the user on whose rights this process acts can lead a path elsewhere, by links or by other folders. A
-    /// simulated machine says no.
+    /// Whether only root and the effective user of this process can make a path name another
+    /// folder, by links or by renaming. A simulated machine says no.
     pub fn is_guarded(&self, path: &Path) -> bool {
         match self.simulation() {
             None => file::is_guarded(path, &[0, crate::effective_uid()]),
@@ -391,8 +396,8 @@ impl Host {
         }
     }
 
-    /// Whether nobody but root and the user on whose rights this process acts can put something else in the place of what is mounted on a path, when it is
-    /// unmounted. A simulated machine says no.
+    /// Whether only root and the effective user of this process can replace the folder that a path
+    /// names when the file system on it is unmounted. A simulated machine says no.
     pub fn is_guarded_above(&self, path: &Path) -> bool {
         match self.simulation() {
             None => file::is_guarded_above(path, &[0, crate::effective_uid()]),
@@ -400,7 +405,8 @@ impl Host {
         }
     }
 
-    /// Where a path leads, with all links resolved as far as it goes; what is not there has its name. None where a link leads nowhere.
+    /// Where a path leads, with all links resolved as far as it goes; what is not there has its
+    /// name. None where a link leads nowhere.
     pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         match self.simulation() {
             None => file::leads_to(path),
@@ -416,7 +422,8 @@ impl Host {
         }
     }
 
-    /// Whether nobody but root and the user on whose rights this process acts can have put a link where it is. A simulated machine says no.
+    /// Whether only root and the effective user of this process can have made this link. A
+    /// simulated machine says no.
     pub fn is_guarded_link(&self, path: &Path) -> bool {
         match self.simulation() {
             None => file::is_guarded_link(path, &[0, crate::effective_uid()]),
@@ -429,7 +436,8 @@ impl Host {
         self.simulation().is_none() && file::is_link(path)
     }
 
-    /// All devices on which what a path leads to is stored, itself included if it is one. None on a simulated machine.
+    /// All devices on which what a path leads to is stored, itself included if it is one. None on a
+    /// simulated machine.
     pub fn devices_below(&self, path: &Path) -> Vec<DeviceNumber> {
         match self.simulation() {
             None => layers::devices_below(path),
@@ -437,7 +445,8 @@ impl Host {
         }
     }
 
-    /// Who has this file locked, as pools lock their files. None where the system does not tell, or the machine is simulated.
+    /// The process that has locked this file, as pools lock their files. None where the system does
+    /// not tell, or the machine is simulated.
     pub fn lock_holder(&self, path: &Path) -> Option<LockHolder> {
         match self.simulation() {
             None => lock_holder::lock_holder(path),

@@ -21,13 +21,13 @@ impl HostIdentity {
     }
 }
 
-/// The user on whose rights this process acts: 0 for root.
+/// The effective user of this process: 0 for root.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// As OpenZFS finds it: what its module was told, or the file that the C library reads, which has the id in the
-/// machine's byte order.
+/// As OpenZFS finds it: what its module was told, or the file that the C library reads, which has
+/// the id in the machine's byte order.
 fn machine_hostid() -> u32 {
     let told = std::fs::read_to_string("/sys/module/spl/parameters/spl_hostid");
     let told = told

@@ -1,9 +1,10 @@
-//! On what a file or block device is stored: the devices below it.
+//! The block devices that a file or block device is stored on.
 //!
 //! # Mechanism
-//! A file lies on the device of its file system; the kernel lists of block devices what they are made of: a loop device of a file, a
-//! partition of a disk, device-mapper and md of others. So the layers are followed down, whatever links and bind mounts lead there,
-//! to devices that are made of nothing else. A file system that has no device of its own, such as FUSE, has a number all the same.
+//! A file is on the device of its file system. The kernel lists what a block device is made of: a
+//! loop device of a file, a partition of a disk, device-mapper and md of other devices. The search
+//! follows these layers down, through links and bind mounts, to devices that are made of no others.
+//! A file system that has no device of its own, such as FUSE, has a number all the same.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Where the kernel lists block devices by their numbers.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 
-/// More devices than this no layering has that makes sense.
+/// The most devices that one search follows: more than any real stack of layers has.
 const DEVICES_MAX: usize = 256;
 
 /// The number of a device, or of a file system that has none (major 0).
@@ -98,7 +99,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// `dm-0` (253:0) is made of a partition (8:1) of a disk (8:0) and of a loop device (7:3) of a file.
+    /// `dm-0` (253:0) is made of a partition (8:1) of a disk (8:0) and of a loop device (7:3) of a
+    /// file.
     #[test]
     fn layers_are_followed_down_to_the_file_system() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,19 +1,23 @@
 //! The `host` layer: what the machine gives us, and the only door to it.
 //!
 //! # Problem
-//! A file system that calls the machine from everywhere can be tested only on that machine, and a failure that needed a
-//! certain order of threads or a power cut at a certain write is never seen again.
+//! A file system that calls the machine from everywhere can be tested only on that machine, and a
+//! failure that needed a certain order of threads or a power cut at a certain write is never seen
+//! again.
 //!
 //! # Mechanism
-//! A [`Host`] is handed to whoever needs devices (`device.rs`), threads (`threads.rs`), all processors at once
-//! (`compute.rs`), time (`clock.rs`), entropy, or one of the few files of our own (`file.rs`). Locks (`lock.rs`), channels
-//! (`channel.rs`), buffers (`buffer.rs`) and descriptors of callers (`pipe.rs`) need no handle. There are two hosts: the machine, and a simulation
-//! (`sim/`) in which a seed decides which thread runs, how long a disk takes, and what survives a power cut. Code above
-//! this layer cannot tell them apart.
+//! A [`Host`] is handed to code that needs devices (`device.rs`), threads (`threads.rs`), all
+//! processors at once (`compute.rs`), time (`clock.rs`), entropy, or one of the few files of our
+//! own (`file.rs`). Locks (`lock.rs`), channels (`channel.rs`), buffers (`buffer.rs`) and
+//! descriptors of commands (`pipe.rs`) need no handle. There are two hosts: the machine, and a
+//! simulation (`sim/`) in which a seed decides which thread runs, how long a disk takes, and what
+//! survives a power cut. Code above this layer cannot tell them apart.
 //!
 //! # Invariants
-//! - Nothing above this layer uses `std::thread`, `std::time`, `std::fs` or a lock of another crate.
-//! - Locks are taken in the order of their ranks (checked in debug builds) and not held while waiting.
+//! - Nothing above this layer uses `std::thread`, `std::time`, `std::fs` or a lock of another
+//!   crate.
+//! - Locks are taken in the order of their ranks (checked in debug builds) and not held while
+//!   waiting.
 //! - A flush is believed once: see `device.rs`.
 //!
 //! # Knows nothing about

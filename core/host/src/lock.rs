@@ -1,20 +1,22 @@
 //! Locks with ranks, known to the simulator.
 //!
 //! # Problem
-//! Two threads that take two locks in opposite orders stop for ever, and no test finds it until it happens.
-//! And a run can be replayed from a seed only if the seed also decides who gets a lock.
+//! Two threads that take two locks in opposite orders stop for ever, and no test finds it until it
+//! happens. And a run can be replayed from a seed only if the seed also decides who gets a lock.
 //!
 //! # Mechanism
-//! Every lock is made with a [`Rank`]. In debug builds each thread keeps the ranks it holds; taking a lock whose
-//! rank is not above all of them panics, whether or not anybody else wanted it. So the first run through a code
-//! path checks its order. Equal ranks are refused too, unless the rank is declared `multi` (then their owner has an
-//! order of his own, say by address or number). Waiting, for a device, a channel, another thread or a condition,
-//! while holding a lock is refused unless its rank is declared `across_waits`.
+//! Every lock is made with a [`Rank`]. In debug builds each thread keeps the ranks it holds; taking
+//! a lock whose rank is not above all of them panics, whether or not another thread wanted it. So
+//! the first run through a code path checks its order. Equal ranks are refused too, unless the rank
+//! is declared `multi` (then their owner defines an order among them, say by address or number).
+//! Waiting, for a device, a channel, another thread or a condition, while holding a lock is refused
+//! unless its rank is declared `across_waits`.
 //!
-//! Below are the locks of the standard library, which let a thread that cannot have one sleep; those that offer their processor to others first
-//! (`sched_yield`) lose all of a background thread's turn. A panic does not poison them. If the calling thread belongs to a simulation it never blocks in them:
-//! it hands the baton to another thread of the simulation and tries again. For real threads this costs
-//! one load of a flag that never changes.
+//! Below are the locks of the standard library, which let a thread that cannot have one sleep;
+//! those that offer their processor to others first (`sched_yield`) lose all of a background
+//! thread's turn. A panic does not poison them. If the calling thread belongs to a simulation it
+//! never blocks in them: it hands the baton to another thread of the simulation and tries again.
+//! For real threads this costs one load of a flag that never changes.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -37,7 +39,8 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank, declared as a constant beside the lock. See [`crate::ranks`] for the numbers of the layers.
+    /// A rank, declared as a constant beside the lock. See [`crate::ranks`] for the numbers of the
+    /// layers.
     pub const fn new(order: u16, name: &'static str) -> Rank {
         Rank {
             order,
@@ -47,7 +50,8 @@ impl Rank {
         }
     }
 
-    /// Several locks of this rank may be held at once; their owner says in which order they are taken.
+    /// Several locks of this rank may be held at once; their owner says in which order they are
+    /// taken.
     pub const fn multi(self) -> Rank {
         Rank {
             is_multi: true,
@@ -55,8 +59,8 @@ impl Rank {
         }
     }
 
-    /// May be held while waiting for a device or another thread. Only for locks that say "one at a time, however
-    /// long it takes"; the hot path takes none.
+    /// May be held while waiting for a device or another thread. Only for locks that say "one at a
+    /// time, however long it takes"; the hot path takes none.
     pub const fn across_waits(self) -> Rank {
         Rank {
             is_across_waits: true,
@@ -75,7 +79,7 @@ fn whole<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `None` if somebody has it.
+/// `None` if another thread has it.
 fn taken<T>(result: TryLockResult<T>) -> Option<T> {
     match result {
         Ok(guard) => Some(guard),
@@ -115,14 +119,14 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value; nobody else can have it.
+    /// The value; exclusive access is in the type.
     pub fn into_inner(self) -> T {
         whole(self.inner.into_inner())
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until nobody else has it.
+    /// Waits until no other thread has it.
     ///
     /// # Panics
     /// In debug builds, if this thread holds a lock that must not be held before this one.
@@ -138,7 +142,7 @@ impl<T: ?Sized> Mutex<T> {
         self.guard(inner)
     }
 
-    /// Takes it if nobody else has it.
+    /// Takes it if no other thread has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         if let Some(me) = baton::current() {
             me.may_switch();
@@ -146,7 +150,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(self.guard(taken(self.inner.try_lock())?))
     }
 
-    /// The value; the borrow shows that nobody else has it.
+    /// The value; the borrow shows that no other thread has it.
     pub fn get_mut(&mut self) -> &mut T {
         whole(self.inner.get_mut())
     }
@@ -224,14 +228,14 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The value; nobody else can have it.
+    /// The value; exclusive access is in the type.
     pub fn into_inner(self) -> T {
         whole(self.inner.into_inner())
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes.
+    /// Waits until no thread writes.
     ///
     /// # Panics
     /// In debug builds, if this thread holds a lock that must not be held before this one.
@@ -251,7 +255,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until no thread reads or writes.
     ///
     /// # Panics
     /// In debug builds, if this thread holds a lock that must not be held before this one.
@@ -271,7 +275,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// The value; the borrow shows that nobody else has it.
+    /// The value; the borrow shows that no other thread has it.
     pub fn get_mut(&mut self) -> &mut T {
         whole(self.inner.get_mut())
     }
@@ -355,7 +359,7 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// Nobody waits yet.
+    /// Without waiting threads.
     pub const fn new() -> Condvar {
         Condvar {
             inner: sync::Condvar::new(),
@@ -363,8 +367,8 @@ impl Condvar {
         }
     }
 
-    /// Releases the lock, waits until notified, and takes the lock again. May wake without cause: wait in a loop,
-    /// or use [`Condvar::wait_while`].
+    /// Releases the lock, waits until notified, and takes the lock again. May wake without cause:
+    /// wait in a loop, or use [`Condvar::wait_while`].
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         held::check_wait("a condition", Some(guard.mutex.rank));
         match baton::current() {
@@ -405,7 +409,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         if let Some(me) = baton::current() {
             me.wake_one(self.key());
@@ -413,7 +417,7 @@ impl Condvar {
         self.inner.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         if let Some(me) = baton::current() {
             me.wake_all(self.key());
@@ -425,7 +429,8 @@ impl Condvar {
         (&raw const *self).addr()
     }
 
-    /// Between the release of the lock and the wait no other thread runs, so no notification is lost.
+    /// Between the release of the lock and the wait no other thread runs, so no notification is
+    /// lost.
     fn wait_in_simulation<T: ?Sized>(
         &self,
         me: &baton::Member,
@@ -433,7 +438,8 @@ impl Condvar {
         timeout: Option<Duration>,
     ) -> bool {
         let mutex = guard.mutex;
-        // SAFETY: the guard is whole again before anything can unwind: `block` and `acquire_halted` do not.
+        // SAFETY: the guard is whole again before anything can unwind: `block` and `acquire_halted`
+        // do not.
         unsafe { ManuallyDrop::drop(&mut guard.inner) };
         me.wake_all(mutex.key());
         let woken = me.block(self.key(), mutex.rank.name, timeout);
@@ -463,8 +469,8 @@ impl TimedOut {
     }
 }
 
-/// Checks, in debug builds, that this thread holds no lock that must not be held while it waits for `what`.
-/// Everything in this crate that waits calls it.
+/// Checks, in debug builds, that this thread holds no lock that must not be held while it waits for
+/// `what`. Everything in this crate that waits calls it.
 pub fn check_wait(what: &'static str) {
     held::check_wait(what, None);
 }
@@ -479,8 +485,8 @@ mod held {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Refuses a lock that must not be taken now. A thread that unwinds is left in peace: it takes locks
-    /// in destructors, and a second panic would hide the first.
+    /// Refuses a lock that must not be taken now. A thread that unwinds is left in peace: it takes
+    /// locks in destructors, and a second panic would hide the first.
     pub fn check(wanted: Rank) {
         if std::thread::panicking() {
             return;
@@ -578,7 +584,8 @@ mod tests {
         assert_eq!(*high.read(), 3);
     }
 
-    /// The canary of the checker: a wrong order must be refused though nobody else wants the locks.
+    /// The canary of the checker: a wrong order must be refused though no other thread wants the
+    /// locks.
     #[test]
     #[cfg(debug_assertions)]
     fn a_lock_taken_against_its_rank_is_refused() {

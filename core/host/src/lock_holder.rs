@@ -1,7 +1,7 @@
-//! Who holds the lock of a file.
+//! The process that holds the lock of a file.
 //!
-//! The kernel lists locks in `/proc/locks`: kind, process, and the file by device and inode. Processes of other pid namespaces are not
-//! shown, nor is who has a block device for himself.
+//! The kernel lists locks in `/proc/locks`: kind, process, and the file by device and inode.
+//! Processes of other pid namespaces are not shown, nor are exclusive openers of block devices.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl std::fmt::Display for LockHolder {
     }
 }
 
-/// Who has a lock of `flock` on this file.
+/// The process that has a lock of `flock` on this file.
 pub(crate) fn lock_holder(path: &Path) -> Option<LockHolder> {
     let metadata = std::fs::metadata(path).ok()?;
     let (major, minor) = (

@@ -1,9 +1,11 @@
 //! How much memory there is, for budgets.
 //!
 //! # Mechanism
-//! The machine has as much as `/proc/meminfo` says. We may be confined to a control group, and it to others above it: each has a limit, and what its processes use counts
-//! against all of them. Both versions of control groups are asked. What a group holds of files that were not used lately is reclaimed before anybody goes without, so it is
-//! available, as it is in the machine's own figure.
+//! The machine has as much as `/proc/meminfo` says. We may be confined to a control group, and it
+//! to others above it: each has a limit, and what its processes use counts against all of them.
+//! Both versions of control groups are asked. What a group holds of files that were not used lately
+//! is reclaimed before an allocation fails, so it is available, as it is in the machine's own
+//! figure.
 
 use std::path::{Path, PathBuf};
 

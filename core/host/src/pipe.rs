@@ -1,18 +1,22 @@
-//! Descriptors of callers, through which streams flow.
+//! Descriptors of commands, through which `zfs send` and `receive` move streams.
 //!
 //! # Problem
-//! A stream of terabytes goes to, or comes from, a descriptor that a command has: a pipe, a file, a socket. It is shared with other processes, so its mode
-//! is theirs: it may block, and must go on to. The reader at its other end may stop for a day; but when the command dies, or the pool must go, whoever waits
-//! here must be let go at once.
+//! A stream of terabytes goes to, or comes from, a descriptor that a command has: a pipe, a file, a
+//! socket. It is shared with other processes, so its mode must not change: it may block. The reader
+//! at its other end may stop for a day; but when the command dies, or the pool must go, the waiting
+//! thread must end at once.
 //!
 //! # Mechanism
-//! Nothing is read or written before [`poll`] has said that the descriptor is ready. The same call watches the caller's *line*, a socket that
-//! is hung up when the caller ends, and an event that a [`PipeStopper`] raises. So that a call after that does not wait all the same, pipes are
-//! opened anew, for this process alone, in a mode that does not block; sockets are told with each call. A pipe that may not be opened anew is written a page
-//! at a time: as much room there is when it is ready.
+//! Nothing is read or written before [`poll`] has said that the descriptor is ready. The same call
+//! watches the caller's *line*, a socket that is hung up when the caller ends, and an event that a
+//! [`PipeStopper`] raises. So that a call after that does not wait all the same, pipes are opened
+//! anew, for this process alone, in a mode that does not block; sockets are told with each call. A
+//! pipe that may not be opened anew is written a page at a time: as much room there is when it is
+//! ready.
 //!
 //! # Invariants
-//! - The mode of the caller's descriptor is not changed, and its offset moves as if the caller read or wrote.
+//! - The mode of the caller's descriptor is not changed, and its offset moves as if the caller read
+//!   or wrote.
 //! - After the caller is gone, or a stopper was used, every call fails.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -25,7 +29,8 @@ use std::sync::Arc;
 
 use crate::lock::check_wait;
 
-/// How much a pipe shall hold, so that both ends can work at the same time: what the kernel allows everybody.
+/// How much a pipe shall hold, so that both ends can work at the same time: what the kernel allows
+/// everybody.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// As much can be written to a pipe that is ready without waiting (`PIPE_BUF`).
@@ -85,7 +90,7 @@ enum Way {
 pub struct PipeStopper(Arc<OwnedFd>);
 
 impl PipeStopper {
-    /// Whoever waits at the pipe is let go, and every later call fails.
+    /// Ends the waiting call of the pipe, and every later call fails.
     pub fn stop(&self) {
         // It can only fail when it was raised already.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
@@ -260,7 +265,8 @@ mod tests {
         (0..count).map(|n| u8::try_from(n % 251).unwrap()).collect()
     }
 
-    /// More than any buffer holds goes through, whichever kind it is, and the caller's end still blocks.
+    /// More than any buffer holds goes through, whichever kind it is, and the caller's end still
+    /// blocks.
     #[test]
     fn bytes_flow_both_ways_through_pipes_and_sockets() {
         let wanted = bytes(5 << 20);
@@ -295,7 +301,7 @@ mod tests {
                 stopper: ours.stopper(),
             }),
         };
-        // Nobody reads: it fills up, and then waits where it can be told.
+        // It has no reader: it fills up, and then waits where it can be stopped.
         let writer = thread::spawn(move || paged.write_all(&bytes(8 << 20)));
         let mut first = vec![0; 100_000];
         let mut reads = File::from(reads);
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_let_go_when_the_caller_is_gone_or_it_is_stopped() {
+    fn a_waiting_call_ends_when_the_caller_is_gone_or_it_is_stopped() {
         for is_stopped in [false, true] {
             let expected = match is_stopped {
                 true => PipeEnd::Stopped,
@@ -318,7 +324,8 @@ mod tests {
                 let (pipe, line) = handed_over(writes);
                 let (reader, line_of_reader) = handed_over(reads);
                 let stoppers = [pipe.stopper(), reader.stopper()];
-                // The reader is not waited for: nothing was written. Nor is the writer, whose pipe is full.
+                // The reader is not waited for: nothing was written. Nor is the writer, whose pipe
+                // is full.
                 let full = {
                     let mut pipe = pipe.clone();
                     thread::spawn(move || pipe.write_all(&bytes(16 << 20)))

@@ -1,7 +1,8 @@
 //! From requests to calls: neighbours are moved together, large requests are cut up.
 //!
-//! A batch of a txg may hold thousands of blocks that lie side by side. One vectored call moves up to
-//! [`MERGED_BYTES_MAX`] of them; a request larger than that becomes several calls, which the device can work on at once.
+//! A batch of a txg may hold thousands of blocks that lie side by side. One vectored call moves up
+//! to [`MERGED_BYTES_MAX`] of them; a request larger than that becomes several calls, which the
+//! device can work on at once.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::device::DeviceInfo;
 use crate::error::{Action, DeviceError};
 use crate::file_device::Flow;
 
-/// The most one call moves. Measured on block devices elsewhere: larger calls gain nothing and hold others up.
+/// The most one call moves. Measured on block devices elsewhere: larger calls gain nothing and hold
+/// others up.
 pub(crate) const MERGED_BYTES_MAX: usize = 1 << 20;
 /// The most pieces of memory one call moves. The system allows 1024.
 const SEGMENTS_MAX: usize = 256;

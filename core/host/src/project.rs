@@ -39,7 +39,8 @@ impl FileProject {
             copy_extent_bytes: 0,
             reserved: [0; 2],
         };
-        // SAFETY: the call writes one structure of this size to the address and touches nothing else of ours.
+        // SAFETY: the call writes one structure of this size to the address and touches nothing
+        // else of ours.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), GET as _, &raw mut found) };
         match result {
             0 => Ok(found),
@@ -53,7 +54,8 @@ impl FileProject {
     /// What the system said.
     #[allow(unsafe_code)]
     pub fn set(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        // SAFETY: the call reads one structure of this size from the address and touches nothing else of ours.
+        // SAFETY: the call reads one structure of this size from the address and touches nothing
+        // else of ours.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), SET as _, &raw const *self) };
         match result {
             0 => Ok(()),

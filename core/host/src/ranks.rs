@@ -1,7 +1,8 @@
 //! Where the locks of each layer lie in the order.
 //!
-//! A caller's locks are taken before those of the layers it calls, so the top of the house has the lowest numbers. Each layer
-//! numbers its own locks upwards from here: `Rank::new(ranks::CACHE + 1, "cache shard")`.
+//! A caller's locks are taken before those of the layers it calls, so the top of the house has the
+//! lowest numbers. Each layer numbers its own locks upwards from here:
+//! `Rank::new(ranks::CACHE + 1, "cache shard")`.
 
 /// Front ends.
 pub const FRONT_END: u16 = 1_000;

@@ -1,4 +1,5 @@
-//! Devices as slow as a disk that turns, for measurements: one thing at a time, and each takes a while.
+//! Devices as slow as a disk that turns, for measurements: one thing at a time, and each takes a
+//! while.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};

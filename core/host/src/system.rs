@@ -1,4 +1,5 @@
-//! The calls that carry out a job, with what every call must handle: interruptions and partial results.
+//! The calls that carry out a job, with what every call must handle: interruptions and partial
+//! results.
 #![allow(unsafe_code)]
 
 use std::io::{IoSlice, IoSliceMut};
@@ -17,8 +18,8 @@ use crate::slow::Arm;
 /// A call writes no more than this through the page cache: others wait for it.
 const BUFFERED_WRITE_BYTES_MAX: usize = 256 << 10;
 
-/// The same where nobody waits for the end of the work. Where a page costs 7 µs, the kernel copies 256 KiB for half a millisecond, and meanwhile lets nobody else
-/// run on that processor or write to that file.
+/// The same for background work. Where a page costs 7 µs, the kernel copies 256 KiB for half a
+/// millisecond, and meanwhile lets no other thread run on that processor or write to that file.
 const LEISURELY_WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// Carries a job out in the calling thread, and ends it.
@@ -38,8 +39,8 @@ pub(crate) fn carry_out(job: Job, flow: &Flow) {
     end(job, flow, times, failure);
 }
 
-/// Ends a job. If it failed and was made of several requests, each is tried alone first, so that only
-/// those fail that must.
+/// Ends a job. If it failed and was made of several requests, each is tried alone first, so that
+/// only those fail that must.
 pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>) {
     let mut failure = failure;
     if job.action == Action::Flush {
@@ -62,7 +63,8 @@ pub(crate) fn end(job: Job, flow: &Flow, times: Times, failure: Option<Failure>)
     job.end(times, None);
 }
 
-/// A file that was cut off takes writes, and has lost others. One that was removed is whole as long as it is open.
+/// A file that was cut off takes writes, and has lost others. One that was removed is whole as long
+/// as it is open.
 fn refuse_lost_file(flow: &Flow) -> Result<(), Failure> {
     if flow.is_block_device() {
         return Ok(());
@@ -100,7 +102,7 @@ fn attempt(job: &Job, flow: &Flow) -> Result<(), Failure> {
 
 /// Reads only what is in memory already, without waiting. Says whether that was all of it.
 pub(crate) fn read_without_waiting(job: &Job, flow: &Flow) -> Result<bool, Errno> {
-    // SAFETY: the memory belongs to the job, and nobody else looks at it.
+    // SAFETY: the memory belongs to the job, and nothing else looks at it.
     let mut slices = unsafe { slices_mut(&job.segments) };
     let flags = ReadWriteFlags::NOWAIT;
     let read = rustix::io::preadv2(flow.file(), &mut slices, job.offset, flags)?;
@@ -195,7 +197,7 @@ pub(crate) fn advance(segments: &mut Vec<Segment>, mut count: usize) {
 }
 
 /// # Safety
-/// The memory of the segments is alive, and nobody else uses it as long as the slices live.
+/// The memory of the segments is alive, and nothing else uses it as long as the slices live.
 unsafe fn slices_mut<'a>(segments: &[Segment]) -> Vec<IoSliceMut<'a>> {
     let slice = |s: &Segment| {
         // SAFETY: promised by the caller.
@@ -205,7 +207,7 @@ unsafe fn slices_mut<'a>(segments: &[Segment]) -> Vec<IoSliceMut<'a>> {
 }
 
 /// # Safety
-/// The memory of the segments is alive, and nobody writes to it as long as the slices live.
+/// The memory of the segments is alive, and nothing writes to it as long as the slices live.
 unsafe fn slices<'a>(segments: &[Segment]) -> Vec<IoSlice<'a>> {
     let slice = |s: &Segment| {
         // SAFETY: promised by the caller.

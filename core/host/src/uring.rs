@@ -1,16 +1,17 @@
 //! io_uring: a direct device's requests go to the kernel many at a time, without a thread for each.
 //!
 //! # Mechanism
-//! One thread owns the ring of a device. It takes jobs from an inbox, submits as many as the ring holds, and waits for
-//! whichever ends first. Among the requests in the ring is always a read of an event counter, which callers
-//! increase when they put jobs into an empty inbox; so there is one place to wait.
+//! One thread owns the ring of a device. It takes jobs from an inbox, submits as many as the ring
+//! holds, and waits for whichever ends first. Among the requests in the ring is always a read of an
+//! event counter, which callers increase when they put jobs into an empty inbox; so there is one
+//! place to wait.
 //!
-//! Submitting from the callers' threads would save one wake-up, and cost two: the kernel completes a request in the
-//! context of the thread that submitted it, and cancels it when that thread ends.
+//! Submitting from the callers' threads would save one wake-up, and cost two: the kernel completes
+//! a request in the context of the thread that submitted it, and cancels it when that thread ends.
 //!
 //! # Invariants
-//! - What a request in the ring points to (the vector of segments, the memory of the batch) lives in `in_flight` until its
-//!   completion was seen.
+//! - What a request in the ring points to (the vector of segments, the memory of the batch) lives
+//!   in `in_flight` until its completion was seen.
 //! - The thread ends when its device is dropped, after the last completion.
 #![allow(unsafe_code)]
 
@@ -246,8 +247,8 @@ impl RingThread {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points to lives in `in_flight` or `event_value`, neither of which is
-        // touched until the completion was seen.
+        // SAFETY: what the entry points to lives in `in_flight` or `event_value`, neither of which
+        // is touched until the completion was seen.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("there are as many slots as entries");
     }

@@ -1,12 +1,14 @@
 //! What a thread does before it waits.
 //!
 //! # Problem
-//! A thread that holds something others could use meanwhile, such as a connection from which the next request can be read,
-//! need not let go of it for work that does not wait; and only the place that waits knows whether it will.
+//! A thread that holds something others could use meanwhile, such as a connection from which the
+//! next request can be read, need not let go of it for work that does not wait; and only the place
+//! that waits knows whether it will.
 //!
 //! # Mechanism
-//! A thread may leave a function, which is called, in that thread, whenever it is about to wait for another thread or a
-//! device: at a lock that is taken, a condition, a batch that is under way. In a simulation it is not called.
+//! A thread may leave a function, which is called, in that thread, whenever it is about to wait for
+//! another thread or a device: at a lock that is taken, a condition, a batch that is under way. In
+//! a simulation it is not called.
 
 use std::cell::Cell;
 
@@ -14,7 +16,8 @@ thread_local! {
     static BEFORE_WAIT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// From now on `call` is called whenever this thread is about to wait. It must not wait itself, nor take locks of this crate.
+/// From now on `call` is called whenever this thread is about to wait. It must not wait itself, nor
+/// take locks of this crate.
 pub fn call_before_waits(call: fn()) {
     BEFORE_WAIT.set(Some(call));
 }

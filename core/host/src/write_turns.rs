@@ -1,25 +1,27 @@
-//! Whose turn it is to write to a file.
+//! Small writes to a file go before large ones.
 //!
 //! # Problem
-//! A file system lets only one write to a file at a time, and whoever releases its lock and takes it again at once is faster than those who sleep for it: the thread that
-//! writes many blocks would keep one small write, for which somebody waits, from its turn for milliseconds.
+//! A file system lets only one thread write to a file at a time, and a thread that releases the
+//! file's lock and takes it again at once is faster than those that sleep for it. A large
+//! background write would delay a small write of a request for milliseconds.
 //!
 //! # Mechanism
-//! Small writes announce themselves. Before each of its calls, who writes much lets them all go first, but not for longer than [`PATIENCE`].
+//! Small writes are counted. Before each of its calls, a large write waits until none is under way,
+//! but not longer than [`PATIENCE`].
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long who writes much waits for others at most: theirs are a few microseconds each.
+/// How long a large write waits for small ones at most: those take a few microseconds each.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Who writes to a file.
+/// The writes to a file that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct WriteTurns {
     /// Small writes under way.
     small: AtomicU32,
-    /// Writes of much under way.
+    /// Large writes under way.
     large: AtomicU32,
     waits: Mutex<bool>,
     turn: Condvar,
@@ -39,7 +41,8 @@ impl WriteTurns {
         done
     }
 
-    /// A write of much, in several calls; before each of them, `write` waits for its turn ([`WriteTurns::wait_turn`]).
+    /// A large write, in several calls; before each of them, `write` waits for its turn
+    /// ([`WriteTurns::wait_turn`]).
     pub(crate) fn large<T>(&self, write: impl FnOnce() -> T) -> T {
         self.large.fetch_add(1, Ordering::SeqCst);
         let done = write();
@@ -59,7 +62,7 @@ impl WriteTurns {
         *waits = false;
     }
 
-    /// Whether somebody writes much.
+    /// Whether a large write is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.large.load(Ordering::SeqCst) > 0
     }
@@ -71,12 +74,12 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn who_writes_much_waits_for_a_small_write_but_not_for_ever() {
+    fn a_large_write_waits_for_a_small_one_but_not_for_ever() {
         let turns = Arc::new(WriteTurns::default());
         turns.wait_turn();
         turns.large(|| {
             assert!(turns.is_busy());
-            // Nobody ends this one.
+            // This one does not end.
             turns.small.fetch_add(1, Ordering::SeqCst);
             turns.wait_turn();
             turns.small.fetch_sub(1, Ordering::SeqCst);

@@ -11,7 +11,8 @@ use tarn_host::{
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a test on a fresh file of 64 MiB and some bytes, once for each backend, and once past the page cache.
+/// Runs a test on a fresh file of 64 MiB and some bytes, once for each backend, and once past the
+/// page cache.
 fn on_each_backend(test: impl Fn(&Host, &Path)) {
     let ways = [
         (Backend::Automatic, false),
@@ -206,9 +207,10 @@ fn what_is_given_up_or_zeroed_reads_as_zeroes() {
     });
 }
 
-/// Who waits for a large write to a buffered file waits for what is written there at leisure, too.
+/// A large write to a buffered file that a thread waits for hurries the background writes before
+/// it.
 #[test]
-fn a_write_that_somebody_waits_for_hurries_those_before_it() {
+fn a_write_that_a_thread_waits_for_hurries_those_before_it() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("device");
     let host = Host::real(RealOptions::default());
@@ -270,7 +272,7 @@ fn many_threads_can_use_a_device_at_once() {
 }
 
 #[test]
-fn a_batch_nobody_waits_for_is_carried_out_all_the_same() {
+fn a_batch_that_is_dropped_is_carried_out_all_the_same() {
     on_each_backend(|host, path| {
         let device = open(host, path);
         for n in 0..64 {

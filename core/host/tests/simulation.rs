@@ -1,5 +1,5 @@
-//! The simulated host keeps its promises: one seed, one run; nothing that was flushed is lost; faults and
-//! deadlocks are seen.
+//! The simulated host keeps its promises: one seed, one run; nothing that was flushed is lost;
+//! faults and deadlocks are seen.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,8 @@ fn sector(fill: u8) -> tarn_host::WriteData {
     tarn_host::Buffer::from_slice(&[fill; 512]).into()
 }
 
-/// Four threads that fight for a lock, a channel, time, entropy and a disk. Gives who did what, in order.
+/// Four threads that compete for a lock, a channel, time, entropy and a disk. Gives what each did,
+/// in order.
 fn fight(seed: u64) -> (Vec<u64>, Trace) {
     let simulation = with_disk(seed);
     let story = simulation.run(|host| {
@@ -113,7 +114,7 @@ fn some_seed_finds_a_race_and_finds_it_again() {
 }
 
 #[test]
-fn a_deadlock_is_found_and_says_who_waits_for_what() {
+fn a_deadlock_is_found_and_says_which_thread_waits_for_what() {
     let run = || {
         always_switching(1).run(|host| {
             let (never, receiver) = channel::bounded::<()>(1);
@@ -136,7 +137,7 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
 }
 
 #[test]
-fn who_waits_for_ever_and_looks_now_and_then_is_found() {
+fn a_thread_that_polls_for_ever_is_found() {
     let run = |sleeps: u64| {
         let machine = SimHost::new(SimOptions {
             run_time_max: Duration::from_secs(100),
@@ -160,7 +161,7 @@ fn who_waits_for_ever_and_looks_now_and_then_is_found() {
 }
 
 #[test]
-fn a_panic_that_nobody_joined_is_not_lost() {
+fn a_panic_of_a_thread_that_is_not_joined_is_not_lost() {
     let run = || {
         always_switching(1).run(|host| {
             let thread = host.spawn("unlucky", || panic!("out of luck"));
@@ -541,7 +542,8 @@ fn state_files_survive_a_power_cut() {
     assert_eq!(read, Ok((1, b"pools".to_vec())));
 }
 
-/// Who waits for a disk that does not answer is let go when it is given up; who opens it anew finds it again.
+/// A thread that waits for a disk which does not answer gets an error when the disk is given up;
+/// opened anew, the disk answers again.
 #[test]
 fn a_disk_that_hangs_can_be_given_up() {
     let machine = SimHost::new(SimOptions::seed(3));
@@ -567,7 +569,8 @@ fn a_disk_that_hangs_can_be_given_up() {
     run.unwrap();
 }
 
-/// Power can be cut when a flush is done and nobody has heard of it: what was flushed is there, the thread that asked is not.
+/// Power can be cut after a flush is done and before its thread continues: what was flushed is
+/// there, the thread is not.
 #[test]
 fn power_is_cut_after_the_flush_that_was_chosen() {
     let machine = with_disk(5);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use tarn_host::sim::Random;
 use tarn_ondisk::units::{AllocatedSize, Txg, VdevId, VdevOffset};
 use tarn_space::{
     Allocation, Class, Geometry, LoadError, LoadSpaceMap, Range, RangeTree, Space, SpaceOptions,
@@ -10,18 +11,6 @@ use tarn_space::{
 const SECTOR: u64 = 512;
 const METASLAB_SHIFT: u32 = 16;
 const METASLAB_SECTORS: usize = (1 << METASLAB_SHIFT) / 512;
-
-/// Numbers that look random, and are the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-}
 
 /// The space maps of a pool, as a pool keeps them: what was handed over is in them.
 #[derive(Default)]
@@ -196,22 +185,22 @@ impl Model {
 }
 
 fn run(seed: u64, steps: u32, metaslabs: &[u64], segments_max: usize) -> Vec<u64> {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut model = Model::new(metaslabs, segments_max);
     let mut fill = 60;
     for _ in 0..steps {
-        match dice.below(100) {
+        match random.below(100) {
             kind if kind < fill => {
-                let size = match dice.below(3) {
+                let size = match random.below(3) {
                     0 => 1,
-                    1 => 1 + dice.below(8),
-                    _ => 1 + dice.below(40),
+                    1 => 1 + random.below(8),
+                    _ => 1 + random.below(40),
                 };
-                let copies = 1 + (dice.below(6) / 3 + dice.below(6) / 5) as usize;
+                let copies = 1 + (random.below(6) / 3 + random.below(6) / 5) as usize;
                 model.allocate(size * SECTOR, copies);
             }
             kind if kind < 92 => {
-                let choice = dice.below(1 << 30);
+                let choice = random.below(1 << 30);
                 model.free(choice);
             }
             93 => model.store_changes(),
@@ -220,7 +209,7 @@ fn run(seed: u64, steps: u32, metaslabs: &[u64], segments_max: usize) -> Vec<u64
                 model.check_maps();
             }
             96 => model.space.unload_all(),
-            97 => fill = 30 + dice.below(50),
+            97 => fill = 30 + random.below(50),
             _ => {}
         }
     }
@@ -341,7 +330,7 @@ fn what_was_not_written_is_put_back_at_once() {
     space.txg_stored(Txg::new(5));
 }
 
-/// Nobody asks for the changes of a group in which nothing else happened.
+/// The changes of a txg without changes need not be taken.
 #[test]
 fn what_was_put_back_leaves_nothing_to_be_stored() {
     let space = pool(&[(2, Class::Normal)]);
@@ -393,7 +382,8 @@ impl LoadSpaceMap for Amnesia {
     }
 }
 
-/// The canary of the model: with maps that lie, a sector is handed out twice, and the model sees it.
+/// The canary of the model: with maps that lie, a sector is handed out twice, and the model sees
+/// it.
 #[test]
 #[should_panic]
 fn the_model_sees_a_sector_handed_out_twice() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use tarn_host::sim::Random;
 use tarn_ondisk::units::{AllocatedSize, Txg, VdevId};
 use tarn_space::{
     Allocation, Class, Geometry, LoadError, LoadSpaceMap, RangeTree, Space, SpaceOptions,
@@ -42,13 +43,10 @@ struct World {
 
 impl World {
     fn work(&self, seed: u64) {
-        let mut dice = seed;
+        let mut random = Random::new(seed);
         let mut own: Vec<(Allocation, u64)> = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
-            dice = dice
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let thrown = dice >> 33;
+            let thrown = random.draw() >> 33;
             self.steps.fetch_add(1, Ordering::Relaxed);
             let open = self.open.read().unwrap();
             if own.len() > 40 || (thrown.is_multiple_of(3) && !own.is_empty()) {

@@ -22,6 +22,7 @@ use tarn_dataset::initialize::{FillError, FillFilesystem, Initialize, NewFilesys
 use tarn_dataset::namespace::Namespace;
 use tarn_dataset::ops::receive::receive_name;
 use tarn_dataset::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
+use tarn_host::sim::Random;
 use tarn_host::{Host, RealOptions};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{
@@ -304,14 +305,7 @@ impl Pool {
     /// The same for an object set.
     pub fn write_to(&self, set: &ObjectSet, offset: u64, bytes: u64) {
         let file = set.object(FILE, &self.operation).unwrap();
-        let mut contents = vec![0; usize::try_from(bytes).unwrap()];
-        let mut dice = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        for byte in &mut contents {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            *byte = dice.to_le_bytes()[3];
-        }
+        let contents = Random::new(offset).bytes(usize::try_from(bytes).unwrap());
         let tx = self
             .env
             .txgs

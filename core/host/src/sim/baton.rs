@@ -1,26 +1,29 @@
 //! The baton: real threads of which exactly one runs, chosen by the seed.
 //!
 //! # Problem
-//! A failure that depends on which thread ran first cannot be found again. To replay it, the choice must come
-//! from a seed, and time must not come from the machine.
+//! A failure that depends on which thread ran first cannot be found again. To replay it, the choice
+//! must come from a seed, and time must not come from the machine.
 //!
 //! # Mechanism
-//! Threads of a simulation are real threads, but all of them wait except the one that has the baton. Where real code
-//! would block (a lock that is taken, a condition, a device, a sleep) it gives the baton to another thread that can run,
-//! chosen by the seed; and now and then also where it would not block, so that other orders are seen. Some are set aside for a while then,
-//! as on a machine with other things to do: much may happen between two of their steps. Time is virtual: it moves a little at each step, and jumps to the next deadline when nobody can run.
+//! Threads of a simulation are real threads, but all of them wait except the one that has the
+//! baton. Where real code would block (a lock that is taken, a condition, a device, a sleep) it
+//! gives the baton to another thread that can run, chosen by the seed; and now and then also where
+//! it would not block, so that other orders are seen. Some are set aside for a while then, as on a
+//! machine with other things to do: much may happen between two of their steps. Time is virtual: it
+//! moves a little at each step, and jumps to the next deadline when no thread can run.
 //!
 //! # Invariants
-//! - Between two points at which a thread can give the baton away, nobody else of the simulation runs. So "look, then
-//!   block" loses no wake-up.
-//! - The same seed and the same program make the same choices: whoever can run is listed in the order of thread numbers;
-//!   addresses name what is waited for, but nothing is ordered by them.
-//! - If nobody can run and nobody waits for a time, that is a deadlock: the run ends with a list of who waits for what.
+//! - Between two points at which a thread can give the baton away, no other thread of the
+//!   simulation runs. So "look, then block" loses no wake-up.
+//! - The same seed and the same program make the same choices: threads that can run are listed in
+//!   the order of their numbers; addresses name what is waited for, but nothing is ordered by them.
+//! - If no thread can run and none waits for a time, that is a deadlock: the run ends with a list
+//!   of the threads and what each waits for.
 //!
 //! # How a run ends
-//! When the first thread returns, when power is cut, or at a deadlock, the world is *halted*: each other thread unwinds
-//! from where it waits, one after the other, so that memory is given back and locks are released. This needs
-//! unwinding panics, as test builds have.
+//! When the first thread returns, when power is cut, or at a deadlock, the world is *halted*: each
+//! other thread unwinds from where it waits, one after the other, so that memory is given back and
+//! locks are released. This needs unwinding panics, as test builds have.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -74,14 +77,14 @@ pub(crate) struct Member {
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Woken {
-    /// Somebody woke us.
+    /// Another thread woke this one.
     #[default]
     ByOther,
     /// The time ran out.
     ByTime,
 }
 
-/// The world has ended; whoever gets this unwinds.
+/// The simulation has ended; a thread that gets this unwinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Halted;
@@ -100,7 +103,7 @@ pub(crate) enum End {
     Returned,
     /// Power was cut.
     PowerCut,
-    /// Nobody could run.
+    /// No thread could run.
     Deadlock(String),
     /// Its threads were still waiting when their time was up.
     OutOfTime(String),
@@ -137,7 +140,8 @@ impl Member {
         }
     }
 
-    /// Like [`Member::acquire`], but never unwinds: also after the end whoever holds it releases it, unwinding.
+    /// Like [`Member::acquire`], but never unwinds: after the end, too, its holder releases it by
+    /// unwinding.
     pub(crate) fn acquire_halted<G>(
         &self,
         key: usize,
@@ -210,7 +214,7 @@ impl Member {
         }
     }
 
-    /// Lets one of those who wait for `key` run, chosen by the seed.
+    /// Lets one of the threads that wait for `key` run, chosen by the seed.
     pub(crate) fn wake_one(&self, key: usize) {
         let mut state = self.scheduler.state.lock();
         let waiting = state.waiting_for(key);
@@ -220,7 +224,7 @@ impl Member {
         }
     }
 
-    /// Lets all who wait for `key` run.
+    /// Lets all threads that wait for `key` run.
     pub(crate) fn wake_all(&self, key: usize) {
         let mut state = self.scheduler.state.lock();
         for number in state.waiting_for(key) {
@@ -251,7 +255,8 @@ impl Member {
             let ended = match awaited {
                 Ok(_) => catch_unwind(AssertUnwindSafe(body)),
                 Err(halted) => {
-                    // What it holds may want a lock when it goes, and unwind: the thread must finish all the same.
+                    // What it holds may want a lock when it goes, and unwind: the thread must
+                    // finish all the same.
                     let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
                     Err(Box::new(halted) as Box<dyn Any + Send>)
                 }
@@ -281,7 +286,8 @@ impl Member {
         MEMBER.set(Some(self.clone()));
     }
 
-    /// Gives the baton to whoever is next, and waits until it comes back. The status says why we wait.
+    /// Gives the baton to the next thread, and waits until it comes back. The status says why this
+    /// thread waits.
     fn hand_over(&self, mut state: MutexGuard<'_, State>) -> Result<Woken, Halted> {
         state.running = None;
         state.choose_next();
@@ -297,7 +303,8 @@ impl Member {
             turn.wait(&mut state);
         }
         state.threads[self.number].status = Status::Running;
-        // When the first thread waits for the others to unwind, the end is no reason for it to unwind.
+        // When the first thread waits for the others to unwind, the end is no reason for it to
+        // unwind.
         let is_last = state.is_ending && self.number == FIRST;
         if state.end.is_some() && !is_last {
             return Err(Halted);
@@ -383,15 +390,16 @@ impl<T> Joiner<T> {
 pub(crate) struct Orders {
     /// At one in so many points the baton is given away; 0 means never.
     pub(crate) switch_one_in: u64,
-    /// One in so many of them is a stall: the thread cannot have the baton for a while; 0 means never.
+    /// One in so many of them is a stall: the thread cannot have the baton for a while; 0 means
+    /// never.
     pub(crate) stall_one_in: u64,
     /// The longest stall.
     pub(crate) stall_max: Duration,
-    /// When whoever still waits is not waited for any longer.
+    /// After this, the end of the run waits no longer for threads that still wait.
     pub(crate) end_ns: u64,
 }
 
-/// Decides who runs and what time it is.
+/// Decides which thread runs and what time it is.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
 }
@@ -423,7 +431,7 @@ impl Scheduler {
         state.now_ns
     }
 
-    /// The same, for whoever watches from outside: no time passes.
+    /// The same, for threads outside the simulation: no time passes.
     pub(crate) fn time_ns(&self) -> u64 {
         self.state.lock().now_ns
     }
@@ -444,8 +452,8 @@ impl Scheduler {
         (state.trace, state.steps)
     }
 
-    /// Runs `body` as the first thread, on the calling thread; then halts the world. Gives what it returned,
-    /// or nothing if power was cut.
+    /// Runs `body` as the first thread, on the calling thread; then halts the world. Gives what it
+    /// returned, or nothing if power was cut.
     pub(crate) fn run<T>(self: &Arc<Scheduler>, body: impl FnOnce() -> T) -> Option<T> {
         assert!(
             current().is_none(),
@@ -530,7 +538,7 @@ const FIRST: usize = 0;
 const NOBODY_WAKES: usize = 0;
 const ANY_FINISHED: usize = 1;
 
-/// What those wait for who join a thread. Odd, so it is no address of a lock.
+/// What threads that join a thread wait for. Odd, so it is no address of a lock.
 fn finished_key(number: usize) -> usize {
     3 + 2 * number
 }
@@ -553,7 +561,7 @@ struct Thread {
     status: Status,
     woken: Woken,
     turn: Arc<Condvar>,
-    /// What it panicked with, until somebody joins it.
+    /// What it panicked with, until a thread joins it.
     panicked: Option<String>,
 }
 
@@ -571,8 +579,8 @@ struct Blocked {
 }
 
 impl State {
-    /// What a thread becomes that gives the baton away though it could go on: one of those that can run, or, now and then, one that
-    /// cannot for a while.
+    /// What a thread becomes that gives the baton away though it could go on: one of those that can
+    /// run, or, now and then, one that cannot for a while.
     fn aside(&mut self) -> Status {
         let one_in = self.orders.stall_one_in;
         if self.end.is_some() || one_in == 0 || self.random.below(one_in) != 0 {
@@ -621,7 +629,7 @@ impl State {
         self.threads[number].woken = woken;
     }
 
-    /// Chooses who runs: one of those who can, or whoever's time comes first.
+    /// Chooses the thread that runs: one of those that can, or the one whose time comes first.
     fn choose_next(&mut self) {
         loop {
             self.wake_whose_time_has_come();
@@ -674,7 +682,7 @@ impl State {
         }
     }
 
-    /// Nobody can run. After the end this is beyond repair: destructors wait for each other.
+    /// No thread can run. After the end this cannot be resolved: destructors wait for each other.
     fn deadlock(&mut self) {
         let list = self.listing();
         if self.end.is_some() {
@@ -684,7 +692,7 @@ impl State {
         self.halt(End::Deadlock(list));
     }
 
-    /// Ends the world: whoever waits gets up to unwind.
+    /// Ends the simulation: waiting threads wake to unwind.
     fn halt(&mut self, end: End) {
         if self.end.is_some() {
             return;
@@ -697,7 +705,7 @@ impl State {
         }
     }
 
-    /// Who waits for what.
+    /// Each thread, and what it waits for.
     fn listing(&self) -> String {
         let mut names: BTreeMap<usize, usize> = BTreeMap::new();
         let mut list = String::new();
@@ -716,7 +724,7 @@ impl State {
         list + &self.panics()
     }
 
-    /// The panics nobody has seen.
+    /// The panics that no thread has seen.
     fn panics(&self) -> String {
         let panicked = |thread: &Thread| {
             thread

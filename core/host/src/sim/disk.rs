@@ -1,13 +1,15 @@
 //! Simulated disks: they remember what was flushed, and fail as they are told.
 //!
 //! # Mechanism
-//! A disk has two images: what a reader sees now, and what would certainly survive a power cut. A write changes the first
-//! and is kept in a list; when a flush ends, the part of the list that was complete before it began is applied to the second. After a
-//! power cut the seed decides, for each write that is still in the list, whether it survives whole, in part (torn at sectors of 512
-//! or 4096 bytes), or not at all; and for overlapping writes, which of them came last.
+//! A disk has two images: what a reader sees now, and what would certainly survive a power cut. A
+//! write changes the first and is kept in a list; when a flush ends, the part of the list that was
+//! complete before it began is applied to the second. After a power cut the seed decides, for each
+//! write that is still in the list, whether it survives whole, in part (torn at sectors of 512 or
+//! 4096 bytes), or not at all; and for overlapping writes, which of them came last.
 //!
-//! Data moves when requests are submitted; the time it takes is then waited for. A write that has not completed counts as
-//! not flushed, and so does one whose flush has not, so a power cut finds it in any state.
+//! Data moves when requests are submitted; the time it takes is then waited for. A write that has
+//! not completed counts as not flushed, and so does one whose flush has not, so a power cut finds
+//! it in any state.
 
 use std::fmt;
 use std::ops::Range;
@@ -61,7 +63,8 @@ pub enum Fault {
     },
     /// Flushes are reported as done and are not.
     IgnoreFlushes,
-    /// The power of the whole machine is cut when the `nth` flush from now on is done, before anybody hears of it.
+    /// The power of the whole machine is cut when the `nth` flush from now on is done, before
+    /// anybody hears of it.
     CutAfterFlush {
         /// How many are done before.
         nth: u64,
@@ -71,7 +74,8 @@ pub enum Fault {
         /// How many times.
         factor: u32,
     },
-    /// Some writes take longer, and what comes later is done first, as when a disk tries a sector again.
+    /// Some writes take longer, and what comes later is done first, as when a disk tries a sector
+    /// again.
     Late {
         /// One in so many.
         one_in: u64,
@@ -179,7 +183,8 @@ impl SimDisk {
         state.size_bytes = state.size_bytes.max(size_bytes);
     }
 
-    /// Its cache is lost, as when only the disk is without power for a moment: what was not flushed is gone.
+    /// Its cache is lost, as when only the disk is without power for a moment: what was not flushed
+    /// is gone.
     pub fn lose_unflushed(&self) {
         let mut state = self.state();
         state.unflushed.clear();
@@ -233,7 +238,7 @@ struct DiskState {
 /// When a request to a disk that does not answer is done.
 const NEVER: u64 = u64::MAX;
 
-/// How often who waits for such a disk looks again.
+/// How often a thread that waits for such a disk looks again.
 const LOOK_INTERVAL_NS: u64 = 50_000_000;
 
 /// A write that is not durable yet.
@@ -241,7 +246,8 @@ struct Unflushed {
     offset: u64,
     data: Vec<u8>,
     completes_ns: u64,
-    /// When the flush ends that covers it. Until then nobody knows what of it is on the medium.
+    /// When the flush ends that covers it. Until then it is unknown how much of it is on the
+    /// medium.
     durable_ns: Option<u64>,
 }
 
@@ -738,7 +744,7 @@ impl SimulatedBatch {
         self.completions
     }
 
-    /// What those get who wait for a disk that was given up.
+    /// What waiting threads get when the disk was given up.
     fn nothing_came(self) -> Vec<Completion> {
         let given_up = |(completion, action): (Completion, Action)| {
             let path = self.disk.path.clone();

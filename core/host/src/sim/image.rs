@@ -1,4 +1,5 @@
-//! The bytes of a simulated disk: pages that were written, and zeroes elsewhere. Copies share pages until one of them is changed.
+//! The bytes of a simulated disk: pages that were written, and zeroes elsewhere. Copies share pages
+//! until one of them is changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

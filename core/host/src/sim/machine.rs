@@ -24,15 +24,16 @@ use crate::identity::HostIdentity;
 pub struct SimOptions {
     /// From which everything follows.
     pub seed: u64,
-    /// At one in so many points at which a thread need not wait, another one goes on all the same. 0: never, which is
-    /// fastest; 1: always, which finds most.
+    /// At one in so many points at which a thread need not wait, another one goes on all the same.
+    /// 0: never, which is fastest; 1: always, which finds most.
     pub switch_one_in: u64,
-    /// At one in so many of those points a thread is set aside for a while, up to [`SimOptions::stall_max`], as a machine does that
-    /// is busy with other things. 0: never.
+    /// At one in so many of those points a thread is set aside for a while, up to
+    /// [`SimOptions::stall_max`], as a machine does that is busy with other things. 0: never.
     pub stall_one_in: u64,
     /// For how long at most. A tenth of it, a hundredth and so on are as likely.
     pub stall_max: Duration,
-    /// For how long a program may run, in virtual time, since it was switched on: one whose threads wait for longer comes to no end.
+    /// For how long a program may run, in virtual time, since it was switched on: one whose threads
+    /// wait for longer comes to no end.
     pub run_time_max: Duration,
     /// The unit of addressing of its disks.
     pub logical_sector_bytes: u32,
@@ -164,8 +165,9 @@ impl SimHost {
         })
     }
 
-    /// Runs a program: `body` is its first thread, and when it returns the others are gone. Panics of any of its threads
-    /// that nobody joined, deadlocks, and waiting beyond [`SimOptions::run_time_max`] come out as a panic here, and the seed is printed.
+    /// Runs a program: `body` is its first thread, and when it returns the others are gone. Panics
+    /// of any of its threads that no thread joined, deadlocks, and waiting beyond
+    /// [`SimOptions::run_time_max`] come out as a panic here, and the seed is printed.
     pub fn run<T>(&self, body: impl FnOnce(&Host) -> T) -> Result<T, PowerCut> {
         assert!(
             self.machine.has_power(),
@@ -181,8 +183,8 @@ impl SimHost {
         self.machine.cut_power();
     }
 
-    /// Cuts the power when the machine has made so many writes and flushes since it was switched on, all disks
-    /// together; the last of them may be lost or torn.
+    /// Cuts the power when the machine has made so many writes and flushes since it was switched
+    /// on, all disks together; the last of them may be lost or torn.
     pub fn cut_power_after_writes(&self, count: u64) {
         self.machine
             .cut_after_writes
@@ -194,8 +196,8 @@ impl SimHost {
         self.machine.writes.load(Ordering::Relaxed)
     }
 
-    /// Switches the power off, if it is not off, and on again: another machine, with the disks as they may look now. What was
-    /// flushed is there; of the rest the seed decides.
+    /// Switches the power off, if it is not off, and on again: another machine, with the disks as
+    /// they may look now. What was flushed is there; of the rest the seed decides.
     pub fn reboot(&self) -> SimHost {
         let machine = &self.machine;
         machine.switch_off();

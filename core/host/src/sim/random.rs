@@ -1,4 +1,8 @@
-//! The numbers that follow from a seed: SplitMix64, which is small, fast and good enough to choose threads by.
+//! Random numbers that follow from a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+//!
+//! The one generator of simulations, tests and fuzzing: small, fast, and good enough to choose by.
+//! Only `tarn_workload::twister` stands beside it, since the trees in our fixtures were made by
+//! Python's generator.
 
 /// So many powers of ten [`Random::magnitude`] knows.
 const MAGNITUDES: u64 = 5;
@@ -40,6 +44,23 @@ impl Random {
     pub fn magnitude(&mut self, limit: u64) -> u64 {
         let power = u32::try_from(self.below(MAGNITUDES)).unwrap_or(0);
         self.below((limit / 10_u64.pow(power)).max(1))
+    }
+
+    /// True once in so many times; always for 0.
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.index(count) == 0
+    }
+
+    /// A byte.
+    pub fn byte(&mut self) -> u8 {
+        self.draw().to_le_bytes()[7]
+    }
+
+    /// So many bytes, which do not compress.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.fill(&mut bytes);
+        bytes
     }
 
     /// Fills bytes.

@@ -6,7 +6,7 @@
 //!
 //! Half of what is changed next is drawn by feature: an input that alone reaches much is drawn often. The rest are the newest, and any.
 
-use crate::random::Random;
+use tarn_host::sim::Random;
 
 /// One input.
 struct Kept {

@@ -20,7 +20,6 @@ mod coverage;
 mod memory;
 mod minimise;
 mod mutation;
-mod random;
 mod run;
 mod supervise;
 mod work;

@@ -5,7 +5,7 @@
 //! what the decoder compared something with, in the place of what it compared ([`Pair`]). Structures have fixed sizes, so most steps keep the length.
 
 use crate::coverage::Pair;
-use crate::random::Random;
+use tarn_host::sim::Random;
 
 /// Numbers at the edges of what fields hold.
 const EDGES: [u64; 18] = [

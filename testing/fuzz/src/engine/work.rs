@@ -13,9 +13,9 @@ use tarn_fuzz::piece::Piece;
 
 use crate::corpus::Corpus;
 use crate::minimise::minimise;
-use crate::random::Random;
 use crate::run::{Broken, Watchdog, keep_panics, limit_process, run};
 use crate::{Arguments, Outcome, coverage, files, mutation};
+use tarn_host::sim::Random;
 
 /// How often an input that was drawn is changed before another is drawn.
 const CHANGES: usize = 32;
