@@ -2,18 +2,21 @@
 //!
 //! # Problem
 //! Memory holds a part of the blocks that are wanted. Keeping the latest is right for some loads
-//! and fatal for others: one pass over a large file would drop everything that is used all the time.
+//! and fatal for others: one pass over a large file would drop everything that is used all the
+//! time.
 //!
 //! # Mechanism
 //! Four lists, after Megiddo and Modha (ARC, 2003), counted in bytes. *Recent* holds blocks seen
-//! once, *frequent* those seen again. When there is no room, the oldest of one of the two goes; only
-//! its key is kept, on that list's *ghost*. A wish for a ghost says that its list was too small, and
-//! the target of recent grows or shrinks by that. So the division follows the load, without a setting.
+//! once, *frequent* those seen again. When there is no room, the oldest of one of the two goes;
+//! only its key is kept, on that list's *ghost*. A request for a ghost says that its list was too
+//! small, and the target of recent grows or shrinks by that. So the division follows the load,
+//! without a setting.
 //!
-//! A pass over much data fills only recent; and a block is not used often because its bytes are read one
-//! after the other: uses within a short time of each other count as one. A block that was brought in
-//! by prefetch was not used yet; its first use makes it recent. Who keeps what he asks for, as the kernel
-//! does above FUSE, leaves a ghost at once: what he wants again he has lost, and then it is kept.
+//! A pass over much data fills only recent; and a block is not used often because its bytes are
+//! read one after the other: uses within a short time of each other count as one. A block that was
+//! brought in by prefetch was not used yet; its first use makes it recent. A reader that keeps
+//! blocks itself, as the kernel's page cache does above FUSE, leaves a ghost at once: when it asks
+//! again, it has dropped the block, and then the block is kept.
 //!
 //! # Invariants
 //! - Resident bytes, and a fixed cost for every key, ghosts included, are at most the budget,
@@ -42,9 +45,9 @@ pub(crate) enum ListName {
 /// How a block is asked for or brought in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Somebody waits for it.
+    /// A demand read: a caller waits for it.
     Demand,
-    /// Somebody may want it soon.
+    /// A prefetch read.
     Prefetch,
 }
 
@@ -216,6 +219,10 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         };
         self.enter(index);
         self.link(index, list);
+        assert!(
+            self.bytes() <= self.budget,
+            "what is kept, with its cost, is within the budget"
+        );
     }
 
     /// The list for a key that is here or a ghost, and comes again. A ghost moves the target.
@@ -241,8 +248,8 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         }
     }
 
-    /// Whoever asked for a block keeps it himself: if it was wanted once only, its place is free, and a ghost remembers it. When it
-    /// is wanted again he has lost it, and it is kept.
+    /// The reader keeps the block itself: if it was wanted once only, its place is free,
+    /// and a ghost remembers it. When it is wanted again he has lost it, and it is kept.
     pub(crate) fn pass(&mut self, key: &K) {
         if let Some(index) = self.index_of(key)
             && self.nodes[index].list == ListName::Recent
@@ -304,6 +311,10 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         self.budget = budget;
         self.recent_target = self.recent_target.min(budget);
         self.make_room(0);
+        assert!(
+            self.bytes() <= self.budget,
+            "a smaller budget drops what is over it"
+        );
         before.saturating_sub(self.bytes())
     }
 
@@ -346,7 +357,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         self.evicted.blocks += 1;
         self.evicted.bytes += node.size;
         if node.is_unused {
-            // Nobody ever wanted it: nothing is to be learned from its return.
+            // It was prefetched and never used: its return says nothing about the lists.
             self.discard(index);
         } else {
             self.link(index, list);
@@ -400,6 +411,12 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
     }
 
     fn link(&mut self, index: usize, name: ListName) {
+        let is_ghost = matches!(name, ListName::GhostRecent | ListName::GhostFrequent);
+        assert_eq!(
+            self.nodes[index].value.is_none(),
+            is_ghost,
+            "residents have their block, ghosts have none"
+        );
         let list = &mut self.lists[slot(name)];
         let second = list.newest;
         list.newest = index;
@@ -421,6 +438,10 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
         let node = &self.nodes[index];
         let (newer, older) = (node.newer, node.older);
         let list = &mut self.lists[slot(node.list)];
+        assert!(
+            list.count > 0 && list.bytes >= node.size,
+            "a list counts each of its nodes"
+        );
         list.bytes -= node.size;
         list.count -= 1;
         match newer {
@@ -455,6 +476,10 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
     }
 
     fn enter(&mut self, index: usize) {
+        debug_assert!(
+            self.index_of(&self.nodes[index].key).is_none(),
+            "a key has one node"
+        );
         if self.key_count == self.buckets.len() {
             self.double_buckets();
         }
@@ -488,7 +513,10 @@ impl<K: Copy + Eq + Hash, V: Clone> Lists<K, V> {
             .find(|&other| self.nodes[other].beside == index);
         match before {
             Some(before) => self.nodes[before].beside = beside,
-            None => self.buckets[bucket] = beside,
+            None => {
+                let first = std::mem::replace(&mut self.buckets[bucket], beside);
+                assert_eq!(first, index, "a node is in the chain of its bucket");
+            }
         }
         self.key_count -= 1;
     }

@@ -66,12 +66,12 @@ pub struct Hint {
     /// What it is.
     pub kind: Kind,
     how: Use,
-    /// Whoever asks keeps the whole block himself.
+    /// The reader keeps the whole block itself.
     passes: bool,
 }
 
 impl Hint {
-    /// Somebody waits for it.
+    /// A demand read: a caller waits for it.
     pub const fn demand(kind: Kind) -> Hint {
         Hint {
             kind,
@@ -80,7 +80,8 @@ impl Hint {
         }
     }
 
-    /// Somebody waits for it, and will keep all of it himself: it stays here only if it was wanted before.
+    /// A demand read of a reader that keeps all of it itself: it stays here only if it was wanted
+    /// before.
     pub const fn passing(kind: Kind) -> Hint {
         Hint {
             kind,
@@ -89,7 +90,7 @@ impl Hint {
         }
     }
 
-    /// Somebody may want it soon.
+    /// A prefetch read.
     pub const fn prefetch(kind: Kind) -> Hint {
         Hint {
             kind,
@@ -165,7 +166,7 @@ impl Cache {
         self.publish_sizes();
     }
 
-    /// For somebody who needs memory for a while that counts in the budget.
+    /// Memory for other uses that counts in the budget for a while.
     pub fn lend(self: &Arc<Self>) -> Lent {
         Lent {
             cache: self.clone(),
@@ -180,8 +181,8 @@ impl Cache {
         }
     }
 
-    /// Brings the gauges in the tree of statistics up to date. Called now and then by whoever
-    /// shows them.
+    /// Brings the gauges in the tree of statistics up to date. Called now and then by the holder
+    /// that shows them.
     pub fn publish_sizes(&self) {
         let target = self.target_bytes();
         let budget = self.budget_bytes();
@@ -225,14 +226,16 @@ impl Cache {
     }
 }
 
-/// Memory that counts in the budget of the cache and is used for something else. Given back when it is dropped.
+/// Memory that counts in the budget of the cache and is used for something else. Given back when it
+/// is dropped.
 pub struct Lent {
     cache: Arc<Cache>,
     bytes: AtomicU64,
 }
 
 impl Lent {
-    /// From now on it is as much as `wanted` says: asked when nobody else can change it, so that of several who call this the last one is right.
+    /// From now on it is as much as `wanted` says: asked while no other caller can change it, so
+    /// that of several concurrent calls the last one is right.
     pub fn set(&self, wanted: impl FnOnce() -> u64) {
         let mut lent = self.cache.lent.lock();
         let bytes = wanted();
@@ -293,7 +296,7 @@ impl PoolCache {
     /// The contents of a block, from memory or from its devices.
     ///
     /// # Errors
-    /// As [`BlockIo::read`]; all who wait for the block get the same error.
+    /// As [`BlockIo::read`]; all threads that wait for the block get the same error.
     pub fn read(
         &self,
         pointer: &BlockPointer,
@@ -304,7 +307,8 @@ impl PoolCache {
             .map(Contents::into_block)
     }
 
-    /// The same in the form in which it is kept, for blocks of pointers: [`PoolCache::read`] has to unpack them each time.
+    /// The same in the form in which it is kept, for blocks of pointers: [`PoolCache::read`] has to
+    /// unpack them each time.
     ///
     /// # Errors
     /// As [`PoolCache::read`].
@@ -381,7 +385,7 @@ impl PoolCache {
         }
     }
 
-    /// Reads a block for all who wait for it.
+    /// Reads a block for all threads that wait for it.
     fn lead(
         &self,
         pointer: &BlockPointer,
@@ -400,7 +404,8 @@ impl PoolCache {
         answer
     }
 
-    /// The contents of a block that is in memory. Does not count as a use: for those who read everything once.
+    /// The contents of a block that is in memory. Does not count as a use: for callers that read
+    /// everything once.
     pub fn peek(&self, pointer: &BlockPointer) -> Option<Block> {
         if pointer.kind() != PointerKind::Stored {
             return None;
@@ -411,7 +416,8 @@ impl PoolCache {
     }
 
     /// Has blocks read that may be wanted soon. Returns at once; what is here or on its way already
-    /// is left out, and when the workers have too much to do, so is the rest. The pointers were looked up by `operation`.
+    /// is left out, and when the workers have too much to do, so is the rest. The pointers were
+    /// looked up by `operation`.
     pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind, operation: &Operation) {
         let cache = &self.0.cache;
         let hint = Hint::prefetch(kind);
@@ -450,20 +456,21 @@ impl PoolCache {
         shard.insert(key, fingerprint(pointer), contents, now_ns);
     }
 
-    /// A block is about to be written in place. Readers who were led to it before still find it as it was, until
-    /// [`groups_stored`](Self::groups_stored).
+    /// A block is about to be written in place. Readers with the earlier pointer still find it as
+    /// it was, until [`groups_stored`](Self::groups_stored).
     pub fn keep_rewritten(&self, pointer: &BlockPointer, operation: &Operation) {
         let key = Key::of(self.0.pool, pointer);
         let found = self.0.cache.shard(&key).peek(&key, fingerprint(pointer));
-        // Whoever cannot find it looks up the pointer once more.
+        // A reader that does not find it looks up the pointer once more.
         let contents = found.or_else(|| self.read_unkept(pointer, operation).ok());
         if let Some(contents) = contents {
             self.0.rewritten.keep(pointer, contents);
         }
     }
 
-    /// All groups up to this one are stored: what was written in place within earlier ones is forgotten as it was before. Readers who have to do
-    /// with the newest one may still be on their way.
+    /// All groups up to this one are stored: what was written in place within earlier ones is
+    /// forgotten as it was before. Readers of the newest one may still be on their
+    /// way.
     pub fn groups_stored(&self, txg: Txg) {
         self.0.rewritten.forget_before(txg);
     }

@@ -1,17 +1,20 @@
 //! What is kept of a block: its bytes, or of a block of pointers only those that are not zeros.
 //!
 //! # Problem
-//! The table of objects of a new dataset has room for all object numbers there can be: several levels of blocks of
-//! pointers, 128 KiB each, in each of which one pointer leads anywhere. The disk has them compressed, in a sector. Kept as bytes,
-//! they would fill the cache with zeros: three quarters of a MiB for a dataset with six files.
+//! The table of objects of a new dataset has room for all object numbers there can be: several
+//! levels of blocks of pointers, 128 KiB each, in each of which one pointer leads anywhere. The
+//! disk has them compressed, in a sector. Kept as bytes, they would fill the cache with zeros:
+//! three quarters of a MiB for a dataset with six files.
 //!
 //! # Mechanism
-//! Such a block is kept *packed*, when that halves it at least: first the pointers that are not all zeros, one after the
-//! other, then the index of each, in the same order. A pointer is found by searching the indexes. Who asks for bytes gets them
-//! made anew; who asks for pointers never needs them.
+//! Such a block is kept *packed*, when that halves it at least: first the pointers that are not all
+//! zeros, one after the other, then the index of each, in the same order. A pointer is found by
+//! searching the indexes. A reader of bytes gets them unpacked anew; a reader of pointers never
+//! needs them.
 //!
 //! # Invariants
-//! - Packed or not, the same bytes are there. What holes remember of their birth is not zeros, and kept.
+//! - Packed or not, the same bytes are there. What holes remember of their birth is not zeros, and
+//!   kept.
 
 use std::sync::{Arc, Weak};
 use tarn_block::Block;
@@ -58,6 +61,10 @@ impl Contents {
         };
         let mut bytes = Buffer::zeroed(length);
         for (index, pointer) in self.pointers() {
+            assert!(
+                index < length / POINTER_BYTES,
+                "a packed pointer has its place in the block"
+            );
             bytes[index * POINTER_BYTES..][..POINTER_BYTES].copy_from_slice(pointer);
         }
         Block::new(bytes)
@@ -131,7 +138,7 @@ impl Contents {
     }
 }
 
-/// Contents that somebody else may keep.
+/// Contents that another holder may keep.
 #[derive(Debug, Clone)]
 pub struct WeakContents {
     buffer: Weak<Buffer>,
@@ -139,7 +146,7 @@ pub struct WeakContents {
 }
 
 impl WeakContents {
-    /// The contents, if anybody keeps them.
+    /// The contents, if they are still held.
     pub fn upgrade(&self) -> Option<Contents> {
         Some(Contents {
             block: Block::from(self.buffer.upgrade()?),
@@ -171,6 +178,14 @@ fn pack(block: &Block) -> Option<Buffer> {
         let start = usize::try_from(index).ok()? * POINTER_BYTES;
         pointer.copy_from_slice(&block[start..start + POINTER_BYTES]);
     }
+    debug_assert!(
+        (1..places.len() / INDEX_BYTES).all(|at| index_at(places, at - 1) < index_at(places, at)),
+        "packed pointers are in order"
+    );
+    assert!(
+        2 * packed.len() <= block.len(),
+        "packing halves a block at least"
+    );
     Some(packed)
 }
 
@@ -245,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_keeps_is_gone() {
+    fn contents_without_a_holder_are_gone() {
         let contents = Contents::of(&above_data(), block([3]));
         let weak = contents.downgrade();
         drop(contents);

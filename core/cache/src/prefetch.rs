@@ -1,12 +1,12 @@
-//! Prefetch: what will be read next, as far as one can tell.
+//! Prefetch: which blocks sequential readers will read next.
 //!
 //! # Mechanism
 //! A reader that asks for the block after the one it asked for last is a *stream*. An object may
 //! have several (two players of one film). Each has a window: how far ahead of its reader blocks
-//! are brought in. The window opens small, doubles while the reader keeps coming, and stops at a bound in bytes.
-//! When the reader has come half through what was asked for, the next part is.
+//! are brought in. The window opens small, doubles while the reader keeps coming, and stops at a
+//! bound in bytes. When the reader has come half through what was asked for, the next part is.
 //!
-//! This file only decides; whoever owns the object knows its block pointers, and has them read.
+//! This file only decides; `object` knows the block pointers, and has the blocks read.
 //!
 //! # Invariants
 //! - A block is given out once per stream.
@@ -56,8 +56,8 @@ impl Prefetcher {
         }
     }
 
-    /// Somebody reads `blocks` of an object whose blocks are `block_bytes` large. Gives back the blocks
-    /// that should be brought in now; the object may end before.
+    /// A reader asks for `blocks` of an object whose blocks are `block_bytes` large. Gives back the
+    /// blocks that should be brought in now; the object may end before.
     pub fn observe(
         &self,
         key: ObjectKey,
@@ -96,9 +96,17 @@ impl Watched {
             self.objects.remove(&oldest);
         }
         self.by_use.insert(now, key);
-        let streams = self.objects.entry(key).or_default();
-        streams.used_at = now;
-        streams
+        self.objects.entry(key).or_default().used_at = now;
+        assert!(
+            self.objects.len() <= OBJECTS_MAX,
+            "the objects that are watched are bounded"
+        );
+        assert_eq!(
+            self.objects.len(),
+            self.by_use.len(),
+            "each object that is watched is in the order of use once"
+        );
+        self.objects.get_mut(&key).expect("it was just put there")
     }
 }
 

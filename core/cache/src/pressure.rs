@@ -1,15 +1,19 @@
-//! Giving memory back while others on the machine need it.
+//! Giving memory back while other programs on the machine need it.
 //!
 //! # Problem
-//! The budget says what the cache may take, not what the machine has left: programs beside us grow, and what is kept here can be read again, while what they
-//! have cannot. The kernel reclaims its own caches; it knows nothing of ours.
+//! The budget says what the cache may take, not what the machine has left: programs beside us grow,
+//! and what is kept here can be read again, while what they have cannot. The kernel reclaims its
+//! own caches; it knows nothing of ours.
 //!
 //! # Mechanism
-//! A thread looks at how much memory could be had by somebody. Below a reserve ([`reserve_bytes`]) the cache does with less at once: less than it *uses* by what is missing and a little more, as if the
-//! rest of its budget were lent ([`Lent`]). When there has been enough for [`CALM`], it gets back half of what there is to spare at every look. How soon the thread
-//! looks again depends on how soon memory could be short, as fast as programs can fill it.
+//! A thread looks at how much memory is available to programs. Below a reserve ([`reserve_bytes`])
+//! the cache does with less at once: less than it *uses* by what is missing and a little more, as
+//! if the rest of its budget were lent ([`Lent`]). When there has been enough for [`CALM`], it gets
+//! back half of what there is to spare at every look. How soon the thread looks again depends on
+//! how soon memory could be short, as fast as programs can fill it.
 //!
-//! The rules follow OpenZFS on Linux (`arc_sys_free`, `zfs_arc_shrink_shift`, `zfs_arc_grow_retry`).
+//! The rules follow OpenZFS on Linux (`arc_sys_free`, `zfs_arc_shrink_shift`,
+//! `zfs_arc_grow_retry`).
 //!
 //! # Invariants
 //! - An eighth of the budget stays, as with everything that is lent.
@@ -27,7 +31,8 @@ const CALM: Duration = Duration::from_secs(5);
 /// What the cache gives up at least each time, of what it uses: 1/128, as OpenZFS has it.
 const SHRINK_SHIFT: u32 = 7;
 
-/// How fast programs may fill memory, in bytes a second. A guess: two processors that touch new pages.
+/// How fast programs may fill memory, in bytes a second. A guess: two processors that touch new
+/// pages.
 const FILL_RATE: u64 = 4 << 30;
 
 /// How soon the thread looks again at least, and at most.
@@ -69,7 +74,8 @@ impl Governor {
         }
     }
 
-    /// Follows what there is at `now_ns` of a clock that never goes back. Says after what time to look again.
+    /// Follows what there is at `now_ns` of a clock that never goes back. Says after what time to
+    /// look again.
     pub fn look(&mut self, memory: MachineMemory, now_ns: u64) -> Duration {
         let reserve = reserve_bytes(memory.total_bytes);
         let missing = reserve.saturating_sub(memory.available_bytes);

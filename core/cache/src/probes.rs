@@ -1,4 +1,5 @@
-//! What the cache counts: `zfs:0:arcstats` in the tree of statistics, under OpenZFS's names where it has one.
+//! What the cache counts: `zfs:0:arcstats` in the tree of statistics, under OpenZFS's names where
+//! it has one.
 
 use crate::adaptive::Memory;
 use crate::cache::{Hint, Kind};
@@ -20,7 +21,8 @@ struct Asked {
 /// One of the counters.
 type CounterOf = fn(&Asked) -> &Counter;
 
-/// Sums over kinds of block and ways of asking, computed when somebody looks: what they are called, and of what.
+/// Sums over kinds of block and ways of asking, computed when they are read: what they are called,
+/// and of what.
 const SUMS: [(&str, CounterOf); 5] = [
     ("hits", |asked| &asked.hits),
     ("misses", |asked| &asked.misses),
@@ -33,7 +35,7 @@ const SUMS: [(&str, CounterOf); 5] = [
 pub(crate) struct Probes {
     /// Data and metadata, each by demand and by prefetch.
     asked: [[Asked; 2]; 2],
-    /// Blocks brought in by prefetch that somebody wanted later.
+    /// Blocks brought in by prefetch that a demand read found later.
     prefetch_used: Arc<Counter>,
     /// Blocks that prefetch did not ask for because its queue was full.
     pub(crate) prefetch_dropped: Arc<Counter>,
@@ -50,7 +52,8 @@ pub(crate) struct Probes {
     ghost_recent_size: Arc<Gauge>,
     ghost_frequent_size: Arc<Gauge>,
     recent_target: Arc<Gauge>,
-    /// All memory, what of it others could have before the reserve is touched (below zero: what is missing), and the reserve.
+    /// All memory, what of it others could have before the reserve is touched (below zero: what is
+    /// missing), and the reserve.
     memory_all: Arc<Gauge>,
     memory_available: Arc<Gauge>,
     memory_reserve: Arc<Gauge>,

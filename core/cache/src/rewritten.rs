@@ -1,12 +1,14 @@
-//! Blocks that were written again where they were, as they were before.
+//! The earlier contents of MOS blocks that a later sync pass wrote again in the same place.
 //!
 //! # Problem
-//! A group is stored in passes, and a block that changes again in a later pass is written where the earlier one has put it. Who looked up the pointer just before
-//! reads bytes that do not verify. He would look it up again; but until the pass is done he is led to the same place.
+//! A txg is stored in passes, and a block that changes again in a later pass is written where the
+//! earlier pass put it. A reader that looked up the pointer just before reads bytes that do not
+//! verify. Looking it up again gives the same pointer until the pass is done.
 //!
 //! # Mechanism
-//! Before such a block is written again, its contents are put here under the pointer that led to them. Readers look here before they read a
-//! device, and once more if that failed. One group later nobody is on his way any more.
+//! Before such a block is written again, its contents are put here under the pointer that led to
+//! them. Readers look here before they read a device, and once more if that failed. One txg later
+//! no reader uses the old pointer any more.
 
 use crate::contents::Contents;
 use crate::key::fingerprint;

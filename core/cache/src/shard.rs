@@ -62,7 +62,8 @@ impl Shard {
             Some(_) => Answer::Stranger,
             None => {
                 let flight = Arc::new(Flight::new(fingerprint));
-                state.flights.insert(*key, flight.clone());
+                let other = state.flights.insert(*key, flight.clone());
+                assert!(other.is_none(), "a key is read at most once at a time");
                 Answer::Lead(flight, memory)
             }
         }
@@ -109,6 +110,10 @@ impl Shard {
     pub(crate) fn insert(&self, key: Key, fingerprint: u64, contents: Contents, now_ns: u64) {
         let mut state = self.0.lock();
         state.disown(&key);
+        debug_assert!(
+            !state.flights.contains_key(&key),
+            "a read that was under way does not bring back the earlier contents"
+        );
         let size = cost(&contents);
         let kept = Kept {
             contents,
@@ -117,7 +122,7 @@ impl Shard {
         state.lists.insert(key, kept, size, Use::Demand, now_ns);
     }
 
-    /// Whoever asked for a block keeps it himself.
+    /// The reader keeps the block itself.
     pub(crate) fn pass(&self, key: &Key) {
         self.0.lock().lists.pass(key);
     }

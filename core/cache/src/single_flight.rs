@@ -1,13 +1,13 @@
 //! One read, however many wait for it.
 //!
 //! # Mechanism
-//! A flight is left where others will find it before its read begins. It has one leader, who reads; everybody
-//! else waits on its condition. A flight in a queue has no leader yet, and the first who
-//! cannot wait becomes it.
+//! A flight is left where other readers find it before its read begins. It has one leader, the
+//! thread that reads; other threads wait on its condition. A flight in the prefetch queue has no
+//! leader yet; the first demand read becomes its leader.
 //!
 //! # Invariants
-//! - A flight lands once. If its leader is gone without an answer, it lands as abandoned, and
-//!   those who waited try again.
+//! - A flight lands once. If its leader is gone without an answer, it lands as abandoned, and the
+//!   waiting threads try again.
 
 use crate::contents::Contents;
 use crate::ranks;
@@ -61,7 +61,7 @@ impl Flight {
         self.is_stale.load(Ordering::Acquire)
     }
 
-    /// Gives its end to all who wait. Later ends change nothing.
+    /// Gives its end to all waiting threads. Later ends change nothing.
     pub(crate) fn land(&self, landing: Landing) {
         self.landing.lock().get_or_insert(landing);
         self.landed.notify_all();

@@ -1,11 +1,12 @@
-//! The threads that read ahead.
+//! The prefetch threads.
 //!
 //! # Mechanism
-//! A job is a batch of blocks, each with its flight already in its shard. Workers take jobs in order
-//! and read those blocks that nobody has begun to read meanwhile, as one batch of the devices. Blocks that were freed while they waited are left out.
+//! A job is a batch of blocks, each with its flight already in its shard. Workers take jobs in
+//! order and read those blocks that no caller has begun to read meanwhile, as one batch of the
+//! devices. Blocks that were freed while they waited are left out.
 //!
 //! # Invariants
-//! - The queue is bounded in blocks. What does not fit is abandoned, which costs nobody but the reader.
+//! - The queue is bounded in blocks. What does not fit is abandoned, which costs only its reader.
 //! - Every flight of a job ends, whatever becomes of the job.
 
 use crate::adaptive::Use;

@@ -85,7 +85,7 @@ fn what_was_written_is_there_and_what_was_freed_is_not() {
 }
 
 #[test]
-fn a_block_that_is_written_in_place_is_found_as_it_was_by_who_was_led_to_it_before() {
+fn a_block_that_is_written_in_place_stays_readable_by_its_earlier_pointer() {
     let fixture = Fixture::new(64 << 20);
     let operation = Operation::unmeasured();
     let (old, new) = (noise(4096, 1), noise(4096, 2));
@@ -115,7 +115,7 @@ fn a_block_that_is_written_in_place_is_found_as_it_was_by_who_was_led_to_it_befo
         fixture.cache.insert(&after, block, &operation);
         assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
         assert_eq!(&*fixture.read(&after).unwrap(), &new[..]);
-        // Somebody may be on his way when the group is stored.
+        // A reader may hold the pointer when the txg is stored.
         fixture.cache.groups_stored(TXG);
         assert_eq!(&*fixture.read(&before).unwrap(), &old[..]);
         fixture.cache.groups_stored(Txg::new(TXG.get() + 1));
@@ -126,7 +126,7 @@ fn a_block_that_is_written_in_place_is_found_as_it_was_by_who_was_led_to_it_befo
 }
 
 #[test]
-fn all_who_wait_for_a_block_get_the_same_answer() {
+fn all_threads_that_wait_for_a_block_get_the_same_answer() {
     let fixture = Fixture::new(64 << 20);
     let good = fixture.pool.write_one(&noise(131072, 1), file_policy());
     let bad = fixture.pool.write_one(&noise(131072, 2), file_policy());

@@ -5,7 +5,7 @@ use tarn_ondisk::units::VdevId;
 
 /// What happened in one metaslab, in one txg, since it was last asked.
 ///
-/// A range may be in both lists: it was allocated and given back. Whoever stores this writes
+/// A range may be in both lists: it was allocated and given back. `pool` writes
 /// `allocated` first, then `freed`. The other order cannot be: what is freed is not allocated again
 /// in the same txg.
 #[derive(Debug, Clone, PartialEq, Eq)]

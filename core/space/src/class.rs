@@ -2,8 +2,9 @@
 //!
 //! # Mechanism
 //! Each top-level vdev serves one class, and one metaslab of a large ordinary vdev serves the
-//! embedded log, so that intent log blocks do not cut the others' free space to pieces. A class that has no
-//! vdev, or no room, is served by the next in its chain; the chain ends at `Normal` always.
+//! embedded log, so that intent log blocks do not cut the others' free space to pieces. A class
+//! that has no vdev, or no room, is served by the next in its chain; the chain ends at `Normal`
+//! always.
 
 /// What a block is for, as far as its place is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

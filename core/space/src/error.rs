@@ -91,7 +91,7 @@ pub enum LoadError {
         /// The first entry that cannot be.
         range: Range,
     },
-    /// Nobody has said yet how space maps are read.
+    /// The pool has not set yet how space maps are read.
     #[error("metaslab {index} of vdev {vdev} was wanted before the pool could load any")]
     NoDoor {
         /// The vdev.

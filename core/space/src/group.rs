@@ -2,9 +2,9 @@
 //! of a class.
 //!
 //! # Mechanism
-//! The rotor stays at a vdev for an amount of bytes in proportion to the vdev's share of the free space
-//! of its class, and goes on. So large runs stay on one vdev, all vdevs are used, and they fill
-//! up together whatever their sizes.
+//! The rotor stays at a vdev for an amount of bytes in proportion to the vdev's share of the free
+//! space of its class, and goes on. So large runs stay on one vdev, all vdevs are used, and they
+//! fill up together whatever their sizes.
 
 use crate::COPIES_MAX;
 use crate::class::Class;
@@ -104,6 +104,10 @@ impl Rotor {
         let Ok(index) = self.members.binary_search(&vdev) else {
             return;
         };
+        assert!(
+            self.position < self.members.len(),
+            "the turn is that of a member"
+        );
         if index != self.position || self.left == 0 {
             self.position = index;
             self.left = turn(vdev, free);
@@ -125,6 +129,10 @@ fn turn(vdev: VdevId, free: &BTreeMap<VdevId, AllocatedSize>) -> u64 {
     let own = free.get(&vdev).map_or(0, |size| u128::from(size.get()));
     let count = u128::try_from(free.len()).expect("a count fits 128 bits");
     let share = (u128::from(TURN) * count * own).checked_div(all);
+    debug_assert!(
+        own <= all,
+        "a vdev has a part of the free space of its class"
+    );
     let bytes = share.and_then(|bytes| u64::try_from(bytes).ok());
     bytes.unwrap_or(TURN).max(TURN_MIN)
 }

@@ -17,10 +17,11 @@
 //!
 //! *Choosing.* A request names a [`Class`] and a number of copies. Each class has the vdevs that
 //! serve it ([`class`]); a rotor goes round them and stays at each for an amount of bytes in
-//! proportion to its share of the free space, so that all fill up at the same rate. On a vdev,
-//! each copy has an active metaslab, used until its largest free range has shrunk to a quarter; then the one
-//! with the largest free ranges is taken. Inside a metaslab ([`pick`]) we allocate behind a cursor, so that a
-//! batch of blocks becomes one run on the device; where that fails we take the tightest range that fits.
+//! proportion to its share of the free space, so that all fill up at the same rate. On a vdev, each
+//! copy has an active metaslab, used until its largest free range has shrunk to a quarter; then the
+//! one with the largest free ranges is taken. Inside a metaslab ([`pick`]) we allocate behind a
+//! cursor, so that a batch of blocks becomes one run on the device; where that fails we take the
+//! tightest range that fits.
 //!
 //! *Copies* go to different vdevs; where there are not enough, to metaslabs at least an eighth of
 //! the vdev apart; then to different metaslabs; then anywhere. Standards are lowered one copy at a

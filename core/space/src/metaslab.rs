@@ -1,8 +1,8 @@
 //! One metaslab: the states of its ranges, and whether its free ranges are in memory.
 //!
 //! # Mechanism
-//! What is free is a tree indexed by size, kept only while we allocate here. What is on its way from
-//! one state to another is kept always, a tree for each txg: `allocating` and `freeing` until
+//! What is free is a tree indexed by size, kept only while we allocate here. What is on its way
+//! from one state to another is kept always, a tree for each txg: `allocating` and `freeing` until
 //! they are handed over to be stored, `deferred` until two more txgs are. Allocated is what is in
 //! none of them.
 //!
@@ -155,8 +155,8 @@ impl Metaslab {
         }
     }
 
-    /// In percent, if what is free by size is known. A metaslab that nothing is in has no space map on
-    /// disk, and counts as whole even if it is small.
+    /// In percent, if what is free by size is known. A metaslab that nothing is in has no space map
+    /// on disk, and counts as whole even if it is small.
     pub(crate) fn fragmentation(&self) -> Option<u64> {
         let histogram = self.histogram()?;
         let is_untouched = self.allocated_bytes == AllocatedSize::ZERO
@@ -222,6 +222,10 @@ impl Metaslab {
     }
 
     fn take(&mut self, range: Range, txg: Txg) {
+        assert!(
+            self.could_hold(range),
+            "an allocation is whole sectors of its metaslab"
+        );
         let Residence::Here(free) = &mut self.residence else {
             unreachable!("only what is in memory is handed out");
         };
@@ -235,6 +239,24 @@ impl Metaslab {
             .expect("a range is not handed out twice");
         self.allocated_bytes += range.size;
         self.allocated_in = self.allocated_in.max(txg);
+        self.assert_sums();
+    }
+
+    /// Asserts that free, pending and allocated bytes add up, while the free ranges are in memory.
+    fn assert_sums(&self) {
+        let on_the_way = self.freeing.values().chain(self.deferred.values());
+        debug_assert_eq!(
+            on_the_way.map(RangeTree::bytes).sum::<AllocatedSize>(),
+            self.pending_bytes,
+            "pending bytes are those of the freeing and deferred ranges"
+        );
+        if let Residence::Here(free) = &self.residence {
+            assert_eq!(
+                free.ranges.bytes() + self.pending_bytes + self.allocated_bytes,
+                self.whole.size,
+                "every byte is free, pending or allocated"
+            );
+        }
     }
 
     /// Undoes an allocation that nothing was stored in. False if its changes were handed over
@@ -256,6 +278,7 @@ impl Metaslab {
             .add(range)
             .expect("what was handed out was not free");
         self.allocated_bytes -= range.size;
+        self.assert_sums();
         true
     }
 
@@ -288,6 +311,7 @@ impl Metaslab {
             .expect("it was found not to be there");
         self.allocated_bytes -= range.size;
         self.pending_bytes += range.size;
+        self.assert_sums();
         true
     }
 
@@ -306,6 +330,14 @@ impl Metaslab {
                 deferred.add(range).expect("a range is not freed twice");
             }
         }
+        debug_assert!(
+            allocated
+                .iter()
+                .chain(freed.iter())
+                .all(|range| self.could_hold(range)),
+            "what goes into a space map is whole sectors of its metaslab"
+        );
+        self.assert_sums();
         (allocated.iter().collect(), freed.iter().collect())
     }
 
@@ -339,6 +371,7 @@ impl Metaslab {
             }
             Residence::Broken => {}
         }
+        self.assert_sums();
     }
 
     /// The ranges that are allocated once this txg is stored with the changes handed over so far.
@@ -351,13 +384,17 @@ impl Metaslab {
         for (_, later) in self.allocating.range(txg.next()..) {
             allocated.subtract(later);
         }
+        debug_assert!(
+            allocated.bytes() <= self.whole.size,
+            "a metaslab has no more allocated than its size"
+        );
         Some(allocated)
     }
 }
 
 impl Metaslab {
-    /// No more ranges than this are allocated once this txg is stored. `None` if it is not in memory. Takes no longer the more
-    /// there are.
+    /// No more ranges than this are allocated once this txg is stored. `None` if it is not in
+    /// memory. Takes no longer the more there are.
     pub(crate) fn allocated_ranges_max(&self, txg: Txg) -> Option<usize> {
         let later = self.allocating.range(txg.next()..).map(|(_, later)| later);
         let apart: usize = self
@@ -372,10 +409,15 @@ impl Metaslab {
 
 /// Coming and going.
 impl Metaslab {
-    /// True if the caller is to load it now: it is away, and nobody else is loading it.
+    /// True if the caller is to load it now: it is not in memory, and no other thread is loading
+    /// it.
     pub(crate) fn begin_load(&mut self) -> bool {
         let is_away = matches!(self.residence, Residence::Away { .. });
         if is_away {
+            assert!(
+                self.allocating.is_empty(),
+                "a metaslab with allocations that are not stored stays in memory"
+            );
             self.residence = Residence::Loading {
                 released: RangeTree::new(),
             };
@@ -436,6 +478,7 @@ impl Metaslab {
             ranges,
             cursors: Cursors::default(),
         }));
+        self.assert_sums();
     }
 
     /// Drops the free ranges from memory, if every allocation is stored. Their sizes are kept.

@@ -2,11 +2,11 @@
 //!
 //! # Mechanism
 //! While there is room, we allocate behind a cursor: the next block follows the last, and a batch
-//! becomes one run on the device. Blocks are kept in streams by the power of two of their size, each
-//! with its cursor, so that small blocks fill small gaps and large ones stay contiguous. When nothing fits within
-//! reach of the cursor, a large block goes to the largest free range, where its followers fit too;
-//! a small one to the tightest. When the metaslab is nearly full or its ranges are small, order
-//! no longer pays, and everything goes to the tightest range that fits.
+//! becomes one run on the device. Blocks are kept in streams by the power of two of their size,
+//! each with its cursor, so that small blocks fill small gaps and large ones stay contiguous. When
+//! nothing fits within reach of the cursor, a large block goes to the largest free range, where its
+//! followers fit too; a small one to the tightest. When the metaslab is nearly full or its ranges
+//! are small, order no longer pays, and everything goes to the tightest range that fits.
 //!
 //! # Invariants
 //! - If any free range is large enough, a place is found.
@@ -70,7 +70,12 @@ pub(crate) fn pick(
             .or_else(|| new_run(free, size)),
         _ => free.best_fit(size),
     }?;
+    assert!(
+        place.size >= size,
+        "the range that was found is large enough"
+    );
     let place = Range::new(place.start, size);
+    debug_assert!(free.contains(place), "a block goes where all is free");
     *cursor = place.start + size;
     Some(place)
 }

@@ -10,7 +10,7 @@ pub(crate) struct Probes {
     pub(crate) allocations: Arc<Counter>,
     /// Blocks for which there was no place in one piece.
     pub(crate) refusals: Arc<Counter>,
-    /// Metaslabs read into memory: somebody waited for each.
+    /// Metaslabs read into memory: an allocation waited for each.
     pub(crate) loads: Arc<Counter>,
     /// Metaslabs that could not be read.
     pub(crate) failed_loads: Arc<Counter>,

@@ -284,6 +284,17 @@ impl RangeTree {
     }
 
     fn put_segment(&mut self, start: u64, end: u64) {
+        assert!(start < end, "a range is not empty");
+        debug_assert!(
+            self.last_from_before(start)
+                .is_none_or(|(_, before_end)| before_end < start),
+            "a range does not touch the one before it"
+        );
+        debug_assert!(
+            self.first_at_or_after(start)
+                .is_none_or(|(after_start, _)| after_start > end),
+            "a range does not touch the one after it"
+        );
         self.by_start.insert(start, end);
         self.bytes += end - start;
         if let Some(index) = &mut self.index {
@@ -292,7 +303,9 @@ impl RangeTree {
     }
 
     fn take_segment(&mut self, start: u64, end: u64) {
-        self.by_start.remove(&start);
+        let found = self.by_start.remove(&start);
+        assert_eq!(found, Some(end), "a range that was found is in the tree");
+        assert!(self.bytes >= end - start, "a tree counts all of its bytes");
         self.bytes -= end - start;
         if let Some(index) = &mut self.index {
             index.take(start, end);
@@ -311,6 +324,11 @@ impl RangeTree {
         for (&start, &end) in &self.by_start {
             index.put(start, end);
         }
+        assert_eq!(
+            index.by_size.len(),
+            self.by_start.len(),
+            "the index holds every range"
+        );
         self.index = Some(index);
     }
 
@@ -375,15 +393,18 @@ impl RangeTree {
 impl SizeIndex {
     fn put(&mut self, start: u64, end: u64) {
         let size = end - start;
-        self.by_size.insert((size, start));
+        let is_new = self.by_size.insert((size, start));
+        assert!(is_new, "the index holds each range once");
         self.histogram[bucket(size)] += 1;
     }
 
     fn take(&mut self, start: u64, end: u64) {
         let size = end - start;
         let was_there = self.by_size.remove(&(size, start));
-        debug_assert!(was_there, "the index holds every range");
-        self.histogram[bucket(size)] -= 1;
+        assert!(was_there, "the index holds every range");
+        let counted = &mut self.histogram[bucket(size)];
+        assert!(*counted > 0, "the histogram counts every range");
+        *counted -= 1;
     }
 }
 
@@ -414,6 +435,7 @@ impl FromIterator<Range> for RangeTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_host::sim::Random;
 
     fn range(start: u64, size: u64) -> Range {
         Range::new(VdevOffset::new(start), AllocatedSize::new(size))
@@ -498,13 +520,8 @@ mod tests {
 
     #[test]
     fn random_operations_agree_with_a_bitmap() {
-        let mut seed = 7_u64;
-        let mut next = move |below: u64| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (seed >> 33) % below
-        };
+        let mut random = Random::new(7);
+        let mut next = move |below: u64| random.below(below);
         let mut tree = RangeTree::new();
         tree.index_by_size();
         let mut bitmap = [false; 256];

@@ -1,8 +1,8 @@
 //! The space of a pool, for all threads: [`Space`].
 //!
 //! # Mechanism
-//! One short lock over plain data. It is let go while a metaslab is loaded; others who want the
-//! same metaslab wait for that load, and those who do not go on.
+//! One short lock over plain data. It is released while a metaslab is loaded; threads that want the
+//! same metaslab wait for that load, and others go on.
 
 use crate::class::Class;
 use crate::error::{FreeError, LoadError, NoSpace};
@@ -99,8 +99,8 @@ impl Space {
 
     /// Hands out a place for each copy, all or none.
     ///
-    /// `near` lists places whose vdevs are preferred, for each copy in order. `size_on` says how much room
-    /// the block takes on a vdev. May load metaslabs, and wait for that.
+    /// `near` lists places whose vdevs are preferred, for each copy in order. `size_on` says how
+    /// much room the block takes on a vdev. May load metaslabs, and wait for that.
     ///
     /// # Errors
     /// There is no room in one piece for all copies.
@@ -153,8 +153,8 @@ impl Space {
     /// are stored.
     ///
     /// # Errors
-    /// It was not allocated, or its metaslab cannot be read: pointers come from the disk, and so may such
-    /// ranges.
+    /// It was not allocated, or its metaslab cannot be read: pointers come from the disk, and so
+    /// may such ranges.
     pub fn free(
         &self,
         vdev: VdevId,
@@ -215,7 +215,8 @@ impl Space {
         state.metaslab(vdev, as_index(index))?.allocated_ranges(txg)
     }
 
-    /// No more ranges of a metaslab than this are allocated once `txg` is stored. `None` if they are not in memory.
+    /// No more ranges of a metaslab than this are allocated once `txg` is stored. `None` if they
+    /// are not in memory.
     pub fn allocated_ranges_max(&self, vdev: VdevId, index: u64, txg: Txg) -> Option<usize> {
         let state = self.state.lock();
         state
@@ -295,8 +296,8 @@ impl Space {
         }
     }
 
-    /// Loads a metaslab, or waits for whoever is at it. It may not be in memory afterwards: if it
-    /// could not be loaded, or if it was dropped again meanwhile.
+    /// Loads a metaslab, or waits for the thread that is loading it. It may not be in memory
+    /// afterwards: if it could not be loaded, or if it was dropped again meanwhile.
     fn load<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

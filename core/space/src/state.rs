@@ -121,6 +121,10 @@ impl State {
         geometry: Geometry,
         summaries: Vec<MetaslabSummary>,
     ) {
+        assert!(
+            geometry.ashift <= geometry.metaslab_shift,
+            "a metaslab is at least one sector"
+        );
         let size = 1_u64 << geometry.metaslab_shift;
         let sector = 1_u64 << geometry.ashift;
         let count = as_index(geometry.size.get() >> geometry.metaslab_shift);
@@ -287,6 +291,15 @@ impl State {
                 }
             }
         }
+        assert_eq!(
+            placed.len(),
+            request.copies,
+            "each copy has a place, or none has"
+        );
+        debug_assert!(
+            are_disjoint(&placed),
+            "the copies of a block do not overlap"
+        );
         for place in &placed {
             self.note_change(place.vdev, self.index_of(place), request.txg);
         }
@@ -504,9 +517,30 @@ impl State {
     }
 }
 
+/// Whether no two of these places share bytes.
+fn are_disjoint(places: &[Allocation]) -> bool {
+    let overlap = |one: &Allocation, other: &Allocation| {
+        one.vdev == other.vdev
+            && one.offset < other.offset + other.size
+            && other.offset < one.offset + one.size
+    };
+    let mut rest = places;
+    while let [first, others @ ..] = rest {
+        if others.iter().any(|other| overlap(first, other)) {
+            return false;
+        }
+        rest = others;
+    }
+    true
+}
+
 /// Being stored.
 impl State {
     pub(crate) fn take_changes(&mut self, txg: Txg) -> Vec<MetaslabChanges> {
+        assert!(
+            txg > self.stored,
+            "changes are taken before their txg is stored"
+        );
         let changed = self.changed.remove(&txg).unwrap_or_default();
         let mut all = Vec::with_capacity(changed.len());
         for (vdev, index) in changed {
@@ -540,6 +574,10 @@ impl State {
         self.stored = self.stored.max(txg);
         let later = self.deferred.split_off(&txg.minus(TXG_DEFER).next());
         for (freed_in, metaslabs) in std::mem::replace(&mut self.deferred, later) {
+            assert!(
+                freed_in <= txg.minus(TXG_DEFER),
+                "what was freed is not handed out before two more txgs are stored"
+            );
             for (vdev, index) in metaslabs {
                 if let Some(metaslab) = self.metaslab_mut(vdev, index) {
                     metaslab.release(freed_in);

@@ -1,4 +1,4 @@
-//! How full everything is, for people and for quotas.
+//! Allocated and free bytes of vdevs and classes, for `zpool list` and for quotas.
 
 use crate::class::Class;
 use crate::range_tree::{HISTOGRAM_BUCKETS, bucket};
