@@ -4,8 +4,8 @@
 //! A list is a row of entries; each allows or denies something to someone. Two forms are stored:
 //!
 //! - version 0 (ZPL before 3): entries of 12 bytes, for uids and gids;
-//! - version 1: entries of 8 bytes that allow or deny something to owner, group or everyone, of 48 with object
-//!   types of Windows, of 16 else: those have a [`Fuid`](crate::fuid::Fuid).
+//! - version 1: entries of 8 bytes that allow or deny something to owner, group or everyone, of 48
+//!   with object types of Windows, of 16 else: those have a [`Fuid`](crate::fuid::Fuid).
 //!
 //! Up to ZPL version 4 a file has an [`AclPhys`] with room for six short entries, and an object of
 //! its own for longer lists. From version 5 on the entries are an attribute, always version 1.
@@ -125,7 +125,7 @@ impl AclPhys {
     }
 }
 
-/// Whom an entry is about.
+/// The user, group or class of users of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AclWho {
     /// The file's owner.
@@ -159,7 +159,7 @@ pub struct AclEntry {
     pub flags: u16,
     /// What it is about: [`permission`]s.
     pub mask: u32,
-    /// Whom it is about.
+    /// The user, group or class of users it is for.
     pub who: AclWho,
     /// Object types, where the kind has them.
     pub object_types: Option<AclObjectTypes>,
@@ -180,8 +180,8 @@ pub mod kind {
     #[doc(alias = "ACE_SYSTEM_ALARM_ACE_TYPE")]
     pub const ALARM: u16 = 3;
 
-    /// True for kinds whose entries, in version 1, have no id where they are about owner, group or everyone. Those of all others have
-    /// one, which then says nothing.
+    /// True for kinds whose entries, in version 1, have no id where they are about owner, group or
+    /// everyone. Those of all other kinds have one, which then says nothing.
     #[doc(alias = "zfs_ace_fuid_size")]
     pub(super) const fn goes_without_id(kind: u16) -> bool {
         matches!(kind, ALLOW | DENY)
@@ -217,7 +217,7 @@ pub mod flag {
     pub const GROUP: u16 = 0x2000;
     /// It is about everyone.
     pub const EVERYONE: u16 = 0x4000;
-    /// Those that say whom it is about.
+    /// Those that tell the class of users.
     #[doc(alias = "ACE_TYPE_FLAGS")]
     pub const WHO: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 }

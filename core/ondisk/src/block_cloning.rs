@@ -3,8 +3,8 @@
 //!
 //! A top-level vdev with cloned blocks has an object in the MOS, named in the pool directory by
 //! [`object_name`]. Its data are 16-bit counters, one per `range_bytes` of the vdev, of the cloned
-//! blocks therein; its bonus has the sums; and a ZAP, `entries`, maps the offset of each cloned block
-//! to its further references.
+//! blocks therein; its bonus has the sums; and a ZAP, `entries`, maps the offset of each cloned
+//! block to its further references.
 
 use crate::on_disk;
 use crate::units::{AllocatedSize, ObjectId, VdevId};
@@ -30,7 +30,8 @@ on_disk! {
     }
 }
 
-/// A counter counts the cloned blocks of so many bytes of a vdev. Even of the smallest blocks there are fewer than a counter can count.
+/// A counter counts the cloned blocks of so many bytes of a vdev. Even of the smallest blocks there
+/// are fewer than a counter can count.
 #[doc(alias = "BRT_RANGESIZE")]
 pub const RANGE_BYTES: u64 = 16 << 20;
 

@@ -33,8 +33,8 @@
 //!
 //! Word 7, bit 63: the block was rewritten in its physical birth without a change to its contents.
 //! Word 9 is the physical birth, or zero where it equals the logical birth in word 10. Word 11 is
-//! the *fill*: how many allocated things are below (data blocks; for dnode blocks, dnodes). Words 12
-//! to 15 are the checksum.
+//! the *fill*: how many allocated things are below (data blocks; for dnode blocks, dnodes). Words
+//! 12 to 15 are the checksum.
 //!
 //! # Invariants
 //! - A pointer whose first DVA is zero is a *hole*: its block reads as zeros. A hole that was once
@@ -369,7 +369,7 @@ impl BlockPointer {
         !self.is_embedded() && bit(self.properties2, 63)
     }
 
-    /// Says that its births are as they were written: nobody has moved the block since.
+    /// Says that its births are as they were written: the block was not moved since.
     pub fn clear_rewritten(&mut self) {
         if !self.is_embedded() {
             self.properties2 = with_bits(self.properties2, 63, 1, 0);
@@ -509,8 +509,8 @@ impl BlockPointer {
         }
     }
 
-    /// What is allocated below the pointer that these little-endian bytes are, or `None` where it is a hole. For blocks of a thousand
-    /// pointers of which nothing else is asked.
+    /// What is allocated below the pointer that these little-endian bytes are, or `None` where it
+    /// is a hole. For blocks of a thousand pointers of which nothing else is asked.
     ///
     /// # Panics
     /// When there are less bytes than a pointer has.
@@ -620,7 +620,8 @@ impl BlockPointer {
         self.properties = with_bits(self.properties, 61, 1, 1);
     }
 
-    /// Says that the block is big-endian, as something that was received so, and cannot be turned around.
+    /// Says that the block is big-endian, as something that was received so, and cannot be turned
+    /// around.
     pub fn set_big_endian(&mut self) {
         self.properties = with_bits(self.properties, 63, 1, 0);
     }

@@ -1,7 +1,7 @@
 //! Destroyed datasets that are still being freed (feature `async_destroy`).
 //!
-//! The object's data are entries, each the root of a tree of blocks; those from `begin` to `end` are
-//! not yet done. `resume` tells how far the first of them has come.
+//! The object's data are entries, each the root of a tree of blocks; those from `begin` to `end`
+//! are not yet done. `resume` tells how far the first of them has come.
 
 use crate::block_pointer::BlockPointer;
 use crate::bookmark::TraversalMark;

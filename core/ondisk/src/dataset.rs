@@ -1,10 +1,10 @@
 //! DSL datasets: a file system or volume as of now, or as of a snapshot.
 //!
-//! A dataset is an object of the MOS with a bonus of [`Dataset`]. A directory's head dataset and its
-//! snapshots form a chain by `previous_snapshot` and `next_snapshot`, newest first; each has a list
-//! of the blocks that died since the one before it ([`deadlist`](crate::deadlist)), which is what
-//! makes destroying a snapshot cost as much as it frees. What does not fit the fixed structure is in
-//! a ZAP that the object's own data become when it is needed, under the names below.
+//! A dataset is an object of the MOS with a bonus of [`Dataset`]. A directory's head dataset and
+//! its snapshots form a chain by `previous_snapshot` and `next_snapshot`, newest first; each has a
+//! list of the blocks that died since the one before it ([`deadlist`](crate::deadlist)), which is
+//! what makes destroying a snapshot cost as much as it frees. What does not fit the fixed structure
+//! is in a ZAP that the object's own data become when it is needed, under the names below.
 
 use crate::block_pointer::BlockPointer;
 use crate::declare::Reserved;
@@ -30,7 +30,7 @@ on_disk! {
         48  => creation_time_s: u64,
         56  => creation_txg: Txg,
         64  => deadlist: ObjectId,
-        /// What it refers to, whoever else does.
+        /// The space it refers to, shared with other datasets or not.
         72  => referenced: AllocatedSize,
         80  => compressed: PhysicalSize,
         88  => uncompressed: LogicalSize,

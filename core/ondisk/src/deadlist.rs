@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! The object's data are a ZAP from birth txgs (a hexadecimal name) to lists of block pointers
-//! ([`bpobj`](crate::bpobj)): under txg T are the dead blocks born after T, up to the next name. There
-//! is one such txg per snapshot, so that when a snapshot goes, whole lists move or are freed
+//! ([`bpobj`](crate::bpobj)): under txg T are the dead blocks born after T, up to the next name.
+//! There is one such txg per snapshot, so that when a snapshot goes, whole lists move or are freed
 //! unread. The bonus has the totals.
 //!
 //! Before pool version 26 the object is a plain list of block pointers; its type tells. A clone's

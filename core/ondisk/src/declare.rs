@@ -1,10 +1,10 @@
 //! One declaration per stored structure, and the readers and writers that follow it.
 //!
 //! # Mechanism
-//! [`on_disk!`](crate::on_disk) takes a structure with the offset of each field, and makes the value type and its
-//! [`Stored`] implementation. Offsets and size are checked while compiling: a field that is not
-//! where its declaration says does not build. Every byte belongs to a field; bytes without a
-//! meaning are [`Reserved`].
+//! [`on_disk!`](crate::on_disk) takes a structure with the offset of each field, and makes the
+//! value type and its [`Stored`] implementation. Offsets and size are checked while compiling: a
+//! field that is not where its declaration says does not build. Every byte belongs to a field;
+//! bytes without a meaning are [`Reserved`].
 //!
 //! # Invariants
 //! - A [`Reader`] never reads outside its bytes, whatever it is asked.
@@ -485,8 +485,8 @@ pub fn narrow(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Declares a set of stored codes of one byte: an enum with a name per code, in which codes nobody
-/// here knows are preserved.
+/// Declares a set of stored codes of one byte: an enum with a name per code, in which codes that no
+/// program here knows are preserved.
 macro_rules! stored_codes {
     (
         $(#[$attribute:meta])*

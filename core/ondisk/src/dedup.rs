@@ -1,11 +1,11 @@
 //! Dedup tables: blocks with equal contents, stored once.
 //!
 //! # Mechanism
-//! There is a table per checksum function, of up to three ZAPs by *class*: blocks with one reference,
-//! with several, and (from before 2014) with extra copies. A ZAP maps a [`DedupKey`] (40 bytes, as
-//! five words) to the places of the block, compressed behind one byte that says how
-//! ([`split_value`]). The *legacy* value has four sets of places, one per number of copies; the *flat*
-//! one (feature `fast_dedup`) has one. With the latter, changes go through two logs first.
+//! There is a table per checksum function, of up to three ZAPs by *class*: blocks with one
+//! reference, with several, and (from before 2014) with extra copies. A ZAP maps a [`DedupKey`] (40
+//! bytes, as five words) to the places of the block, compressed behind one byte that says how
+//! ([`split_value`]). The *legacy* value has four sets of places, one per number of copies; the
+//! *flat* one (feature `fast_dedup`) has one. With the latter, changes go through two logs first.
 
 use crate::block_pointer::{BlockPointer, Dva};
 use crate::checksum::{Checksum, ChecksumKind};

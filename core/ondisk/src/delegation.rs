@@ -1,23 +1,26 @@
-//! Delegated permissions: who may do what with a dataset and what is below it.
+//! Delegated permissions (`zfs allow`): what users and groups may do with a dataset and its
+//! descendants.
 //!
-//! A directory of the tree of datasets that delegates anything has a ZAP. Its names say to whom, where, and whether permissions are listed or sets of them; each
-//! leads to a ZAP whose names are the permissions, or the sets:
+//! A DSL directory with delegated permissions has a ZAP. Each of its names says which user or
+//! group, where, and whether it lists permissions or sets of them, and leads to a ZAP whose names
+//! are the permissions, or the sets:
 //!
 //! ```text
 //! ul$1000     permissions of user 1000 for the dataset itself
 //! Ud$1000     sets that user 1000 has for what is below it
 //! gl$, gd$    the same of groups;  el$, ed$  of everyone
 //! s-$@backup  permissions in the set @backup;  S-$@backup  sets in it
-//! c-$         permissions that whoever makes a dataset below gets for it;  C-$  sets
+//! c-$         permissions that the creator of a dataset below gets for it;  C-$  sets
 //! ```
 
-/// To whom.
+/// The receiver of permissions.
 #[doc(alias = "zfs_deleg_who_type_t")]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
-    /// A set of permissions, with the `@` of its name. It is nobody, but others have the set.
+    /// A set of permissions, with the `@` of its name. It is no receiver itself: receivers have the
+    /// set.
     Set(String),
-    /// Whoever makes a dataset below.
+    /// The creator of a dataset below.
     Creator,
     /// A user.
     User(u32),
@@ -34,7 +37,7 @@ pub enum Scope {
     Local,
     /// All below it, and its snapshots.
     Descendent,
-    /// It is not said: for sets, and for those who make datasets.
+    /// Not given: for sets, and for creators of datasets.
     Unsaid,
 }
 
@@ -50,7 +53,7 @@ pub enum Listed {
 /// A name in the ZAP of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// To whom.
+    /// The receiver.
     pub holder: Holder,
     /// For what.
     pub scope: Scope,
@@ -135,7 +138,7 @@ mod tests {
 
     /// Names that OpenZFS stores.
     #[test]
-    fn names_say_who_and_where_and_what() {
+    fn names_have_receiver_place_and_kind() {
         let set = || Holder::Set("@backup".to_string());
         for (name, holder, scope, listed) in [
             (

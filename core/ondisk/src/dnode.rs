@@ -20,8 +20,8 @@
 //! *spill* block continues it. The bonus is carried here as bytes.
 //!
 //! # Invariants
-//! - The slots of a dnode lie in one block. Slots in its interior have no meaning of their own, so a
-//!   block of dnodes is walked from its start, or a number is trusted to be a first slot.
+//! - The slots of a dnode lie in one block. Slots in its interior have no meaning of their own, so
+//!   a block of dnodes is walked from its start, or a number is trusted to be a first slot.
 //! - Room for the bonus beyond its length may hold stale bytes; they are carried unchanged.
 //! - Bonus bytes of a decoded dnode are little-endian, or of a kind that tells its own order.
 
@@ -266,7 +266,8 @@ impl Dnode {
         &mut self.bonus_room[..usize::from(self.bonus_length)]
     }
 
-    /// All the room for the bonus, with what is behind it there: zeros, or stale bytes; in an encrypted dataset, the rest of what was encrypted.
+    /// All the room for the bonus, with what is behind it there: zeros, or stale bytes; in an
+    /// encrypted dataset, the rest of what was encrypted.
     pub fn bonus_room(&self) -> &[u8] {
         &self.bonus_room
     }
@@ -291,7 +292,8 @@ impl Dnode {
         self.bonus_room[..bonus.len()].copy_from_slice(bonus);
     }
 
-    /// Replaces all the room for the bonus, as far as there is room: what is encrypted is more than the bonus. Its length stays.
+    /// Replaces all the room for the bonus, as far as there is room: what is encrypted is more than
+    /// the bonus. Its length stays.
     ///
     /// # Panics
     /// When that is longer than what is given.
@@ -429,6 +431,10 @@ impl Dnode {
             writer.value(spill);
         }
         assert_eq!(writer.remaining(), 0, "a dnode fills its slots");
+        debug_assert!(
+            Dnode::from_slots(&bytes[..self.size()], ByteOrder::Little).is_ok(),
+            "a dnode that is written can be read back"
+        );
     }
 
     /// Encodes into bytes of its own.
@@ -570,7 +576,7 @@ fn swap_znode(bonus: &mut [u8]) {
     }
 }
 
-/// How many bytes an ACL entry takes: those for owner, owning group and everyone name nobody, and
+/// How many bytes an ACL entry takes: those for owner, owning group and everyone name no user, and
 /// object entries (types 5 to 8) carry two 16-byte guids.
 fn acl_entry_size(kind: u16, flags: u16) -> usize {
     const WHO: u16 = 0x7040;

@@ -2,11 +2,11 @@
 //!
 //! # Mechanism
 //! A feature is named by a guid, `organisation:name`. A pool counts for each enabled feature how
-//! much of it is in use: zero is *enabled*, more is *active*. A feature that is active must be known to
-//! whoever opens the pool, unless it is compatible with reading, and the pool is opened read-only.
-//! The counts are in two ZAPs of the MOS: those of features that even readers must know
-//! (`features_for_read`), and of the others (`features_for_write`). Features needed to read the MOS
-//! itself are also in every label.
+//! much of it is in use: zero is *enabled*, more is *active*. A feature that is active must be
+//! known to every program that opens the pool, unless it is compatible with reading, and the pool
+//! is opened read-only. The counts are in two ZAPs of the MOS: those of features that even readers
+//! must know (`features_for_read`), and of the others (`features_for_write`). Features needed to
+//! read the MOS itself are also in every label.
 //!
 //! The table below is every feature of OpenZFS 2.3, in the order in which it lists them, with what
 //! this program can do. It is meant to be changed: a feature that has been built is one word away
@@ -39,7 +39,7 @@ pub enum Access {
 pub struct FeatureFlags(u8);
 
 impl FeatureFlags {
-    /// Who does not know it may still read the pool.
+    /// Programs that do not know it may read the pool.
     #[doc(alias = "ZFEATURE_FLAG_READONLY_COMPAT")]
     pub const READ_ONLY_COMPATIBLE: FeatureFlags = FeatureFlags(1);
     /// Needed to read the MOS, and so kept in labels.

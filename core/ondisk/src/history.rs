@@ -1,4 +1,4 @@
-//! The pool's history: who did what and when, since the pool was made.
+//! The pool's history: commands and internal events since the pool was made, with user and time.
 //!
 //! # Mechanism
 //! An object of fixed size is used as a ring, behind a part that is never overwritten: everything
@@ -198,7 +198,8 @@ impl HistoryHead {
         Ok(())
     }
 
-    /// Leaves out the oldest records until those that are left in the ring have at most so many bytes. `read` gives the bytes of pieces.
+    /// Leaves out the oldest records until those that are left in the ring have at most so many
+    /// bytes. `read` gives the bytes of pieces.
     ///
     /// # Errors
     /// The outer one is that of `read`.
@@ -234,7 +235,8 @@ impl HistoryHead {
     }
 
     /// Keeps all that was written so far for good: the command that made the pool was the last.
-    /// Does nothing when that was so before, or when the ring went round since: what made the pool is gone then.
+    /// Does nothing when that was so before, or when the ring went round since: what made the pool
+    /// is gone then.
     pub fn keep_creation(&mut self) {
         if self.creation_end == 0 && self.end < self.ring_end {
             self.creation_end = self.end;

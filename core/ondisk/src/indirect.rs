@@ -1,7 +1,7 @@
 //! Where the blocks of a removed vdev went (feature `device_removal`).
 //!
-//! A removed vdev stays in the config as *indirect*. Its mapping object is a list of moved runs, sorted
-//! by their old place; its births object says up to which old place was moved in which txg.
+//! A removed vdev stays in the config as *indirect*. Its mapping object is a list of moved runs,
+//! sorted by their old place; its births object says up to which old place was moved in which txg.
 
 use crate::block_pointer::Dva;
 use crate::declare::{ByteOrder, Corrupt, Stored, bits, widen};

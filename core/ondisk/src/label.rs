@@ -1,9 +1,9 @@
 //! Labels: what a device says about the pool it belongs to.
 //!
 //! # Problem
-//! A device is found before anything is known about its pool. It must tell who it belongs to, who
-//! its siblings are, and where the pool's root is; and a crash while it is being told something
-//! new must leave one version of the tale intact.
+//! A device is found before anything is known about its pool. Its label must name the pool, the
+//! other devices, and the place of the pool's root; and a crash during an update must leave either
+//! the old version or the new one whole.
 //!
 //! # Mechanism
 //! Four equal labels, two at each end of the device, so that a program that overwrites one end
@@ -24,8 +24,8 @@
 //!
 //! The end of a device counts from its size rounded down to 256 KiB. Boot environment,
 //! configuration, and each slot of the ring end in an [`EmbeddedChecksum`], whose verifier is the
-//! piece's own place on the device. A slot is as large as the device's sector, at least 1 KiB and at
-//! most 8 KiB, so that writing one cannot tear another.
+//! piece's own place on the device. A slot is as large as the device's sector, at least 1 KiB and
+//! at most 8 KiB, so that writing one cannot tear another.
 //!
 //! # Invariants
 //! - A block pointer's offset 0 is byte [`DATA_START_BYTES`] of the device.

@@ -3,7 +3,7 @@
 //! # Problem
 //! A pool outlives the program that wrote it, the machine, and the machine's byte order. Other
 //! implementations read what we write and we read what they wrote, and a disk can hand back
-//! anything at all. A mistake of one byte here is a pool that nobody can open.
+//! anything at all. A mistake of one byte here is a pool that no program can open.
 //!
 //! # Mechanism
 //! *Two byte orders, one declaration.* OpenZFS stores structures as its machine has them in
@@ -22,7 +22,7 @@
 //! # Invariants
 //! - Decoding accepts any bytes: it refuses with a [`Corrupt`](declare::Corrupt), and never panics.
 //! - `encode(decode(bytes)) == bytes` for little-endian bytes that OpenZFS wrote. Values we do not
-//!   know (an object type, a compression) are preserved, not refused: whoever must *act* on
+//!   know (an object type, a compression) are preserved, not refused: the layer that must *act* on
 //!   one refuses it.
 //! - Reserved bytes are carried through unchanged, and are zero in what we make ourselves.
 //! - Nothing as wide as the machine's word reaches the disk.

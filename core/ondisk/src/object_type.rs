@@ -259,7 +259,7 @@ impl ObjectType {
         self.layout() == Some(Layout::Zap)
     }
 
-    /// How its bytes are arranged; none for a type nobody here knows.
+    /// How its bytes are arranged; none for an unknown type.
     #[doc(alias = "DMU_OT_BYTESWAP")]
     pub const fn layout(self) -> Option<Layout> {
         use ObjectType::*;

@@ -1,10 +1,10 @@
 //! Object sets: a numbered collection of objects, with their intent log and their accounting.
 //!
 //! # Mechanism
-//! A file system, a snapshot, a volume and the pool's own metadata (the MOS) are each an object set.
-//! Its head is one block: the *meta dnode*, whose data are the dnodes of all objects; the head of the
-//! intent log; and, in larger versions, dnodes of objects that count space by owner. The size of
-//! the block tells the version:
+//! A file system, a snapshot, a volume and the pool's own metadata (the MOS) are each an object
+//! set. Its head is one block: the *meta dnode*, whose data are the dnodes of all objects; the head
+//! of the intent log; and, in larger versions, dnodes of objects that count space by owner. The
+//! size of the block tells the version:
 //!
 //! ```text
 //!  0            512      704     720     784      1024      1536       2048      2560     4096

@@ -51,7 +51,8 @@ pub const CACHE_DEVICES: &str = "l2cache";
 /// ZAP: holds that go when the pool is next imported.
 #[doc(alias = "DMU_POOL_TMP_USERREFS")]
 pub const TEMPORARY_HOLDS: &str = "tmp_userrefs";
-/// What dedup tables are called: `DDT-sha256-zap-unique`, each one ZAP; or `DDT-sha256`, a list of ZAPs (feature `fast_dedup`).
+/// What dedup tables are called: `DDT-sha256-zap-unique`, each one ZAP; or `DDT-sha256`, a list of
+/// ZAPs (feature `fast_dedup`).
 #[doc(alias = "DMU_POOL_DDT")]
 pub const DEDUP_TABLE_PREFIX: &str = "DDT-";
 /// ZAP: statistics of the dedup tables.

@@ -1,8 +1,9 @@
 //! What the pointers of encrypted datasets have beside places and checksums.
 //!
 //! # Mechanism
-//! Every block of an encrypted dataset has a *message authentication code*, which proves to the owner of the key that the block is one of his. It
-//! takes the second half of the pointer's checksum:
+//! Every block of an encrypted dataset has a *message authentication code*, which proves to the
+//! owner of the key that the block is one of his. It takes the second half of the pointer's
+//! checksum:
 //!
 //! ```text
 //!   word   0..4      4              5                  6          11 (high half)            14, 15
@@ -12,11 +13,15 @@
 //!         +-------+--------------+------------------+------------+-----------------------+------+
 //! ```
 //!
-//! - Blocks of an encrypted type ([`ObjectType::is_encrypted`](crate::object_type::ObjectType::is_encrypted)) have a salt and an initialization vector as well, where others have their third place.
-//! - Blocks of pointers are plain. Their code is no secret: it is a digest of what the pointers in them say ([`digested`]).
+//! - Blocks of an encrypted type
+//!   ([`ObjectType::is_encrypted`](crate::object_type::ObjectType::is_encrypted)) have a salt and
+//!   an initialization vector as well, where others have their third place.
+//! - Blocks of pointers are plain. Their code is no secret: it is a digest of what the pointers in
+//!   them say ([`digested`]).
 //! - The head of an object set has its two codes inside.
 //!
-//! Words are in the byte order of the block, so that salt, vector and code are the same bytes for everybody.
+//! Words are in the byte order of the block, so that salt, vector and code are the same bytes on
+//! every machine.
 
 use crate::block_pointer::{BlockPointer, PointerKind};
 use crate::declare::{ByteOrder, Reserved, bits, with_bits};
@@ -65,8 +70,8 @@ impl Sealing {
         sealing
     }
 
-    /// Has a pointer say that its block is sealed like this. The pointer is complete otherwise, of two places at most if its block is encrypted, and with the
-    /// [half](truncated) of a checksum.
+    /// Has a pointer say that its block is sealed like this. The pointer is complete otherwise, of
+    /// two places at most if its block is encrypted, and with the [half](truncated) of a checksum.
     #[doc(alias = "zio_crypt_encode_params_bp")]
     #[doc(alias = "zio_crypt_encode_mac_bp")]
     pub fn put_into(&self, pointer: &mut BlockPointer) {
@@ -100,7 +105,8 @@ impl Sealing {
     }
 }
 
-/// The half of a checksum that is left beside a code. Weak sums do not have their bits spread evenly: both halves are folded together.
+/// The half of a checksum that is left beside a code. Weak sums do not have their bits spread
+/// evenly: both halves are folded together.
 #[doc(alias = "zio_checksum_handle_crypt")]
 pub fn truncated(words: [u64; 4], is_strong: bool) -> [u64; 2] {
     let [a, b, c, d] = words;
@@ -110,7 +116,8 @@ pub fn truncated(words: [u64; 4], is_strong: bool) -> [u64; 2] {
     }
 }
 
-/// What of a pointer goes into the code of the block that it is in: what is the same wherever the block is received.
+/// What of a pointer goes into the code of the block that it is in: what is the same wherever the
+/// block is received.
 #[doc(alias = "blkptr_auth_buf_t")]
 #[doc(alias = "zio_crypt_bp_auth_init")]
 pub fn digested(pointer: &BlockPointer) -> [u8; 32] {

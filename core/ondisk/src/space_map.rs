@@ -30,10 +30,10 @@
 //!                 +------+------+----------------+----------------------------+
 //! ```
 //!
-//! Two-word entries exist since the feature `spacemap_v2`. Only log space maps name a vdev; a map of
-//! one vdev stores none (OpenZFS leaves zero there). A two-word entry never crosses a block: the last word of a
-//! block is padded with an empty debug entry instead. A debug entry opens what one pass of one txg
-//! appended.
+//! Two-word entries exist since the feature `spacemap_v2`. Only log space maps name a vdev; a map
+//! of one vdev stores none (OpenZFS leaves zero there). A two-word entry never crosses a block: the
+//! last word of a block is padded with an empty debug entry instead. A debug entry opens what one
+//! pass of one txg appended.
 //!
 //! The bonus has the length of the log, what is allocated by it, and a histogram of free runs by
 //! power of two, from which a metaslab is judged without being loaded.
@@ -73,7 +73,7 @@ on_disk! {
     #[doc(alias = "space_map_phys_t")]
     #[derive(Copy)]
     pub struct SpaceMapHead [320 bytes] {
-        /// The object itself; nobody reads it.
+        /// The object itself; not read.
         0  => object: u64,
         /// How many bytes of the object's data are the log.
         8  => length: u64,

@@ -12,18 +12,20 @@
 //!            +------+---------+--------------------------+----------+
 //! ```
 //!
-//! The *checksum* is fletcher4 of everything before it, from the first byte of the stream. Only the first record
-//! has none: its name takes that place. The last record repeats, among its fields, the checksum of all before it.
+//! The *checksum* is fletcher4 of everything before it, from the first byte of the stream. Only the
+//! first record has none: its name takes that place. The last record repeats, among its fields, the
+//! checksum of all before it.
 //!
-//! A stream of several snapshots (`send -R`, `-I`, `-p`) is a *compound*: a begin whose payload is a name-value list that
-//! describes them, its end, then one plain stream per snapshot, then an end with a checksum of zeros.
+//! A stream of several snapshots (`send -R`, `-I`, `-p`) is a *compound*: a begin whose payload is
+//! a name-value list that describes them, its end, then one plain stream per snapshot, then an end
+//! with a checksum of zeros.
 //!
 //! Numbers are in the byte order of the sender, which the magic number of the first record tells.
 //!
 //! # Invariants
 //! - A record that OpenZFS wrote encodes to the same bytes again.
-//! - Decoding takes a record's fields as they are; whether they are sensible is decided by who acts on them. Only
-//!   what says how many bytes follow is checked here ([`Record::payload_bytes`]).
+//! - Decoding takes a record's fields as they are; whether they are sensible is for `stream` to
+//!   decide. Only what says how many bytes follow is checked here ([`Record::payload_bytes`]).
 //!
 //! # Knows nothing about
 //! Checksum functions, and what is done with the records.
@@ -88,7 +90,8 @@ const FEATURE_NAMES: &[(StreamFeatures, &str)] = &[
 ];
 
 impl StreamFeatures {
-    /// Blocks are left out that the stream had before. No version of OpenZFS since 2.0 receives such streams.
+    /// Blocks are left out that the stream had before. No version of OpenZFS since 2.0 receives
+    /// such streams.
     pub const DEDUP: StreamFeatures = StreamFeatures(1 << 0);
     /// The same, with the properties of blocks.
     pub const DEDUP_PROPERTIES: StreamFeatures = StreamFeatures(1 << 1);
@@ -172,7 +175,8 @@ pub mod begin_flags {
     /// A full stream says what is free, so that it can be received as a clone.
     #[doc(alias = "DRR_FLAG_FREERECORDS")]
     pub const FREE_RECORDS: u32 = 1 << 2;
-    /// Objects and spill blocks say whether there is a spill block ([`record_flags`](super::record_flags)).
+    /// Objects and spill blocks say whether there is a spill block
+    /// ([`record_flags`](super::record_flags)).
     #[doc(alias = "DRR_FLAG_SPILL_BLOCK")]
     pub const SPILL_BLOCK: u32 = 1 << 3;
 }
@@ -425,7 +429,8 @@ on_disk! {
 }
 
 on_disk! {
-    /// A block that was embedded in its pointer; what was there follows, filled up to a multiple of eight bytes.
+    /// A block that was embedded in its pointer; what was there follows, filled up to a multiple of
+    /// eight bytes.
     #[doc(alias = "drr_write_embedded")]
     #[derive(Copy, Default)]
     pub struct WriteEmbedded [48 bytes] {
@@ -537,7 +542,8 @@ codes! {
     10 Redact FreeRecord,
 }
 
-/// A record as it came, with its checksum; of the first record that is part of the name, and means nothing.
+/// A record as it came, with its checksum; of the first record that is part of the name, and means
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Framed {
     /// What it says.

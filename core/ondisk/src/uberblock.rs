@@ -79,8 +79,17 @@ impl Uberblock {
     /// A whole slot with this uberblock, its checksum still to be computed.
     pub fn to_slot(&self, slot_size: u64) -> Vec<u8> {
         let mut slot = vec![0; narrow(slot_size)];
+        assert!(
+            slot.len() >= Self::SIZE + EmbeddedChecksum::SIZE,
+            "a slot has room for an uberblock and its checksum"
+        );
         self.write_to(&mut slot);
         EmbeddedChecksum::new(Checksum::ZERO).write_to_end_of(&mut slot);
+        debug_assert_eq!(
+            Uberblock::from_slot(&slot),
+            Ok((*self, ByteOrder::Little)),
+            "an uberblock reads back as it was written"
+        );
         slot
     }
 

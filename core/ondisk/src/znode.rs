@@ -63,13 +63,13 @@ pub mod master {
     pub const GROUP_OBJECT_QUOTA: &str = "groupobjquota@";
     /// Object quotas of projects: a ZAP.
     pub const PROJECT_OBJECT_QUOTA: &str = "projectobjquota@";
-    /// The quota of users who have no other: bytes.
+    /// The default user quota: bytes.
     pub const DEFAULT_USER_QUOTA: &str = "defaultuserquota";
     /// The quota of groups that have no other: bytes.
     pub const DEFAULT_GROUP_QUOTA: &str = "defaultgroupquota";
     /// The quota of projects that have no other: bytes.
     pub const DEFAULT_PROJECT_QUOTA: &str = "defaultprojectquota";
-    /// The object quota of users who have no other.
+    /// The default user object quota.
     pub const DEFAULT_USER_OBJECT_QUOTA: &str = "defaultuserobjquota";
     /// The object quota of groups that have no other.
     pub const DEFAULT_GROUP_OBJECT_QUOTA: &str = "defaultgroupobjquota";
@@ -155,7 +155,7 @@ znode_flags! {
     /// A virus scanner's stamp follows the structure in an old file's bonus.
     #[doc(alias = "ZFS_BONUS_SCANSTAMP")]
     BONUS_SCAN_STAMP = 0x80,
-    /// Nobody is denied execution.
+    /// The ACL denies execution to no user.
     #[doc(alias = "ZFS_NO_EXECS_DENIED")]
     NO_EXECUTE_DENIED = 0x100,
     /// Not to be written, as DOS has it.

@@ -1,7 +1,8 @@
 //! Bytes that OpenZFS 2.3.2 wrote, against what its `zdb` said of them; and the same bytes damaged.
 //!
-//! `golden/` holds pieces of the pools *basic* (ashift 12, all features), *gang*, *dedup* and *v28* that
-//! the testing fixtures describe: label 0 and its uberblock, blocks as they are after decompression.
+//! `golden/` holds pieces of the pools *basic* (ashift 12, all features), *gang*, *dedup* and *v28*
+//! that the testing fixtures describe: label 0 and its uberblock, blocks as they are after
+//! decompression.
 
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::bpobj::{PointerListHead, PointerListVersion};

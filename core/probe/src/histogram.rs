@@ -1,14 +1,16 @@
 //! Log-linear histograms: how often each magnitude was seen, within 6.25 %.
 //!
 //! # Mechanism
-//! Each octave (from one power of two to the next) is cut into 16 buckets of equal width. 31 octaves from 64 to
-//! 2^37 make 496 buckets: 64 ns to 137 s, or 64 B to 128 GiB. What is smaller falls into the first bucket, what is
-//! larger into the last. Counting is one relaxed addition. An octave takes memory when it is first counted in: most
-//! histograms ever see only a few, and there are many histograms (each kind of operation of each mounted dataset has two).
+//! Each octave (from one power of two to the next) is cut into 16 buckets of equal width. 31
+//! octaves from 64 to 2^37 make 496 buckets: 64 ns to 137 s, or 64 B to 128 GiB. What is smaller
+//! falls into the first bucket, what is larger into the last. Counting is one relaxed addition. An
+//! octave takes memory when it is first counted in: most histograms ever see only a few, and there
+//! are many histograms (each kind of operation of each mounted dataset has two).
 //!
 //! # Invariants
-//! - Two histograms merge by adding bucket by bucket, exactly: the histogram of a minute is the sum of its
-//!   seconds, and the power-of-two histogram of `zpool iostat -w` is the sum of sixteen neighbours.
+//! - Two histograms merge by adding bucket by bucket, exactly: the histogram of a minute is the sum
+//!   of its seconds, and the power-of-two histogram of `zpool iostat -w` is the sum of sixteen
+//!   neighbours.
 //! - The sum of all buckets is the number of values recorded.
 
 use std::sync::OnceLock;
@@ -36,7 +38,8 @@ pub struct Histogram {
 type Octave = [AtomicU64; BUCKETS_PER_OCTAVE];
 
 impl Histogram {
-    /// An empty one. It takes half a KiB, and 128 bytes more for each octave that something was counted in.
+    /// An empty one. It takes half a KiB, and 128 bytes more for each octave that something was
+    /// counted in.
     pub fn new() -> Histogram {
         Histogram::default()
     }
@@ -110,7 +113,8 @@ impl Writers {
 /// The contents of a histogram at one moment, or the difference or union of several.
 #[derive(Clone, Debug, Default)]
 pub struct HistogramSnapshot {
-    /// Empty where nothing was ever recorded: a tree of devices that are not there has thousands of these.
+    /// Empty where nothing was ever recorded: a tree of devices that are not there has thousands of
+    /// these.
     buckets: Vec<u64>,
     sum: u64,
 }

@@ -1,4 +1,4 @@
-//! The words of the story: kinds of operations, protocols, stages and outcomes.
+//! The words of operation records: kinds of operations, protocols, stages and outcomes.
 //!
 //! Their numbers are stored in records and archives: add at the end, never renumber.
 
@@ -118,7 +118,8 @@ words! {
         Assembly = 33 "assembly",
         /// Anything else.
         Other = 34 "other",
-        /// Ours: where an intent log ends. What does not verify there is the end, and no device's fault.
+        /// Ours: where an intent log ends. What does not verify there is the end, and no device's
+        /// fault.
         LogSearch = 35 "log_search",
     }
 }
@@ -170,7 +171,7 @@ words! {
     pub enum Outcome {
         /// A block was found in the cache.
         CacheHit = 0 "cache_hit",
-        /// A block was already on its way for somebody else.
+        /// A block was already being read for another operation.
         CacheInFlight = 1 "cache_in_flight",
         /// A block came from the second level of the cache.
         SecondLevel = 2 "second_level",

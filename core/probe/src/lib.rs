@@ -2,19 +2,23 @@
 //!
 //! # Problem
 //! An administrator asks "why is it slow?" after the fact. Counters that were not kept, and
-//! operations that were not recorded, cannot answer. Yet what is always on must cost next to nothing.
+//! operations that were not recorded, cannot answer. Yet what is always on must cost next to
+//! nothing.
 //!
 //! # Mechanism
-//! A front end makes an [`Operation`] where a request enters; every layer below gets it by reference
-//! and adds the time of its stage and what happened (`operation.rs`). At its end it becomes one
-//! 64-byte [`OperationRecord`] in a ring of the finishing thread (`recorder.rs`), and is counted in the
-//! log-linear histograms of its kind and its dataset (`statistics.rs`, `histogram.rs`). What layers count
-//! besides hangs in a tree `module:instance:name:statistic` (`registry.rs`), which `tarn kstat` prints.
-//! Devices have their own set of histograms (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn.
+//! A front end makes an [`Operation`] where a request enters; every layer below gets it by
+//! reference and adds the time of its stage and what happened (`operation.rs`). At its end it
+//! becomes one 64-byte [`OperationRecord`] in a ring of the finishing thread (`recorder.rs`), and
+//! is counted in the log-linear histograms of its kind and its dataset (`statistics.rs`,
+//! `histogram.rs`). What layers count besides hangs in a tree `module:instance:name:statistic`
+//! (`registry.rs`), which `tarn kstat` prints. Devices have their own set of histograms
+//! (`vdev_statistics.rs`), from which `zpool iostat -w -r -q` is drawn.
 //!
 //! # Invariants
-//! - Counters only grow. Whoever wants a rate subtracts two readings, so nothing is ever reset or lost.
-//! - Nothing here waits or does I/O. Locks are taken when something is registered or read, never when it is counted.
+//! - Counters only grow. A rate is the difference of two readings, so nothing is ever reset or
+//!   lost.
+//! - Nothing here waits or does I/O. Locks are taken when something is registered or read, never
+//!   when it is counted.
 //! - A full ring drops the newest record and counts the drop: losses are seen.
 //!
 //! # Knows nothing about

@@ -1,7 +1,8 @@
-//! An operation: made where a request enters, handed down by reference, finished where it is answered.
+//! An operation: made where a request enters, handed down by reference, finished where it is
+//! answered.
 //!
-//! All that changes is atomic and relaxed, because a batch adds times from several threads. The sums are
-//! read once, by whoever finishes the operation, after the batches were waited for.
+//! All that changes is atomic and relaxed, because a batch adds times from several threads. The
+//! sums are read once, when the operation is finished, after all of its batches.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
@@ -80,7 +81,7 @@ impl Operation {
         Operation::begun_at(clock, clock(), who, what)
     }
 
-    /// Began at `started_ns` of `clock`, for a request that waited before somebody looked at it.
+    /// Began at `started_ns` of `clock`, for a request that waited before it was taken up.
     pub fn begun_at(clock: Clock, started_ns: u64, who: Who, what: What) -> Operation {
         Operation {
             clock,
@@ -98,7 +99,7 @@ impl Operation {
         Operation::begin(clock, Who::INTERNAL, What::plain(kind, DatasetId::NONE, 0))
     }
 
-    /// An operation of a test or of a place where nobody is interested: its clock stands still.
+    /// An operation of a test, or one that is not measured: its clock stands still.
     pub fn unmeasured() -> Operation {
         Operation::internal(|| 0, OperationKind::Other)
     }
@@ -118,13 +119,15 @@ impl Operation {
         self.started_ns
     }
 
-    /// Since when it has looked up what it reads by, in nanoseconds of its clock: nothing that leads it to a device is older. That is since it began,
-    /// unless it [looks up anew](Operation::look_up_anew).
+    /// Since when it has looked up what it reads by, in nanoseconds of its clock: nothing that
+    /// leads it to a device is older. That is since it began, unless it [looks up
+    /// anew](Operation::look_up_anew).
     pub fn looked_up_ns(&self) -> u64 {
         self.looked_up_ns.load(Ordering::Relaxed)
     }
 
-    /// From now on it reads only by what it looks up from now on, or by what somebody holds for as long as it reads.
+    /// From now on it reads only by what it looks up from now on, or by what is held for as
+    /// long as it reads.
     pub fn look_up_anew(&self) {
         self.looked_up_ns.store((self.clock)(), Ordering::Relaxed);
     }
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_who_what_where_the_time_went_and_how_it_ended() {
+    fn a_record_has_client_kind_stage_times_and_outcome() {
         let operation = read_4k();
         {
             let _timer = operation.stage(Stage::Cache);

@@ -1,12 +1,13 @@
-//! Patterns of statistics: `module[:instance[:name[:statistic]]]`, each part a glob, as illumos' kstat(8) has them.
+//! Patterns of statistics: `module[:instance[:name[:statistic]]]`, each part a glob, as illumos'
+//! kstat(8) has them.
 //!
-//! `*` stands for any text, `?` for one character, `[a-z]` for one of a set, `[!a-z]` for one that is not in it, and
-//! `\` takes the next character as it is. An empty part, or one that is missing, means any. The name of a pool may
-//! have a colon in it: `\:` or `?` stands for that one.
+//! `*` stands for any text, `?` for one character, `[a-z]` for one of a set, `[!a-z]` for one that
+//! is not in it, and `\` takes the next character as it is. An empty part, or one that is missing,
+//! means any. The name of a pool may have a colon in it: `\:` or `?` stands for that one.
 //!
 //! # Invariants
-//! - Whatever the pattern, matching takes at most its length times the length of the text: patterns come from
-//!   anybody who may ask.
+//! - Whatever the pattern, matching takes at most its length times the length of the text: patterns
+//!   come from unprivileged users.
 
 /// One part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]

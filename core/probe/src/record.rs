@@ -6,8 +6,9 @@
 //! 48 stages: eight durations of 16 bits
 //! ```
 //!
-//! Durations are packed as small floating point numbers. The latency has 27 bits of mantissa and is exact up
-//! to 134 ms; a stage has 11, which is within 0.1 %. Both reach beyond any latency that can happen.
+//! Durations are packed as small floating point numbers. The latency has 27 bits of mantissa and is
+//! exact up to 134 ms; a stage has 11, which is within 0.1 %. Both reach beyond any latency that
+//! can happen.
 
 use crate::kind::{OperationKind, Outcome, Protocol, Stage};
 use crate::operation::{What, Who};
@@ -176,7 +177,8 @@ fn pack_stage(nanoseconds: u64) -> u16 {
     u16::try_from(pack(nanoseconds, STAGE_MANTISSA_BITS)).unwrap_or(u16::MAX)
 }
 
-/// A number as `mantissa << exponent`, the exponent (at most 31) in the bits above the mantissa. Saturates.
+/// A number as `mantissa << exponent`, the exponent (at most 31) in the bits above the mantissa.
+/// Saturates.
 fn pack(value: u64, mantissa_bits: u32) -> u64 {
     let exponent = (64 - value.leading_zeros()).saturating_sub(mantissa_bits);
     if exponent > 31 {

@@ -1,16 +1,18 @@
 //! The flight recorder: one ring of records a thread, drained by one collector.
 //!
 //! # Mechanism
-//! A ring has one writer, the thread that finishes operations, and one reader, whoever holds the
-//! [`Collector`]. Its slots are eight atomic words, so no `unsafe` is needed: the writer stores the words and then
-//! releases its position, the reader acquires it. When the ring is full the newest record is dropped and counted.
-//! A thread's ring is made at its first record and handed on to another thread after its end.
+//! A ring has one writer, the thread that finishes operations, and one reader, the holder of the
+//! [`Collector`]. Its slots are eight atomic words, so no `unsafe` is needed: the writer stores the
+//! words and then releases its position, the reader acquires it. When the ring is full the newest
+//! record is dropped and counted. A thread's ring is made at its first record and handed on to
+//! another thread after its end.
 //!
-//! Beside each ring are counts by kind of what its thread finished, with one writer as well; a reader adds them up.
+//! Beside each ring are counts by kind of what its thread finished, with one writer as well; a
+//! reader adds them up.
 //!
 //! # Invariants
 //! - records taken by the collector + records waiting + records dropped = records made.
-//! - Nobody waits: a writer never, the collector only for another collector.
+//! - A writer never waits; a collector waits only for another collector.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -297,7 +299,8 @@ mod tests {
         assert_eq!(drained(&ring), [9]);
     }
 
-    /// A writer and a reader at full speed: nothing is torn, doubled or out of order, and the sum is right.
+    /// A writer and a reader at full speed: nothing is torn, doubled or out of order, and the sum
+    /// is right.
     #[test]
     fn every_record_is_taken_once_in_order_or_counted_as_dropped() {
         const RECORDS: u64 = 20_000;

@@ -1,8 +1,8 @@
 //! The tree of everything counted: `module:instance:name:statistic`, as kstat has it.
 //!
-//! A layer asks for an [`Instance`] and hangs counters, gauges and histograms into it; it keeps the handle, and
-//! when it drops it the instance disappears from the tree. Counting touches only the layer's own counter. A reader
-//! takes a [`Snapshot`].
+//! A layer asks for an [`Instance`] and hangs counters, gauges and histograms into it; it keeps the
+//! handle, and when it drops it the instance disappears from the tree. Counting touches only the
+//! layer's own counter. A reader takes a [`Snapshot`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::histogram::{Histogram, HistogramSnapshot};
 use crate::pattern::Pattern;
 
-/// Cache lines a counter is spread over, so that threads do not fight. A guess; more would cost memory.
+/// Cache lines a counter is spread over, so that threads do not fight. A guess; more would cost
+/// memory.
 const COUNTER_SHARDS: usize = 4;
 
 /// A number that only grows.
@@ -212,12 +213,12 @@ impl Instance {
         lock(&self.sources).insert(statistic.to_owned(), Source::Text(text.to_owned()));
     }
 
-    /// A statistic that is computed when somebody looks.
+    /// A statistic that is computed when it is read.
     pub fn computed(&self, statistic: &str, compute: impl Fn() -> Value + Send + Sync + 'static) {
         lock(&self.sources).insert(statistic.to_owned(), Source::Computed(Box::new(compute)));
     }
 
-    /// Several statistics that are computed when somebody looks.
+    /// Several statistics that are computed when they are read.
     pub fn provide(&self, provider: impl Fn() -> Vec<(String, Value)> + Send + Sync + 'static) {
         lock(&self.providers).push(Box::new(provider));
     }
@@ -261,7 +262,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// The instance of that name. It is in the tree as long as somebody holds it.
+    /// The instance of that name. It is in the tree as long as a handle of it lives.
     pub fn instance(&self, module: &str, instance: u32, name: &str) -> Arc<Instance> {
         let key = Key {
             module: module.to_owned(),
@@ -281,8 +282,8 @@ impl Registry {
         made
     }
 
-    /// All statistics that `wanted` names: `module[:instance[:name[:statistic]]]`, each part a glob (`*`, `?`, `[a-z]`),
-    /// where an empty part means any.
+    /// All statistics that `wanted` names: `module[:instance[:name[:statistic]]]`, each part a glob
+    /// (`*`, `?`, `[a-z]`), where an empty part means any.
     pub fn snapshot(&self, wanted: &str) -> Snapshot {
         let wanted = Pattern::parse(wanted);
         let mut tree = BTreeMap::new();
@@ -299,7 +300,7 @@ impl Registry {
         Snapshot { tree }
     }
 
-    /// The instances somebody still holds; the others are forgotten.
+    /// The instances with a living handle; the others are removed.
     fn living(&self) -> Vec<(Key, Arc<Instance>)> {
         let mut instances = lock(&self.instances);
         instances.retain(|_, instance| instance.strong_count() > 0);
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_nobody_holds_is_gone() {
+    fn an_instance_without_a_handle_is_gone() {
         let registry = Registry::new();
         registry.instance("a", 0, "b").counter("c").increment();
         assert!(registry.snapshot("").is_empty());

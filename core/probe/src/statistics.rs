@@ -1,7 +1,8 @@
-//! Counters and histograms of finished operations: by kind for the whole process, by kind for each dataset.
+//! Counters and histograms of finished operations: by kind for the whole process, by kind for each
+//! dataset.
 //!
-//! A kind that a dataset never saw costs a pointer: ten thousand idle datasets must not cost memory. Kinds are
-//! made at their first operation and stay.
+//! A kind of operation that a dataset never had costs a pointer: ten thousand idle datasets must
+//! not cost memory. Kinds are made at their first operation and stay.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,7 +12,8 @@ use crate::kind::{OperationKind, Outcome};
 use crate::record::{DatasetId, OperationRecord};
 use crate::registry::{Instance, Registry, Value};
 
-/// What is counted for one kind of operation. How many there were and how many bytes follows from the histograms.
+/// What is counted for one kind of operation. How many there were and how many bytes follows from
+/// the histograms.
 #[derive(Debug, Default)]
 struct KindCounts {
     errors: AtomicU64,
@@ -134,8 +136,8 @@ pub(crate) fn push_values(
     }
 }
 
-/// Files of a mounted file system that have lost their last name, and those of them that were freed: the difference is what is open without a name, or
-/// waits to be freed.
+/// Files of a mounted file system that have lost their last name, and those of them that were
+/// freed: the difference is what is open without a name, or waits to be freed.
 #[derive(Debug, Default)]
 pub struct UnlinkedCounts {
     unlinks: AtomicU64,
@@ -166,8 +168,8 @@ pub struct DatasetStatistics {
 }
 
 impl DatasetStatistics {
-    /// Gives a dataset its number and its place in the registry: `zfs/POOL:0:objset-0xID`, as OpenZFS names it.
-    /// It disappears from there when the last handle is dropped.
+    /// Gives a dataset its number and its place in the registry: `zfs/POOL:0:objset-0xID`, as
+    /// OpenZFS names it. It disappears from there when the last handle is dropped.
     pub fn register(
         registry: &Registry,
         pool: &str,

@@ -1,7 +1,8 @@
 //! What one device did: the numbers behind `zpool iostat` with `-l`, `-w`, `-r` and `-q`.
 //!
-//! An I/O waits in a queue of its class, then it is in the device. Reads and writes are kept apart in total and
-//! device time; queue time and request sizes are kept by class, sizes once more for merged requests.
+//! An I/O waits in a queue of its class, then it is in the device. Reads and writes are kept apart
+//! in total and device time; queue time and request sizes are kept by class, sizes once more for
+//! merged requests.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -35,12 +36,12 @@ impl IoKind {
     }
 }
 
-/// The class of an I/O: who waits for it. `zpool iostat -q` has a column for each.
+/// The I/O class (`zio_priority_t`). `zpool iostat -q` has a column for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoPriority {
-    /// Somebody waits for this read.
+    /// A synchronous read: a caller waits for it.
     SyncRead,
-    /// Somebody waits for this write.
+    /// A synchronous write: a caller waits for it.
     SyncWrite,
     /// Prefetch.
     AsyncRead,
@@ -293,7 +294,8 @@ impl VdevStatisticsSnapshot {
         self.errors[kind.index()]
     }
 
-    /// What came after `earlier`, a snapshot of the same device. What is waiting stays as it is now.
+    /// What came after `earlier`, a snapshot of the same device. What is waiting stays as it is
+    /// now.
     pub fn since(&self, earlier: &VdevStatisticsSnapshot) -> VdevStatisticsSnapshot {
         let count = |now: &[u64; 4], then: &[u64; 4]| {
             std::array::from_fn(|i| now[i].saturating_sub(then[i]))

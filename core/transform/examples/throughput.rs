@@ -7,12 +7,12 @@
 //! ```
 //!
 //! `group` is `parity`, `checksum`, `compress` or `decompress`; `bytes` is the size of the block; a
-//! megabyte is 2^20 bytes. For parity the figures are those that `raidz_test -B` calls `disk_bw`, over
-//! the same operations, shapes and sizes, so that a line here can be divided by a line there: the block
-//! divided by eight data columns, per second.
+//! megabyte is 2^20 bytes. For parity the figures are those that `raidz_test -B` calls `disk_bw`,
+//! over the same operations, shapes and sizes, so that a line here can be divided by a line there:
+//! the block divided by eight data columns, per second.
 //!
-//! Arguments: `--quick` measures fewer sizes, for less long; `--all` every implementation the processor
-//! has, not only the fastest.
+//! Arguments: `--quick` measures fewer sizes, for less long; `--all` every implementation the
+//! processor has, not only the fastest.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -149,8 +149,8 @@ fn measure_reconstruction(implementation: &parity::Implementation, settings: &Se
             let columns: Vec<&[u8]> = row.columns.iter().map(Column::slice).collect();
             let mut outputs = missing.map(|column| Column::of_noise(200, columns[column].len()));
             let rate = per_second(settings.at_least, || {
-                // As in `raidz_test`, parity that is missing beside data stays missing: its output has
-                // no length.
+                // As in `raidz_test`, parity that is missing beside data stays missing: its output
+                // has no length.
                 let mut places: Vec<&mut [u8]> = missing
                     .iter()
                     .zip(&mut outputs)
@@ -257,8 +257,8 @@ fn megabytes(bytes: usize) -> f64 {
     f64::from(u32::try_from(bytes).expect("blocks are small")) / MEGABYTE
 }
 
-/// How often a second this can be done: the best of five tries of at least a fifth of the time each,
-/// for what others do on the machine only makes it slower.
+/// How often a second this can be done: the best of five tries of at least a fifth of the time
+/// each, for what others do on the machine only makes it slower.
 fn per_second(at_least: Duration, mut work: impl FnMut()) -> f64 {
     let mut count = 1_u32;
     let mut best = 0.0_f64;

@@ -68,8 +68,8 @@ pub enum ChecksumError {
     },
 }
 
-/// Why stored bytes could not be expanded. In each case the block is damaged, or was never written by
-/// a ZFS; a copy of it may still be good.
+/// Why stored bytes could not be expanded. In each case the block is damaged, or was never written
+/// by a ZFS; a copy of it may still be good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecompressError {
     /// The stored length is more than there is.

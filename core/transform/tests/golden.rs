@@ -137,8 +137,8 @@ fn a_zstd_block_tells_the_level_it_was_written_at() {
     );
 }
 
-/// Every byte of every block is damaged in turn: decoders may refuse, or give other bytes, and that is
-/// all.
+/// Every byte of every block is damaged in turn: decoders may refuse, or give other bytes, and that
+/// is all.
 #[test]
 fn damaged_blocks_do_no_harm() {
     for row in table("blocks.txt") {

@@ -70,6 +70,11 @@ impl Attributes {
             Ok(self.encode_buffer(places, layout, header_size, registry))
         };
         let mut bonus = buffer(first, plan.header_size)?;
+        let pointer_size = plan.spill_at.map_or(0, |_| POINTER_SIZE);
+        assert!(
+            bonus.len() + pointer_size <= bonus_size,
+            "what stays in the bonus fits, beside the pointer to the spill block"
+        );
         if plan.spill_at.is_none() {
             return Ok(Encoded {
                 bonus,
@@ -93,7 +98,8 @@ impl Attributes {
         })
     }
 
-    /// Whether each attribute has a size of its own, and its size. A registry may lie about the sizes of attributes that are known.
+    /// Whether each attribute has a size of its own, and its size. A registry may lie about the
+    /// sizes of attributes that are known.
     fn sizes(&self, registry: &Registry) -> Result<Vec<(bool, usize)>, CannotEncode> {
         let size = |place: &Place| {
             let registration = registry

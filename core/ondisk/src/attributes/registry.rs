@@ -204,7 +204,8 @@ impl Registry {
         id
     }
 
-    /// The number behind the largest; where the disk gave that to one already, the smallest that is not in use.
+    /// The number behind the largest; where the disk gave that to one already, the smallest that is
+    /// not in use.
     fn next_id(&self) -> AttributeId {
         let largest = self.registrations.last_key_value();
         let next = largest.map_or(Some(0), |(id, _)| id.0.checked_add(1));

@@ -67,7 +67,7 @@ fn what_fits_stays_in_the_bonus_and_the_rest_spills() {
 
 /// What the disk says of an attribute's size is not what its values have.
 #[test]
-fn a_registry_that_lies_is_an_error_for_who_stores() {
+fn a_registry_that_lies_is_an_error_when_attributes_are_stored() {
     let mode = FileAttribute::Mode;
     let lying = Registration {
         size: 24,

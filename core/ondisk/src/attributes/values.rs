@@ -54,7 +54,8 @@ impl Attributes {
         for &id in attributes {
             let registration = registry.known(id)?;
             if self.places[..before].iter().any(|place| place.id == id) {
-                // Both could be read, but nobody could say which is meant, nor store them in one buffer.
+                // Both could be read, but which one is meant is unknown, and one buffer cannot
+                // store both.
                 return Err(inconsistent(
                     4,
                     "a spill block has an attribute of its bonus again",

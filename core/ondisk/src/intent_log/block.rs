@@ -125,6 +125,10 @@ impl<'a> LogBlock<'a> {
         block.fill(0);
         block[records_at..records_at + records.len()].copy_from_slice(records);
         chain.write_to(&mut block[chain_at..]);
+        debug_assert!(
+            LogBlock::decode(block, form).is_ok_and(|read| read.records == records),
+            "a log block has the records that it was made of"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use crate::units::ObjectId;
 /// The name of a record in errors.
 pub(super) const WHAT: &str = "intent log record";
 
-/// What was promised.
+/// The changes that are logged, by record type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedChange {
     /// Something was made.

@@ -1,4 +1,4 @@
-//! Records of files, directories and symbolic links that were made.
+//! Create records: files, directories and symbolic links that were made.
 
 use super::change::number;
 use super::encoding::{Bytes, domain_count, text, texts};

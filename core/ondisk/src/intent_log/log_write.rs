@@ -40,7 +40,8 @@ impl LoggedWrite {
         };
         if !reader.is_at_end() {
             if write.length == 0 {
-                // Nobody promises to write nothing; and without bytes it would be one whose data is in a block.
+                // No write logs zero bytes, and without bytes the record would mean that its data
+                // is in a block.
                 return Err(reader.bad_value("length of a write", 144, write.length));
             }
             write.data = Some(reader.take(narrow(write.length))?.to_vec());

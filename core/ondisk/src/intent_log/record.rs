@@ -12,17 +12,17 @@ const RECORD_HEADER_SIZE: usize = 32;
 #[doc(alias = "TX_CI")]
 const CASE_INSENSITIVE: u64 = 1 << 63;
 
-/// One promise.
+/// A record of the intent log.
 #[doc(alias = "lr_t")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
     /// The txg in which it is stored for good.
     pub txg: Txg,
-    /// Its place among all records of the log.
+    /// Its place in the order of all records of the log.
     pub sequence: u64,
     /// Names were looked up without regard to case.
     pub case_insensitive: bool,
-    /// What was promised.
+    /// The logged change.
     pub change: LoggedChange,
 }
 
@@ -79,6 +79,15 @@ impl LogRecord {
             self.sequence,
         ];
         header.write_to(&mut bytes);
+        assert!(
+            bytes.len().is_multiple_of(8),
+            "records are multiples of eight bytes"
+        );
+        debug_assert_eq!(
+            LogRecord::decode(&bytes, ByteOrder::Little).as_ref(),
+            Ok(&(self.clone(), bytes.len())),
+            "a record reads back as it was written"
+        );
         bytes
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! | form | numbers | used in |
 //! |---|---|---|
-//! | [`xdr`] | always big-endian, every item a multiple of four bytes | labels, the pool configuration, extended attributes |
-//! | [`native`] | in the writer's byte order, as its structures lie in memory | history records, streams |
+//! | [`xdr`] | big-endian, items of 4 n bytes | labels, pool configuration, extended attributes |
+//! | [`native`] | as the memory of the writer | history records, streams |
 //!
 //! Each pair also states the size it has in memory (the native form's size on a 64-bit machine).
 //! OpenZFS refuses a pair whose value does not fill that size exactly, so we compute it when
@@ -112,7 +112,7 @@ impl NvList {
     /// Encodes the list as OpenZFS on a little-endian 64-bit machine does, header included.
     ///
     /// # Panics
-    /// When the list nests deeper than [`DEPTH_MAX`], or is longer than 31 bits count: nobody
+    /// When the list nests deeper than [`DEPTH_MAX`], or is longer than 31 bits count: no program
     /// could read it back.
     pub fn encode(&self, encoding: Encoding) -> Vec<u8> {
         assert!(

@@ -1,4 +1,4 @@
-//! Lists as OpenZFS's `nvlist_print` prints them, for people who look into streams.
+//! Lists as OpenZFS's `nvlist_print` prints them, for `zstream dump`.
 
 use super::{NvList, NvValue, VERSION};
 use std::fmt;

@@ -231,7 +231,8 @@ impl NvType {
     }
 }
 
-/// A number with a fraction, as it is stored: two are equal when their bits are, so that also a number that is none is equal to itself.
+/// A number with a fraction, as it is stored: two are equal when their bits are, so that also a
+/// number that is none is equal to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvDouble(u64);
 

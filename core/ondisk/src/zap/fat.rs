@@ -7,7 +7,7 @@
 //!
 //! The external table doubles bit by bit: `next_block` is where the new one begins, and each
 //! change to the ZAP may copy one more block of the old table, each word twice, into two of the
-//! new. Meanwhile whoever changes an entry that was or will be copied changes it in both.
+//! new. Meanwhile a change of an entry that was or will be copied is made in both.
 //!
 //! New blocks of the object, for leaves and tables, are taken at `free_block`. Freed ones are not
 //! used again: the object has holes there.
@@ -31,9 +31,11 @@ pub const BLOCK_SHIFT: u32 = 14;
 /// How many bits of the hash the table leaves unused, at least.
 const UNUSED_BITS_MIN: u32 = 2;
 
-/// No ZAP has more blocks or entries: so many bytes no object has. Counts up to it can be added without going over, and none goes up beyond it.
+/// No ZAP has more blocks or entries: so many bytes no object has. Counts up to it can be added
+/// without going over, and none goes up beyond it.
 const COUNT_MAX: u64 = 1 << 60;
-/// Block 0 is the header, and there was always a leaf. A table that is moved to a block in use would overwrite it.
+/// Block 0 is the header, and there was always a leaf. A table that is moved to a block in use
+/// would overwrite it.
 const FREE_BLOCK_MIN: u64 = 2;
 
 const WHAT: &str = "fat ZAP header";
@@ -294,7 +296,8 @@ impl FatHeader {
         Some(first..first + (1 << more))
     }
 
-    /// Takes `count` new blocks, and gives the first. None is left where the header lies about how many are taken.
+    /// Takes `count` new blocks, and gives the first. None is left where the header lies about how
+    /// many are taken.
     pub fn allocate_blocks(&mut self, count: u64) -> Result<u64, TableFull> {
         let first = self.free_block;
         let end = first.checked_add(count);
@@ -395,7 +398,8 @@ impl FatHeader {
     }
 }
 
-/// How many bits of a hash may index the table. Names that are alike in these are in one leaf for ever.
+/// How many bits of a hash may index the table. Names that are alike in these are in one leaf for
+/// ever.
 pub const fn table_bits_max(flags: ZapFlags) -> u32 {
     flags.hash_bits() - UNUSED_BITS_MIN
 }

@@ -103,7 +103,8 @@ fn add_byte(remainder: u64, byte: u8) -> u64 {
     (remainder >> 8) ^ CRC64_TABLE[usize::from(low ^ byte)]
 }
 
-/// Differentiators are below this: as many as a cookie has room for beside the longest hash. A leaf has no room for as many entries.
+/// Differentiators are below this: as many as a cookie has room for beside the longest hash. A leaf
+/// has no room for as many entries.
 #[doc(alias = "zap_maxcd")]
 pub const DIFFERENTIATOR_END: u32 = (1 << 16) - 1;
 

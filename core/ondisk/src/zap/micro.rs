@@ -11,7 +11,7 @@
 //!   | value  | differentiator | pad | name, ends in zero    |   others: entry
 //! ```
 //!
-//! Entries are in no order. Whoever needs to find names fast builds an index of
+//! Entries are in no order. A caller that needs to find names fast builds an index of
 //! (hash, differentiator) in memory, and works with slots from there.
 //!
 //! The block grows by 512 bytes at a time, up to 128 KiB (1 MiB in pools with the feature
@@ -37,8 +37,8 @@ pub const LARGE_BLOCK_BYTES_MAX: usize = 1 << 20;
 /// By how much a full block grows.
 pub const GROWTH_BYTES: usize = 512;
 /// How many names may be alike in the bits of the hash by which leaves are told apart
-/// ([`table_bits_max`](super::fat::table_bits_max)): were it more, they would not fit in a leaf of the usual size
-/// once the ZAP must be fat. A leaf has 638 chunks, an entry needs at most five.
+/// ([`table_bits_max`](super::fat::table_bits_max)): were it more, they would not fit in a leaf of
+/// the usual size once the ZAP must be fat. A leaf has 638 chunks, an entry needs at most five.
 const NEIGHBORS_MAX: usize = 127;
 
 const WHAT: &str = "micro ZAP";
@@ -327,8 +327,8 @@ pub fn duplicate(slot: usize) -> Corrupt {
     bad_slot(slot, "a name occurs twice")
 }
 
-/// An error for an entry whose differentiator is [`DIFFERENTIATOR_END`](super::DIFFERENTIATOR_END) or more, for layers that
-/// index entries.
+/// An error for an entry whose differentiator is [`DIFFERENTIATOR_END`](super::DIFFERENTIATOR_END)
+/// or more, for layers that index entries.
 pub fn bad_differentiator(slot: usize) -> Corrupt {
     bad_slot(slot, "a differentiator is larger than one can be")
 }

@@ -3,9 +3,9 @@
 //! # Mechanism
 //! A small ZAP is one block, a list of entries ([`micro`]): names shorter than 50 bytes, values of
 //! one 64-bit word. When that does not do, the object becomes a *fat* ZAP: a header block with a
-//! table of pointers ([`fat`]), and *leaf* blocks ([`leaf`]). Names are hashed ([`hash`]); the first
-//! bits of the hash are an index into the table, which says in which leaf the name is. A leaf that
-//! is full splits in two by the next bit; when the table has no more bits, it doubles.
+//! table of pointers ([`fat`]), and *leaf* blocks ([`leaf`]). Names are hashed ([`hash`]); the
+//! first bits of the hash are an index into the table, which says in which leaf the name is. A leaf
+//! that is full splits in two by the next bit; when the table has no more bits, it doubles.
 //!
 //! ```text
 //!   hash  0110 1001…          table            leaves
@@ -18,10 +18,10 @@
 //! ```
 //!
 //! Names that share a hash are told apart by their *collision differentiator*, a number that is
-//! unique among them. Hash and differentiator together are the cursor of one who walks the ZAP.
+//! unique among them. Hash and differentiator together are the cursor of a walk through the ZAP.
 //!
-//! Everything here works on the bytes of one block. Which block, and reading and writing it, is
-//! for the layer above, and so is normalising names: it hands in names as they are to be hashed.
+//! Everything here works on the bytes of one block. The layer above finds, reads and writes the
+//! block, and normalises names: it passes names as they are to be hashed.
 //!
 //! # Invariants
 //! - Blocks are worked on in little-endian form; [`to_little_endian`] makes them so after a read.
@@ -51,8 +51,9 @@ pub const LONG_NAME_BYTES_MAX: usize = 1024;
 #[doc(alias = "ZAP_MAXVALUELEN")]
 pub const VALUE_BYTES_MAX: usize = 8192;
 
-/// Whether a ZAP that is no directory can hold an entry of this name: the name is not empty, has no zero, and leaves room for the
-/// final one. OpenZFS cannot read an entry that breaks this rule, and no value of a name that a user gives may.
+/// Whether a ZAP that is no directory can hold an entry of this name: the name is not empty, has no
+/// zero, and leaves room for the final one. OpenZFS cannot read an entry that breaks this rule, and
+/// no value of a name that a user gives may.
 pub fn can_hold_name(name: &str) -> bool {
     !name.is_empty() && name.len() < NAME_BYTES_MAX && !name.contains('\0')
 }

@@ -13,8 +13,8 @@ pub fn keyed_digest(salt: &[u8; 32], pieces: &[&[u8]]) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    /// From the test vectors published with BLAKE3: the key, and an input of bytes that count from 0
-    /// to 250 and again.
+    /// From the test vectors published with BLAKE3: the key, and an input of bytes that count from
+    /// 0 to 250 and again.
     #[test]
     fn the_published_vectors_come_out() {
         let key = b"whats the Elvish word for friend";

@@ -1,17 +1,18 @@
 //! Edon-R with 512 bits, cut to 256 and started with a block made of the pool's salt.
 //!
 //! # Mechanism
-//! Edon-R was a candidate for SHA-3; ZFS uses it, with the tweak its authors proposed later, because
-//! it is fast on machines without hash instructions. Its only tool is a *quasigroup*: an operation on
-//! two vectors of eight words in which each word of the one side is a rotated sum of five words of that
-//! side, and the results are combined three by three. The state is two such vectors, and a block of
-//! 128 bytes two more; eight quasigroup operations, in four rows of two, mix them.
+//! Edon-R was a candidate for SHA-3; ZFS uses it, with the tweak its authors proposed later,
+//! because it is fast on machines without hash instructions. Its only tool is a *quasigroup*: an
+//! operation on two vectors of eight words in which each word of the one side is a rotated sum of
+//! five words of that side, and the results are combined three by three. The state is two such
+//! vectors, and a block of 128 bytes two more; eight quasigroup operations, in four rows of two,
+//! mix them.
 //!
 //! The salt is hashed, the hash is hashed, and both together are the first block of every hash.
 //!
 //! # Invariants
-//! - The compression function is fixed by the golden blocks in `tests`; any change to a number below
-//!   makes pools unreadable.
+//! - The compression function is fixed by the golden blocks in `tests`; any change to a number
+//!   below makes pools unreadable.
 
 const BLOCK_BYTES: usize = 128;
 const LENGTH_BYTES: usize = 8;
@@ -70,8 +71,8 @@ const RIGHT_TRIPLES: [[usize; 3]; 8] = [
     [4, 6, 7],
 ];
 
-/// The operation everything else is made of. The tables are constants and the loops have fixed ends,
-/// so that nothing but additions, rotations and exclusive ors is left of this.
+/// The operation everything else is made of. The tables are constants and the loops have fixed
+/// ends, so that nothing but additions, rotations and exclusive ors is left of this.
 #[inline(always)]
 fn quasigroup(left: &Vector, right: &Vector) -> Vector {
     let left = rotated_sums(left, LEFT_CONSTANT, &LEFT_SUMS, &LEFT_ROTATIONS);

@@ -1,23 +1,24 @@
 //! Checksums that are kept in the block they guard.
 //!
 //! # Problem
-//! A label, a gang header and an intent log block cannot keep their checksum in a parent: the first has
-//! none, the second *is* what the parent points to, and the third is written before anything that
-//! points to it. And a checksum beside its own bytes does not tell that the block is the one meant: an
-//! old block in the right form, or one written to the wrong place, verifies as well.
+//! A label, a gang header and an intent log block cannot keep their checksum in a parent: the first
+//! has none, the second *is* what the parent points to, and the third is written before anything
+//! that points to it. And a checksum beside its own bytes does not tell that the block is the one
+//! meant: an old block in the right form, or one written to the wrong place, verifies as well.
 //!
 //! # Mechanism
-//! Such a block has a trailer of 40 bytes: a magic number, and the checksum. The checksum is computed
-//! while a *verifier* stands in its place, which the reader must know from elsewhere: where the label
-//! is, which gang block was meant, which block of which log. So a block in the wrong place fails.
+//! Such a block has a trailer of 40 bytes: a magic number, and the checksum. The checksum is
+//! computed while a *verifier* stands in its place, which the reader must know from elsewhere:
+//! where the label is, which gang block was meant, which block of which log. So a block in the
+//! wrong place fails.
 //!
 //! ```text
-//!   label, gang header, zilog:  | contents ...                           | magic | checksum |
-//!   zilog2:                     | pad | next pointer | used bytes | magic | checksum | records ... |
+//!   label, gang header, zilog:  | contents ...                           | magic | sum |
+//!   zilog2:                     | pad | next pointer | used bytes | magic | sum | records |
 //! ```
 //!
-//! The newer log block has it in front, so that only the bytes in use need be read and summed: the used
-//! bytes it names, rounded up to 4 KiB.
+//! The newer log block has it in front, so that only the bytes in use need be read and summed: the
+//! used bytes it names, rounded up to 4 KiB.
 //!
 //! The magic number also tells the writer's byte order, for there is no pointer that could.
 
@@ -54,8 +55,8 @@ pub const fn gang_verifier(vdev: u64, offset_bytes: u64, physical_birth_txg: u64
 /// Puts magic number and checksum into a block that is otherwise ready to be written, in `order`.
 ///
 /// # Panics
-/// When `algorithm` is not one of the embedded kinds, or the block is too short for its trailer, or for
-/// the bytes it says are in use: we made that block.
+/// When `algorithm` is not one of the embedded kinds, or the block is too short for its trailer, or
+/// for the bytes it says are in use: we made that block.
 pub fn seal(
     algorithm: ChecksumAlgorithm,
     block: &mut [u8],

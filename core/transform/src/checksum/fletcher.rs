@@ -1,15 +1,16 @@
 //! fletcher2 and fletcher4: sums, and sums of sums.
 //!
 //! # Mechanism
-//! fletcher4 runs over 32-bit words: `a += word; b += a; c += b; d += c`, in 64 bits that wrap. So each
-//! of `b`, `c`, `d` weighs a word by how far it is from the end: with `y` words left, itself included,
-//! the weights are `y`, `y(y+1)/2` and `y(y+1)(y+2)/6`. Two things follow, and both are used here:
+//! fletcher4 runs over 32-bit words: `a += word; b += a; c += b; d += c`, in 64 bits that wrap. So
+//! each of `b`, `c`, `d` weighs a word by how far it is from the end: with `y` words left, itself
+//! included, the weights are `y`, `y(y+1)/2` and `y(y+1)(y+2)/6`. Two things follow, and both are
+//! used here:
 //!
 //! - A checksum can be *continued* by that of what comes next ([`Fletcher4::then`]): with `n` more
 //!   words every weight grows from `y` to `y + n`, and what that adds is a sum of the lower ones.
 //! - The words can be dealt out to lanes, each summed on its own, and the lanes *joined*
-//!   (`join_lanes`): in one of `L` lanes, a word with `m` left in its lane has `mL - j` left in all,
-//!   `j` being the lane. That is what makes vector instructions of use.
+//!   (`join_lanes`): in one of `L` lanes, a word with `m` left in its lane has `mL - j` left in
+//!   all, `j` being the lane. That is what makes vector instructions of use.
 //!
 //! fletcher2 is older and weaker: two interleaved sums of 64-bit words, and the sums of these.
 
@@ -142,8 +143,8 @@ pub fn fletcher4(pieces: &[&[u8]], order: ByteOrder) -> Checksum {
     sum.finish()
 }
 
-/// fletcher2 of a block that lies in pieces; all but the last must be multiples of 16 bytes, and what
-/// follows the last such multiple does not count.
+/// fletcher2 of a block that lies in pieces; all but the last must be multiples of 16 bytes, and
+/// what follows the last such multiple does not count.
 pub fn fletcher2(pieces: &[&[u8]], order: ByteOrder) -> Checksum {
     let [mut a, mut b, mut c, mut d] = [0_u64; 4];
     for piece in pieces {
@@ -186,10 +187,10 @@ fn sum_words(sums: [u64; 4], bytes: &[u8], read: fn([u8; 4]) -> u32) -> [u64; 4]
 
 /// The sums over all words, from those over each lane.
 ///
-/// `lanes[s][j]` is sum `s` over the words `j`, `j + L`, `j + 2 L` and so on, `L` being the number of
-/// lanes, which is even. The weight of a word is a polynomial in the number `m` of words left in its lane;
-/// in terms of the lane's own weights (1, `m`, `m(m+1)/2`, `m(m+1)(m+2)/6`) it has these factors, all
-/// of them whole:
+/// `lanes[s][j]` is sum `s` over the words `j`, `j + L`, `j + 2 L` and so on, `L` being the number
+/// of lanes, which is even. The weight of a word is a polynomial in the number `m` of words left in
+/// its lane; in terms of the lane's own weights (1, `m`, `m(m+1)/2`, `m(m+1)(m+2)/6`) it has these
+/// factors, all of them whole:
 ///
 /// ```text
 ///   b:   L * b[j]  -  j * a[j]
@@ -199,7 +200,8 @@ fn sum_words(sums: [u64; 4], bytes: &[u8], read: fn([u8; 4]) -> u32) -> [u64; 4]
 /// ```
 ///
 /// So it is enough to sum each over the lanes, plain and by powers of `j`.
-// Into its callers, where it is compiled for their instructions: on small blocks it is half the work.
+// Into its callers, where it is compiled for their instructions: on small blocks it is half the
+// work.
 #[inline(always)]
 pub(super) fn join_lanes<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> [u64; 4] {
     let [a, b, c, d] = lanes;
@@ -253,8 +255,8 @@ const fn triangular(n: u64) -> u64 {
 
 /// `n(n+1)(n+2)/6`, wrapping only after the division.
 const fn tetrahedral(n: u64) -> u64 {
-    // One of three neighbours divides by three; the product of the others with what is left of it is
-    // still even, so one of the factors is.
+    // One of three neighbours divides by three; the product of the others with what is left of it
+    // is still even, so one of the factors is.
     let mut factors = [n, n + 1, n + 2];
     let mut index = 0;
     while index < 3 {

@@ -41,7 +41,8 @@ mod x86 {
     }
 
     fn avx512(bytes: &[u8], order: ByteOrder) -> [u64; 4] {
-        // SAFETY: `available` lists this only where the processor has AVX2 and AVX-512 F, BW and DQ.
+        // SAFETY: `available` lists this only where the processor has AVX2 and AVX-512 F, BW and
+        // DQ.
         unsafe { sum_avx512(bytes, order) }
     }
 
@@ -55,8 +56,9 @@ mod x86 {
         unsafe { sum_sse2(bytes, order) }
     }
 
-    /// Thirty-two lanes in four vectors: 128 bytes a step. Each addition waits for the one before it in
-    /// its vector, and on some processors for two cycles, so four vectors keep it busy where one could not.
+    /// Thirty-two lanes in four vectors: 128 bytes a step. Each addition waits for the one before
+    /// it in its vector, and on some processors for two cycles, so four vectors keep it busy where
+    /// one could not.
     #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq")]
     fn sum_avx512(bytes: &[u8], order: ByteOrder) -> [u64; 4] {
         let mut sums = [[_mm512_setzero_si512(); 4]; 4];
@@ -92,10 +94,10 @@ mod x86 {
         join_lanes(&lanes)
     }
 
-    /// Lanes that summed 64-bit pairs of words, and those that summed the second word of each, become
-    /// lanes of single words in their order. Sums are linear and wrap, so that of the first words is
-    /// what is left of the pairs' sum without the second words, which stood 32 bits higher. This saves
-    /// the loop the step that would part them.
+    /// Lanes that summed 64-bit pairs of words, and those that summed the second word of each,
+    /// become lanes of single words in their order. Sums are linear and wrap, so that of the first
+    /// words is what is left of the pairs' sum without the second words, which stood 32 bits
+    /// higher. This saves the loop the step that would part them.
     #[inline(always)]
     fn part_lanes(pairs: &[u64], seconds: &[u64], lanes: &mut [u64]) {
         let (lanes, _) = lanes.as_chunks_mut::<2>();

@@ -1,21 +1,22 @@
 //! Checksums: how a block is known to be the one that was written.
 //!
 //! # Mechanism
-//! A checksum is 256 bits, kept as four 64-bit words in the block pointer, that is, in the *parent* of
-//! the block it guards. A few blocks have no parent that could hold it (labels, gang headers, intent
-//! log blocks); these carry it in themselves, see [`embedded`].
+//! A checksum is 256 bits, kept as four 64-bit words in the block pointer, that is, in the *parent*
+//! of the block it guards. A few blocks have no parent that could hold it (labels, gang headers,
+//! intent log blocks); these carry it in themselves, see [`embedded`].
 //!
-//! A pool may have been written by a machine of either byte order, and a block pointer says which. A
-//! checksum made of arithmetic on words (fletcher) must read the words as the writer did. A checksum
-//! made of bytes (a hash) gives the same bytes everywhere, but the writer stored them as *words of
-//! its own order*, so these bytes are read as words in the writer's order. SHA-256 alone is read
-//! big-endian always: it is older than the second byte order.
+//! A pool may have been written by a machine of either byte order, and a block pointer says which.
+//! A checksum made of arithmetic on words (fletcher) must read the words as the writer did. A
+//! checksum made of bytes (a hash) gives the same bytes everywhere, but the writer stored them as
+//! *words of its own order*, so these bytes are read as words in the writer's order. SHA-256 alone
+//! is read big-endian always: it is older than the second byte order.
 //!
-//! Skein, Edon-R and BLAKE3 are mixed with a secret salt of the pool. Deduplication trusts them, and
-//! somebody who does not know the salt cannot prepare two blocks that collide.
+//! Skein, Edon-R and BLAKE3 are mixed with a secret salt of the pool. Deduplication trusts them,
+//! and an attacker without the salt cannot prepare two blocks that collide.
 //!
 //! # Invariants
-//! - [`checksum`] and [`verify`] take whole blocks: a size that is no multiple of 16 is never stored.
+//! - [`checksum`] and [`verify`] take whole blocks: a size that is no multiple of 16 is never
+//!   stored.
 
 pub mod blake3;
 pub mod edonr;
@@ -168,7 +169,8 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// The name users and tools know it by. Stored in the names of dedup tables, so it never changes.
+    /// The name users and tools know it by. Stored in the names of dedup tables, so it never
+    /// changes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -229,8 +231,8 @@ impl fmt::Display for ChecksumAlgorithm {
     }
 }
 
-/// The secret of a pool that salted checksums are mixed with, and what each of them makes of it. Made
-/// once when the pool is opened, so that small blocks do not pay for it each time.
+/// The secret of a pool that salted checksums are mixed with, and what each of them makes of it.
+/// Made once when the pool is opened, so that small blocks do not pay for it each time.
 #[doc(alias = "zio_cksum_salt_t")]
 #[derive(Clone)]
 pub struct Salt {

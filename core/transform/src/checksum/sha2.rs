@@ -1,5 +1,5 @@
-//! SHA-256 and SHA-512/256, which a library computes, with the processor's own instructions where it
-//! has them.
+//! SHA-256 and SHA-512/256, which a library computes, with the processor's own instructions where
+//! it has them.
 
 use sha2::{Digest, Sha256, Sha512, Sha512_256};
 

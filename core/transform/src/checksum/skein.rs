@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! Skein (version 1.3 of its specification) chains the tweakable block cipher Threefish: each step
-//! encrypts 64 bytes of input under the state as key, and the next state is what comes out, mixed with
-//! the input by exclusive or. The tweak tells the cipher what the bytes are for (key, configuration,
-//! message, output), how many went before, and which block is first and last, so that no two uses can
-//! be confused. A hash with a key is four such chains, one after the other.
+//! encrypts 64 bytes of input under the state as key, and the next state is what comes out, mixed
+//! with the input by exclusive or. The tweak tells the cipher what the bytes are for (key,
+//! configuration, message, output), how many went before, and which block is first and last, so
+//! that no two uses can be confused. A hash with a key is four such chains, one after the other.
 //!
 //! No library offers the keyed mode.
 
@@ -42,7 +42,8 @@ impl Use {
 #[derive(Clone)]
 pub struct Skein512 {
     chain: Chain,
-    /// The last bytes seen. A block is mixed in only when more follow it, for the last one is special.
+    /// The last bytes seen. A block is mixed in only when more follow it, for the last one is
+    /// special.
     held: [u8; BLOCK_BYTES],
     held_bytes: usize,
 }

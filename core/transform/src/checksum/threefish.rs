@@ -1,14 +1,15 @@
 //! Threefish-512, the cipher under Skein: encryption of one block.
 //!
 //! # Mechanism
-//! 72 rounds on eight words. A round mixes four pairs: add, rotate, exclusive or. Then the words change
-//! places; instead of moving them, the pairs of each round are named where the words would have come
-//! from, which repeats after four. Before every fourth round, and at the end, a part of the key is added:
-//! nine words (the key, and a ninth that is their exclusive or with a constant) and three of the tweak
-//! take turns.
+//! 72 rounds on eight words. A round mixes four pairs: add, rotate, exclusive or. Then the words
+//! change places; instead of moving them, the pairs of each round are named where the words would
+//! have come from, which repeats after four. Before every fourth round, and at the end, a part of
+//! the key is added: nine words (the key, and a ninth that is their exclusive or with a constant)
+//! and three of the tweak take turns.
 //!
-//! Written out here because Skein makes a new key of every block: the library's cipher, which prepares
-//! all parts of a key before it begins, does little more than a third of the bytes in a second.
+//! Written out here because Skein makes a new key of every block: the library's cipher, which
+//! prepares all parts of a key before it begins, does little more than a third of the bytes in a
+//! second.
 
 /// Makes the ninth word of the key, so that a key of zeros is not one.
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
@@ -41,8 +42,8 @@ pub(super) fn encrypt(key: &[u64; 8], tweak: [u64; 2], block: &[u64; 8]) -> [u64
     let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
     let mut words = *block;
 
-    // Nine turns of eight rounds, each with two additions of the key, named by constants so that the
-    // compiler keeps all words in registers.
+    // Nine turns of eight rounds, each with two additions of the key, named by constants so that
+    // the compiler keeps all words in registers.
     macro_rules! turns {
         ($($turn:literal)*) => {
             $(

@@ -1,7 +1,8 @@
 //! Gzip: deflate in zlib's format (RFC 1950), in spite of its name.
 //!
-//! libdeflate does whole buffers faster than any other. It is strict, so a stream it refuses is tried
-//! once more with zlib, which is what wrote the pools of others: only what both refuse is damaged.
+//! libdeflate does whole buffers faster than any other. It is strict, so a stream it refuses is
+//! tried once more with zlib, which is what wrote the pools of others: only what both refuse is
+//! damaged.
 
 use crate::error::DecompressError;
 use flate2::{Decompress, FlushDecompress, Status};

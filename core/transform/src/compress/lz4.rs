@@ -1,10 +1,12 @@
 //! LZ4: a plain LZ4 block behind its length, which is four bytes, big-endian.
 //!
-//! The encoder is ours ([`lz4_encoder`]), so that blocks are as large as OpenZFS's. A library in safe Rust decodes.
+//! The encoder is ours ([`lz4_encoder`]), so that blocks are as large as OpenZFS's. A library in
+//! safe Rust decodes.
 //!
-//! Its decoder repeats what overlaps byte by byte, which is what nearly empty blocks of metadata consist of: blocks of pointers
-//! with a few pointers, of which a pool with many datasets has thousands. Blocks that are much smaller than their contents are
-//! expanded here ([`expand_runs`]), in copies that double.
+//! Its decoder repeats what overlaps byte by byte, which is what nearly empty blocks of metadata
+//! consist of: blocks of pointers with a few pointers, of which a pool with many datasets has
+//! thousands. Blocks that are much smaller than their contents are expanded here ([`expand_runs`]),
+//! in copies that double.
 
 use super::lz4_encoder;
 use crate::error::DecompressError;
@@ -56,8 +58,8 @@ pub(super) fn decompress(stored: &[u8], block: &mut [u8]) -> Result<(), Decompre
     }
 }
 
-/// Expands sequences of literals and matches. Gives back how much they are; none if they make no sense or are more than the block
-/// has room for.
+/// Expands sequences of literals and matches. Gives back how much they are; none if they make no
+/// sense or are more than the block has room for.
 fn expand_runs(body: &[u8], block: &mut [u8]) -> Option<usize> {
     let (mut rest, mut filled) = (body, 0);
     loop {

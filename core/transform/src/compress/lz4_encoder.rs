@@ -1,14 +1,16 @@
 //! The encoder of LZ4 blocks: the one that OpenZFS has, decision for decision.
 //!
 //! # Problem
-//! Many encodings of a block are right, and they differ in size. A data set that was received from OpenZFS must take the space that it takes
-//! there, to the sector, so where a match is looked for, which one is taken, and when a block counts as one that does not shrink are
-//! facts of the format for us: those of LZ4's revision 85 of 2012 (`lz4_zfs.c`).
+//! Many encodings of a block are right, and they differ in size. A data set that was received from
+//! OpenZFS must take the space that it takes there, to the sector, so where a match is looked for,
+//! which one is taken, and when a block counts as one that does not shrink are facts of the format
+//! for us: those of LZ4's revision 85 of 2012 (`lz4_zfs.c`).
 //!
 //! # Mechanism
-//! A table has, for the hash of four bytes, where four bytes of this hash were met last; at first position 0 for all. Positions
-//! are tried one after the other, further and further apart the longer nothing is found ([`search`]). A match grows in both directions; behind it the next position is
-//! tried at once.
+//! A table has, for the hash of four bytes, where four bytes of this hash were met last; at first
+//! position 0 for all. Positions are tried one after the other, further and further apart the
+//! longer nothing is found ([`search`]). A match grows in both directions; behind it the next
+//! position is tried at once.
 //!
 //! Blocks below [`NARROW_BYTES`] have a table of more and narrower entries, of the same size.
 //!
@@ -76,7 +78,8 @@ impl Table for Wide {
     }
 }
 
-/// Encodes a block: how much of the room it takes. `None` if it does not fit, by the estimates that OpenZFS makes on the way.
+/// Encodes a block: how much of the room it takes. `None` if it does not fit, by the estimates that
+/// OpenZFS makes on the way.
 pub(super) fn encode(block: &[u8], room: &mut [u8]) -> Option<usize> {
     match block.len() < NARROW_BYTES {
         true => encode_with(&mut Narrow([0; 1 << NARROW_BITS]), block, room),
@@ -150,7 +153,8 @@ fn common_before(one: &[u8], other: &[u8]) -> usize {
     pairs.take_while(|(one, other)| one == other).count()
 }
 
-/// How many bytes from both positions on are the same, of which four are known to be, up to the last literals.
+/// How many bytes from both positions on are the same, of which four are known to be, up to the
+/// last literals.
 fn common(block: &[u8], match_at: usize, position: usize) -> usize {
     const STEP: usize = size_of::<u64>();
     let end = block.len() - LAST_LITERALS_BYTES;

@@ -1,17 +1,19 @@
 //! LZJB: the first compression of ZFS, and what `on` meant before LZ4.
 //!
 //! # Mechanism
-//! A stream of tokens, eight to a group. Each group begins with a byte that says, from its lowest bit
-//! up, which of its tokens are copies (1) and which are bytes to be taken as they are (0):
+//! A stream of tokens, eight to a group. Each group begins with a byte that says, from its lowest
+//! bit up, which of its tokens are copies (1) and which are bytes to be taken as they are (0):
 //!
 //! ```text
 //!   copy:    | length - 3 (6 bits) | distance (10 bits) |     big-endian
 //! ```
 //!
-//! A copy takes 3 to 66 bytes from 1 to 1023 bytes back; it may run into what it is writing. The end
-//! is not marked: a decoder stops when the block is full, in the middle of a group and even of a copy.
+//! A copy takes 3 to 66 bytes from 1 to 1023 bytes back; it may run into what it is writing. The
+//! end is not marked: a decoder stops when the block is full, in the middle of a group and even of
+//! a copy.
 //!
-//! The encoder remembers for each hash of three bytes where they were seen last, and looks only there.
+//! The encoder remembers for each hash of three bytes where they were seen last, and looks only
+//! there.
 
 use crate::error::DecompressError;
 

@@ -1,19 +1,20 @@
 //! Compression: blocks stored in fewer sectors than they have bytes.
 //!
 //! # Mechanism
-//! A block is compressed alone, and its pointer says how, how many bytes it has (logical size) and how
-//! many were stored (physical size). The stored size is rounded up to sectors, so what a decoder is
-//! given ends in padding that it must not mind: each format either knows its own end, or is full when
-//! the logical size is reached, or carries its length in front (LZ4 and zstd).
+//! A block is compressed alone, and its pointer says how, how many bytes it has (logical size) and
+//! how many were stored (physical size). The stored size is rounded up to sectors, so what a
+//! decoder is given ends in padding that it must not mind: each format either knows its own end, or
+//! is full when the logical size is reached, or carries its length in front (LZ4 and zstd).
 //!
-//! What does not shrink enough is stored plain. How much is enough is the caller's rule, and its limit:
-//! [`compress`] gives `None` for what does not fit.
+//! What does not shrink enough is stored plain. How much is enough is the caller's rule, and its
+//! limit: [`compress`] gives `None` for what does not fit.
 //!
 //! # Invariants
-//! - [`decompress`] takes any bytes whatever. It fills the whole destination or fails, and allocates no
-//!   more than its decoder's fixed state.
-//! - Any stream that OpenZFS wrote is read, and any that we write is read by OpenZFS. LZ4, the default, is encoded as OpenZFS does, byte for byte, so
-//!   data takes the same space in both; blocks of the others may differ a little in size.
+//! - [`decompress`] takes any bytes whatever. It fills the whole destination or fails, and
+//!   allocates no more than its decoder's fixed state.
+//! - Any stream that OpenZFS wrote is read, and any that we write is read by OpenZFS. LZ4, the
+//!   default, is encoded as OpenZFS does, byte for byte, so data takes the same space in both;
+//!   blocks of the others may differ a little in size.
 
 pub mod gzip;
 pub mod lz4;
@@ -51,8 +52,8 @@ pub enum CompressionAlgorithm {
 }
 
 impl CompressionAlgorithm {
-    /// The algorithm a block pointer names. It does not say the level of zstd, and none is needed to
-    /// read; that of the block itself is [`zstd::stored_level`].
+    /// The algorithm a block pointer names. It does not say the level of zstd, and none is needed
+    /// to read; that of the block itself is [`zstd::stored_level`].
     pub fn from_code(code: u8) -> Result<Self, UnknownAlgorithm> {
         Ok(match code {
             2 => Self::Off,
@@ -108,8 +109,8 @@ impl fmt::Display for CompressionAlgorithm {
     }
 }
 
-/// A scratch buffer larger than this is given back after use. The usual record is 128 KiB; blocks of
-/// 16 MiB are rare enough to pay for theirs.
+/// A scratch buffer larger than this is given back after use. The usual record is 128 KiB; blocks
+/// of 16 MiB are rare enough to pay for theirs.
 const SCRATCH_KEPT_BYTES: usize = 2 << 20;
 
 thread_local! {
@@ -117,8 +118,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Compresses a block into at most `limit_bytes`, or gives `None` when it does not get that small. What
-/// comes out has no padding; the caller fills it up to sectors with zeros.
+/// Compresses a block into at most `limit_bytes`, or gives `None` when it does not get that small.
+/// What comes out has no padding; the caller fills it up to sectors with zeros.
 pub fn compress(
     algorithm: CompressionAlgorithm,
     block: &[u8],
@@ -142,8 +143,8 @@ pub fn compress(
     }
 }
 
-/// Expands stored bytes, padding included, into the whole of `block`, whose length is the logical size.
-/// When it fails, what `block` holds is unspecified.
+/// Expands stored bytes, padding included, into the whole of `block`, whose length is the logical
+/// size. When it fails, what `block` holds is unspecified.
 pub fn decompress(
     algorithm: CompressionAlgorithm,
     stored: &[u8],

@@ -1,8 +1,8 @@
 //! ZLE: zero-length encoding, for blocks that are mostly empty and must be fast.
 //!
 //! # Mechanism
-//! A byte below 64 says that so many bytes plus one follow as they are; any other, that so many minus
-//! 63 are zero. A decoder stops when the block is full.
+//! A byte below 64 says that so many bytes plus one follow as they are; any other, that so many
+//! minus 63 are zero. A decoder stops when the block is full.
 
 use crate::error::DecompressError;
 
@@ -35,8 +35,8 @@ pub(super) fn compress(block: &[u8], room: &mut [u8]) -> Option<usize> {
     Some(size)
 }
 
-/// How many bytes to take as they are: up to the next two zeros, for one alone costs nothing here and
-/// would cost two bytes as a run.
+/// How many bytes to take as they are: up to the next two zeros, for one alone costs nothing here
+/// and would cost two bytes as a run.
 fn plain_length(bytes: &[u8]) -> usize {
     let next_run = bytes
         .windows(2)

@@ -5,16 +5,18 @@
 //!   | compressed length (4) | level (1) | version of the library (3) | frame ... |
 //! ```
 //!
-//! All big-endian. The length hides the padding from the decoder. The level is there so that a block
-//! read can be compressed again to the same bytes; it is not zstd's own number but that of a table,
-//! because the fast levels are negative there. The frame leaves out zstd's magic number, its checksum
-//! and its content size, all of which ZFS knows better.
+//! All big-endian. The length hides the padding from the decoder. The level is there so that a
+//! block read can be compressed again to the same bytes; it is not zstd's own number but that of a
+//! table, because the fast levels are negative there. The frame leaves out zstd's magic number, its
+//! checksum and its content size, all of which ZFS knows better.
 //!
-//! Machines of big-endian byte order used to store level and version the other way round, so the level
-//! is found by where the version has the zero byte that it will have until zstd is at 6.55.36.
+//! Machines of big-endian byte order used to store level and version the other way round, so the
+//! level is found by where the version has the zero byte that it will have until zstd is at
+//! 6.55.36.
 //!
-//! Levels 3 and up are slow enough that it pays to ask first whether the block will shrink at all: a
-//! large block is tried with LZ4, and if that fails with level 1, before the real level is let loose.
+//! Levels 3 and up are slow enough that it pays to ask first whether the block will shrink at all:
+//! a large block is tried with LZ4, and if that fails with level 1, before the real level is let
+//! loose.
 
 use super::lz4;
 use crate::error::DecompressError;
@@ -29,7 +31,8 @@ const HEADER_BYTES: usize = 8;
 const ASK_FIRST_BYTES: usize = 128 << 10;
 /// So are all blocks below this level.
 const ASK_FIRST_LEVEL: u8 = 3;
-/// A state of more than this, which the highest levels need for large blocks, is not kept for the next.
+/// A state of more than this, which the highest levels need for large blocks, is not kept for the
+/// next.
 const STATE_KEPT_BYTES: usize = 16 << 20;
 
 const LEVEL_MAX: u8 = 19;
@@ -187,8 +190,8 @@ pub(super) fn decompress(stored: &[u8], block: &mut [u8]) -> Result<(), Decompre
         decoder
             .set_parameter(DParameter::Format(FrameFormat::Magicless))
             .map_err(|_| damaged)?;
-        // The whole frame goes into the whole block at once, so that no window is allocated, whatever
-        // size the frame asks for.
+        // The whole frame goes into the whole block at once, so that no window is allocated,
+        // whatever size the frame asks for.
         decoder.decompress(block, frame).map_err(|_| damaged)
     })?;
     if actual == expected {

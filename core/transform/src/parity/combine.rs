@@ -1,21 +1,22 @@
 //! Linear combinations of columns: the one operation behind making parity and rebuilding from it.
 //!
 //! # Mechanism
-//! `outputs[o][i] = sum over k of rows[o][k] * inputs[k][i]`, in the field of [`galois`](super::galois).
-//! Columns may differ in length; what one lacks counts as zero. Because the factors are the same all
-//! along a column, the row is cut where a column ends, and in each piece those that reach that far are
-//! combined.
+//! `outputs[o][i] = sum over k of rows[o][k] * inputs[k][i]`, in the field of
+//! [`galois`](super::galois). Columns may differ in length; what one lacks counts as zero. Because
+//! the factors are the same all along a column, the row is cut where a column ends, and in each
+//! piece those that reach that far are combined.
 //!
-//! A piece is done by an [`Implementation`], which goes through all inputs for a few hundred bytes at a
-//! time, so that each byte is read once, and written once, and the sums stay in registers. What does not
-//! fill a vector at the end is left to the portable one.
+//! A piece is done by an [`Implementation`], which goes through all inputs for a few hundred bytes
+//! at a time, so that each byte is read once, and written once, and the sums stay in registers.
+//! What does not fill a vector at the end is left to the portable one.
 //!
-//! One input times one is copied by none of them but by the standard library, which is the fastest there.
+//! One input times one is copied by none of them but by the standard library, which is the fastest
+//! there.
 //!
-//! The portable one has no multiplication at all. Written by the bits of the factors, a product is a sum
-//! of doubles: `sum of f[k] d[k] = (..(S7 * 2 + S6) * 2 + ..) * 2 + S0`, where `Sb` is the sum of those
-//! inputs whose factor has bit `b`. So each output costs seven doublings, however many inputs there are,
-//! and eight bytes are doubled at once in a machine word.
+//! The portable one has no multiplication at all. Written by the bits of the factors, a product is
+//! a sum of doubles: `sum of f[k] d[k] = (..(S7 * 2 + S6) * 2 + ..) * 2 + S0`, where `Sb` is the
+//! sum of those inputs whose factor has bit `b`. So each output costs seven doublings, however many
+//! inputs there are, and eight bytes are doubled at once in a machine word.
 
 use super::combine_simd;
 use std::sync::OnceLock;
@@ -23,8 +24,8 @@ use std::sync::OnceLock;
 /// At most this many outputs at once: no row has more parity.
 pub(super) const OUTPUTS_MAX: usize = 3;
 
-/// What to combine: in the bytes from `start` to `end`, each output is the sum of the inputs times the
-/// factors in its row. Every input reaches `end`.
+/// What to combine: in the bytes from `start` to `end`, each output is the sum of the inputs times
+/// the factors in its row. Every input reaches `end`.
 pub(super) struct Piece<'a> {
     pub(super) rows: &'a [&'a [u8]],
     pub(super) inputs: &'a [&'a [u8]],
@@ -33,7 +34,8 @@ pub(super) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// What every implementation may rely on, and the vector ones must, for they do not check again.
+    /// What every implementation may rely on, and the vector ones must, for they do not check
+    /// again.
     pub(super) fn assert_in_bounds(&self, outputs: &[&mut [u8]]) {
         assert!(self.start <= self.end);
         assert!(outputs.len() <= OUTPUTS_MAX && outputs.len() == self.rows.len());
@@ -53,8 +55,8 @@ impl Piece<'_> {
         self.rows[0].iter().all(|factor| *factor == 1)
     }
 
-    /// The input that every output is a copy of. A block of one sector has one data column, and all its
-    /// parity is like it.
+    /// The input that every output is a copy of. A block of one sector has one data column, and all
+    /// its parity is like it.
     fn only_input(&self) -> Option<&[u8]> {
         match self.inputs {
             [input] if self.rows.iter().all(|row| row[0] == 1) => Some(input),
@@ -184,8 +186,8 @@ impl Implementation {
     }
 }
 
-/// Bytes the portable implementation does at a time, so that its loops over words are long enough for
-/// the compiler to make vectors of them.
+/// Bytes the portable implementation does at a time, so that its loops over words are long enough
+/// for the compiler to make vectors of them.
 const STEP_BYTES: usize = 256;
 const STEP_WORDS: usize = STEP_BYTES / 8;
 
@@ -232,8 +234,8 @@ fn add(sums: &mut [u64; STEP_WORDS], input: &[u8]) {
     }
 }
 
-/// Doubles eight elements at once. The bits shifted out of each, as 1 or 0, are spread to the modulus
-/// 0x1d, which has bits 4, 3, 2 and 0.
+/// Doubles eight elements at once. The bits shifted out of each, as 1 or 0, are spread to the
+/// modulus 0x1d, which has bits 4, 3, 2 and 0.
 const fn double_eight(elements: u64) -> u64 {
     let carries = (elements >> 7) & 0x0101_0101_0101_0101;
     let shifted = (elements << 1) & 0xfefe_fefe_fefe_fefe;

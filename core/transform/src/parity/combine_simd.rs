@@ -1,13 +1,14 @@
 //! Combining columns with vector instructions.
 //!
 //! # Mechanism
-//! One loop, written once as a macro and made for each vector kind: for a few vectors' width of bytes
-//! it goes through all inputs, multiplies each by the factor of each output, and adds. The kinds differ
-//! in how wide they are and in how they multiply bytes by a constant: GFNI has an instruction for it
-//! (a matrix of bits times each byte); without, both halves of each byte are looked up by a shuffle.
+//! One loop, written once as a macro and made for each vector kind: for a few vectors' width of
+//! bytes it goes through all inputs, multiplies each by the factor of each output, and adds. The
+//! kinds differ in how wide they are and in how they multiply bytes by a constant: GFNI has an
+//! instruction for it (a matrix of bits times each byte); without, both halves of each byte are
+//! looked up by a shuffle.
 //!
-//! Against the portable implementation this gains an order of magnitude, and with GFNI the memory is the
-//! limit.
+//! Against the portable implementation this gains an order of magnitude, and with GFNI the memory
+//! is the limit.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -39,13 +40,15 @@ mod x86 {
         there.map(|(_, name, kernel)| (name, kernel)).collect()
     }
 
-    /// The loop. The module around it defines `Vector`, its `BYTES`, how many `UNROLLED` vectors to do
-    /// at a time, a prepared `Factor`, and `zero`, `load`, `store`, `add`, `factor` and `multiply`.
+    /// The loop. The module around it defines `Vector`, its `BYTES`, how many `UNROLLED` vectors to
+    /// do at a time, a prepared `Factor`, and `zero`, `load`, `store`, `add`, `factor` and
+    /// `multiply`.
     macro_rules! combine_with {
         ($features:literal) => {
             /// Does as much of the piece as fills whole vectors.
             ///
-            /// Reached only through `available`, which lists it where the processor has the features.
+            /// Reached only through `available`, which lists it where the processor has the
+            /// features.
             pub(super) fn kernel(outputs: &mut [&mut [u8]], piece: &Piece<'_>) -> usize {
                 piece.assert_in_bounds(outputs);
                 if outputs.is_empty() {

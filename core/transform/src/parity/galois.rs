@@ -1,12 +1,12 @@
 //! The field with 256 elements that RAID-Z counts in.
 //!
 //! # Mechanism
-//! A byte stands for a polynomial of degree seven over bits: addition is exclusive or, multiplication
-//! is that of polynomials, modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d). Two generates: its powers run
-//! through all elements but zero, so that a product is a sum of logarithms.
+//! A byte stands for a polynomial of degree seven over bits: addition is exclusive or,
+//! multiplication is that of polynomials, modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d). Two generates:
+//! its powers run through all elements but zero, so that a product is a sum of logarithms.
 //!
-//! Vector instructions multiply by a constant in one of two ways, and both tables are here: by looking
-//! up the two halves of each byte in sixteen products each (`NIBBLE_PRODUCTS`), or, because
+//! Vector instructions multiply by a constant in one of two ways, and both tables are here: by
+//! looking up the two halves of each byte in sixteen products each (`NIBBLE_PRODUCTS`), or, because
 //! multiplication by a constant is linear in the bits, by a matrix of bits (`BIT_MATRICES`).
 //!
 //! All tables are computed by the compiler.
@@ -22,8 +22,8 @@ static LOGARITHMS: [u8; 256] = logarithms();
 /// For each element, its products with 0 to 15, then with 0, 16, 32 and so on to 240.
 pub(super) static NIBBLE_PRODUCTS: [[u8; 32]; 256] = nibble_products();
 
-/// For each element, the matrix that multiplies by it, as `vgf2p8affineqb` takes it: the last byte has
-/// the bits of the operand whose sum is bit 0 of the product, the first byte those for bit 7.
+/// For each element, the matrix that multiplies by it, as `vgf2p8affineqb` takes it: the last byte
+/// has the bits of the operand whose sum is bit 0 of the product, the first byte those for bit 7.
 pub(super) static BIT_MATRICES: [u64; 256] = bit_matrices();
 
 /// The product of two elements.

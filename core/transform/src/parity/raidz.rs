@@ -2,15 +2,15 @@
 //! rebuild what is missing.
 //!
 //! # Mechanism
-//! A missing data column appears in each parity that is left. Of those we take as many as data columns
-//! are missing, write them as equations in the missing columns, and invert that little matrix (Gauss
-//! and Jordan, at most three by three). Put back into each other, the equations give every missing
-//! column, parity included, as a combination of columns that are there; so one pass over the row
-//! rebuilds all of them.
+//! A missing data column appears in each parity that is left. Of those we take as many as data
+//! columns are missing, write them as equations in the missing columns, and invert that little
+//! matrix (Gauss and Jordan, at most three by three). Put back into each other, the equations give
+//! every missing column, parity included, as a combination of columns that are there; so one pass
+//! over the row rebuilds all of them.
 //!
 //! # Invariants
-//! - The matrix can always be inverted: its columns are (1, x, x^2) for different powers x of two, some
-//!   lines left out, and no two of the first 255 powers, nor of their squares, are equal.
+//! - The matrix can always be inverted: its columns are (1, x, x^2) for different powers x of two,
+//!   some lines left out, and no two of the first 255 powers, nor of their squares, are equal.
 
 use super::combine::Implementation;
 use super::galois;
@@ -48,8 +48,8 @@ fn row_factors(parity: usize, data_columns: usize) -> &'static [u8] {
     &FACTORS[parity][COLUMNS_MAX - data_columns..]
 }
 
-/// Makes the parity of a row: P, then Q, then R, as many as there are `parity` columns. Data columns
-/// may be of different lengths; each parity is filled to its end.
+/// Makes the parity of a row: P, then Q, then R, as many as there are `parity` columns. Data
+/// columns may be of different lengths; each parity is filled to its end.
 ///
 /// # Panics
 /// For more than three parities, or more than [`COLUMNS_MAX`] data columns: no vdev is that wide.
@@ -77,14 +77,16 @@ pub fn generate_with(implementation: &Implementation, data: &[&[u8]], parity: &m
 
 /// Rebuilds missing columns of a row.
 ///
-/// `columns` are those of the row as it is laid out: `parity_count` parity columns, then the data. What
-/// stands at the places that are `missing` is not looked at and may be empty, or what a device gave and
-/// is in doubt. Each is rebuilt into the output of the same position, whose length is the column's own;
-/// one that need not be rebuilt, such as parity that nobody will read, is given an output of no length.
-/// Both parity and data columns may be missing, together no more than there are parity columns.
+/// `columns` are those of the row as it is laid out: `parity_count` parity columns, then the data.
+/// What stands at the places that are `missing` is not looked at and may be empty, or what a device
+/// gave and is in doubt. Each is rebuilt into the output of the same position, whose length is the
+/// column's own; one that need not be rebuilt, such as parity that is not read, is given an output
+/// of no length. Both parity and data columns may be missing, together no more than there are
+/// parity columns.
 ///
 /// # Panics
-/// When there are not as many `outputs` as `missing`, or a place is missing twice or outside the row.
+/// When there are not as many `outputs` as `missing`, or a place is missing twice or outside the
+/// row.
 pub fn reconstruct(
     parity_count: usize,
     columns: &[&[u8]],
@@ -171,7 +173,8 @@ impl Plan {
         let data_columns = column_count - parity_count;
         let factor =
             |parity: usize, column: usize| row_factors(parity, data_columns)[column - parity_count];
-        // What an input adds to the equation of a parity, all but the missing columns brought to one side.
+        // What an input adds to the equation of a parity, all but the missing columns brought to
+        // one side.
         let in_equation = |parity: usize, input: usize| {
             if input >= parity_count {
                 factor(parity, input)
@@ -217,8 +220,8 @@ impl Plan {
     }
 }
 
-/// A square matrix over the field, of up to three lines. Lines and columns beyond its size are those of
-/// the unit matrix, so that all are three by three.
+/// A square matrix over the field, of up to three lines. Lines and columns beyond its size are
+/// those of the unit matrix, so that all are three by three.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Matrix([[u8; PARITY_MAX]; PARITY_MAX]);
 
@@ -236,8 +239,8 @@ impl Matrix {
         matrix
     }
 
-    /// Turns this matrix into the unit matrix line by line, and the unit matrix into its inverse by the
-    /// same steps.
+    /// Turns this matrix into the unit matrix line by line, and the unit matrix into its inverse by
+    /// the same steps.
     fn inverse(mut self) -> Self {
         let mut inverse = Self::UNIT;
         for pivot in 0..PARITY_MAX {

@@ -36,7 +36,8 @@ impl Leaf<'_> {
             free_count += 1;
             free = u16_at(self.block, place + NEXT_PLACE);
         }
-        // Of lost chunks there would be no end: a leaf that has no room, and nothing to give to another, would be split for it again and again.
+        // Of lost chunks there would be no end: a leaf that has no room, and nothing to give to
+        // another, would be split for it again and again.
         for chunk in 0..self.geometry.chunk_count {
             if !seen.chunks[usize::from(chunk)] {
                 return Err(self.bad_chunk(chunk, "a chunk is in no chain"));

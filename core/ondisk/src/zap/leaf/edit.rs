@@ -125,6 +125,7 @@ impl<'a> LeafEdit<'a> {
         if needed > self.view().free_count() {
             return Err(LeafFull::MustSplit);
         }
+        let free_before = self.view().free_count();
         let chunk = self.take_chunk();
         let place = self.geometry.chunk_place(chunk);
         self.block[place] = ENTRY;
@@ -139,6 +140,11 @@ impl<'a> LeafEdit<'a> {
         put(self.block, place + 16, &hash.word().to_le_bytes());
         self.link(chunk);
         self.put_u16(ENTRY_COUNT_PLACE, count_u16(self.view().entry_count() + 1));
+        assert_eq!(
+            free_before - self.view().free_count(),
+            needed,
+            "an entry takes the chunks that were counted for it"
+        );
         Ok(())
     }
 
@@ -165,8 +171,15 @@ impl<'a> LeafEdit<'a> {
     /// Removes an entry that was found here.
     #[doc(alias = "zap_entry_remove")]
     pub fn remove(&mut self, entry: &LeafEntry) {
+        let chunks = 1 + self.name_chunks(entry) + chunks_for(entry.value_size());
+        let free_before = self.view().free_count();
         self.unlink(entry);
         self.free_entry(entry);
+        assert_eq!(
+            self.view().free_count() - free_before,
+            chunks,
+            "an entry gives back all of its chunks"
+        );
     }
 
     /// Makes the prefix one bit longer, and moves the entries whose next bit is set into a new
@@ -201,6 +214,8 @@ impl<'a> LeafEdit<'a> {
                 self.link(chunk);
             }
         }
+        debug_assert_eq!(self.view().check(), Ok(()), "the first half is sound");
+        debug_assert_eq!(new.view().check(), Ok(()), "the second half is sound");
         new
     }
 
@@ -219,9 +234,11 @@ impl<'a> LeafEdit<'a> {
         let length = self.view().prefix_length();
         assert!(length > 0, "a leaf without a prefix has no sibling");
         self.set_prefix(self.view().prefix() >> 1, length - 1);
+        debug_assert_eq!(self.view().check(), Ok(()), "an empty leaf stays sound");
     }
 
-    /// Whether an entry that has no room here would have it in a leaf of those only whose hashes begin with the same `bits`: no split takes those apart.
+    /// Whether an entry that has no room here would have it in a leaf of those only whose hashes
+    /// begin with the same `bits`: no split takes those apart.
     pub fn could_insert(&self, hash: ZapHash, name: Name<'_>, value: &ZapValue, bits: u32) -> bool {
         self.chunks_alike(hash, bits) + chunks_of(name, value) <= self.view().chunk_count()
     }
