@@ -37,7 +37,7 @@ pub fn ci() -> Outcome {
         ];
         run(&mut cargo(&lints))
     });
-    steps.run("tidy", tidy::tidy);
+    steps.run("tidy", || tidy::tidy(&tidy::Arguments::default()));
     steps.run("tests", || {
         run(&mut cargo(&["test", "--workspace", "--quiet"]))
     });

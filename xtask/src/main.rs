@@ -47,8 +47,8 @@ enum Task {
     Scale(scale::Arguments),
     /// Everything that must pass before a change lands
     Ci,
-    /// Hold the layers and the doors; print what stands out in length
-    Tidy,
+    /// Hold the layers, the doors and the ratchets; print what stands out in length
+    Tidy(tidy::Arguments),
     /// Read pools that OpenZFS made, through our mounts, and compare with what OpenZFS saw
     Golden(golden::Arguments),
     /// Damage pools, and demand that nothing worse than an error comes of it
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Scale(arguments) => scale::scale(&arguments),
         Task::Ci => ci::ci(),
-        Task::Tidy => tidy::tidy(),
+        Task::Tidy(arguments) => tidy::tidy(&arguments),
         Task::Golden(arguments) => golden::golden(&arguments),
         Task::Hostile(arguments) => hostile::hostile(&arguments),
         Task::Fuzz(arguments) => fuzz::fuzz(&arguments),
