@@ -1,4 +1,5 @@
-//! `cargo xtask build`: the six programs, in `target/release`, and `mount.zfs`, which is `zfs` by the name that mount(8) calls.
+//! `cargo xtask build`: the six programs, in `target/release`, and `mount.zfs`, which is `zfs` by
+//! the name that mount(8) calls.
 
 use std::path::Path;
 use tarn_oracle::instance::PROGRAMS;

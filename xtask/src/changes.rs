@@ -1,8 +1,10 @@
-//! A pool under change: filled, changed, exported, judged, imported again, and found as it was left.
+//! A pool under change: filled, changed, exported, judged, imported again, and found as it was
+//! left.
 //!
 //! # Mechanism
-//! What all tasks share that write to pools. The pool's own listing before export is the truth for the listing after
-//! import; what lies between is judged by OpenZFS's `zdb`, and our own must agree with it.
+//! What all tasks share that write to pools. The pool's own listing before export is the truth for
+//! the listing after import; what lies between is judged by OpenZFS's `zdb`, and our own must agree
+//! with it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,7 +109,8 @@ pub fn expect_healthy(instance: &Instance, pool: &str) -> Outcome {
     }
 }
 
-/// Has an exported pool judged by OpenZFS's `zdb`, opens every object, and asks our own `zdb` the same.
+/// Has an exported pool judged by OpenZFS's `zdb`, opens every object, and asks our own `zdb` the
+/// same.
 pub fn expect_clean(
     instance: &Instance,
     images: &Path,
@@ -195,7 +198,8 @@ pub fn change_filled(instance: &Instance, pool: &str, seed: u64) -> Outcome {
     }
 }
 
-/// Destroys the last file system of a fixture that nothing depends on; the others are enough to compare.
+/// Destroys the last file system of a fixture that nothing depends on; the others are enough to
+/// compare.
 fn destroy_one(instance: &Instance, pool: &str) -> Outcome {
     let victim = match pool {
         "fxbasic" => "c-zle",

@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: everything that must pass before a change lands.
 //!
 //! # Mechanism
-//! Steps run one after the other, each told with its time; a failing step does not keep the later ones from
-//! running, so that one run tells all. What the steps need from the machine is installed first, when we may.
+//! Steps run one after the other, each told with its time; a failing step does not keep the later
+//! ones from running, so that one run tells all. What the steps need from the machine is installed
+//! first, when we may.
 
 use std::process::Command;
 use std::time::Instant;

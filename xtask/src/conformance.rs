@@ -1,11 +1,13 @@
 //! `cargo xtask conformance`: suites that others wrote, and crashes, on a mount of ours.
 //!
 //! # Mechanism
-//! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a model; [`kill`] ends the daemon
-//! in the middle of work and looks at what is left; [`databases`] does so under databases; [`survive`] takes devices away;
-//! [`streams`] cuts streams of snapshots, and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots; [`everyday`]
-//! does what users do; [`abuse`] gives every command what nobody should; [`programs`] has real programs do the same on ext4 and
-//! compares. Each has an instance of its own, a pool of files and a mount.
+//! [`pjdfstest`] asks one question about each rule of POSIX; [`fsx`] changes one file beside a
+//! model; [`kill`] ends the daemon in the middle of work and looks at what is left; [`databases`]
+//! does so under databases; [`survive`] takes devices away; [`streams`] cuts streams of snapshots,
+//! and goes on with them; [`policies`] has programs of others take, keep and replicate snapshots;
+//! [`everyday`] does what users do; [`abuse`] gives every command hostile arguments; [`programs`]
+//! has real programs do the same on ext4 and compares. Each has an instance of its own, a pool of
+//! files and a mount.
 
 mod abuse;
 mod crash;
@@ -65,7 +67,8 @@ pub struct Arguments {
     /// What every change is tried with: little of everything
     #[arg(long)]
     pub small: bool,
-    /// everyday, programs: only those whose name contains this; xfstests: numbers, `-g GROUP` or `-g all`; zts: `DIR[:TEST[,TEST]...]`
+    /// everyday, programs: only those whose name contains this; xfstests: numbers, `-g GROUP` or
+    /// `-g all`; zts: `DIR[:TEST[,TEST]...]`
     #[arg(long, allow_hyphen_values = true)]
     pub only: Option<String>,
     /// Leave the scratch folders for a look

@@ -1,13 +1,15 @@
 //! `cargo xtask demo`: the first five minutes, on a machine with only Rust.
 //!
 //! # Mechanism
-//! The programs are built and driven as a person would drive them, each command shown before it runs, in a `TARN_DIR`
-//! and with a `PATH` of the demo's own, so that nothing else on the machine is touched. Vdevs are sparse files below
-//! `target`. Files of this checkout go in, are read back and compared; the exported pool is handed to OpenZFS's `zdb`
-//! if it is there, and to ours otherwise; imported again, and once more after a restart of the daemon, the files are compared.
+//! The programs are built and driven as a person would drive them, each command shown before it
+//! runs, in a `TARN_DIR` and with a `PATH` of the demo's own, so that nothing else on the machine
+//! is touched. Vdevs are sparse files below `target`. Files of this checkout go in, are read back
+//! and compared; the exported pool is handed to OpenZFS's `zdb` if it is there, and to ours
+//! otherwise; imported again, and once more after a restart of the daemon, the files are compared.
 //!
 //! # Invariants
-//! - A demo that runs is ended before another begins, and `--once` and `--stop` leave nothing mounted, running or stored.
+//! - A demo that runs is ended before another begins, and `--once` and `--stop` leave nothing
+//!   mounted, running or stored.
 //! - What went in comes out, or the demo fails.
 
 use std::ffi::OsString;
@@ -134,7 +136,8 @@ impl Demo {
             .into());
         }
         for mount in instance::mounts_below(&self.folder) {
-            // A daemon that was killed leaves its mounts; each answers with an error until it is gone.
+            // A daemon that was killed leaves its mounts; each answers with an error until it is
+            // gone.
             let _ = Command::new("umount")
                 .args(["-l", "--"])
                 .arg(&mount)
@@ -252,7 +255,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Hands the exported pool to who can judge it.
+    /// Hands the exported pool to OpenZFS's `zdb`.
     fn judge(&self) -> Outcome {
         let disks = self.disks();
         let arguments: [OsString; 5] = [
@@ -324,7 +327,7 @@ fn foreign_zdb() -> Option<Command> {
     if is_there {
         return Unpacked::openzfs(&folder).ok()?.command("zdb").ok();
     }
-    // The demo's own programs are not in the path, so this one is somebody else's.
+    // The demo's own programs are not in the path, so this one is another.
     is_in_path("zdb").then(|| Command::new("zdb"))
 }
 

@@ -1,9 +1,12 @@
-//! `cargo xtask fuzz`: every decoder on bytes that are searched for, and whole images with lies that verify.
+//! `cargo xtask fuzz`: every decoder on bytes that are searched for, and whole images with lies
+//! that verify.
 //!
 //! # Mechanism
-//! What is searched, and how, is in `testing/fuzz`; whole images are the rounds of `testing/hostile`. Decoders must be built with counters in them, and the rest must not. Cargo has no
-//! setting for that on stable Rust, but asks a program of our choice to call the compiler for the crates of the workspace: that program is this one ([`compile`]). Cargo keeps what was built so apart
-//! from the rest, and builds other people's crates once for both.
+//! What is searched, and how, is in `testing/fuzz`; whole images are the rounds of
+//! `testing/hostile`. Decoders must be built with counters in them, and the rest must not. Cargo
+//! has no setting for that on stable Rust, but asks a program of our choice to call the compiler
+//! for the crates of the workspace: that program is this one ([`compile`]). Cargo keeps what was
+//! built so apart from the rest, and builds other people's crates once for both.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -15,10 +18,12 @@ use crate::workspace::{Outcome, cargo, checkout, run, target};
 /// Set for the inner Cargo, so that this program knows that it is called in place of the compiler.
 const AS_COMPILER: &str = "TARN_FUZZ_COMPILES";
 
-/// The crates that are watched: those with decoders, and the targets, in which generic code of decoders is compiled.
+/// The crates that are watched: those with decoders, and the targets, in which generic code of
+/// decoders is compiled.
 const WATCHED: [&str; 4] = ["tarn_ondisk", "tarn_transform", "tarn_vdev", "tarn_fuzz"];
 
-/// What the compiler is told for them: a counter for each edge, a call at each comparison. Arithmetic that overflows still panics.
+/// What the compiler is told for them: a counter for each edge, a call at each comparison.
+/// Arithmetic that overflows still panics.
 const FLAGS: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=3",

@@ -1,13 +1,15 @@
 //! `cargo xtask golden`: pools that OpenZFS made, read through our mounts, equal what OpenZFS saw.
 //!
 //! # Mechanism
-//! For each fixture: a working copy of its images, a host of its own, `zpool import -o readonly=on` below a scratch root,
-//! `zfs mount -a`, and then everything the truth has is compared: the manifest of every file system and snapshot
-//! through the mounts, `zfs list`, `zfs get`, `zpool get`. With `--write`, the pool is then imported to be written,
-//! changed, exported, judged by OpenZFS's `zdb`, imported again and compared with what it held.
+//! For each fixture: a working copy of its images, a host of its own, `zpool import -o readonly=on`
+//! below a scratch root, `zfs mount -a`, and then everything the truth has is compared: the
+//! manifest of every file system and snapshot through the mounts, `zfs list`, `zfs get`,
+//! `zpool get`. With `--write`, the pool is then imported to be written, changed, exported, judged
+//! by OpenZFS's `zdb`, imported again and compared with what it held.
 //!
-//! The truth of the fixture `zil` is that after its intent log was replayed. So it is also imported to be written: what it then holds
-//! is compared, but for the times of what was replayed, and after export nothing is left of the log. Read-only it shows what there was before.
+//! The truth of the fixture `zil` is that after its intent log was replayed. So it is also imported
+//! to be written: what it then holds is compared, but for the times of what was replayed, and after
+//! export nothing is left of the log. Read-only it shows what there was before.
 //!
 //! # Knows nothing about
 //! how the commands do it: everything here is what a user could type.
@@ -144,7 +146,8 @@ fn read_fixture(fixtures: &Fixtures, name: &str, keep: bool) -> Outcome {
     Ok(())
 }
 
-/// A pool with an intent log: read-only nothing is replayed and no byte is written; then all of it is replayed, and nothing of it left.
+/// A pool with an intent log: read-only nothing is replayed and no byte is written; then all of it
+/// is replayed, and nothing of it left.
 fn replay_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
     let fixture = fixtures.unpack(WITH_LOG)?;
     let pool = fixture.pool();
@@ -199,7 +202,8 @@ pub fn judge_clean(images: &Path, pool: &str) -> Outcome {
     Ok(())
 }
 
-/// Lines of a manifest without the times of change: what was written by replay has those of the replay.
+/// Lines of a manifest without the times of change: what was written by replay has those of the
+/// replay.
 fn timeless(lines: &[String]) -> Vec<String> {
     let without = |line: &String| match line.split_once("\"mtime_ns\": ") {
         Some((start, rest)) => {
@@ -284,7 +288,8 @@ fn compare_everything(instance: &Instance, fixture: &Fixture, truth: &Truth) -> 
     tally.finish()
 }
 
-/// The SHA-256 of all bytes of a volume. Nothing makes a block device of it, so they are read by `zfs send`.
+/// The SHA-256 of all bytes of a volume. Nothing makes a block device of it, so they are read by
+/// `zfs send`.
 fn volume_sum(instance: &Instance, dataset: &str) -> Outcome<String> {
     let size = instance.must("zfs", &["get", "-Hp", "-o", "value", "volsize", dataset])?;
     let stream = tempfile::NamedTempFile::new_in(instance.root())?;

@@ -1,9 +1,10 @@
 //! Streams that OpenZFS sent, received by us: what is mounted then equals what OpenZFS saw.
 //!
 //! # Mechanism
-//! The fixture `streams` has no pool, only what OpenZFS sent of one. Each stream goes into a pool of ours, with those that it goes on from before it; the manifest of
-//! each snapshot, through `.zfs/snapshot`, is compared with the truth, and OpenZFS's `zdb` judges the pool. Then streams are
-//! damaged and cut: they must be refused, and leave what was there as it was.
+//! The fixture `streams` has no pool, only what OpenZFS sent of one. Each stream goes into a pool
+//! of ours, with those that it goes on from before it; the manifest of each snapshot, through
+//! `.zfs/snapshot`, is compared with the truth, and OpenZFS's `zdb` judges the pool. Then streams
+//! are damaged and cut: they must be refused, and leave what was there as it was.
 
 use crate::golden::{Tally, judge_clean};
 use crate::workspace::{Outcome, programs, scratch};
@@ -17,13 +18,15 @@ use tarn_oracle::instance::Instance;
 use tarn_oracle::program::{self, Spoken};
 use tarn_workload::tree;
 
-/// The pool that the streams go to. It has the name of the one that they come from, which is in the truth.
+/// The pool that the streams go to. It has the name of the one that they come from, which is in the
+/// truth.
 const POOL: &str = "fxstreams";
 
 /// No receive takes longer than this.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Streams, in the order in which they go into one file system, and then the snapshots that are there, with their truth.
+/// Streams, in the order in which they go into one file system, and then the snapshots that are
+/// there, with their truth.
 type Way = (
     &'static str,
     &'static [&'static str],
@@ -124,7 +127,8 @@ pub fn receive_fixture(fixtures: &Fixtures, keep: bool) -> Outcome {
     Ok(())
 }
 
-/// A raw stream of something encrypted, which nobody here can open: it is kept, shown, and sent on as it came, byte for byte.
+/// A raw stream of something encrypted, which cannot be opened here: it is kept, shown, and sent on
+/// as it came, byte for byte.
 fn keep_encrypted(
     instance: &Instance,
     fixture: &Fixture,
@@ -210,8 +214,8 @@ fn compare_snapshot(
     Ok(())
 }
 
-/// Sends what was received, and compares record by record with what OpenZFS sent. What says how blocks are stored differs, for they are compressed anew, and
-/// so do names.
+/// Sends what was received, and compares record by record with what OpenZFS sent. What says how
+/// blocks are stored differs, for they are compressed anew, and so do names.
 fn send_again(
     instance: &Instance,
     fixture: &Fixture,
@@ -272,7 +276,8 @@ fn comparable(line: &str) -> Option<String> {
     }
 }
 
-/// Lines of a manifest without the number of its root: in a snapshot that comes from the number of the dataset.
+/// Lines of a manifest without the number of its root: in a snapshot that comes from the number of
+/// the dataset.
 pub fn rootless(lines: &[String]) -> Vec<String> {
     let without = |line: &String| match line.split_once(", \"ino\": ") {
         Some((start, _)) if line.starts_with("{\"path\": \".\",") => format!("{start}}}"),

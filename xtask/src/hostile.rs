@@ -1,13 +1,15 @@
-//! `cargo xtask hostile`: pools are damaged round after round, and nothing worse than an error may come of it.
+//! `cargo xtask hostile`: pools are damaged round after round, and nothing worse than an error may
+//! come of it.
 //!
-//! What is damaged, and what is demanded, is in `testing/hostile`. It is a program of its own, so that this one need not be built with the
-//! whole file system.
+//! What is damaged, and what is demanded, is in `testing/hostile`. It is a program of its own, so
+//! that this one need not be built with the whole file system.
 
 use clap::Args;
 
 use crate::workspace::{Outcome, cargo, checkout, run};
 
-/// How many rounds the small budget has, for each pool that is made on the spot: together they take well below a minute.
+/// How many rounds the small budget has, for each pool that is made on the spot: together they take
+/// well below a minute.
 const SMALL_ROUNDS: u64 = 6;
 
 /// What is handed to the program.

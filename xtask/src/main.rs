@@ -1,8 +1,9 @@
 //! `cargo xtask TASK`: every script of the project, as one typed program.
 //!
 //! # Map
-//! One file a task. [`workspace`] knows where things are and tells how long each step took. The tasks that judge
-//! the file system drive it from outside only: its commands, its daemon, its mounts.
+//! One file a task. [`workspace`] knows where things are and tells how long each step took. The
+//! tasks that judge the file system drive it from outside only: its commands, its daemon, its
+//! mounts.
 
 mod bench;
 mod build;
@@ -53,7 +54,8 @@ enum Task {
     Golden(golden::Arguments),
     /// Damage pools, and demand that nothing worse than an error comes of it
     Hostile(hostile::Arguments),
-    /// Search for bytes that break a decoder, guided by the code they reach; and whole images with lies that verify
+    /// Search for bytes that break a decoder, guided by the code they reach; and whole images with
+    /// lies that verify
     Fuzz(fuzz::Arguments),
     /// Cut the power of simulated machines, and demand that nothing promised is lost
     Sim(sim::Arguments),

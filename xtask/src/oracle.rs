@@ -1,11 +1,15 @@
 //! `cargo xtask oracle`: pools that we made, judged by OpenZFS.
 //!
 //! # Mechanism
-//! For each layout and sector size: `zpool create`, datasets whose properties take every way through the write path,
-//! filled and changed while txgs close, one destroyed, snapshots of them taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
-//! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and judged once more. The
-//! same for pools OpenZFS made. Log devices come and go ([`log_devices`]), and a device misses writes ([`missed_writes`]). What users, groups and projects use is counted again ([`quotas`]).
-//! Rows of everything that can be done with snapshots and streams are drawn at random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes ([`kernel`]).
+//! For each layout and sector size: `zpool create`, datasets whose properties take every way
+//! through the write path, filled and changed while txgs close, one destroyed, snapshots of them
+//! taken and lived with ([`snapshots`]); then [`changes::expect_kept`]: exported, walked by
+//! OpenZFS's `zdb`, every object opened, imported again and found unchanged; then changed and
+//! judged once more. The same for pools OpenZFS made. Log devices come and go ([`log_devices`]),
+//! and a device misses writes ([`missed_writes`]). What users, groups and projects use is counted
+//! again ([`quotas`]). Rows of everything that can be done with snapshots and streams are drawn at
+//! random ([`sequences`]). With `--vm`, its kernel module imports, scrubs, lists and writes
+//! ([`kernel`]).
 
 mod clone_logs;
 mod kernel;
@@ -41,7 +45,8 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// The pools of OpenZFS that are changed and judged.
 const FIXTURES: [&str; 3] = ["basic", "raidz2", "mixed"];
 
-/// So many sequences of snapshots, clones and streams are done unless told otherwise: each layout twice, and some for every change.
+/// So many sequences of snapshots, clones and streams are done unless told otherwise: each layout
+/// twice, and some for every change.
 const SEQUENCES: u64 = 16;
 const SEQUENCES_SMALL: u64 = 4;
 
@@ -234,8 +239,8 @@ const DATASETS: [(&str, &str); 14] = [
     ),
 ];
 
-/// Features that a pool of OpenZFS's uses from its creation. Where one is used and not counted as such, OpenZFS forgets
-/// what belongs to it at its first write.
+/// Features that a pool of OpenZFS's uses from its creation. Where one is used and not counted as
+/// such, OpenZFS forgets what belongs to it at its first write.
 const ACTIVE_FROM_THE_START: [&str; 5] = [
     "vdev_zaps_v2",
     "spacemap_histogram",

@@ -1,16 +1,20 @@
-//! `cargo xtask scale`: a folder of a million files, ten thousand datasets, thousands of mounts, and the memory they take.
+//! `cargo xtask scale`: a folder of a million files, ten thousand datasets, thousands of mounts,
+//! and the memory they take.
 //!
 //! # Problem
-//! Whatever is kept in memory for each file, dataset or mount is found by no small test, and takes the machine down on the
-//! day there are many.
+//! Whatever is kept in memory for each file, dataset or mount is found by no small test, and takes
+//! the machine down on the day there are many.
 //!
 //! # Mechanism
-//! A daemon with a cache of a given size does it all from outside, as users would: files through a mount, datasets by one
-//! `zfs create` each. After each step the most memory its process ever held (`VmHWM`) is told beside the bound: the cache
-//! and [`BESIDE_CACHE_BYTES`]. It is looked at meanwhile as well, for a process that ends takes the number along. It is ended and started again in the middle, so that what it holds after an import is seen as well.
+//! A daemon with a cache of a given size does it all from outside, as users would: files through a
+//! mount, datasets by one `zfs create` each. After each step the most memory its process ever held
+//! (`VmHWM`) is told beside the bound: the cache and [`BESIDE_CACHE_BYTES`]. It is looked at
+//! meanwhile as well, for a process that ends takes the number along. It is ended and started again
+//! in the middle, so that what it holds after an import is seen as well.
 //!
 //! # Invariants
-//! - What was made is counted and looked at before and after the restart; a file or a mount too few fails the task.
+//! - What was made is counted and looked at before and after the restart; a file or a mount too few
+//!   fails the task.
 //! - Memory above the bound fails the task, after everything else was tried.
 
 use std::collections::BTreeSet;

@@ -1,7 +1,9 @@
-//! `cargo xtask sim`: whole pools on simulated machines whose power is cut, and nothing promised may be lost.
+//! `cargo xtask sim`: whole pools on simulated machines whose power is cut, and nothing promised
+//! may be lost.
 //!
-//! What is simulated and demanded is in `testing/sim`. It is a program of its own, so that this one need not be built with the whole file
-//! system; and it has a profile of its own: as fast as what is shipped, with assertions, and with the faults of `--canaries` compiled in.
+//! What is simulated and demanded is in `testing/sim`. It is a program of its own, so that this one
+//! need not be built with the whole file system; and it has a profile of its own: as fast as what
+//! is shipped, with assertions, and with the faults of `--canaries` compiled in.
 
 use clap::Args;
 
@@ -15,8 +17,8 @@ const CI_CUTS_OF_ZDB: u64 = 50;
 /// What is handed to the program.
 #[derive(Debug, Default, Args)]
 pub struct Arguments {
-    /// Options of the program: --seed N, --cuts N, --each N, --world N, --layout NAME, --workload NAME, --zdb N, --twice, --exhaustive,
-    /// --canaries, --verbose
+    /// Options of the program: --seed N, --cuts N, --each N, --world N, --layout NAME, --workload
+    /// NAME, --zdb N, --twice, --exhaustive, --canaries, --verbose
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     options: Vec<String>,
 }

@@ -1,8 +1,9 @@
 //! Streams on their way between our commands: sent into files, cut, and gone on with.
 //!
 //! # Mechanism
-//! What a network does to a stream is done to a file here: it ends too soon. What then arrived stays (`zfs receive -s`), says by a token how far it came, and
-//! `zfs send -t` makes the rest, which may be cut again.
+//! What a network does to a stream is done to a file here: it ends too soon. What then arrived
+//! stays (`zfs receive -s`), says by a token how far it came, and `zfs send -t` makes the rest,
+//! which may be cut again.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -49,8 +50,10 @@ pub fn cut(stream: &Path, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// Receives a stream that is cut at each of these places, and goes on until it is whole. `place` is given the length of what is left, and gives where to cut it, or
-/// nothing when it shall arrive. Gives back how often a token was gone on from. `target` is the file system, `options` what else `zfs receive` is told.
+/// Receives a stream that is cut at each of these places, and goes on until it is whole. `place` is
+/// given the length of what is left, and gives where to cut it, or nothing when it shall arrive.
+/// Gives back how often a token was gone on from. `target` is the file system, `options` what else
+/// `zfs receive` is told.
 pub fn receive_in_pieces(
     instance: &Instance,
     options: &[&str],

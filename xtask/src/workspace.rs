@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The answer of every task: nothing, or a failure to show. A task is run by a person or by CI, who can do
-/// nothing with a failure but read it, so one type of error is enough here.
+/// The answer of every task: nothing, or a failure to show. A task is run by a person or by CI,
+/// which can do nothing with a failure but read it, so one type of error is enough here.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The checkout this program was built from.
@@ -70,7 +70,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// Runs a command whose output is for the person who watches.
+/// Runs a command that prints to the terminal.
 pub fn run(command: &mut Command) -> Outcome {
     let shown = show(command);
     match command.status() {

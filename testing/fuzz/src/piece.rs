@@ -1,8 +1,9 @@
 //! Structures cut out of pools, from which the search begins.
 //!
 //! # Mechanism
-//! Whoever can walk a pool (`testing/hostile`) writes each structure that it meets into a file whose name says what it is: [`Piece::file_name`]. Each target makes of a piece what it
-//! wants as input, or leaves it.
+//! `testing/hostile`, which can walk a pool, writes each structure that it meets into a file
+//! whose name says what it is: [`Piece::file_name`]. Each target makes of a piece what it wants as
+//! input, or leaves it.
 
 use std::path::Path;
 use tarn_ondisk::object_type::ObjectType;
@@ -28,7 +29,8 @@ pub enum Kind {
     LogBlock,
     /// The first bytes of a block of data of this type of object.
     Data(u8),
-    /// A block as it is stored: the code of its compression. Four bytes before it are its logical size, little-endian.
+    /// A block as it is stored: the code of its compression. Four bytes before it are its logical
+    /// size, little-endian.
     Stored(u8),
 }
 

@@ -1,4 +1,5 @@
-//! What was found once is not found again: every input in `regressions/TARGET` is run, and nothing may panic.
+//! What was found once is not found again: every input in `regressions/TARGET` is run, and nothing
+//! may panic.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ fn what_broke_a_decoder_once_breaks_it_no_more() {
     assert!(count > 0, "the inputs are found");
 }
 
-/// The names of the folders are those of targets, or nobody would run what is in them.
+/// The names of the folders are those of targets: what is in other folders would not run.
 #[test]
 fn every_input_belongs_to_a_target() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");

@@ -1,9 +1,9 @@
 //! Holding what is seen against the truth, and saying what differs so that one look suffices.
 //!
 //! # Mechanism
-//! Manifests are compared as text, line for line. Only when they differ are the lines paired by path and taken
-//! apart, to name the fields. Tables are compared by key, so that one missing row does not make all
-//! later ones differ.
+//! Manifests are compared as text, line for line. Only when they differ are the lines paired by
+//! path and taken apart, to name the fields. Tables are compared by key, so that one missing row
+//! does not make all later ones differ.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,9 @@ use crate::truth::{LIST_COLUMNS, ListRow, PropertyRow};
 /// What differs, one sentence each. Empty means equal.
 pub type Differences = Vec<String>;
 
-/// From here on a number is that of a file in a snapshot, and its lowest 32 bits are the object's (decision 45). OpenZFS
-/// mounts each snapshot, with a `st_dev` of its own, and shows the object's number.
+/// From here on a number is that of a file in a snapshot, and its lowest 32 bits are the object's
+/// (decision 45). OpenZFS mounts each snapshot, with a `st_dev` of its own, and shows the object's
+/// number.
 const FIRST_OF_SNAPSHOTS: u64 = 1 << 52;
 
 /// A line of a manifest with the number of its object in place of its inode number.

@@ -79,8 +79,8 @@ pub struct Fixtures {
 }
 
 impl Fixtures {
-    /// Looks in `$TARN_FIXTURES`, `../shared/fixtures` beside the checkout, and `testing/golden/fixtures`.
-    /// Archives are unpacked below `unpacked`.
+    /// Looks in `$TARN_FIXTURES`, `../shared/fixtures` beside the checkout, and
+    /// `testing/golden/fixtures`. Archives are unpacked below `unpacked`.
     ///
     /// # Errors
     /// [`FixtureError::Absent`], naming the cure.

@@ -1,7 +1,7 @@
 //! What OpenZFS 2.3.2 saw in a fixture: the files below `truth/`.
 //!
-//! Each was written by the command named beside its type here, after `zpool import -o readonly=on`; the same
-//! command under test must give the same rows.
+//! Each was written by the command named beside its type here, after `zpool import -o readonly=on`;
+//! the same command under test must give the same rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,9 @@
 //! What a volume holds, read out of a stream of it.
 //!
-//! A pool may be compared where nothing makes a block device of a volume. `zfs send` reads all of it, and what it prints is a simple thing for a plain full stream: records of 312 bytes,
-//! some of them followed by contents. This is the smallest reader of it, with nothing of the program that is judged.
+//! A pool may be compared where nothing makes a block device of a volume. `zfs send` reads all of
+//! it, and what it prints is a simple thing for a plain full stream: records of 312 bytes, some of
+//! them followed by contents. This is the smallest reader of it, with nothing of the program that
+//! is judged.
 
 use std::io::Read;
 
@@ -21,7 +23,8 @@ mod kind {
     pub const END: u32 = 5;
 }
 
-/// The bytes of a volume of this size, whose plain full stream this is. What the stream does not have is zero.
+/// The bytes of a volume of this size, whose plain full stream this is. What the stream does not
+/// have is zero.
 ///
 /// # Errors
 /// What kept it from being read.

@@ -1,6 +1,8 @@
-//! Blocks that several pointers lead to because they were cloned: as often as the tables say, no more and no less.
+//! Blocks that several pointers lead to because they were cloned: as often as the tables say, no
+//! more and no less.
 //!
-//! The tables are read here anew, entries, counters and sums, and must agree with each other and with the pointers that a walk finds.
+//! The tables are read here anew, entries, counters and sums, and must agree with each other and
+//! with the pointers that a walk finds.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ struct Clone {
     counted: u64,
     /// Pointers found.
     found: u64,
-    /// What it counts for each who has it.
+    /// What it counts for each dataset that has it.
     size: u64,
 }
 

@@ -1,8 +1,9 @@
 //! Cuts the structures of pools out, for the fuzzing of decoders to begin with.
 //!
 //! # Mechanism
-//! The blocks of a pool are walked as for lies, and from each pool some pieces of each kind are taken, spread over all that were found. What is cut is what was there: OpenZFS's own structures from fixtures, ours from a
-//! pool made here.
+//! The blocks of a pool are walked as for lies, and from each pool some pieces of each kind are
+//! taken, spread over all that were found. What is cut is what was there: OpenZFS's own structures
+//! from fixtures, ours from a pool made here.
 
 use crate::devices::Devices;
 use crate::images::Base;

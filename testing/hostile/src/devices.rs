@@ -1,11 +1,13 @@
 //! The disks of a pool, and where in them its blocks are.
 //!
 //! # Mechanism
-//! Each disk's label says which top-level vdev it is of, and what that is: a disk by itself, a mirror, a RAID-Z. A place in a pool is read from the children that hold it, and
-//! written to all of them, parity included, so that what is told is the same however it is read.
+//! Each disk's label says which top-level vdev it is of, and what that is: a disk by itself, a
+//! mirror, a RAID-Z. A place in a pool is read from the children that hold it, and written to all
+//! of them, parity included, so that what is told is the same however it is read.
 //!
 //! # Limits
-//! No dRAID, no RAID-Z that was expanded, nothing below a replaced or spare device; a vdev of these cannot be read, and the rest of the pool can.
+//! No dRAID, no RAID-Z that was expanded, nothing below a replaced or spare device; a vdev of these
+//! cannot be read, and the rest of the pool can.
 
 use std::collections::BTreeMap;
 use tarn_host::sim::SimDisk;

@@ -1,7 +1,7 @@
 //! An engine on a simulated machine, whose mounts stay in memory.
 //!
-//! A [`House`] stands for the daemon: pools are made, imported, described and exported in it by the requests that commands send, and files are
-//! reached by the trees that a front end would serve.
+//! A [`House`] stands for the daemon: pools are made, imported, described and exported in it by the
+//! requests that commands send, and files are reached by the trees that a front end would serve.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -308,7 +308,7 @@ impl House {
     }
 }
 
-/// Who asks for everything here.
+/// The user of all requests here: root.
 pub fn call() -> Call {
     Call {
         command: "hostile".to_string(),
@@ -458,7 +458,7 @@ impl Files {
     }
 }
 
-/// An operation that nobody measures.
+/// An operation that is not measured.
 pub fn operation() -> Operation {
     Operation::unmeasured()
 }

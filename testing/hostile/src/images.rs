@@ -1,4 +1,5 @@
-//! The disks to be damaged: images as bytes, which a round copies, changes and hands to a simulated machine.
+//! The disks to be damaged: images as bytes, which a round copies, changes and hands to a simulated
+//! machine.
 
 use crate::devices::{Devices, Disk};
 use crate::house::{DISKS, House, noise};

@@ -1,10 +1,11 @@
-//! Walking everything a pool has: every block is read and verified, and takes its places out of what space maps call allocated; then what directories
-//! say they use is added up.
+//! Walking everything a pool has: every block is read and verified, and takes its places out of
+//! what space maps call allocated; then what directories say they use is added up.
 //!
 //! # Mechanism
-//! The devices are looked at as they are after the power was cut, before anybody repairs or replays anything: there, too, each block that a
-//! pointer leads to must be allocated, exactly once but for [clones](crate::clones), and nothing else may be. This reads space maps anew, for a check that shares code with what
-//! it checks agrees with its mistakes.
+//! The devices are looked at as they are after the power was cut, before anything repairs or
+//! replays anything: there, too, each block that a pointer leads to must be allocated, exactly once
+//! but for [clones](crate::clones), and nothing else may be. This reads space maps anew, for a
+//! check that shares code with what it checks agrees with its mistakes.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,8 @@ pub struct Walked {
 /// Walks the pool of this name on the simulated disks, reading only.
 ///
 /// # Errors
-/// What cannot be opened, cannot be read, is not allocated, is used twice, leaks, or does not add up.
+/// What cannot be opened, cannot be read, is not allocated, is used twice, leaks, or does not add
+/// up.
 pub fn walk(host: &Host, pool: &str) -> Result<Walked, String> {
     let source = Source::Places(vec![DISKS.into()]);
     let inspection = Inspection::open(host, &source, pool)

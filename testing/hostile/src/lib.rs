@@ -1,13 +1,14 @@
 //! Bad input: disks that lie, disks that fail, disks that are full.
 //!
 //! # Problem
-//! Whoever opens a pool trusts nobody: an image may be cut short, overwritten, duplicated, or made by somebody who means harm and knows how to
-//! compute a checksum. And a pool that is open loses devices, or room, in the midst of a write. What must come of it is a clear
-//! error or a degraded pool; never a panic, never a wait without end, and nothing lost that was stored.
+//! An import trusts no byte of an image: it may be cut short, overwritten, duplicated, or made
+//! by an attacker that can compute checksums. And a pool that is open loses
+//! devices, or room, in the midst of a write. What must come of it is a clear error or a degraded
+//! pool; never a panic, never a wait without end, and nothing lost that was stored.
 //!
 //! # Mechanism
-//! Everything runs on the simulated host ([`house`]): devices fail as they are told, a wait without end is found as a deadlock, and the
-//! same seed gives the same run.
+//! Everything runs on the simulated host ([`house`]): devices fail as they are told, a wait without
+//! end is found as a deadlock, and the same seed gives the same run.
 //!
 //! # Knows nothing about
 //! what is on the disk of a good pool: that is what `testing/golden` compares.

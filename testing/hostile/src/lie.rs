@@ -1,14 +1,18 @@
 //! Disks that lie with right checksums.
 //!
 //! # Mechanism
-//! The blocks of a pool are found by walking from its uberblock, each with the place of its pointer in its parent. To tell a
-//! lie, the plain contents of one are changed ([`crate::lies`]), compressed and stored again, its pointer is put right in its parent, and so
-//! on up to the uberblock, which is sealed anew in all labels. Everything then verifies, on every copy and with its parity; only the meaning is wrong.
+//! The blocks of a pool are found by walking from its uberblock, each with the place of its pointer
+//! in its parent. To tell a lie, the plain contents of one are changed ([`crate::lies`]),
+//! compressed and stored again, its pointer is put right in its parent, and so on up to the
+//! uberblock, which is sealed anew in all labels. Everything then verifies, on every copy and with
+//! its parity; only the meaning is wrong.
 //!
-//! A block is stored where it was if it gets no larger, else near the end of the first vdev, where nothing is.
+//! A block is stored where it was if it gets no larger, else near the end of the first vdev, where
+//! nothing is.
 //!
 //! # Limits
-//! Little-endian, no gangs, no encryption. A block that a snapshot shares is wrong for the snapshot afterwards: one more lie.
+//! Little-endian, no gangs, no encryption. A block that a snapshot shares is wrong for the snapshot
+//! afterwards: one more lie.
 
 use crate::devices::{Devices, Slot, seal};
 use std::collections::BTreeMap;
@@ -76,7 +80,8 @@ pub struct Liar<'a> {
 }
 
 impl<'a> Liar<'a> {
-    /// Finds the blocks of the pool on these disks, unless they are known. None when there is no pool that this can walk.
+    /// Finds the blocks of the pool on these disks, unless they are known. None when there is no
+    /// pool that this can walk.
     pub fn new(devices: &'a Devices, known: Option<Vec<Found>>) -> Option<Liar<'a>> {
         let (uberblock, slots) = devices.newest_uberblock()?;
         let mut liar = Liar {
@@ -229,7 +234,8 @@ impl<'a> Liar<'a> {
         self.read(&self.blocks[index].pointer)
     }
 
-    /// Gives a block other contents of the same size, and makes everything above it verify. False when that cannot be.
+    /// Gives a block other contents of the same size, and makes everything above it verify. False
+    /// when that cannot be.
     pub fn tell(&mut self, index: usize, contents: &[u8]) -> bool {
         let mut contents = contents.to_vec();
         let mut index = index;
@@ -308,7 +314,8 @@ impl<'a> Liar<'a> {
             }
         };
         for place in pointer.dvas().collect::<Vec<_>>() {
-            // A copy that cannot be written here is an old one: it does not verify, and another is taken.
+            // A copy that cannot be written here is an old one: it does not verify, and another is
+            // taken.
             let _ = self.devices.write(place, &bytes);
         }
         let algorithm = ChecksumAlgorithm::from_code(pointer.checksum_kind().code()).ok()?;

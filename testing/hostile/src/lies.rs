@@ -1,7 +1,8 @@
 //! What lies are told: changes of a block's plain contents.
 //!
-//! Numbers become ones that hurt (nothing, everything, signs, small ones that name other objects, what stands elsewhere in the block); pointers
-//! lead to their own ancestors, without a checksum that would tell; dnodes, tables, lists and attributes get sizes and links that cannot be.
+//! Numbers become ones that hurt (nothing, everything, signs, small ones that name other objects,
+//! what stands elsewhere in the block); pointers lead to their own ancestors, without a checksum
+//! that would tell; dnodes, tables, lists and attributes get sizes and links that cannot be.
 
 use crate::lie::{CORE_BYTES, Kind, Liar, POINTER_BYTES, SLOT_BYTES, without_checksum};
 use tarn_host::sim::Random;
@@ -321,7 +322,8 @@ fn lie_in_dnode(
     let end = (at + slots * SLOT_BYTES).min(bytes.len());
     let told = match random.index(8) {
         0 | 1 => {
-            // Type, shift, levels, pointers, bonus type, checksum, compression, flags, block size, bonus length, slots.
+            // Type, shift, levels, pointers, bonus type, checksum, compression, flags, block size,
+            // bonus length, slots.
             let field = random.index(13);
             let value = match random.index(3) {
                 0 => byte(random.draw()),

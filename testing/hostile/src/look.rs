@@ -1,6 +1,7 @@
 //! Looks at everything that can be reached, within bounds, whatever comes of it.
 //!
-//! Errors are answers here. What must not be is a panic or a wait without end, and those come out of the machine.
+//! Errors are answers here. What must not be is a panic or a wait without end, and those come out
+//! of the machine.
 
 use crate::house::{Files, House, call, operation, search};
 use std::collections::BTreeSet;

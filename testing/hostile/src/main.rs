@@ -1,8 +1,9 @@
 //! Damages pools, round after round, and tells what broke.
 //!
 //! # Mechanism
-//! Rounds run in a child process, which tells each round's beginning and end. A panic is caught there; a wait without end, a stack that
-//! overflows or memory without bound end the child, which is started again behind the round that did it.
+//! Rounds run in a child process, which tells each round's beginning and end. A panic is caught
+//! there; a wait without end, a stack that overflows or memory without bound end the child, which
+//! is started again behind the round that did it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,11 +21,13 @@ use tarn_hostile::rounds::{Damage, Subject};
 
 /// No round takes longer, on a machine that is busy with other things.
 const ROUND_LIMIT: Duration = Duration::from_secs(120);
-/// A round that needs more memory than this, for disks of 64 to 512 MiB and a cache of 64, has no bound.
+/// A round that needs more memory than this, for disks of 64 to 512 MiB and a cache of 64, has no
+/// bound.
 const MEMORY_BYTES: u64 = 6 << 30;
 /// A pool is visited for so long, or not at all: unpacking it takes seconds.
 const SECONDS_MIN: u64 = 10;
-/// The fixtures that are told lies about: all but those whose places the liar does not know, and pools that are not for importing.
+/// The fixtures that are told lies about: all but those whose places the liar does not know, and
+/// pools that are not for importing.
 const FIXTURES_OF_LIES: [&str; 16] = [
     "basic",
     "mirror",
@@ -373,7 +376,7 @@ fn lines_of(child: &mut Child) -> Outcome<mpsc::Receiver<Said>> {
                 return;
             }
         }
-        // Nobody may listen any more.
+        // The reader may be gone.
         let _ = sender.send(Said::Gone);
     });
     Ok(receiver)

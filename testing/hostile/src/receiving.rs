@@ -1,13 +1,16 @@
 //! Rounds of receiving: a pool takes streams that lie, and must be whole afterwards.
 //!
 //! # Mechanism
-//! The pool has a file system that was sent, in several ways, before any round; a copy of it, for increments; and one that nothing is received into. A round tells lies in some of the
-//! streams and receives them, as users do: by force, to be resumed, with other names. Then the pool is walked: every block belongs to something, and nothing leaks.
+//! The pool has a file system that was sent, in several ways, before any round; a copy of it, for
+//! increments; and one that nothing is received into. A round tells lies in some of the streams and
+//! receives them, as users do: by force, to be resumed, with other names. Then the pool is walked:
+//! every block belongs to something, and nothing leaks.
 //!
 //! # What is demanded
 //! - No panic, no pool that stops, no wait without end.
-//! - A stream of one snapshot that is refused, and was not to be resumed, leaves all names and guids as they were; but for parents that `-d` and `-e` make first.
-//! - What nobody sent anything to can be read as before.
+//! - A stream of one snapshot that is refused, and was not to be resumed, leaves all names and
+//!   guids as they were; but for parents that `-d` and `-e` make first.
+//! - Datasets that received nothing can be read as before.
 
 use crate::house::{DISKS, House, call, noise};
 use crate::images::Base;
@@ -34,7 +37,7 @@ const APART: &str = "tank/apart";
 const KEPT: &str = "kept";
 const KEPT_BYTES: usize = 100_000;
 
-/// A stream before anybody lied.
+/// A stream before it is damaged.
 pub struct Sent {
     /// What it is.
     name: &'static str,
@@ -207,7 +210,7 @@ fn stream_of(bytes: &[u8]) -> File {
 /// What will be received in a round.
 pub struct Plan {
     steps: Vec<Step>,
-    /// Told to who looks for the reason of a finding.
+    /// Printed with a finding.
     pub told: String,
 }
 

@@ -1,4 +1,5 @@
-//! Rounds: each damages a copy of a pool and looks at what is left, read-only and then to be written.
+//! Rounds: each damages a copy of a pool and looks at what is left, read-only and then to be
+//! written.
 //!
 //! A round follows from the seed and its number alone, so that one that fails can be had again.
 
@@ -49,7 +50,8 @@ enum Prepared {
 /// How a round ended.
 #[derive(Debug)]
 pub struct Round {
-    /// Whether it could be imported, read-only and to be written; or whether it was imported and a stream was taken.
+    /// Whether it could be imported, read-only and to be written; or whether it was imported and a
+    /// stream was taken.
     pub imported: [bool; 2],
     /// What was seen.
     pub seen: Seen,
@@ -133,7 +135,8 @@ fn find_blocks(base: &Base) -> Option<Vec<Found>> {
     Some(Liar::new(&devices, None)?.blocks)
 }
 
-/// Imports what can be imported, looks at everything, changes a little where that is allowed, exports.
+/// Imports what can be imported, looks at everything, changes a little where that is allowed,
+/// exports.
 fn visit(machine: &SimHost, mode: Option<(&str, &str)>, was_imported: &mut bool, seen: &mut Seen) {
     let run = machine.run(|host| {
         let house = House::new(host);
@@ -159,8 +162,8 @@ fn visit(machine: &SimHost, mode: Option<(&str, &str)>, was_imported: &mut bool,
     run.expect("nobody cuts the power");
 }
 
-/// Changes a little, in a thread of its own: a pool that cannot be written any more lets writers wait until somebody gives it
-/// up.
+/// Changes a little, in a thread of its own: a pool that cannot be written any more lets writers
+/// wait until the pool is given up.
 fn change(host: &Host, house: House, pools: &[String], seen: &mut Seen) {
     let house = Arc::new(house);
     let is_done = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,10 @@
-//! Lies in streams: records that say something else, are missing, come twice or belong elsewhere, under checksums that are right.
+//! Lies in streams: records that say something else, are missing, come twice or belong elsewhere,
+//! under checksums that are right.
 //!
 //! # Mechanism
-//! A stream is taken apart into its records and what follows each, changed, and put together again; then all checksums are computed anew, so that
-//! the receiver believes what it reads, or are left as they were. See [`tarn_ondisk::stream`] for the layout.
+//! A stream is taken apart into its records and what follows each, changed, and put together again;
+//! then all checksums are computed anew, so that the receiver believes what it reads, or are left
+//! as they were. See [`tarn_ondisk::stream`] for the layout.
 
 use tarn_host::sim::Random;
 use tarn_ondisk::checksum::Checksum;

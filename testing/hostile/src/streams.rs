@@ -1,8 +1,9 @@
 //! Snapshots that an administrator sends and receives, whole, in part, and the rest of it.
 //!
 //! # Mechanism
-//! A stream goes through a file in memory, which is the machine's and not a simulated disk: it stands for the network. So nobody has to read while
-//! another writes, and one seed stays one run.
+//! A stream goes through a file in memory, which is the machine's and not a simulated disk: it
+//! stands for the network. So reading and writing need no second thread, and one seed stays one
+//! run.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};

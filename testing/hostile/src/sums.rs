@@ -104,7 +104,8 @@ mod tests {
         wrong.used = size(30);
         let expected = "the sum of its parts is 31, and it says of used 30";
         assert_eq!(wrong_fields(&wrong, 4, 8), [expected]);
-        // What children use and reserve is known beside: two fields that are off the other way are found.
+        // What children use and reserve is known beside: two fields that are off the other way are
+        // found.
         wrong = right;
         wrong.used_by.children = size(5);
         wrong.used_by.child_reservations = size(7);

@@ -1,4 +1,5 @@
-//! Vdevs are added while applications write: whenever the power fails, the pool is found without them or with all that belongs to them.
+//! Vdevs are added while applications write: whenever the power fails, the pool is found without
+//! them or with all that belongs to them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -93,7 +94,8 @@ fn while_storing(host: &Host, house: &House, work: impl FnOnce()) {
     thread.join().unwrap_or_else(|panicked| panicked.resume());
 }
 
-/// Adds vdevs, and cuts the power at the given write after the beginning. Gives how many writes there were.
+/// Adds vdevs, and cuts the power at the given write after the beginning. Gives how many writes
+/// there were.
 fn cut_at(cut: Option<u64>) -> u64 {
     let machine = machine(41 + cut.unwrap_or(0));
     let writes = Mutex::new(0);
@@ -136,7 +138,7 @@ fn cut_at(cut: Option<u64>) -> u64 {
         check(&house, 0..6);
         check(&house, 10..60);
         if found.len() == 1 {
-            // Devices that were not part of the pool yet are nobody's.
+            // Devices that were not part of the pool yet belong to no pool.
             add(&house).unwrap();
         }
         house.export("tank", false).unwrap();

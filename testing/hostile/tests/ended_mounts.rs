@@ -1,4 +1,5 @@
-//! File systems whose mounts the system has ended without asking: what is done to them afterwards loses no room.
+//! File systems whose mounts the system has ended without asking: what is done to them afterwards
+//! loses no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +14,12 @@ use tarn_hostile::leaks;
 /// Records of so many bytes are in the log itself.
 const SIZE: usize = 9_000;
 
-/// So long somebody writes before the mount ends, and goes on after all was done.
+/// So long a program writes before the mount ends, and goes on after all was done.
 const WHILE: Duration = Duration::from_millis(30);
 
-/// The system ends the mount of `tank/fs` while calls are still served in it, each of which waits until the log has what it changed, and something is
-/// done to the file system. No block is left afterwards that nobody has.
+/// The system ends the mount of `tank/fs` while calls are still served in it, each of which waits
+/// until the log has what it changed, and something is done to the file system. No block is left
+/// afterwards that no process holds.
 fn leaves_nothing_behind(work: fn(&House)) {
     let machine = SimHost::new(SimOptions::seed(61));
     machine.add_disk(format!("{DISKS}/a"), 128 << 20);

@@ -1,4 +1,4 @@
-//! Snapshots that are destroyed while somebody enters them.
+//! Snapshots that are destroyed while they are entered through `.zfs/snapshot`.
 
 use std::time::Duration;
 use tarn_engine::administration::Administration;
@@ -7,17 +7,17 @@ use tarn_engine::messages::pool::VdevKind;
 use tarn_host::sim::{SimHost, SimOptions};
 use tarn_hostile::house::{DISKS, House, call, operation};
 
-/// So many are destroyed, each somewhat later after somebody began to enter it than the one before.
+/// So many are destroyed, each somewhat later after entering began than the one before.
 const COUNT: u64 = 40;
 
 /// By so much later: many steps fit into the time in which a snapshot is opened.
 const STEP: Duration = Duration::from_micros(20);
 
-/// Nobody goes on in a snapshot that was destroyed while he was entering it.
+/// A snapshot that is destroyed while it is entered is not served.
 ///
-/// The pool is imported anew each time, so that whoever enters a snapshot waits for the disk.
+/// The pool is imported anew each time, so that entering a snapshot waits for the disk.
 #[test]
-fn who_enters_what_is_being_destroyed_does_not_stay() {
+fn a_snapshot_that_is_destroyed_while_it_is_entered_is_not_served() {
     let machine = SimHost::new(SimOptions::seed(62));
     machine.add_disk(format!("{DISKS}/a"), 128 << 20);
     let run = machine.run(|host| {

@@ -1,4 +1,5 @@
-//! Devices that fail while a pool is written: redundancy covers it, or the pool is suspended; commands answer either way.
+//! Devices that fail while a pool is written: redundancy covers it, or the pool is suspended;
+//! commands answer either way.
 
 use std::sync::{Arc, Mutex};
 use tarn_engine::files::PosixError;
@@ -66,8 +67,8 @@ fn everything(action: Action) -> Fault {
     }
 }
 
-/// A leaf that cannot be written any more is taken out of use, and the pool goes on, is exported, and imported again
-/// with that leaf out of date.
+/// A leaf that cannot be written any more is taken out of use, and the pool goes on, is exported,
+/// and imported again with that leaf out of date.
 fn survives(kind: VdevKind, disks: &[&str], broken: &[&str], fault: &Fault) {
     let machine = machine(11, disks);
     let run = machine.run(|host| {
@@ -234,8 +235,8 @@ fn rot_is_repaired_and_counted() {
     run.unwrap();
 }
 
-/// A pool whose only disk fails is suspended: commands answer, who waits for stored data gets an error, export by force
-/// ends, and a later import finds what was stored before.
+/// A pool whose only disk fails is suspended: commands answer, a reader of stored data gets an
+/// error, export by force ends, and a later import finds what was stored before.
 fn suspends(fault: &Fault, fail_mode: &str) {
     let machine = machine(19, &["a"]);
     let run = machine.run(|host| {
@@ -365,7 +366,8 @@ fn a_pool_that_was_exported_is_gone_from_memory() {
     run.unwrap();
 }
 
-/// An import that fails because nothing can be written leaves no device open: it can be tried again.
+/// An import that fails because nothing can be written leaves no device open: it can be tried
+/// again.
 #[test]
 fn an_import_that_fails_can_be_tried_again() {
     let machine = machine(31, &["a"]);
@@ -385,7 +387,8 @@ fn an_import_that_fails_can_be_tried_again() {
     run.unwrap();
 }
 
-/// A device fails at the last flush of a group, and the power right after that group. Only its labels know that the device lacks it.
+/// A device fails at the last flush of a group, and the power right after that group. Only its
+/// labels know that the device lacks it.
 #[test]
 fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
     for (failing, expected) in [("a", "Suspended"), ("b", "DEGRADED")] {
@@ -424,7 +427,8 @@ fn a_device_that_lacks_the_last_group_is_not_relied_on_after_a_power_cut() {
     }
 }
 
-/// A pool is imported while a device is away, and the power is cut after the given flush of the other one. Gives whether it came so far.
+/// A pool is imported while a device is away, and the power is cut after the given flush of the
+/// other one. Gives whether it came so far.
 fn lacks_what_was_stored_without_it(nth: u64) -> bool {
     let disks = ["a", "b"];
     let machine = machine(71 + nth, &disks);
@@ -478,9 +482,10 @@ fn a_device_that_was_away_for_one_group_is_not_relied_on() {
     assert!(tried.is_some_and(|tried| tried > 4), "{tried:?}");
 }
 
-/// The power fails while the end of a log, which nobody was promised yet, is on all disks but one; and then one of those fails, at the given write while
-/// the pool is imported. Gives whether it was written so often.
-fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> bool {
+/// The power fails while the end of a log, whose `fsync` did not return yet, is on all disks but
+/// one; and then one of those fails, at the given write while the pool is imported. Gives whether
+/// it was written so often.
+fn loses_the_disk_with_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> bool {
     let machine = machine(41 + nth, disks);
     let before = Mutex::new(None);
     let names: Vec<String> = (0..8).map(|number| format!("file{number}")).collect();
@@ -528,7 +533,8 @@ fn loses_who_has_the_end_of_a_log(kind: VdevKind, disks: &[&str], nth: u64) -> b
 
 #[test]
 fn a_log_whose_end_is_on_one_side_of_a_mirror_outlives_that_side() {
-    let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Mirror, &["a", "b"], *nth);
+    let is_done =
+        |nth: &u64| !loses_the_disk_with_the_end_of_a_log(VdevKind::Mirror, &["a", "b"], *nth);
     let tried = (0..2000).step_by(7).find(is_done);
     assert!(tried.is_some_and(|tried| tried > 200), "{tried:?}");
 }
@@ -536,7 +542,7 @@ fn a_log_whose_end_is_on_one_side_of_a_mirror_outlives_that_side() {
 #[test]
 fn a_log_whose_end_lacks_a_column_outlives_another() {
     let disks = ["a", "b", "c"];
-    let is_done = |nth: &u64| !loses_who_has_the_end_of_a_log(VdevKind::Raidz1, &disks, *nth);
+    let is_done = |nth: &u64| !loses_the_disk_with_the_end_of_a_log(VdevKind::Raidz1, &disks, *nth);
     let tried = (0..2000).step_by(7).find(is_done);
     assert!(tried.is_some_and(|tried| tried > 200), "{tried:?}");
 }
@@ -550,7 +556,8 @@ fn timed<T>(host: &Host, run: impl FnOnce() -> T) -> (T, u64) {
     (outcome, host.monotonic_ns() - began_ns)
 }
 
-/// A suspended pool goes on where it was when its disks are back, whatever they have lost that was not flushed; nobody was told of an error.
+/// A suspended pool goes on where it was when its disks are back, whatever they have lost that was
+/// not flushed; no error was reported.
 fn goes_on(kind: VdevKind, disks: &[&str], fault: &Fault, loses: bool) {
     let machine = machine(37, disks);
     let run = machine.run(|host| {
@@ -659,7 +666,8 @@ fn put_and_sync(files: &Files, name: &str, seed: u64) -> Result<(), PosixError> 
     files.sync(files.find(name)?)
 }
 
-/// The system ends mounts without asking us, also while their pool is suspended. Their logs are closed with the pool.
+/// The system ends mounts without asking us, also while their pool is suspended. Their logs are
+/// closed with the pool.
 #[test]
 fn an_exported_pool_has_no_logs_whoever_ended_its_mounts() {
     for is_suspended in [false, true] {
@@ -770,9 +778,10 @@ fn an_old_copy_of_a_disk_is_not_taken_back() {
     run.unwrap();
 }
 
-/// A disk that neither answers nor fails holds up who waits for its pool, and nobody else; export by force lets go.
+/// A disk that neither answers nor fails holds up requests to its pool, and no others; export
+/// by force lets go.
 #[test]
-fn a_disk_that_does_not_answer_holds_up_nobody_else() {
+fn a_disk_that_does_not_answer_holds_up_its_own_pool_only() {
     let machine = machine(43, &["a", "b"]);
     let run = machine.run(|host| {
         let house = Arc::new(House::new(host));

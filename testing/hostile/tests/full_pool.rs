@@ -116,7 +116,8 @@ fn a_full_raidz_refuses_writers_and_recovers() {
     );
 }
 
-/// Several writers change a pool that is nearly full: whatever they are told, the pool goes on storing.
+/// Several writers change a pool that is nearly full: whatever they are told, the pool goes on
+/// storing.
 fn churn(seed: u64, kind: VdevKind, disks: &[(&str, u64)]) {
     let machine = machine(seed, disks);
     let names: Vec<&str> = disks.iter().map(|(name, _)| *name).collect();
@@ -249,7 +250,8 @@ fn empty_files_fill_a_pool_and_are_removed_again() {
     run.unwrap();
 }
 
-/// Writes one file until there is no room, in pieces that are no multiple of anything. Gives back how long it is.
+/// Writes one file until there is no room, in pieces that are no multiple of anything. Gives back
+/// how long it is.
 fn fill_file(files: &Files, name: &str) -> u64 {
     let file = match files.make(name) {
         Ok(file) => file,
@@ -276,7 +278,8 @@ struct Small {
     copies: &'static str,
 }
 
-/// Records much smaller than what they take: a byte written takes up to 64, and its pointers as much again.
+/// Records much smaller than what they take: a byte written takes up to 64, and its pointers as
+/// much again.
 fn small_records_fill_a_pool(small: &Small) {
     let machine = machine(11, small.disks);
     let names: Vec<&str> = small.disks.iter().map(|(name, _)| *name).collect();
@@ -437,7 +440,8 @@ fn disks_of_unequal_size_fill_up_without_suspending_their_pool() {
     run.unwrap();
 }
 
-/// Metadata fill a pool as data do: attributes in blocks of their own, directories, lists of what snapshots keep.
+/// Metadata fill a pool as data do: attributes in blocks of their own, directories, lists of what
+/// snapshots keep.
 #[test]
 fn attributes_and_snapshots_fill_a_pool_and_do_not_suspend_it() {
     let machine = machine(8, &[("a", 64)]);

@@ -1,4 +1,5 @@
-//! The liar is believed because all that it tells verifies; what it tells without changing anything must be the truth.
+//! The liar is believed because all that it tells verifies; what it tells without changing anything
+//! must be the truth.
 
 use tarn_engine::messages::pool::VdevKind;
 use tarn_hostile::house::{DISKS, House};
@@ -6,8 +7,8 @@ use tarn_hostile::images::Base;
 use tarn_hostile::lie::Liar;
 use tarn_hostile::look::{self, Seen};
 
-/// Every seventh block is told again as it is, with all above it, and one disk taken away: what is left must
-/// be read from the other copy, or computed from the parity that the liar wrote.
+/// Every seventh block is told again as it is, with all above it, and one disk taken away: what is
+/// left must be read from the other copy, or computed from the parity that the liar wrote.
 fn tell_the_truth(kind: VdevKind, disks: usize) {
     let base = Base::make("truth", kind, disks);
     let machine = base.machine(1);

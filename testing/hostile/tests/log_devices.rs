@@ -1,4 +1,5 @@
-//! Log devices come, go and break while applications are promised durability: whatever was promised is there, at whatever write the power fails.
+//! Log devices come, go and break while applications are promised durability: whatever was promised
+//! is there, at whatever write the power fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -243,7 +244,7 @@ impl Promises {
     }
 }
 
-/// Somebody in each file system makes promises all the time while `work` is done.
+/// A thread in each file system calls `fsync` all the time while `work` is done.
 fn while_promising(host: &Host, house: &House, all: &[Promises], work: impl FnOnce()) {
     let done = Arc::new(AtomicBool::new(false));
     let writer = |promises: &Promises| {
@@ -275,7 +276,8 @@ struct Case {
     after: &'static [&'static str],
 }
 
-/// Does it, and cuts the power at the given write after the beginning. Gives how many writes there were.
+/// Does it, and cuts the power at the given write after the beginning. Gives how many writes there
+/// were.
 fn cut_at(case: &Case, cut: Option<u64>) -> u64 {
     let machine = machine(31 + cut.unwrap_or(0), case.disks);
     let promises = [Promises::default(), Promises::of("tank/fs")];
@@ -366,7 +368,7 @@ fn a_log_device_leaves_with_nothing_and_the_pool_goes_on() {
         }
         assert_eq!(promises.count(), 60);
         drop(files);
-        // Devices that have left are nobody's.
+        // Devices that have left belong to no pool.
         let request = Create {
             name: "second".to_string(),
             vdevs: vec![leaf("log", VdevRole::Data)],
@@ -543,7 +545,7 @@ fn logs_take_turns_on_log_vdevs_and_do_without_those_that_are_offline() {
         assert_eq!(house.status("tank").unwrap().state, "DEGRADED");
         assert_eq!(used(&house, 400), [false, false]);
         house.export("tank", false).unwrap();
-        // Who took them out of use meant it.
+        // `zpool offline` holds.
         let house = House::new(host);
         import(&house);
         let state = |house: &House| -> Vec<String> {
@@ -650,7 +652,7 @@ fn a_pool_is_imported_without_a_log_device_that_held_nothing() {
 }
 
 #[test]
-fn promises_on_a_lost_log_device_are_given_up_only_by_who_says_so_and_he_is_told() {
+fn records_on_a_lost_log_device_are_given_up_only_by_import_m_which_says_so() {
     let machine = machine(9, &["data", "log"]);
     let (stored, lost) = (Promises::default(), Promises::default());
     let run = machine.run(|host| {
@@ -734,7 +736,8 @@ fn a_log_device_that_fails_under_load_is_done_without() {
     run.unwrap();
 }
 
-/// A log that was claimed and not replayed keeps its device in the pool, until somebody mounts its dataset, or gives the log up.
+/// A log that was claimed and not replayed keeps its device in the pool, until its dataset is
+/// mounted, or the log is given up.
 #[test]
 fn a_log_that_waits_for_its_dataset_keeps_its_device() {
     let machine = machine(11, &["data", "log"]);
@@ -762,9 +765,10 @@ fn a_log_that_waits_for_its_dataset_keeps_its_device() {
     run.unwrap();
 }
 
-/// A log that was claimed and then damaged keeps its file system from being mounted, until somebody gives up what cannot be read.
+/// A log that was claimed and then damaged keeps its file system from being mounted, until what
+/// cannot be read is given up.
 #[test]
-fn a_log_that_cannot_be_replayed_is_given_up_only_by_who_says_so() {
+fn a_log_that_cannot_be_replayed_is_given_up_only_by_force() {
     let machine = machine(12, &["data", "log"]);
     let (stored, lost) = (Promises::default(), Promises::default());
     let run = machine.run(|host| {
@@ -809,7 +813,8 @@ fn a_log_that_cannot_be_replayed_is_given_up_only_by_who_says_so() {
     run.unwrap();
 }
 
-/// A copy that was away while the other one was written is not taken for whole, however often the pool is imported since.
+/// A copy that was away while the other one was written is not taken for whole, however often the
+/// pool is imported since.
 #[test]
 fn the_only_whole_copy_of_a_mirror_stays() {
     let machine = machine(13, &["a", "b"]);

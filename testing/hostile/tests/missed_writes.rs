@@ -1,4 +1,5 @@
-//! Devices that missed writes: the pool says so to whoever opens it next, and does not rely on them.
+//! Devices that missed writes: the pool says so to the next import, and does not rely on
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::administration::Administration;
@@ -152,7 +153,8 @@ fn a_device_that_could_not_be_written_says_what_it_missed_in_openzfs_s_way() {
     run.unwrap();
 }
 
-/// At whatever write of a group a device fails, that group says so; but for the writes of labels, which come last.
+/// At whatever write of a group a device fails, that group says so; but for the writes of labels,
+/// which come last.
 #[test]
 fn a_group_says_it_of_a_device_that_fails_while_it_is_stored() {
     const LABEL_WRITES: u32 = 8;
@@ -301,7 +303,8 @@ fn a_device_with_a_log_of_missed_groups_is_not_relied_on() {
     run.unwrap();
 }
 
-/// Has the configuration in the MOS and in all labels not say any more, in our own words, who missed writes.
+/// Has the configuration in the MOS and in all labels not say any more, in our own words, who
+/// missed writes.
 fn forget_our_own_pair(machine: &SimHost, disks: &[&str]) {
     const OURS: &[u8] = b"tarn:missed_writes";
     const OTHER: &[u8] = b"test:missed_writes";

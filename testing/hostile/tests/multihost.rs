@@ -1,4 +1,5 @@
-//! Pools that show other hosts that they are in use: nobody writes them beside the one who does, whatever he insists on.
+//! Pools with `multihost` are not opened for writing beside the host that writes them, by force or
+//! not.
 
 use std::time::Duration;
 use tarn_engine::administration::Administration;
@@ -138,7 +139,7 @@ fn a_pool_that_another_host_writes_is_not_taken() {
 }
 
 #[test]
-fn a_pool_is_watched_as_long_as_somebody_waits_for_it() {
+fn a_pool_is_watched_as_long_as_its_import_waits() {
     let machine = shown_alive();
     let run = machine.run(|host| {
         let house = House::new(host);

@@ -1,4 +1,5 @@
-//! Pools whose newest group is damaged: an import says what would help, and helps when it is asked to.
+//! Pools whose newest group is damaged: an import says what would help, and helps when it is asked
+//! to.
 
 use tarn_engine::administration::Administration;
 use tarn_engine::messages::Refusal;
@@ -216,7 +217,8 @@ fn has(files: &Files, name: &str, seed: u64) -> bool {
     files.read(file, 0, SIZE).unwrap() == noise(seed, SIZE)
 }
 
-/// The log says that a file is removed, and does not say that another one got its name before: that is in a group that is given up.
+/// The log says that a file is removed, and does not say that another one got its name before: that
+/// is in a group that is given up.
 #[test]
 fn going_back_gives_up_logs_that_build_on_what_is_given_up() {
     let machine = SimHost::new(SimOptions::seed(9));

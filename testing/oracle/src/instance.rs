@@ -1,15 +1,15 @@
 //! The system under test: one `TARN_DIR`, its commands and its daemon.
 //!
 //! # Problem
-//! A test must not touch another instance's pools, must survive a daemon that hangs, and must leave nothing
-//! mounted and nothing running, also when it fails half-way.
+//! A test must not touch another instance's pools, must survive a daemon that hangs, and must leave
+//! nothing mounted and nothing running, also when it fails half-way.
 //!
 //! # Mechanism
-//! Every instance is a host of its own: a state folder, a host id and a host name. Its commands are started
-//! with these and a time limit. The daemon is found in `/proc` by its program and its `TARN_DIR`, because nothing
-//! else is promised about it; [`Instance::kill_daemon`] ends it by its process id as a crash would. [`Watchdog`]
-//! does that by itself when a step takes too long: the mounts of a dead daemon answer with errors, so
-//! whoever was stuck in one goes on.
+//! Every instance is a host of its own: a state folder, a host id and a host name. Its commands are
+//! started with these and a time limit. The daemon is found in `/proc` by its program and its
+//! `TARN_DIR`, because nothing else is promised about it; [`Instance::kill_daemon`] ends it by its
+//! process id as a crash would. [`Watchdog`] does that by itself when a step takes too long: the
+//! mounts of a dead daemon answer with errors, so processes that were stuck in one go on.
 //!
 //! # Invariants
 //! - Only processes whose `TARN_DIR` is this instance's are ever killed.
@@ -81,8 +81,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// A new host with the programs in `programs`. `folder` is made anew, and whatever a run before left
-    /// there is ended, unmounted and removed.
+    /// A new host with the programs in `programs`. `folder` is made anew, and whatever a run before
+    /// left there is ended, unmounted and removed.
     ///
     /// # Errors
     /// If the programs are missing or say nothing, or there is no FUSE.
@@ -201,7 +201,8 @@ impl Instance {
         find_daemon(&self.state())
     }
 
-    /// Whether a process that was this instance's daemon still runs. A process that a daemon starts is for a moment called like it.
+    /// Whether a process that was this instance's daemon still runs. A process that a daemon starts
+    /// is for a moment called like it.
     #[must_use]
     pub fn is_daemon(&self, process: i32) -> bool {
         is_daemon(process, &self.state()) && !is_gone(process)
@@ -213,7 +214,8 @@ impl Instance {
         kill_daemon(&self.state())
     }
 
-    /// Starts its daemon with arguments, such as `--cache-size 1G`. Otherwise the first command starts it with none.
+    /// Starts its daemon with arguments, such as `--cache-size 1G`. Otherwise the first command
+    /// starts it with none.
     ///
     /// # Errors
     /// If it does not come to serve, with everything it said.
@@ -240,7 +242,8 @@ impl Instance {
         program::run(&mut command, limit)?.expect_success()
     }
 
-    /// Starts its daemon with variables that one in the background drops: it keeps few of its caller.
+    /// Starts its daemon with variables that one in the background drops: it keeps few of its
+    /// caller.
     ///
     /// # Errors
     /// If it does not come to serve in time.
@@ -273,7 +276,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Ends the daemon as the end of a machine's day does (`tarn stop`): it stores its pools, which come back at the next start.
+    /// Ends the daemon as the end of a machine's day does (`tarn stop`): it stores its pools, which
+    /// come back at the next start.
     ///
     /// # Errors
     /// If the command fails or takes longer than `limit`.
@@ -303,12 +307,13 @@ impl Instance {
         Watchdog::start(self.state(), step.to_string(), limit)
     }
 
-    /// Ends the daemon, without letting it store what nobody will look at, and unmounts what is left.
+    /// Ends the daemon, without letting it store what is not read again, and unmounts what is
+    /// left.
     fn clean(&self) {
         let _ = self.kill_daemon();
-        // A dead mount hides those below it, so the outermost goes first, and takes them along. The table lists them as
-        // they were mounted, and this list is turned around.
-        // Several may lie on one another at one place.
+        // A dead mount hides those below it, so the outermost goes first, and takes them along. The
+        // table lists them as they were mounted, and this list is turned around. Several may lie on
+        // one another at one place.
         let mut left = mounts_below(&self.folder);
         while let Some(outermost) = left.last() {
             let lazily = ["-l", "--"];
@@ -367,7 +372,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.done.take());
         if let Some(thread) = self.thread.take() {
-            // It cannot panic, and there is nobody to tell if it did.
+            // It cannot panic, and could not report if it did.
             let _ = thread.join();
         }
     }
@@ -409,7 +414,8 @@ fn kill_daemon(state: &Path) -> bool {
     killed
 }
 
-/// Asks the daemon whose `TARN_DIR` is `state` to end, if there is one, and waits. False if it still runs after `limit`.
+/// Asks the daemon whose `TARN_DIR` is `state` to end, if there is one, and waits. False if it
+/// still runs after `limit`.
 #[must_use]
 pub fn stop_daemon(state: &Path, limit: Duration) -> bool {
     if let Some(process) = find_daemon(state) {
@@ -432,8 +438,9 @@ fn signal(process: i32, signal: rustix::process::Signal) {
     }
 }
 
-/// Whether a process has given back everything it held. Its memory goes first, and with that what it is known by; its files and sockets
-/// go with its last thread. What then remains is a number that waits for its parent.
+/// Whether a process has given back everything it held. Its memory goes first, and with that what
+/// it is known by; its files and sockets go with its last thread. What then remains is a number
+/// that waits for its parent.
 fn is_gone(process: i32) -> bool {
     let folder = PathBuf::from(format!("/proc/{process}"));
     let Ok(status) = fs::read_to_string(folder.join("status")) else {
@@ -492,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn no_daemon_is_found_for_a_folder_nobody_serves() {
+    fn no_daemon_is_found_for_a_folder_without_one() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(find_daemon(folder.path()), None);
         assert!(!kill_daemon(folder.path()));

@@ -1,13 +1,13 @@
 //! The verdict of OpenZFS's `zdb` on an exported pool.
 //!
 //! # Problem
-//! `zdb -bcc` walks every block pointer, reads and verifies every block, and holds the sum against the space
-//! maps. It exits with 0 on some of what it finds, so its words decide.
+//! `zdb -bcc` walks every block pointer, reads and verifies every block, and holds the sum against
+//! the space maps. It exits with 0 on some of what it finds, so its words decide.
 //!
 //! # Mechanism
 //! A pool is clean when `zdb` ended well, said `No leaks`, and said none of the words it uses for a
-//! finding. Each word is a constant below, with its meaning. Then every object of every dataset is opened
-//! (`-dddd`), which a walk by pointers does not do.
+//! finding. Each word is a constant below, with its meaning. Then every object of every dataset is
+//! opened (`-dddd`), which a walk by pointers does not do.
 
 use std::path::Path;
 use std::time::Duration;
@@ -78,7 +78,8 @@ pub fn judge(tools: &Unpacked, images: &Path, pool: &str) -> Result<Clean, Verdi
     read_walk(pool, &spoken)
 }
 
-/// Opens every object of every dataset of the exported `pool`; `datasets` are those that must be there.
+/// Opens every object of every dataset of the exported `pool`; `datasets` are those that must be
+/// there.
 ///
 /// # Errors
 /// [`Verdict::NotClean`] with what was found.

@@ -9,8 +9,8 @@
 //! - [`tools`] unpacks OpenZFS's user-space programs from Debian's archive, installing nothing.
 //! - [`judge`] runs its `zdb` over an exported pool and reads what it says.
 //! - [`machine`] runs a script where the real kernel module is loaded.
-//! - [`instance`] drives the system under test: one `TARN_DIR`, its commands and its daemon, cleaned
-//!   up whatever happens.
+//! - [`instance`] drives the system under test: one `TARN_DIR`, its commands and its daemon,
+//!   cleaned up whatever happens.
 //! - [`layout`] names the vdevs a test pool is made of.
 //! - [`program`] runs any of these with a time limit, keeping what they say.
 

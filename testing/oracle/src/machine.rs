@@ -1,10 +1,10 @@
 //! The real kernel module, in a virtual machine.
 //!
 //! # Mechanism
-//! A script with a fixed interface starts the machine: `zvm -s FOLDER -t SECONDS -m MIB SCRIPT` runs a shell
-//! script where OpenZFS's module is loaded, with the folder at `/share`, passes on what it prints, and ends
-//! with its exit code. Making such a machine takes minutes and is not ours to do in passing, so the script is
-//! found, not made.
+//! A script with a fixed interface starts the machine: `zvm -s FOLDER -t SECONDS -m MIB SCRIPT`
+//! runs a shell script where OpenZFS's module is loaded, with the folder at `/share`, passes on
+//! what it prints, and ends with its exit code. Making such a machine takes minutes and is not ours
+//! to do in passing, so the script is found, not made.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,12 +1,13 @@
 //! Running a program with a time limit, and keeping what it says.
 //!
 //! # Problem
-//! The programs driven here may hang, which is a finding and not a reason to hang with them. They may also
-//! start daemons that keep their output open, so that waiting for the end of a pipe would wait for ever.
+//! The programs driven here may hang, which is a finding and not a reason to hang with them. They
+//! may also start daemons that keep their output open, so that waiting for the end of a pipe would
+//! wait for ever.
 //!
 //! # Mechanism
-//! Output goes to unnamed files, not pipes. The program is looked at every few milliseconds until it has
-//! ended or its time is up; then it is killed, and the error says so.
+//! Output goes to unnamed files, not pipes. The program is looked at every few milliseconds until
+//! it has ended or its time is up; then it is killed, and the error says so.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -98,7 +99,8 @@ fn said_text(stdout: &str, stderr: &str) -> String {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// If it cannot be started, or is still running after `limit`. A failing exit code is no error here.
+/// If it cannot be started, or is still running after `limit`. A failing exit code is no error
+/// here.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Spoken, ProgramError> {
     run_reading(command, Stdio::null(), limit)
 }

@@ -1,13 +1,14 @@
 //! OpenZFS's own user-space programs, unpacked from Debian's archive and not installed.
 //!
 //! # Problem
-//! `zdb`, `raidz_test` and `zstream` judge us, and must be the real ones. Installing them would change
-//! the machine's package sources and put another `zpool` in the path.
+//! `zdb`, `raidz_test` and `zstream` judge us, and must be the real ones. Installing them would
+//! change the machine's package sources and put another `zpool` in the path.
 //!
 //! # Mechanism
-//! `apt-get` works on lists of its own in a scratch folder, which name one release and its backports. It
-//! downloads the packages, `dpkg -x` unpacks them, and every program is started with its libraries beside
-//! it. The same for any other Debian program that is only looked at ([`unpack_debian`]).
+//! `apt-get` works on lists of its own in a scratch folder, which name one release and its
+//! backports. It downloads the packages, `dpkg -x` unpacks them, and every program is started with
+//! its libraries beside it. The same for any other Debian program that is only looked at
+//! ([`unpack_debian`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -157,8 +158,8 @@ pub enum Source {
     Backports,
 }
 
-/// Unpacks Debian packages into `folder`, unless that was done before. Nothing is installed, and the
-/// machine's package sources are not touched.
+/// Unpacks Debian packages into `folder`, unless that was done before. Nothing is installed, and
+/// the machine's package sources are not touched.
 ///
 /// # Errors
 /// If `apt-get` or `dpkg` is missing or fails.
@@ -201,7 +202,8 @@ pub fn unpack_debian(
     Ok(unpacked)
 }
 
-/// On an installed machine `/bin`, `/lib` and `/sbin` are links into `/usr`, and some packages still bring files by these names. They are found under both.
+/// On an installed machine `/bin`, `/lib` and `/sbin` are links into `/usr`, and some packages
+/// still bring files by these names. They are found under both.
 fn merge_usr(root: &Path) -> Result<(), ToolsError> {
     for folder in ["bin", "lib", "sbin"] {
         let (from, to) = (root.join(folder), root.join("usr").join(folder));

@@ -1,9 +1,10 @@
-//! What an administrator does meanwhile: file systems are made, filled, renamed, given properties, destroyed; snapshots of them taken, cloned, gone back
-//! to, sent and received, in one piece or several; everything is stored.
+//! What an administrator does meanwhile: file systems are made, filled, renamed, given properties,
+//! destroyed; snapshots of them taken, cloned, gone back to, sent and received, in one piece or
+//! several; everything is stored.
 //!
 //! # Mechanism
-//! One administrator makes one call after the other. What a command reports is stored, so after a cut all of them are there, and perhaps the one that
-//! had not returned.
+//! One administrator makes one call after the other. What a command reports is stored, so after a
+//! cut all of them are there, and perhaps the one that had not returned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,7 +183,8 @@ impl Command {
 }
 
 impl Command {
-    /// Whether all is stored that was done before, when it has returned. A stream that is refused may be so before anything is done.
+    /// Whether all is stored that was done before, when it has returned. A stream that is refused
+    /// may be so before anything is done.
     fn stores(&self) -> bool {
         match self {
             Command::Fill(..) => false,
@@ -375,7 +377,8 @@ fn has_clones(datasets: &Datasets, name: &str, short: Option<&str>) -> bool {
     of_name.any(|(_, of)| short.is_none_or(|short| short == of))
 }
 
-/// Whether a file system waits for the rest of a stream, or that is to be sent of it: both are left alone until it came.
+/// Whether a file system waits for the rest of a stream, or that is to be sent of it: both are left
+/// alone until it came.
 fn is_held(datasets: &Datasets, name: &str) -> bool {
     let mut parts = datasets
         .iter()
@@ -390,7 +393,7 @@ fn is_held(datasets: &Datasets, name: &str) -> bool {
 pub struct Administrator {
     /// Where he writes down what he does.
     pub book: Book,
-    /// Whom he tells.
+    /// Where it reports.
     pub house: Arc<House>,
     /// From which he draws.
     pub random: Random,
@@ -452,7 +455,8 @@ impl Administrator {
         }
     }
 
-    /// Whether something stayed of a stream that was cut, where it should. What is cut too soon leaves nothing.
+    /// Whether something stayed of a stream that was cut, where it should. What is cut too soon
+    /// leaves nothing.
     fn has_part(&self, command: &Command) -> Option<bool> {
         let Command::Send(Sending {
             fate: Fate::Kept(_),

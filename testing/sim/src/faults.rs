@@ -1,7 +1,9 @@
-//! What goes wrong with disks beside losing power: rot, lost and misdirected writes, errors, slowness, disks that vanish and come back old.
+//! What goes wrong with disks beside losing power: rot, lost and misdirected writes, errors,
+//! slowness, disks that vanish and come back old.
 //!
 //! # Invariants
-//! - In each top-level vdev only as many disks are ever hurt as it can do without, and always the same ones: nobody repairs them between.
+//! - In each top-level vdev only as many disks are ever hurt as it can do without, and always the
+//!   same ones: nothing repairs them between.
 //! - Slowness may come to any disk.
 
 use tarn_host::sim::{DiskCopy, Fault, Random, SimDisk, SimHost};

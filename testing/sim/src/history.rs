@@ -1,9 +1,10 @@
-//! What was done, by whom, when, and what was promised.
+//! The operations of each actor in order, and which of them must survive a power cut.
 //!
 //! # Mechanism
-//! Each *actor* has names of its own, which nobody else uses, and makes one change after the other; so what its files may be is told by a
-//! list. Many actors work at the same time, in the same file systems and folders. Beginnings and ends of all calls are
-//! stamped by one clock that counts them: of two calls, one was before the other, or they overlap.
+//! Each *actor* has names of its own, which no other uses, and makes one change after the other;
+//! so what its files may be is told by a list. Many actors work at the same time, in the same file
+//! systems and folders. Beginnings and ends of all calls are stamped by one clock that counts them:
+//! of two calls, one was before the other, or they overlap.
 //!
 //! Files are known by numbers of the history ([`Inode`]), whatever their names are.
 
@@ -203,12 +204,13 @@ pub struct Call {
     pub end: Option<u64>,
 }
 
-/// Who was asked to make something durable.
+/// What made something durable: `fsync`, `sync`, `O_SYNC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// One file of an actor.
     File(usize, Inode),
-    /// Everything in a file system; as part of a change, whose actor and place among his calls is given.
+    /// Everything in a file system; as part of a change, whose actor and place among his calls is
+    /// given.
     All(Option<(usize, usize)>),
 }
 
@@ -236,7 +238,7 @@ pub struct Known {
     pub now: File,
 }
 
-/// Somebody who changes files.
+/// A thread that changes files.
 #[derive(Debug, Clone)]
 pub struct Actor {
     /// The file system he works in.
@@ -335,7 +337,7 @@ impl Actor {
 #[derive(Debug, Clone, Default)]
 pub struct History {
     clock: u64,
-    /// Who.
+    /// The actor.
     pub actors: Vec<Actor>,
     /// Requests for durability by logs.
     pub commits: Vec<Commit>,

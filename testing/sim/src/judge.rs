@@ -1,21 +1,25 @@
 //! Whether what is found after a power cut is what may be found.
 //!
 //! # Problem
-//! Who looks only at what was made durable finds only what is missing. What came back too early, half, twice, or in another order is found only
-//! by somebody who knows all states that there may be.
+//! A judge of durable files alone finds only what is missing. What came back too early,
+//! half, twice, or in another order is found only by a judge that knows all states that there may
+//! be.
 //!
 //! # Mechanism
 //! The rules, which are those of `docs/theory/txg_sync.md` and `intent_log.md`:
 //!
-//! 1. There is a moment at which the newest stored group was closed, one for the whole pool. All calls that had returned before it are there.
-//! 2. Beyond it, the log has changes of names in their order, up to one that somebody's request for durability has taken, and at least
-//!    those before a request that has returned.
-//! 3. Beyond it, the log has changes of a file in their order, where somebody asked for this file; at least those before a request that has returned, and
-//!    those before a change of its name that is there. (In that case whoever asks for anything has taken them with him; so he may have up to a change of an attribute in its
-//!    hidden directory.)
+//! 1. There is a moment at which the newest stored group was closed, one for the whole pool. All
+//!    calls that had returned before it are there.
+//! 2. Beyond it, the log has changes of names in their order, up to one that some request for
+//!    durability has taken, and at least those before a request that has returned.
+//! 3. Beyond it, the log has changes of a file in their order, where an `fsync` asked for this
+//!    file; at least those before a request that has returned, and those before a change of its
+//!    name that is there. (In that case each `fsync` has stored them too; so there may be up to a
+//!    change of an attribute in its hidden directory.)
 //! 4. Nothing else is there.
-//! 5. A request that has not returned, or one during which the file was changed, may have taken bytes as they were later. Then each part of the file
-//!    must be one of those it had since what was promised.
+//! 5. A request that has not returned, or one during which the file was changed, may have taken
+//!    bytes as they were later. Then each part of the file must be one of those it had since what
+//!    was promised.
 //!
 //! All moments are tried.
 
@@ -129,7 +133,8 @@ struct Case<'a> {
     stored: usize,
 }
 
-/// Which calls change what is in a file's hidden directory: extended attributes, all of them or those that are large. They have names, and so what was done to the file until then is
+/// Which calls change what is in a file's hidden directory: extended attributes, all of them or
+/// those that are large. They have names, and so what was done to the file until then is
 /// everybody's.
 fn hidden(actor: &Actor) -> BTreeMap<Inode, Vec<usize>> {
     let is_hidden = |length: usize| actor.hides_xattrs || length > LISTED_BYTES_MAX;
@@ -215,7 +220,7 @@ impl<'a> Case<'a> {
         self.begin(place) < commit.end.unwrap_or(NEVER)
     }
 
-    /// How many calls had to be there, whoever asked.
+    /// How many calls had to be there, of all actors.
     fn promised(&self) -> usize {
         self.stored.max(
             self.naming
@@ -244,7 +249,8 @@ impl<'a> Case<'a> {
         counts.max().unwrap_or(0)
     }
 
-    /// Before which call a file's own changes became everybody's, by a change of its name among the first ones.
+    /// Before which call a file's own changes became everybody's, by a change of its name among the
+    /// first ones.
     fn shared_before(&self, inode: Inode, names: usize) -> Option<usize> {
         let mut renames = self.naming[..names].iter().rev();
         renames
@@ -304,7 +310,8 @@ impl<'a> Case<'a> {
 
     /// Whether a request may have taken a file's bytes as they were later than its records.
     fn may_be_mixed(&self, inode: Inode) -> bool {
-        // Changes before a change of its name, or of those in its hidden directory, are taken by all; their bytes are those of later ones.
+        // Changes before a change of its name, or of those in its hidden directory, are taken by
+        // all; their bytes are those of later ones.
         let mut moves = self.naming.iter().filter(|place| {
             matches!(&self.actor.calls[**place].what, What::Naming(_, moved) if moved.contains(&inode))
         });

@@ -1,13 +1,16 @@
 //! Whole pools on a simulated machine whose power is cut.
 //!
 //! # Problem
-//! What an application was told is stable must survive a power cut at any instant. Nobody can pull plugs often enough to know.
+//! What an application was told is stable must survive a power cut at any instant. No test can pull
+//! plugs often enough to know.
 //!
 //! # Mechanism
-//! The core runs unchanged on the simulated host ([`tarn_host::sim`]): one seed decides in which order threads go on, how long disks take, when power
-//! is cut, and which of the writes that were not flushed survive it, whole or torn. Actors change files and are promised things
-//! ([`work`]), all of which is written down ([`history`]). After each cut the pool is walked as it lies there ([`tarn_hostile::leaks`]), imported, and what is in it is
-//! held against the history ([`judge`]). A world ([`world`]) is a pool that goes through many cuts.
+//! The core runs unchanged on the simulated host ([`tarn_host::sim`]): one seed decides in which
+//! order threads go on, how long disks take, when power is cut, and which of the writes that were
+//! not flushed survive it, whole or torn. Actors change files and are promised things ([`work`]),
+//! all of which is written down ([`history`]). After each cut the pool is walked as it lies there
+//! ([`tarn_hostile::leaks`]), imported, and what is in it is held against the history ([`judge`]).
+//! A world ([`world`]) is a pool that goes through many cuts.
 //!
 //! # Knows nothing about
 //! Front ends: actors call file systems as those do.

@@ -1,9 +1,9 @@
 //! Cuts the power of simulated machines, and tells what was lost.
 //!
 //! # Mechanism
-//! Worlds are shared out to child processes, one for each processor, which tell of each world when it begins and ends. So one that
-//! brings its process down is known. A process does some worlds and makes room for another: what a machine without power had in memory is freed by
-//! nobody.
+//! Worlds are shared out to child processes, one for each processor, which tell of each world when
+//! it begins and ends. So one that brings its process down is known. A process does some worlds and
+//! makes room for another: what a machine without power had in memory is never freed.
 
 mod canaries;
 
@@ -71,7 +71,8 @@ struct Arguments {
     /// The checkout, for OpenZFS's programs
     #[arg(long, default_value = ".")]
     checkout: PathBuf,
-    /// Run these worlds in this process: of the first, and each so many after it, some behind so many
+    /// Run these worlds in this process: of the first, and each so many after it, some behind so
+    /// many
     #[arg(long, hide = true)]
     share: Option<String>,
 }
@@ -82,7 +83,8 @@ const WORLD_LIMIT: Duration = Duration::from_secs(300);
 /// A process does worlds with so many cuts: each leaves some three megabytes behind.
 const CUTS_OF_A_PROCESS: u64 = 480;
 
-/// A world of scripts has about so many cuts, whatever is asked for: one after each write of each script.
+/// A world of scripts has about so many cuts, whatever is asked for: one after each write of each
+/// script.
 const CUTS_OF_SCRIPTS: u64 = 240;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -191,7 +193,8 @@ fn child(arguments: &Arguments, share: &str) -> Outcome<bool> {
     Ok(is_right)
 }
 
-/// One thread of a simulation runs at a time: on one processor handing over is several times as fast. It may be refused, and does no harm then.
+/// One thread of a simulation runs at a time: on one processor handing over is several times as
+/// fast. It may be refused, and does no harm then.
 fn stay_on_one_processor(share: u64) {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
         return;

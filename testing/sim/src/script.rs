@@ -1,8 +1,9 @@
 //! Short works, all of them: each pair, or triple, of changes around an `fsync`.
 //!
 //! # Mechanism
-//! Each script has a folder of its own with a few files, which are stored. Then come its changes, with one request for durability among them, and the power
-//! is cut after each number of writes there can be, until one comes to its end.
+//! Each script has a folder of its own with a few files, which are stored. Then come its changes,
+//! with one request for durability among them, and the power is cut after each number of writes
+//! there can be, until one comes to its end.
 
 use tarn_engine::files::{FileKind, RenameMode};
 

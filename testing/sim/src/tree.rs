@@ -10,7 +10,8 @@ use tarn_hostile::house::operation;
 /// More than any file here has.
 const READ_BYTES: usize = 16 << 20;
 
-/// The file that makes a pool nearly full. Nobody changes it, and whoever walks the pool has verified it.
+/// The file that makes a pool nearly full. No actor changes it, and a walk through the pool has
+/// verified it.
 pub const FILLING: &str = "filling";
 
 /// A file, as far as a program can see it.

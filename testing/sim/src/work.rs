@@ -1,7 +1,8 @@
-//! What actors do: one call after the other on a file system, drawn by chance from those that its state allows.
+//! What actors do: one call after the other on a file system, drawn by chance from those that its
+//! state allows.
 //!
-//! A call is written down before it is made. Refusals for want of room are answers; any other refusal is a finding, for the model knows that the
-//! call is possible.
+//! A call is written down before it is made. Refusals for want of room are answers; any other
+//! refusal is a finding, for the model knows that the call is possible.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,8 @@ pub const SHARED: [&str; 2] = ["s0", "s1"];
 const SIZE_MAX: usize = 400_000;
 /// Names an actor has at most.
 const NAMES_MAX: usize = 40;
-/// How many bytes some attributes have: too many for a place beside the others. All that have fewer have room there together.
+/// How many bytes some attributes have: too many for a place beside the others. All that have fewer
+/// have room there together.
 const LARGE_XATTR_BYTES: Range<usize> = 33_000..50_000;
 /// Names of attributes.
 const XATTRS: [&str; 3] = ["user.a", "user.bb", "security.c"];
@@ -280,7 +282,8 @@ impl Worker {
         }
     }
 
-    /// Makes a call that changes something. With `sync=always` it comes with a request for the durability of everything.
+    /// Makes a call that changes something. With `sync=always` it comes with a request for the
+    /// durability of everything.
     fn change<T>(
         &self,
         what: What,
@@ -315,7 +318,8 @@ impl Worker {
             let mine = commits.find(is_mine).map(|commit| {
                 match made {
                     Some(_) => commit.end = Some(end),
-                    // A change that was refused asks for nothing; the call it names will be another one.
+                    // A change that was refused asks for nothing; the call it names will be another
+                    // one.
                     None => {
                         commit.asked = Asked::All(None);
                         (commit.begin, commit.end) = (0, Some(0));
@@ -428,7 +432,8 @@ impl Worker {
         Ok(Some(inode))
     }
 
-    /// Makes a file without a name, writes it, and then gives it its name: it has it with all of its bytes or not at all.
+    /// Makes a file without a name, writes it, and then gives it its name: it has it with all of
+    /// its bytes or not at all.
     fn make_late(&self, path: &str, bytes: &[u8]) -> Step {
         let mode = 0o600;
         let inode = {
@@ -481,7 +486,8 @@ impl Worker {
         outcome
     }
 
-    /// Makes a file without a name that never gets one: nothing of it is promised to anybody, and nothing of it is to be left.
+    /// Makes a file without a name that never gets one: nothing of it is durable, and
+    /// nothing of it is to be left.
     fn keep_unnamed(&mut self) -> Step {
         let length = self.random.index(SIZE_MAX / 4);
         let bytes = self.content(length);
@@ -552,7 +558,8 @@ impl Worker {
         .map(drop)
     }
 
-    /// Opens a file that is about to lose its name, and uses it on: nothing of that is promised to anybody.
+    /// Opens a file that is about to lose its name, and uses it on: nothing of that is promised to
+    /// anybody.
     fn keep_open(&mut self, path: &str) -> Step {
         let opened = self
             .find(path)
@@ -763,8 +770,9 @@ impl Worker {
         }
     }
 
-    /// Copies a part of one of his files to a place of this one. The part is such that it is one change, which is there as a whole or not at
-    /// all: a block, bytes that are parts of blocks in any case, or blocks of which all are stored.
+    /// Copies a part of one of his files to a place of this one. The part is such that it is one
+    /// change, which is there as a whole or not at all: a block, bytes that are parts of blocks in
+    /// any case, or blocks of which all are stored.
     fn copy_one(&mut self, path: &str, inode: Inode) -> Step {
         let Some((source, from_inode)) = self.regular() else {
             return Ok(());

@@ -1,9 +1,10 @@
 //! A world: one pool on one machine, whose power is cut again and again.
 //!
 //! # Mechanism
-//! A machine lives until its power is cut. Its disks are then as they may be, and the next machine finds the pool on them: everything is walked as it lies
-//! there, then it is imported, logs are claimed and replayed, and what is in the file systems is judged. Then actors go on working. Power may
-//! also be cut while the pool is imported.
+//! A machine lives until its power is cut. Its disks are then as they may be, and the next machine
+//! finds the pool on them: everything is walked as it lies there, then it is imported, logs are
+//! claimed and replayed, and what is in the file systems is judged. Then actors go on working.
+//! Power may also be cut while the pool is imported.
 //!
 //! Everything follows from the seed and the number of the world.
 
@@ -37,14 +38,16 @@ pub const POOL: &str = "tank";
 const ROOM_LEFT: usize = 5 << 20;
 /// So many scripts are played in one world.
 pub const SCRIPTS_OF_A_WORLD: u64 = 46;
-/// After so many writes, the last of a script is a group being stored, which others cut at any place.
+/// After so many writes, the last of a script is a group being stored, which others cut at any
+/// place.
 const SCRIPT_WRITES_MAX: u64 = 8;
 /// A life that ends at a time does so within this, in nanoseconds.
 const CUT_NS_MAX: u64 = 8_000_000_000;
 /// What a full pool is filled with, at a time.
 const FILLING_BYTES: usize = 1 << 20;
 
-/// No life takes longer: whoever still waits then waits for something that never comes, as all do whose pool is suspended for good.
+/// No life takes longer: a thread that still waits then waits for something that never comes, as
+/// all do whose pool is suspended for good.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
 
 /// Which worlds are wanted.
@@ -205,7 +208,7 @@ impl Plan {
         let switches = [0, 3, 30, 300];
         let stalls = [0, 100, 1000];
         let (switch_one_in, stall_one_in) = match taste {
-            // The disk of the log is late; whoever stores a group is not.
+            // The disk of the log is late; the sync thread is not.
             Taste::Race => (3, 0),
             _ => (
                 switches[random.index(switches.len())],
@@ -529,7 +532,8 @@ impl World {
         let writes = self.machine.device_writes();
         self.machine.cut_power_after_writes(writes + count);
         if self.random.chance(1, 3) {
-            // Or when something has just become durable on one of the disks: a group, or a part of the log.
+            // Or when something has just become durable on one of the disks: a group, or a part of
+            // the log.
             let disks = self.plan.layout.disks();
             let (name, _) = &disks[self.random.index(disks.len())];
             let nth = self.random.below(flushes);
@@ -648,7 +652,8 @@ impl World {
         }
     }
 
-    /// Plays this world's share of all scripts of a length, each with a cut after each number of writes.
+    /// Plays this world's share of all scripts of a length, each with a cut after each number of
+    /// writes.
     fn play_all(&mut self, length: u32) -> Result<(), Failed> {
         let first = self.number * SCRIPTS_OF_A_WORLD;
         self.script = first;

@@ -1,15 +1,15 @@
 //! One file, changed at random beside a model of it.
 //!
 //! # Problem
-//! Reads, writes, mappings, truncations, holes and copies of one file meet in the page cache, in the
-//! file system's buffers and on disk, at offsets nobody thought of. The order in which they go wrong is
-//! found by trying very many.
+//! Reads, writes, mappings, truncations, holes and copies of one file meet in the page cache, in
+//! the file system's buffers and on disk, at offsets that no test was written for. The order in
+//! which they go wrong is found by trying very many.
 //!
 //! # Mechanism
-//! A file and a vector of bytes start empty. Each operation is drawn from the seed, done to both, and
-//! every byte that is read from the file is compared with the vector. From time to time the file is
-//! closed and opened again, made durable, or compared as a whole. The first difference ends the run with
-//! the operations that led to it; the same seed does the same again.
+//! A file and a vector of bytes start empty. Each operation is drawn from the seed, done to both,
+//! and every byte that is read from the file is compared with the vector. From time to time the
+//! file is closed and opened again, made durable, or compared as a whole. The first difference ends
+//! the run with the operations that led to it; the same seed does the same again.
 //!
 //! # Invariants
 //! - What lies beyond the end of the model is never seen: extending reads as zeros.
@@ -82,7 +82,8 @@ pub enum Kind {
     Walk,
 }
 
-/// How often each kind is drawn, out of their sum. A guess at what finds most; sweeping reads are few.
+/// How often each kind is drawn, out of their sum. A guess at what finds most; sweeping reads are
+/// few.
 const WEIGHTS: [(Kind, u32); 12] = [
     (Kind::Read, 20),
     (Kind::Write, 20),
@@ -162,7 +163,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Runs a plan on the new file `path`, and gives how many bytes all walks together have passed over as holes.
+/// Runs a plan on the new file `path`, and gives how many bytes all walks together have passed over
+/// as holes.
 ///
 /// # Errors
 /// The first difference between file and model, or the first refused call, with what led to it.
@@ -453,9 +455,9 @@ impl<'plan> Run<'plan> {
         Ok(())
     }
 
-    /// Walks data and holes as a backup program does, and compares every byte. The file is open for reading
-    /// alone meanwhile: while somebody may map it for writing, a server that sees none of what is stored
-    /// into mappings can call nothing a hole.
+    /// Walks data and holes as a backup program does, and compares every byte. The file is open for
+    /// reading alone meanwhile: while a program may map it for writing, a server that sees none of
+    /// what is stored into mappings can call nothing a hole.
     fn walk(&mut self, tell: Tell<'_>) -> Result<(), Fault> {
         tell("walk data and holes".to_string());
         self.file = File::open(&self.path)?;

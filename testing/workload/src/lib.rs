@@ -10,10 +10,11 @@
 //!   manifest of what a directory holds, one line per file.
 //! - [`fsx`] changes one file at random beside a model of it in memory, and stops at the first
 //!   byte that differs.
-//! - [`lineage`] is what snapshots, clones and streams must come to; it alone knows that there are such things.
+//! - [`lineage`] is what snapshots, clones and streams must come to; it alone knows that there are
+//!   such things.
 //! - [`load`] does one kind of work as fast as it can, and says how fast that was.
-//! - [`ledger`] changes a directory one call after the other, and says after a crash whether it is as it was at a moment that
-//!   kept everything durable.
+//! - [`ledger`] changes a directory one call after the other, and says after a crash whether it is
+//!   as it was at a moment that kept everything durable.
 //! - [`logged`] makes one change of each kind that an intent log has a record for.
 //! - [`twister`] is the source of chance, the same numbers for the same seed for ever.
 //!

@@ -1,15 +1,18 @@
 //! File systems, snapshots and clones as a model: what a row of `zfs` commands must come to.
 //!
 //! # Mechanism
-//! A [`Lineage`] has of each file system its files, its snapshots with theirs, and what it is a clone of. [`Lineage::draw`] makes up the next [`Step`] that must
-//! succeed; whoever drives commands does it, and [`Lineage::apply`] does it to the model. In the end everything that can be read must be what the model has
-//! ([`compare`]).
+//! A [`Lineage`] has of each file system its files, its snapshots with theirs, and what it is a
+//! clone of. [`Lineage::draw`] makes up the next [`Step`] that must succeed; the driver of
+//! commands does it, and [`Lineage::apply`] does it to the model. In the end everything that can be
+//! read must be what the model has ([`compare`]).
 //!
-//! A snapshot has an identity, which stands for its guid: it goes along when the snapshot is sent, renamed, or given to a promoted clone. An increment fits where
-//! the identity is that it goes on from.
+//! A snapshot has an identity, which stands for its guid: it goes along when the snapshot is sent,
+//! renamed, or given to a promoted clone. An increment fits where the identity is that it goes on
+//! from.
 //!
 //! # Invariants
-//! - Names of file systems and snapshots are never used twice, so a step never meets a name by chance.
+//! - Names of file systems and snapshots are never used twice, so a step never meets a name by
+//!   chance.
 //! - The steps follow from the source of chance alone.
 
 mod contents;
@@ -100,7 +103,7 @@ impl Lineage {
         })
     }
 
-    /// All that is left is destroyed, one by one: what then remains of a pool is nobody's.
+    /// All that is left is destroyed, one by one: what then remains in use was leaked.
     pub fn draw_last(&self, chance: &mut Twister) -> Option<Step> {
         let names: Vec<&String> = self.filesystems.keys().collect();
         let first = chance.index(names.len().max(1));
@@ -199,7 +202,8 @@ impl Lineage {
         }
     }
 
-    /// A snapshot that is sent: whole to a new file system, or what was changed to one that has a snapshot in common.
+    /// A snapshot that is sent: whole to a new file system, or what was changed to one that has a
+    /// snapshot in common.
     fn draw_send(&self, name: &str, names: &[String], chance: &mut Twister) -> Option<Step> {
         let made = &self.filesystems[name];
         let mut ways = Vec::new();
@@ -221,7 +225,8 @@ impl Lineage {
                     is_series,
                     target,
                     options: steps::send_options(chance),
-                    // Of a series that was cut, the streams that were whole stay: that is another story.
+                    // Of a series that was cut, the streams that were whole stay: that is another
+                    // story.
                     fate: if is_series { Fate::Whole } else { fate },
                 }
             };
@@ -238,7 +243,8 @@ impl Lineage {
         is_room.then(|| send(None, to, format!("r{}", self.last), chance))
     }
 
-    /// Whether a file system has this snapshot, nothing that would be in the way, and may lose what is newer.
+    /// Whether a file system has this snapshot, nothing that would be in the way, and may lose what
+    /// is newer.
     fn takes_increment(&self, target: &str, base: u64, newer: &[Snapshot]) -> bool {
         let there = &self.filesystems[target];
         let Some(place) = there.place_of(base) else {
@@ -340,7 +346,7 @@ impl Lineage {
                 fate,
                 ..
             } => {
-                // Who refuses a stream has done nothing, not even by force.
+                // A receiver that refuses a stream has changed nothing, not even with `-F`.
                 if fate.arrives() {
                     self.send(name, from.as_deref(), short, *is_series, target);
                 }

@@ -1,13 +1,15 @@
 //! Changes of every kind that an intent log has a record for, each made durable by itself.
 //!
 //! # Problem
-//! What a log does not say, or says in a way that another implementation understands differently, shows only when the log is replayed
-//! there. So after these changes a file system is left without another word, and whoever opens it next must find them all.
+//! What a log does not say, or says in a way that another implementation understands differently,
+//! shows only when the log is replayed there. So after these changes a file system is left without
+//! another word, and the next import must find them all.
 //!
 //! # Mechanism
-//! [`prepare`] makes files, which are then to be stored by other means. [`change`] changes them in every way there is, within a second
-//! or two, and calls `fsync` on all that is left. A folder for each kind of change; what a file system does not have
-//! (attributes, flags, nodes of devices) is left out and named.
+//! [`prepare`] makes files, which are then to be stored by other means. [`change`] changes them in
+//! every way there is, within a second or two, and calls `fsync` on all that is left. A folder for
+//! each kind of change; what a file system does not have (attributes, flags, nodes of devices) is
+//! left out and named.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -60,7 +62,8 @@ const BEFORE: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const BEFORE_BYTES: usize = 150_001;
 /// As many in a row let a log expect small ones. Ours looks at the last eight.
 const SMALL_CHANGES: usize = 9;
-/// More than an attribute beside its file may have, less than the system's 64 KiB, and no multiple of a sector: then its bytes are in the log.
+/// More than an attribute beside its file may have, less than the system's 64 KiB, and no multiple
+/// of a sector: then its bytes are in the log.
 const LARGE_VALUE_BYTES: usize = 50_001;
 
 /// Makes what is there before the changes.
@@ -90,7 +93,8 @@ pub fn prepare(root: &Path, seed: u64) -> Result<(), Refused> {
     sync(&attributed)
 }
 
-/// Changes it in every way, and has all of it made durable. Gives the names of changes the file system does not have.
+/// Changes it in every way, and has all of it made durable. Gives the names of changes the file
+/// system does not have.
 ///
 /// # Errors
 /// The first call that is refused.
@@ -109,8 +113,8 @@ pub fn change(root: &Path, seed: u64) -> Result<Vec<&'static str>, Refused> {
     Ok(absent)
 }
 
-/// Small changes, each durable before the next, and then one whose records are large and must be in one block: the block that waits for records has too little room, and stays
-/// without any.
+/// Small changes, each durable before the next, and then one whose records are large and must be in
+/// one block: the block that waits for records has too little room, and stays without any.
 fn outgrow(
     place: &Path,
     chance: &mut Twister,
@@ -215,7 +219,8 @@ fn overwrite(place: &Path, chance: &mut Twister) -> Result<(), Refused> {
     write(&path, 105, &chance.bytes(10))
 }
 
-/// Blocks of one file become blocks of another, where they are whole; what is then written into them is the other's alone.
+/// Blocks of one file become blocks of another, where they are whole; what is then written into
+/// them is the other's alone.
 fn copy(place: &Path, chance: &mut Twister, absent: &mut Vec<&'static str>) -> Result<(), Refused> {
     let all = BEFORE_BYTES;
     let copies = [

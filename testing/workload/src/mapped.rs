@@ -56,8 +56,8 @@ impl Mapping {
             offset + bytes.len() <= self.length,
             "the copy ends inside the mapping"
         );
-        // SAFETY: the range is inside the mapping (asserted), which lives as long as `self`; `bytes`
-        // is ours alone and cannot overlap memory the kernel chose as free.
+        // SAFETY: the range is inside the mapping (asserted), which lives as long as `self`;
+        // `bytes` is ours alone and cannot overlap memory the kernel chose as free.
         unsafe {
             let from = self.address.cast::<u8>().add(offset);
             ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());

@@ -1,11 +1,13 @@
 //! Many threads that are promised things one by one, and what of it must be there after a crash.
 //!
 //! # Mechanism
-//! Each thread fills files of its own page by page, and has each page made durable before it writes the next, as databases do. A
-//! full file gets its final name, and that is made durable as well. What was promised is counted outside. After a crash
-//! each page that was promised must be in its file, under a name that the file has had since.
+//! Each thread fills files of its own page by page, and has each page made durable before it writes
+//! the next, as databases do. A full file gets its final name, and that is made durable as well.
+//! What was promised is counted outside. After a crash each page that was promised must be in its
+//! file, under a name that the file has had since.
 //!
-//! The order between threads says nothing here; that is for [`ledger`](crate::ledger), which has one thread.
+//! The order between threads says nothing here; that is for [`ledger`](crate::ledger), which has
+//! one thread.
 
 use std::fs::{self, File};
 use std::io;
@@ -104,7 +106,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Compares `folder` with what was promised, removes what is there, and begins anew. Gives back how many pages were promised.
+    /// Compares `folder` with what was promised, removes what is there, and begins anew. Gives back
+    /// how many pages were promised.
     ///
     /// # Errors
     /// The first promise that was not kept.

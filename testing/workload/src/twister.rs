@@ -2,13 +2,13 @@
 //!
 //! # Problem
 //! The trees inside our fixtures were made by a script that used Python's generator. With the same
-//! generator the same seed gives the same files here, without Python, and a tree filled by us can be
-//! compared with one filled by the script. It also never changes, which no library promises.
+//! generator the same seed gives the same files here, without Python, and a tree filled by us can
+//! be compared with one filled by the script. It also never changes, which no library promises.
 //!
 //! # Mechanism
-//! MT19937 over 624 words (Matsumoto and Nishimura, 1998), started by `init_by_array` with the words
-//! of the seed, lowest first. Numbers below a bound are drawn by taking as many bits as the bound has
-//! and drawing again while they are too large.
+//! MT19937 over 624 words (Matsumoto and Nishimura, 1998), started by `init_by_array` with the
+//! words of the seed, lowest first. Numbers below a bound are drawn by taking as many bits as the
+//! bound has and drawing again while they are too large.
 //!
 //! # Knows nothing about
 //! secrets: it is predictable on purpose.

@@ -1,9 +1,13 @@
-//! No picket fence: whether those who read from memory and those who write durably notice that a transaction group is being stored.
+//! No picket fence: whether cached reads and durable writes become slower while a
+//! transaction group is being stored.
 //!
 //! # Mechanism
-//! A file system is written to at a steady rate, so that a group is stored every few seconds, while one thread reads pages that are in our cache
-//! (with `O_DIRECT`, or the kernel would answer) and another writes pages with `O_DSYNC`. The disk has all of its memory before: a real one has its sectors. Each call is timed. Afterwards the daemon's table of groups says when which was
-//! stored, on the same clock, and calls are told apart by that: those that met a group being stored, and those between.
+//! A file system is written to at a steady rate, so that a group is stored every few seconds, while
+//! one thread reads pages that are in our cache (with `O_DIRECT`, or the kernel would answer) and
+//! another writes pages with `O_DSYNC`. The disk has all of its memory before: a real one has its
+//! sectors. Each call is timed. Afterwards the daemon's table of groups says when which was stored,
+//! on the same clock, and calls are told apart by that: those that met a group being stored, and
+//! those between.
 //!
 //! # Bar
 //! The 99.9th percentile of those that met one is at most [`BAR`] times that of those between.
@@ -35,7 +39,8 @@ const CACHED_BYTES: u64 = 128 << 20;
 const STEADY_MIB: u64 = 256;
 const STEADY_PACE: Duration = Duration::from_micros(1_000_000 / 24);
 
-/// Between two calls of who reads and who writes durably, so that they do not take all processors.
+/// Between two calls of the reading and the writing thread, so that they do not take all
+/// processors.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A call: when it began and when it was answered, in nanoseconds of the monotonic clock.
@@ -102,7 +107,8 @@ impl Split {
 
 /// Measures for so long, prints, and gives the bars that were not reached.
 ///
-/// Few calls meet a group, so the slowest of them decide: if these reach no bar, it goes on until there are [`ROUNDS_MORE`] times as many.
+/// Few calls meet a group, so the slowest of them decide: if these reach no bar, it goes on until
+/// there are [`ROUNDS_MORE`] times as many.
 pub fn measure(memory: &Path, time: Duration) -> Outcome<Vec<String>> {
     let mut ours = Tarn::start(memory)?;
     let folder = ours.make()?;

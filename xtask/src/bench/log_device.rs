@@ -1,11 +1,14 @@
-//! What a log device is worth: durable writes to a pool on a slow disk, without one and with one in memory.
+//! What a log device is worth: durable writes to a pool on a slow disk, without one and with one in
+//! memory.
 //!
 //! # Mechanism
-//! The pool's only disk takes [`SLOW_MS`] for whatever is asked of it, one thing at a time (`TARN_SLOW_DEVICES` of the daemon). Threads write 4 KiB with `O_DSYNC`, first without a log device and
-//! then, after `zpool add … log`, with one.
+//! The pool's only disk takes [`SLOW_MS`] for whatever is asked of it, one thing at a time
+//! (`TARN_SLOW_DEVICES` of the daemon). Threads write 4 KiB with `O_DSYNC`, first without a log
+//! device and then, after `zpool add … log`, with one.
 //!
 //! # Bars
-//! With it there are at least [`MORE`] times the writes, and each takes at most the [`SHORTER`]th part of the time.
+//! With it there are at least [`MORE`] times the writes, and each takes at most the [`SHORTER`]th
+//! part of the time.
 
 use std::fs::{self, File};
 use std::path::Path;

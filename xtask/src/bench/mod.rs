@@ -1,17 +1,22 @@
-//! `cargo xtask bench`: how fast we are beside zfs-fuse, btrfs, xfs and ext4, and beside OpenZFS's parity.
+//! `cargo xtask bench`: how fast we are beside zfs-fuse, btrfs, xfs and ext4, and beside OpenZFS's
+//! parity.
 //!
 //! # Problem
-//! A figure by itself says nothing: machines differ, and the same machine differs from minute to minute. Only ratios taken
-//! in one run, under the same work on the same kind of disk, can be compared with a bar.
+//! A figure by itself says nothing: machines differ, and the same machine differs from minute to
+//! minute. Only ratios taken in one run, under the same work on the same kind of disk, can be
+//! compared with a bar.
 //!
 //! # Mechanism
-//! Each file system lies on one image of the same size in memory (tmpfs), so that no disk is measured: ours and zfs-fuse use
-//! it as a file vdev, the kernel's through a loop device. In a round each in turn is made anew, does every [`Load`], and is
-//! removed; so what disturbs a round disturbs all. The table has the median over the rounds of each rate, and the median of
-//! each round's ratio. Compression is off, checksums on, access times off, and the cache as large, for all that have them.
+//! Each file system lies on one image of the same size in memory (tmpfs), so that no disk is
+//! measured: ours and zfs-fuse use it as a file vdev, the kernel's through a loop device. In a
+//! round each in turn is made anew, does every [`Load`], and is removed; so what disturbs a round
+//! disturbs all. The table has the median over the rounds of each rate, and the median of each
+//! round's ratio. Compression is off, checksums on, access times off, and the cache as large, for
+//! all that have them.
 //!
-//! Everything is mounted in a mount namespace of the run's own: what it leaves behind when it is killed is seen by nobody,
-//! and zfs-fuse, whose state has fixed places, finds none of the machine's.
+//! Everything is mounted in a mount namespace of the run's own: what it leaves behind when it is
+//! killed is not seen, and zfs-fuse, whose state has fixed places, finds none of the
+//! machine's.
 //!
 //! # Bars
 //! [`bar`] has them. Below a bar the task fails.
@@ -40,14 +45,15 @@ use table::Rates;
 /// Set for the process that runs in the namespace of its own.
 const INSIDE: &str = "TARN_BENCH_INSIDE";
 
-/// Before other work on the machine, so that less of it is measured. Daemons and loads inherit it; the kernel's own
-/// threads, which store what its file systems write, do not.
+/// Before other work on the machine, so that less of it is measured. Daemons and loads inherit it;
+/// the kernel's own threads, which store what its file systems write, do not.
 const PRIORITY: &str = "-15";
 
 /// What to measure.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only loads whose name contains this, such as read; or log device, picket fence, streams, parity, or checksums
+    /// Only loads whose name contains this, such as read; or log device, picket fence, streams,
+    /// parity, or checksums
     #[arg(long)]
     only: Option<String>,
     /// Small sizes and three rounds: a look, not a verdict to rely on
@@ -157,7 +163,8 @@ pub fn bench(arguments: &Arguments) -> Outcome {
 /// A load near its bar is measured up to so many times as many rounds.
 const ROUNDS_MORE: usize = 3;
 
-/// What a load that fills memory takes, about: the large file in the kernel's cache, in a daemon's, and on the disk.
+/// What a load that fills memory takes, about: the large file in the kernel's cache, in a daemon's,
+/// and on the disk.
 const MEMORY_BYTES: usize = 3 << 30;
 
 /// Starts this program again where its mounts are its own.
@@ -229,7 +236,7 @@ fn all_peers(
 ) {
     for peer in peers {
         print!(" {}", peer.name());
-        // Who watches wants to know what is running; it matters to nobody if they do not.
+        // Progress for the terminal; it may fail to print.
         let _ = std::io::Write::flush(&mut std::io::stdout());
         let measured = one_round(round, peer.as_mut(), loads, size, rates);
         // What a peer leaves behind is in the way of the next, whatever happened.
@@ -268,7 +275,8 @@ fn one_round(
         }
         match load.starts_with() {
             Caches::Cold => peer.forget()?,
-            // Reads everything, so it is in memory if there is room; and what comes back must be what went in.
+            // Reads everything, so it is in memory if there is room; and what comes back must be
+            // what went in.
             Caches::Warm if load.needs() == Some(Load::SequentialWrite) => verify(&folder)?,
             Caches::Warm => {}
         }
@@ -285,8 +293,9 @@ fn one_round(
     Ok(())
 }
 
-/// Has the machine have memory. A virtual one gives free memory back to its host, and gets it again page by page when it is used, which can take longer
-/// than filling it, and is nobody's merit or fault.
+/// Has the machine have memory. A virtual one gives free memory back to its host, and gets it again
+/// page by page when it is used, which can take longer than filling it, and says nothing of a file
+/// system's merit or fault.
 fn get_memory() {
     let mut memory = vec![0_u8; MEMORY_BYTES];
     memory.chunks_mut(4096).for_each(|page| page[0] = 1);

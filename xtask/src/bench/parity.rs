@@ -1,11 +1,13 @@
-//! Parity beside OpenZFS's, operation by operation and size by size; and fletcher4 beside its scalar form.
+//! Parity beside OpenZFS's, operation by operation and size by size; and fletcher4 beside its
+//! scalar form.
 //!
 //! # Mechanism
-//! `raidz_test -B` measures every implementation that OpenZFS has for this processor. Our figures come from the example
-//! `throughput` of `tarn-transform`, which does the same operations on rows of the same shape and counts as it does. OpenZFS's
-//! figure is that of the fastest of its implementations for that operation and size. Other work on the machine only makes
-//! a figure smaller, so ours, which take seconds where OpenZFS's take minutes, are taken before and after those, and some more times while one of them is below the bar; the best
-//! one counts.
+//! `raidz_test -B` measures every implementation that OpenZFS has for this processor. Our figures
+//! come from the example `throughput` of `tarn-transform`, which does the same operations on rows
+//! of the same shape and counts as it does. OpenZFS's figure is that of the fastest of its
+//! implementations for that operation and size. Other work on the machine only makes a figure
+//! smaller, so ours, which take seconds where OpenZFS's take minutes, are taken before and after
+//! those, and some more times while one of them is below the bar; the best one counts.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

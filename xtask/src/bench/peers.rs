@@ -1,9 +1,10 @@
 //! The file systems that are compared: how each is made, made to forget, and removed.
 //!
 //! # Invariants
-//! - Every peer's image is [`IMAGE_BYTES`] large, in memory, and removed with the peer, so that only one takes memory at a time.
-//! - After [`Peer::forget`] nothing of the file system is in the kernel's cache or in a daemon's. The image still is: it
-//!   is the disk.
+//! - Every peer's image is [`IMAGE_BYTES`] large, in memory, and removed with the peer, so that
+//!   only one takes memory at a time.
+//! - After [`Peer::forget`] nothing of the file system is in the kernel's cache or in a daemon's.
+//!   The image still is: it is the disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ pub const IMAGE_BYTES: u64 = 4 << 30;
 
 const IMAGE: &str = "disk.img";
 
-/// What ours and zfs-fuse may use for cached blocks. The kernel's file systems use what memory there is.
+/// What ours and zfs-fuse may use for cached blocks. The kernel's file systems use what memory
+/// there is.
 pub const CACHE_MIB: u32 = 2048;
 
 /// The peer that the bars are about.
@@ -160,11 +162,13 @@ struct ZfsFuse {
 /// The packages of the Debian release that still had it.
 const ZFS_FUSE_PACKAGES: [&str; 5] = ["zfs-fuse", "libfuse2", "libaio1", "libtirpc3", "libssl3"];
 
-/// Where it keeps what it knows. These places cannot be changed, so empty ones are mounted over them.
+/// Where it keeps what it knows. These places cannot be changed, so empty ones are mounted over
+/// them.
 const ZFS_FUSE_STATE: [&str; 2] = ["/var/lib/zfs", "/var/run/zfs"];
 
 impl ZfsFuse {
-    /// Unpacks it and starts its daemon as Debian's configuration does, but for a cache as large as ours.
+    /// Unpacks it and starts its daemon as Debian's configuration does, but for a cache as large as
+    /// ours.
     fn start(memory: &Path) -> Outcome<Self> {
         let folder = target().join("oracle").join(ZFS_FUSE);
         let programs = unpack_debian(&folder, &ZFS_FUSE_PACKAGES, Source::Release)?;
@@ -207,7 +211,7 @@ impl ZfsFuse {
         output(self.programs.command("zpool")?.args(arguments))
     }
 
-    /// The pool is busy until the kernel's last requests are answered, which nobody waits for.
+    /// The pool is busy until the kernel's last requests are answered, which no program waits for.
     fn zpool_when_idle(&self, arguments: &[&str]) -> Outcome<String> {
         let began = Instant::now();
         loop {

@@ -1,14 +1,17 @@
 //! Snapshots in numbers, and streams beside reading and writing the same file.
 //!
 //! # Mechanism
-//! *Streams*: in each round ours and zfs-fuse write a large file, read it from the devices, send it to nowhere, and receive it from memory into the same pool. What was received is read and must
-//! be what was sent. The medians of each round's ratios decide.
+//! *Streams*: in each round ours and zfs-fuse write a large file, read it from the devices, send it
+//! to nowhere, and receive it from memory into the same pool. What was received is read and must be
+//! what was sent. The medians of each round's ratios decide.
 //!
-//! *Snapshots*: so many datasets have a snapshot each by one command, again and again until there are a hundred thousand; they are listed and destroyed. zfs-fuse destroys one after the
-//! other what ours destroys as a range, for it knows no ranges.
+//! *Snapshots*: so many datasets have a snapshot each by one command, again and again until there
+//! are a hundred thousand; they are listed and destroyed. zfs-fuse destroys one after the other
+//! what ours destroys as a range, for it knows no ranges.
 //!
 //! # Bars
-//! Sending is at least as fast as reading, and receiving as writing. A snapshot of all datasets is one transaction group.
+//! Sending is at least as fast as reading, and receiving as writing. A snapshot of all datasets is
+//! one transaction group.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

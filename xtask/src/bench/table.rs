@@ -7,10 +7,12 @@ use tarn_workload::load::Load;
 use super::bar;
 use super::peers::OURS;
 
-/// How much rates of one and the same differ between runs, after the median of all rounds. A bar of "not slower" allows for it.
+/// How much rates of one and the same differ between runs, after the median of all rounds. A bar of
+/// "not slower" allows for it.
 pub const NOISE: f64 = 0.03;
 
-/// A ratio that is off its bar by less, on whichever side, is measured longer: that is how much medians of five rounds differ here.
+/// A ratio that is off its bar by less, on whichever side, is measured longer: that is how much
+/// medians of five rounds differ here.
 const NEAR: f64 = 0.15;
 
 /// The rates of every load of every peer, one for each round; and what went wrong.
@@ -35,7 +37,8 @@ impl Rates {
         }
     }
 
-    /// Those of the loads whose ratio to a peer is so near to its bar that more rounds may tell on which side it is.
+    /// Those of the loads whose ratio to a peer is so near to its bar that more rounds may tell on
+    /// which side it is.
     pub fn near_bars(&self, loads: &[Load], peers: &[&str]) -> Vec<Load> {
         let is_near = |load: &Load, peer: &&str| {
             let (ratio, bar) = (self.ratio(*load, peer), bar(*load, peer));

@@ -1,4 +1,5 @@
-//! What tests share that kill the daemon: work that must come to its end, and what is left to look at.
+//! What tests share that kill the daemon: work that must come to its end, and what is left to look
+//! at.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,7 @@ impl Work {
         let (done, ended) = channel();
         thread::spawn(move || {
             work();
-            // Nobody waits any more when another thread hung.
+            // No thread waits any more when another one hung.
             let _ = done.send(());
         });
         Work { name, ended }

@@ -1,13 +1,17 @@
-//! `kill -9` of the daemon under databases and a load of `fsync`s: every transaction that was acknowledged is there.
+//! `kill -9` of the daemon under databases and a load of `fsync`s: every transaction that was
+//! acknowledged is there.
 //!
 //! # Mechanism
-//! A pool, with and without a log device. On its file systems SQLite with a rollback journal and with a write-ahead log, PostgreSQL where
-//! its server is installed, and threads that have page after page made durable ([`Promises`]). Each database has one client, which sends
-//! one numbered transaction after the other through the database's own shell; a line that comes back is the acknowledgement.
-//! A transaction adds a row whose text follows from its number, takes an old one away and sets a counter: half of it would be seen.
+//! A pool, with and without a log device. On its file systems SQLite with a rollback journal and
+//! with a write-ahead log, PostgreSQL where its server is installed, and threads that have page
+//! after page made durable ([`Promises`]). Each database has one client, which sends one numbered
+//! transaction after the other through the database's own shell; a line that comes back is the
+//! acknowledgement. A transaction adds a row whose text follows from its number, takes an old one
+//! away and sets a counter: half of it would be seen.
 //!
-//! After a random time the daemon is killed. Clients must end, OpenZFS's `zdb` must find the pool clean as it was left, the next daemon
-//! opens it, the databases recover, and must then hold all transactions up to one that is not before the last acknowledged one.
+//! After a random time the daemon is killed. Clients must end, OpenZFS's `zdb` must find the pool
+//! clean as it was left, the next daemon opens it, the databases recover, and must then hold all
+//! transactions up to one that is not before the last acknowledged one.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -204,7 +208,7 @@ struct Database {
     name: &'static str,
     /// Its shell, which reads statements and ends at the first that is refused.
     shell: Vec<String>,
-    /// Whom the shell runs as.
+    /// The user that the shell runs as.
     user: Option<(Uid, Gid)>,
     /// The file system it is on.
     mount: PathBuf,
@@ -304,7 +308,8 @@ impl Database {
                 return Err(format!("{} answered {line}", self.name).into());
             }
             if rustix::fs::statvfs(&self.mount).is_err() {
-                // What SQLite says when the daemon is dead counts for nothing: a folder that it cannot open it takes for one that needs no fsync.
+                // What SQLite says when the daemon is dead counts for nothing: a folder that it
+                // cannot open it takes for one that needs no fsync.
                 return Ok(());
             }
             self.acknowledged.store(number, Ordering::SeqCst);
@@ -312,7 +317,8 @@ impl Database {
         Ok(())
     }
 
-    /// Compares what is there with what was acknowledged. Gives the number of the last transaction of each.
+    /// Compares what is there with what was acknowledged. Gives the number of the last transaction
+    /// of each.
     fn check(&self) -> Outcome<(u64, u64)> {
         let acknowledged = self.acknowledged.load(Ordering::SeqCst);
         let name = self.name;
@@ -360,7 +366,8 @@ fn text_of(number: u64) -> String {
     text
 }
 
-/// With less, the removal of the rollback journal, which is the commit, need not be durable when it is acknowledged.
+/// With less, the removal of the rollback journal, which is the commit, need not be durable when it
+/// is acknowledged.
 const SQLITE_SYNC: &str = "PRAGMA synchronous=EXTRA;";
 
 /// The name of the one that has a server.
@@ -508,7 +515,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever wanted to know has stopped it before.
+        // A test that needs its result has stopped it before.
         let _ = self.stop();
     }
 }

@@ -1,8 +1,9 @@
 //! `fsx`: one file, changed at random beside a model, with mappings and holes.
 //!
 //! # Mechanism
-//! The suite of the name and our own workload ([`tarn_workload::fsx`]), which looks for data and holes too, each with several seeds at
-//! the same time: the file systems below differ in record size and compression, and files are made durable while others are being changed.
+//! The suite of the name and our own workload ([`tarn_workload::fsx`]), which looks for data and
+//! holes too, each with several seeds at the same time: the file systems below differ in record
+//! size and compression, and files are made durable while others are being changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,18 +1,23 @@
-//! `kill -9` of the daemon at random moments: nothing hangs, nothing promised is lost, and the pool is whole.
+//! `kill -9` of the daemon at random moments: nothing hangs, nothing promised is lost, and the pool
+//! is whole.
 //!
 //! # Mechanism
-//! A pool with four file systems. In the first, one thread makes calls and writes them down ([`Ledger`]); in the second, trees are
-//! filled, changed and removed; in the third, threads have page after page made durable ([`Promises`]); the fourth was filled and
-//! stored once, and must never change. Beside them an administrator creates
-//! and destroys datasets and syncs the pool, which promises all calls made before. After a random time the daemon is killed. Then
+//! A pool with four file systems. In the first, one thread makes calls and writes them down
+//! ([`Ledger`]); in the second, trees are filled, changed and removed; in the third, threads have
+//! page after page made durable ([`Promises`]); the fourth was filled and stored once, and must
+//! never change. Beside them an administrator creates and destroys datasets and syncs the pool,
+//! which promises all calls made before. After a random time the daemon is killed. Then
 //!
 //! - every thread must come back with an error, and the mount must refuse at once;
-//! - a copy of the devices, as the dead daemon left them, is walked by OpenZFS's `zdb`, intent logs and all: no leaks, no errors;
-//! - the next command starts the daemon, which opens the pool and mounts over the remains, sometimes only at the second attempt,
-//!   because the first is killed as well;
-//! - the ledger's directory is as it may be, every page that was promised is there; the fourth file system is unchanged.
+//! - a copy of the devices, as the dead daemon left them, is walked by OpenZFS's `zdb`, intent logs
+//!   and all: no leaks, no errors;
+//! - the next command starts the daemon, which opens the pool and mounts over the remains,
+//!   sometimes only at the second attempt, because the first is killed as well;
+//! - the ledger's directory is as it may be, every page that was promised is there; the fourth file
+//!   system is unchanged.
 //!
-//! The pool goes on from there to the next kill. From time to time, and in the end, it is exported, judged and imported again.
+//! The pool goes on from there to the next kill. From time to time, and in the end, it is exported,
+//! judged and imported again.
 
 use std::fs;
 use std::io;
@@ -182,7 +187,7 @@ impl Scene {
         let settled = tree::manifest(&self.mount.join("settled"))?;
         match settled == self.settled {
             true => {
-                // Until here it could have been of use to somebody.
+                // Until here it could have helped to find a fault.
                 fs::remove_dir_all(&crashed)?;
                 Ok(told)
             }
@@ -205,7 +210,8 @@ impl Scene {
         Ok(())
     }
 
-    /// The commands without a daemon beside them that they could start: what they find dead must stay dead until it was looked at.
+    /// The commands without a daemon beside them that they could start: what they find dead must
+    /// stay dead until it was looked at.
     fn clients(&self) -> io::Result<()> {
         let folder = self.folder.join("clients");
         if folder.is_dir() {

@@ -1,8 +1,10 @@
-//! Tests of a foreign suite that do not pass, each with its class and its reason, so that a new failure stands out.
+//! Tests of a foreign suite that do not pass, each with its class and its reason, so that a new
+//! failure stands out.
 //!
 //! # Mechanism
-//! A table of three columns separated by tabs: the test, its class, the reason. A line that begins with `#` is a comment. A test
-//! that fails without a line in the table fails the run; one that has a line and passes is told, so that its line is removed.
+//! A table of three columns separated by tabs: the test, its class, the reason. A line that begins
+//! with `#` is a comment. A test that fails without a line in the table fails the run; one that has
+//! a line and passes is told, so that its line is removed.
 
 use std::collections::BTreeMap;
 

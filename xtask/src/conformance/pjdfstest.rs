@@ -1,9 +1,10 @@
 //! `pjdfstest`: what POSIX says of each call, its errors and its times, asked one by one.
 //!
 //! # Mechanism
-//! The suite runs as root and turns into other users where a rule is about them. It runs twice: first everything that does not
-//! mount the file system anew read-only; then, in a process of its own, what does. (In one process the second part meets files that
-//! earlier tests have open still, and `mount` says busy, on every file system.) A test counts as skipped when neither run had it.
+//! The suite runs as root and turns into other users where a rule is about them. It runs twice:
+//! first everything that does not mount the file system anew read-only; then, in a process of its
+//! own, what does. (In one process the second part meets files that earlier tests have open still,
+//! and `mount` says busy, on every file system.) A test counts as skipped when neither run had it.
 //!
 //! What may be skipped is a list with reasons, so that nothing is skipped unseen.
 
@@ -59,7 +60,8 @@ pub fn pjdfstest(arguments: &Arguments) -> Outcome {
     judge(&results)
 }
 
-/// A mount point that every user can reach, with a path that leaves room in the 107 bytes of a socket's.
+/// A mount point that every user can reach, with a path that leaves room in the 107 bytes of a
+/// socket's.
 struct ShortMount {
     path: PathBuf,
 }
@@ -74,7 +76,8 @@ impl ShortMount {
 
 impl Drop for ShortMount {
     fn drop(&mut self) {
-        // After a failure it may be mounted still, without a daemon. Nobody is there to be told if this fails as well.
+        // After a failure it may be mounted still, without a daemon. There is no reader to be told
+        // if this fails as well.
         let _ = Command::new("umount").arg("-l").arg(&self.path).output();
         let _ = fs::remove_dir(&self.path);
     }
@@ -147,8 +150,8 @@ fn configuration_text(folder: &Path, remounting: Remounting) -> String {
     )
 }
 
-/// A folder with a `mount` that asks the system itself. For type `fuse`, `mount` would start the helper `mount.fuse`, which takes
-/// the source for a program to be run.
+/// A folder with a `mount` that asks the system itself. For type `fuse`, `mount` would start the
+/// helper `mount.fuse`, which takes the source for a program to be run.
 fn plain_mount(folder: &Path) -> Outcome<PathBuf> {
     let path = folder.join("path");
     fs::create_dir_all(&path)?;

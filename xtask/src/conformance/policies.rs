@@ -1,16 +1,21 @@
-//! Programs that others wrote to take, keep and replicate snapshots, unchanged: sanoid and syncoid, and zfs-auto-snapshot.
+//! Programs that others wrote to take, keep and replicate snapshots, unchanged: sanoid and syncoid,
+//! and zfs-auto-snapshot.
 //!
 //! # Mechanism
-//! Debian's packages are unpacked and laid over `/usr` in a mount namespace of each program's own, so they find all they expect where they expect it, and nothing is installed. Their `zfs` and
+//! Debian's packages are unpacked and laid over `/usr` in a mount namespace of each program's own,
+//! so they find all they expect where they expect it, and nothing is installed. Their `zfs` and
 //! `zpool` are ours.
 //!
-//! *A day of policy*: every quarter of an hour a file in each file system says what time it is, and both programs are called as their cron jobs call them. The clock is
-//! libfaketime's, for them and for the daemon, which dates snapshots. In the end there must be as many snapshots of each kind as the policies keep, each with the file of its time,
-//! and sanoid's own checks must be content.
+//! *A day of policy*: every quarter of an hour a file in each file system says what time it is, and
+//! both programs are called as their cron jobs call them. The clock is libfaketime's, for them and
+//! for the daemon, which dates snapshots. In the end there must be as many snapshots of each kind
+//! as the policies keep, each with the file of its time, and sanoid's own checks must be content.
 //!
-//! *Replication*: syncoid brings file systems to another instance (another `TARN_DIR`, host and pool), at first whole, then what is new; pushed and pulled, with children, after
-//! a line that broke, and from a bookmark when the snapshots are gone. `ssh` is a script that turns to the other instance. What arrives must have the guids and
-//! the files of what was sent, and OpenZFS's `zdb` must find both pools clean.
+//! *Replication*: syncoid brings file systems to another instance (another `TARN_DIR`, host and
+//! pool), at first whole, then what is new; pushed and pulled, with children, after a line that
+//! broke, and from a bookmark when the snapshots are gone. `ssh` is a script that turns to the
+//! other instance. What arrives must have the guids and the files of what was sent, and OpenZFS's
+//! `zdb` must find both pools clean.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -48,7 +53,8 @@ const PACKAGES: [&str; 9] = [
     "liblzo2-2",
 ];
 
-/// The pools; no other on the machine has these names, for syncoid looks at what processes are called with.
+/// The pools; no other on the machine has these names, for syncoid looks at what processes are
+/// called with.
 const POOL: &str = "policied";
 const VAULT: &str = "vaulted";
 /// What sanoid takes snapshots of: each file system for itself, and all of them at once.
@@ -56,7 +62,7 @@ const SINGLY: [&str; 3] = ["data", "data/home", "data/machines"];
 const AT_ONCE: [&str; 2] = ["mail", "mail/lists"];
 /// What zfs-auto-snapshot takes snapshots of.
 const BY_AUTO: [&str; 2] = ["auto", "auto/kid"];
-/// What nobody takes snapshots of.
+/// Datasets without snapshots.
 const BY_NOBODY: &str = "scratch";
 
 const IMAGE_BYTES: u64 = 1 << 30;
@@ -205,7 +211,8 @@ impl Scene {
         Ok(())
     }
 
-    /// The `ssh` of a side: it turns to the other one. Where there is a file `cut`, the next stream that is received there ends too soon.
+    /// The `ssh` of a side: it turns to the other one. Where there is a file `cut`, the next stream
+    /// that is received there ends too soon.
     fn write_ssh(&self, side: Side) -> Outcome {
         let other = match side {
             Side::Here => Side::There,
@@ -249,8 +256,9 @@ exec sh -c "$*"
         self.folder.join("cut")
     }
 
-    /// Runs a program of the packages at one of the sides, by the clock of the day. Its mount namespace has no copies of the sides' mounts: they would keep
-    /// file systems in use that `zfs receive` takes out of use.
+    /// Runs a program of the packages at one of the sides, by the clock of the day. Its mount
+    /// namespace has no copies of the sides' mounts: they would keep file systems in use that
+    /// `zfs receive` takes out of use.
     fn foreign(&self, side: Side, words: &[&str]) -> Outcome<Spoken> {
         let usr = self.tools.root().join("usr");
         let script = format!(
@@ -301,7 +309,7 @@ exec sh -c "$*"
     }
 
     fn set_clock(&self, minutes: u64) -> Outcome {
-        // Whoever reads it meanwhile has the old one or the new one.
+        // A reader meanwhile has the old one or the new one.
         let (time, new) = (self.folder.join("time"), self.folder.join("time.new"));
         fs::write(&new, format!("{}\n", time_of(minutes)))?;
         fs::rename(new, time)?;
@@ -381,7 +389,8 @@ exec sh -c "$*"
     /// How many snapshots there are of each kind, and what is in them.
     fn expect_kept(&self, hours: u64) -> Outcome {
         let quarters = hours * 4 + 1;
-        // What is older than the policy keeps goes with the next call, so there may be one or two more.
+        // What is older than the policy keeps goes with the next call, so there may be one or two
+        // more.
         let kept = |keep: u64, made: u64| (keep.min(made), (keep + 2).min(made));
         let by_sanoid = [
             ("_frequently", kept(4, quarters)),
@@ -554,7 +563,8 @@ exec sh -c "$*"
         Ok(())
     }
 
-    /// Every snapshot that is at both sides is the same one, the newest is, and it is what the replica has.
+    /// Every snapshot that is at both sides is the same one, the newest is, and it is what the
+    /// replica has.
     fn expect_replica(&self, name: &str) -> Outcome {
         let (source, replica) = (format!("{POOL}/{name}"), format!("{VAULT}/{name}"));
         let (sent, arrived) = (guids(&self.here, &source)?, guids(&self.there, &replica)?);
@@ -602,7 +612,8 @@ fn expect_same(what: &str, expected: &[String], found: &[String]) -> Outcome {
     }
 }
 
-/// Lines of a manifest without the folders on which other file systems are mounted: those have other contents.
+/// Lines of a manifest without the folders on which other file systems are mounted: those have
+/// other contents.
 fn without_mounts(name: &str, mut lines: Vec<String>) -> Vec<String> {
     let all = SINGLY.iter().chain(&AT_ONCE).chain(&BY_AUTO);
     let below = all.filter_map(|other| other.strip_prefix(name)?.strip_prefix('/'));

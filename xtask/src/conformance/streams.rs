@@ -1,12 +1,17 @@
-//! Streams that are cut at random bytes and gone on with, as often as the line breaks: what arrives in the end is what was sent.
+//! Streams that are cut at random bytes and gone on with, as often as the line breaks: what arrives
+//! in the end is what was sent.
 //!
 //! # Mechanism
-//! A pool has what OpenZFS sent (the fixture `streams`), and a file system of ours with a child and three snapshots. Streams of both, of every kind, are cut, received with `-s`,
-//! and gone on with from the token, up to three times each. What OpenZFS sent is so gone on with by us: its first part and our second must fit.
+//! A pool has what OpenZFS sent (the fixture `streams`), and a file system of ours with a child and
+//! three snapshots. Streams of both, of every kind, are cut, received with `-s`, and gone on with
+//! from the token, up to three times each. What OpenZFS sent is so gone on with by us: its first
+//! part and our second must fit.
 //!
-//! A package of several streams has no token as a whole: the stream that was cut goes on, and what came after it is sent by itself, as programs do that replicate.
+//! A package of several streams has no token as a whole: the stream that was cut goes on, and what
+//! came after it is sent by itself, as programs do that replicate.
 //!
-//! In the end each snapshot has the guid and the files of the one that was sent, and OpenZFS's `zdb` finds the pool clean.
+//! In the end each snapshot has the guid and the files of the one that was sent, and OpenZFS's
+//! `zdb` finds the pool clean.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +30,8 @@ use crate::golden_streams::rootless;
 use crate::streams::{cut, receive, receive_in_pieces, send, token};
 use crate::workspace::{Outcome, fixtures, programs, scratch};
 
-/// The pool has the name of the one that the fixture was sent from: a token names what to send by that.
+/// The pool has the name of the one that the fixture was sent from: a token names what to send by
+/// that.
 const POOL: &str = "fxstreams";
 /// What OpenZFS sent.
 const THEIRS: &str = "fxstreams/a";
@@ -270,7 +276,8 @@ impl<'a> Scene<'a> {
                 }
                 base = Some(*short);
             }
-            // A package that broke off mounts nothing; and what is below comes upon what it is below.
+            // A package that broke off mounts nothing; and what is below comes upon what it is
+            // below.
             self.instance.zfs("mount -a")?;
         }
         Ok(())

@@ -1,14 +1,18 @@
-//! Pools whose devices are gone: nobody waits for them but those who use them, and they can be let go, or go on.
+//! Pools whose devices are gone: only requests to them wait, and they can be let
+//! go, or go on.
 //!
 //! # Mechanism
 //! Two pools with threads that write files and have them made durable. The image of one of them
 //!
 //! - is removed: the pool goes on as long as it is open, and `zpool destroy -f` ends with 0;
-//! - is cut off, and then as long as before: `zpool clear` has the pool go on, and no writer has seen an error;
-//! - lies on a file system whose server does not answer any more (another host's, stopped): nothing fails, and nothing comes.
+//! - is cut off, and then as long as before: `zpool clear` has the pool go on, and no writer has
+//!   seen an error;
+//! - lies on a file system whose server does not answer any more (another host's, stopped): nothing
+//!   fails, and nothing comes.
 //!
-//! Meanwhile commands answer within [`LIMIT`], and the other pool's threads never wait longer than that. In the end every file that was made durable in a pool that went on, or
-//! was never touched, is there, and OpenZFS's `zdb` finds the pools whole.
+//! Meanwhile commands answer within [`LIMIT`], and the other pool's threads never wait longer than
+//! that. In the end every file that was made durable in a pool that went on, or was never touched,
+//! is there, and OpenZFS's `zdb` finds the pools whole.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -192,7 +196,7 @@ impl Scene {
         Ok(spoken)
     }
 
-    /// Everybody who only looks, and who changes the other pool, is answered in time.
+    /// Commands that only read, and those that change the other pool, are answered in time.
     fn ask_all(&self) -> Outcome {
         for (program, line) in [
             ("zpool", "list"),
@@ -230,7 +234,7 @@ impl Scene {
         }
     }
 
-    /// The victim is let go in time, and so are those who wait for it.
+    /// The victim ends in time, and so do requests that wait for it.
     fn expect_let_go(&self, load: &mut Load) -> Outcome {
         self.ask("zpool", "export -f victim")?.expect_success()?;
         let failed = load.end(LIMIT)?;

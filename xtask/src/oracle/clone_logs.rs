@@ -1,10 +1,14 @@
-//! Intent logs in which OpenZFS's kernel module has cloned files, and which nobody has replayed, for us to replay.
+//! Intent logs in which OpenZFS's kernel module has cloned files, and which were not replayed,
+//! for us to replay.
 //!
 //! # Mechanism
-//! The module makes a pool with two file systems in a virtual machine, and freezes it, so that nothing but logs is stored. Files are cloned within a file system and into
-//! the other one; then sources are overwritten and removed. OpenZFS's `zdb` must find the records in the logs. We import the pool, and mount the file system of the
-//! sources first: replaying its log frees blocks that the other's log leads to, but for the references that claiming both has added. All files must be what
-//! they were, for us and, after we have exported the pool and `zdb` has found it clean, for the module.
+//! The module makes a pool with two file systems in a virtual machine, and freezes it, so that
+//! nothing but logs is stored. Files are cloned within a file system and into the other one; then
+//! sources are overwritten and removed. OpenZFS's `zdb` must find the records in the logs. We
+//! import the pool, and mount the file system of the sources first: replaying its log frees blocks
+//! that the other's log leads to, but for the references that claiming both has added. All files
+//! must be what they were, for us and, after we have exported the pool and `zdb` has found it
+//! clean, for the module.
 
 use std::fs;
 use std::path::Path;

@@ -1,13 +1,18 @@
-//! `cargo xtask oracle --vm`: OpenZFS's kernel module takes over pools that we made, and gives them back.
+//! `cargo xtask oracle --vm`: OpenZFS's kernel module takes over pools that we made, and gives them
+//! back.
 //!
 //! # Mechanism
-//! Pools of every layout are made here, listed and exported into one folder. Virtual machines with the real module, one for each processor,
-//! get that folder and a part of the pools each: they import each pool, scrub it, list every file system and snapshot with the same program that listed it
-//! here, change and add files, destroy, promote and go back to snapshots, list again and export. Here the first listings must equal ours, the scrubs must
-//! have found nothing, `zdb` must find the pools clean, and what we then import must equal the second listings.
+//! Pools of every layout are made here, listed and exported into one folder. Virtual machines with
+//! the real module, one for each processor, get that folder and a part of the pools each: they
+//! import each pool, scrub it, list every file system and snapshot with the same program that
+//! listed it here, change and add files, destroy, promote and go back to snapshots, list again and
+//! export. Here the first listings must equal ours, the scrubs must have found nothing, `zdb` must
+//! find the pools clean, and what we then import must equal the second listings.
 //!
-//! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module replays them. And one is made there, whose
-//! volumes' logs are ours to replay ([`volume_logs`]), and one in whose logs files are cloned ([`clone_logs`]). Streams go there and back ([`streams`]).
+//! Other pools are handed over with intent logs that were never replayed ([`logs`]): the module
+//! replays them. And one is made there, whose volumes' logs are ours to replay ([`volume_logs`]),
+//! and one in whose logs files are cloned ([`clone_logs`]). Streams go there and back
+//! ([`streams`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +30,8 @@ use crate::workspace::{Outcome, Steps, cargo, checkout, programs, run, scratch, 
 /// Software emulation is some twenty times slower than the machine.
 const LIMIT: Duration = Duration::from_secs(5400);
 
-/// Runs in the guest, where /share holds the pools, these among others, and `tarn-tree`. It goes on after a failure, and says so.
+/// Runs in the guest, where /share holds the pools, these among others, and `tarn-tree`. It goes on
+/// after a failure, and says so.
 const GUEST: &str = r#"
 set -u
 failed=0

@@ -1,7 +1,8 @@
-//! Log devices that come and go, judged after each change: a pool of ours, and one that OpenZFS made.
+//! Log devices that come and go, judged after each change: a pool of ours, and one that OpenZFS
+//! made.
 //!
-//! Before each change applications are promised things, so that logs are on the devices; after it the pool is exported, walked by OpenZFS's `zdb`, imported
-//! again, and found as it was.
+//! Before each change applications are promised things, so that logs are on the devices; after it
+//! the pool is exported, walked by OpenZFS's `zdb`, imported again, and found as it was.
 
 use std::fs::{self, File};
 use std::io::Write;

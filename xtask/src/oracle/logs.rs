@@ -1,12 +1,15 @@
-//! Intent logs that we wrote and nobody has replayed, for OpenZFS's kernel module to replay.
+//! Intent logs that we wrote and that were not replayed, for OpenZFS's kernel module to replay.
 //!
 //! # Mechanism
-//! Pools without log device, with one, and with a mirror of them. In each a file system for every way into the log; each gets changes of
-//! every kind ([`tarn_workload::logged`]), is listed, and at once the daemon is killed: what was changed is in the logs only. OpenZFS's
-//! `zdb` must find each kind of record there, or the test would show nothing. A copy of the images goes to the kernel
-//! module; the pool itself is opened by the next daemon. What either has replayed must be what was listed.
+//! Pools without log device, with one, and with a mirror of them. In each a file system for every
+//! way into the log; each gets changes of every kind ([`tarn_workload::logged`]), is listed, and at
+//! once the daemon is killed: what was changed is in the logs only. OpenZFS's `zdb` must find each
+//! kind of record there, or the test would show nothing. A copy of the images goes to the kernel
+//! module; the pool itself is opened by the next daemon. What either has replayed must be what was
+//! listed.
 //!
-//! The time of change of what is written or has other names is that of the replay, in OpenZFS as well: it is left out.
+//! The time of change of what is written or has other names is that of the replay, in OpenZFS as
+//! well: it is left out.
 
 use std::fs;
 use std::path::Path;
@@ -192,7 +195,8 @@ fn expect_records(images: &Path, pool: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether `zdb -iiiii` tells of a block that nothing is in, and of another one after it that something is in.
+/// Whether `zdb -iiiii` tells of a block that nothing is in, and of another one after it that
+/// something is in.
 fn has_block_without_records(told: &str) -> bool {
     let lines = told.lines().map(str::trim_start);
     let told: Vec<bool> = lines
@@ -202,7 +206,7 @@ fn has_block_without_records(told: &str) -> bool {
     told.windows(3).any(|three| three == [true, true, false])
 }
 
-/// A listing without times of change but those that somebody has set, in [`logged`] long ago.
+/// A listing without times of change but those that were set, in [`logged`] long ago.
 pub fn with_set_times(listing: &Listing) -> Listing {
     const FIELD: &str = ", \"mtime_ns\": ";
     let strip = |line: &String| {

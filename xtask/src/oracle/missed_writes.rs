@@ -1,4 +1,5 @@
-//! A mirror that was written without one of its devices: OpenZFS's `zdb` finds no leak, and sees that the device lacks all of it and the other one is needed.
+//! A mirror that was written without one of its devices: OpenZFS's `zdb` finds no leak, and sees
+//! that the device lacks all of it and the other one is needed.
 
 use std::fs::{self, File};
 

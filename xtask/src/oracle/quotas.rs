@@ -1,9 +1,10 @@
 //! What users, groups and projects use, counted again by OpenZFS's `zdb`.
 //!
 //! # Mechanism
-//! A pool of ours has files of several users, groups and projects, changed, given away and destroyed while groups are stored. It is
-//! exported, and `zdb` lists every object with its owner and its space. Summed up that must be what the accounting objects have that stand beside,
-//! and what `zfs userspace` and its kin say.
+//! A pool of ours has files of several users, groups and projects, changed, given away and
+//! destroyed while groups are stored. It is exported, and `zdb` lists every object with its owner
+//! and its space. Summed up that must be what the accounting objects have that stand beside, and
+//! what `zfs userspace` and its kin say.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +22,8 @@ use crate::workspace::{Outcome, openzfs, programs, scratch};
 /// Sparse.
 const IMAGE_BYTES: u64 = 256 << 20;
 
-/// The SA layouts in which files have their extended attributes: in the list, and in hidden directories that are charged too.
+/// The SA layouts in which files have their extended attributes: in the list, and in hidden
+/// directories that are charged too.
 const DATASETS: [(&str, &str); 2] = [("listed", "-o xattr=sa"), ("hidden", "-o xattr=dir")];
 
 /// Bytes and objects by owner: `user 1000`, `group 5`, `project 7`.
@@ -139,7 +141,7 @@ fn told_by_us(instance: &Instance, dataset: &str) -> Outcome<Counts> {
                 text => text.parse(),
             };
             let count = (number(used)?, number(objects)?);
-            // Who only has a quota uses nothing.
+            // A user that only has a quota uses nothing.
             if count != (0, 0) {
                 counts.insert((kind.to_string(), name.parse()?), count);
             }

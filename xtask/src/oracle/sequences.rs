@@ -1,11 +1,15 @@
-//! Rows of snapshots, clones, promotions, rollbacks, destructions, renames, streams and writes, drawn at random, done by our commands, and judged by OpenZFS.
+//! Rows of snapshots, clones, promotions, rollbacks, destructions, renames, streams and writes,
+//! drawn at random, done by our commands, and judged by OpenZFS.
 //!
 //! # Mechanism
-//! What comes next is drawn from a model ([`Lineage`]), which also says what must be in every file system and every snapshot in the end. Each sequence has a pool
-//! of its own, of one layout after the other. When it is done the pool is exported, OpenZFS's `zdb -bcc` walks it, and it is imported again and compared. Then all of it is
-//! destroyed, file system by file system and range by range, and `zdb` walks what is left: a block that a deadlist forgot is now nobody's.
+//! What comes next is drawn from a model ([`Lineage`]), which also says what must be in every file
+//! system and every snapshot in the end. Each sequence has a pool of its own, of one layout after
+//! the other. When it is done the pool is exported, OpenZFS's `zdb -bcc` walks it, and it is
+//! imported again and compared. Then all of it is destroyed, file system by file system and range
+//! by range, and `zdb` walks what is left: a block that a deadlist forgot is leaked now.
 //!
-//! A sequence follows from the seed and its number. One that fails prints the line that does it again.
+//! A sequence follows from the seed and its number. One that fails prints the line that does it
+//! again.
 
 use std::collections::BTreeSet;
 use std::fs;

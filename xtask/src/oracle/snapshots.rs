@@ -1,4 +1,5 @@
-//! Snapshots of the pools that are judged: taken while files change, cloned, promoted, gone back to, kept and destroyed.
+//! Snapshots of the pools that are judged: taken while files change, cloned, promoted, gone back
+//! to, kept and destroyed.
 
 use std::fs;
 use tarn_oracle::instance::Instance;
@@ -26,7 +27,8 @@ pub fn take(instance: &Instance, pool: &str, short: &str, more: &[&str]) -> Outc
     Ok(())
 }
 
-/// Does with a pool that has the snapshots `one` what can be done with snapshots; its file systems have changed since.
+/// Does with a pool that has the snapshots `one` what can be done with snapshots; its file systems
+/// have changed since.
 pub fn live_with(instance: &Instance, pool: &str, seed: u64) -> Outcome {
     take(instance, pool, "two", &[])?;
     for (step, name) in (1..).zip(FILESYSTEMS) {
@@ -56,7 +58,8 @@ fn churn(instance: &Instance, dataset: &str, seed: u64) -> Outcome {
     Ok(())
 }
 
-/// Destroys the clone that the kernel module made, by the livelist that it kept. False when there is none.
+/// Destroys the clone that the kernel module made, by the livelist that it kept. False when there
+/// is none.
 pub fn destroy_theirs(instance: &Instance, pool: &str) -> Outcome<bool> {
     let theirs = format!("{pool}/theirs");
     if instance.must("zfs", &["list", &theirs]).is_err() {
@@ -72,7 +75,8 @@ pub fn destroy_theirs(instance: &Instance, pool: &str) -> Outcome<bool> {
     }
 }
 
-/// What the kernel module does with them where they are, in the shell of the guest; `$pool` is the pool.
+/// What the kernel module does with them where they are, in the shell of the guest; `$pool` is the
+/// pool.
 pub const IN_GUEST: &str = r#"
     if zfs list "$pool/cloned" >/dev/null 2>&1; then
       try zfs destroy "$pool/listed"

@@ -1,12 +1,13 @@
 //! Streams between us and OpenZFS's kernel module, there and back.
 //!
 //! # Mechanism
-//! A file system is made by the module in a virtual machine and sent to us. From then on each side takes the other's increment, changes the file system, and sends
-//! its own back, twice each. In the end both have four snapshots, whose manifests must be the same, and so must what `zfs list -p` says of their space. The module scrubs its pool; `zdb` finds ours
-//! clean.
+//! A file system is made by the module in a virtual machine and sent to us. From then on each side
+//! takes the other's increment, changes the file system, and sends its own back, twice each. In the
+//! end both have four snapshots, whose manifests must be the same, and so must what `zfs list -p`
+//! says of their space. The module scrubs its pool; `zdb` finds ours clean.
 //!
-//! Beside that, encrypted file systems come to us raw, and go back from us raw. The module loads their keys and must find in them what it had sealed: it checks every code, of
-//! every block.
+//! Beside that, encrypted file systems come to us raw, and go back from us raw. The module loads
+//! their keys and must find in them what it had sealed: it checks every code, of every block.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// No stream takes us longer than this.
 const STREAM_LIMIT: Duration = Duration::from_secs(300);
 
-/// What `zfs list` says of the space of a file system and of its snapshots. Charges of the head depend on who mounted it when.
+/// What `zfs list` says of the space of a file system and of its snapshots. Charges of the head
+/// depend on when it was mounted.
 const COLUMNS: &str = "name,used,referenced,logicalreferenced,written,compressratio";
 
 const COMMON: &str = r#"

@@ -1,10 +1,12 @@
-//! Intent logs of volumes that OpenZFS's kernel module wrote and nobody has replayed, for us to replay.
+//! Intent logs of volumes that OpenZFS's kernel module wrote and did not replay, for us to
+//! replay.
 //!
 //! # Mechanism
-//! The module makes a pool with two volumes in a virtual machine: one whose log has the data in its records, and one
-//! (`logbias=throughput`) whose records lead to blocks. Then it freezes the pool, so that nothing but logs is stored, and the
-//! volumes are written to and discarded from. OpenZFS's `zdb` must find the records in the logs. We import the pool, which replays them, and
-//! export it; `zdb` must find it clean, and the module must find in the volumes what it had written.
+//! The module makes a pool with two volumes in a virtual machine: one whose log has the data in its
+//! records, and one (`logbias=throughput`) whose records lead to blocks. Then it freezes the pool,
+//! so that nothing but logs is stored, and the volumes are written to and discarded from. OpenZFS's
+//! `zdb` must find the records in the logs. We import the pool, which replays them, and export it;
+//! `zdb` must find it clean, and the module must find in the volumes what it had written.
 
 use std::fs;
 use std::path::Path;

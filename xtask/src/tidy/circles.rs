@@ -7,8 +7,9 @@
 //! connected component is the crate's largest circle.
 //!
 //! # Limits
-//! Methods are not seen: an `impl` in another file, or a call of a method, names no path. Names that
-//! come from a glob import lead to the module that is imported, not to the one that has the item.
+//! Methods are not seen: an `impl` in another file, or a call of a method, names no path. Names
+//! that come from a glob import lead to the module that is imported, not to the one that has the
+//! item.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,12 +1,13 @@
-//! One door for each effect: what only `host` may touch, and what nobody may.
+//! One door for each effect: what only `host` may use, and what no crate may.
 //!
 //! # Problem
-//! A run replays from its seed only if threads, locks, time, entropy and files come from `host`. One
-//! `Instant::now` elsewhere breaks that, and no test would notice.
+//! A run replays from its seed only if threads, locks, time, entropy and files come from `host`.
+//! One `Instant::now` elsewhere breaks that, and no test would notice.
 //!
 //! # Mechanism
-//! The paths a file names are held against lists. The rules about effects are for code of the core that ships;
-//! the rules about honesty (no ignored test, no sleep in a test, nothing left to do) are for every file.
+//! The paths a file names are held against lists. The rules about effects are for code of the core
+//! that ships; the rules about honesty (no ignored test, no sleep in a test, nothing left to do)
+//! are for every file.
 
 use super::layers::Part;
 use super::source::{NamedPath, Source};
@@ -32,7 +33,8 @@ const HOST_ONLY: [&[&str]; 17] = [
     &["rand"],
 ];
 
-/// The layer below `host`, which has locks of its own: see `docs/decisions/0003-probe-below-host.md`.
+/// The layer below `host`, which has locks of its own: see
+/// `docs/decisions/0003-probe-below-host.md`.
 const BELOW_HOST: &str = "probe";
 
 /// The lock that it may use.

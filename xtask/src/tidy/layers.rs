@@ -1,10 +1,10 @@
 //! The edges between layers, held against the table in `docs/ARCHITECTURE.md`.
 //!
 //! # Mechanism
-//! The table is the law and is read from the document itself, so that it cannot say one thing and this
-//! program another. Cargo tells which crate uses which. A crate of `core/` may use what its row says; front ends and
-//! commands may use `engine` and each other; `zdb` and `zstream` may look into any crate; tests and tasks may use anything, and
-//! nothing that ships may use them.
+//! The table is the law and is read from the document itself, so that it cannot say one thing and
+//! this program another. Cargo tells which crate uses which. A crate of `core/` may use what its
+//! row says; front ends and commands may use `engine` and each other; `zdb` and `zstream` may look
+//! into any crate; tests and tasks may use anything, and nothing that ships may use them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -209,7 +209,8 @@ fn forbidden(table: &Table, one: &Crate, used: &str, used_part: Option<Part>) ->
     }
 }
 
-/// Tests of a layer may use anything the layer could: whatever its row, or the rows of those, reach.
+/// Tests of a layer may use anything the layer could: whatever its row, or the rows of those,
+/// reach.
 fn is_below(table: &Table, one: &Crate, used: &str) -> bool {
     let mut reached = table[&one.layer].clone();
     let mut next = 0;

@@ -1,8 +1,8 @@
 //! Paths of the machine a file was written on, which mean nothing on any other.
 //!
 //! # Mechanism
-//! No committed text may contain the folder of this checkout, the folder around it, or the home of whoever runs
-//! this. Folders that every machine has are no finding.
+//! No committed text may contain the folder of this checkout, the folder around it, or the home of
+//! the user that runs this. Folders that every machine has are no finding.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the architecture, held by a program.
 //!
 //! # Problem
-//! Layers and doors are lost one small exception at a time, each of which looks reasonable in its change.
+//! Layers and doors are lost one small exception at a time, each of which looks reasonable in its
+//! change.
 //!
 //! # Mechanism
 //! These checks fail:

@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! Files of `core/` and `frontends/` are compared by their paths below `src`. Some names are the
-//! same everywhere, since sibling crates have the same rooms. `same_names.txt` lists the others that
-//! are allowed, with the crates that have them: the same thing at two layers, such as `gang.rs`,
-//! which is a format in `ondisk` and a pipeline in `block`. A line that is no longer needed fails,
-//! so that the list only shrinks.
+//! same everywhere, since sibling crates have the same rooms. `same_names.txt` lists the others
+//! that are allowed, with the crates that have them: the same thing at two layers, such as
+//! `gang.rs`, which is a format in `ondisk` and a pipeline in `block`. A line that is no longer
+//! needed fails, so that the list only shrinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

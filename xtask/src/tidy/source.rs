@@ -1,10 +1,10 @@
 //! A Rust source file as tokens: the paths it names, its functions, its test parts.
 //!
 //! # Mechanism
-//! Tokens have no comments and no strings in them, so words in prose are no findings; and they know their
-//! lines. A path is read where it stands, and `use` with braces is spread out: `use std::{fs, time::Instant}` names
-//! `std::fs` and `std::time::Instant`. What stands under `#[cfg(test)]` or `#[test]` is marked as test. Macros
-//! are read like everything else.
+//! Tokens have no comments and no strings in them, so words in prose are no findings; and they know
+//! their lines. A path is read where it stands, and `use` with braces is spread out:
+//! `use std::{fs, time::Instant}` names `std::fs` and `std::time::Instant`. What stands under
+//! `#[cfg(test)]` or `#[test]` is marked as test. Macros are read like everything else.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 

@@ -1,10 +1,12 @@
 //! The inputs that are worth keeping.
 //!
 //! # Mechanism
-//! Each feature that was ever seen belongs to the smallest input that reaches it. An input that reaches a new feature, or a known one with fewer bytes, is kept; one that
-//! no feature belongs to any more is dropped. So what is kept covers all that was reached, and gets smaller.
+//! Each feature that was ever seen belongs to the smallest input that reaches it. An input that
+//! reaches a new feature, or a known one with fewer bytes, is kept; one that no feature belongs to
+//! any more is dropped. So what is kept covers all that was reached, and gets smaller.
 //!
-//! Half of what is changed next is drawn by feature: an input that alone reaches much is drawn often. The rest are the newest, and any.
+//! Half of what is changed next is drawn by feature: an input that alone reaches much is drawn
+//! often. The rest are the newest, and any.
 
 use tarn_host::sim::Random;
 
@@ -28,7 +30,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Keeps an input that reaches something new, or something known with fewer bytes. True for something new.
+    /// Keeps an input that reaches something new, or something known with fewer bytes. True for
+    /// something new.
     pub fn consider(&mut self, bytes: &[u8], features: &[u32]) -> bool {
         let is_new = features
             .iter()

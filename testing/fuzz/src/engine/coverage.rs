@@ -1,18 +1,22 @@
 //! What the watched code did: the other end of SanitizerCoverage.
 //!
 //! # Mechanism
-//! The compiler gives each edge of the watched code a byte that counts how often it is taken, and puts all of these bytes into one section of the program. Before `main` the
-//! program tells where they are ([`__sanitizer_cov_8bit_counters_init`]). At each comparison of numbers it calls one of the functions here with both sides; what was compared
-//! is remembered, a few hundred pairs of it, so that one side can be put in place of the other in the input.
+//! The compiler gives each edge of the watched code a byte that counts how often it is taken, and
+//! puts all of these bytes into one section of the program. Before `main` the program tells where
+//! they are ([`__sanitizer_cov_8bit_counters_init`]). At each comparison of numbers it calls one of
+//! the functions here with both sides; what was compared is remembered, a few hundred pairs of it,
+//! so that one side can be put in place of the other in the input.
 //!
 //! Counts are taken by their magnitude: an edge and one of eight classes of counts are a *feature*.
 //!
 //! # Invariants
-//! - Built without the pass there are no counters, and nothing is called; the search is then blind, and [`counter_count`] says so.
+//! - Built without the pass there are no counters, and nothing is called; the search is then blind,
+//!   and [`counter_count`] says so.
 //! - One thread runs watched code. The watchdog's runs none.
 //!
 //! # Why unsafe
-//! The counters lie in a section of the program that only the linker knows; and functions that are called by name are `no_mangle`.
+//! The counters lie in a section of the program that only the linker knows; and functions that are
+//! called by name are `no_mangle`.
 
 #![allow(unsafe_code)]
 
@@ -50,8 +54,8 @@ pub fn take_features(mut see: impl FnMut(u32)) {
     if start.is_null() {
         return;
     }
-    // SAFETY: the linker's section of counters is `length` bytes from `start`, lives as long as the program, and is
-    // written by watched code only, none of which runs while this function does.
+    // SAFETY: the linker's section of counters is `length` bytes from `start`, lives as long as the
+    // program, and is written by watched code only, none of which runs while this function does.
     let counters = unsafe { std::slice::from_raw_parts_mut(start, length) };
     let mut place = 0_u32;
     let (words, rest) = counters.as_chunks_mut::<8>();
@@ -122,7 +126,8 @@ fn remember(size: u64, first: u64, second: u64) {
     pair[2].store(second, Ordering::Relaxed);
 }
 
-/// Called before `main`, once or more for each part of the program that is watched, each time with all counters.
+/// Called before `main`, once or more for each part of the program that is watched, each time with
+/// all counters.
 // SAFETY: no other function of the program has this name.
 #[unsafe(no_mangle)]
 extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, stop: *mut u8) {

@@ -1,19 +1,26 @@
 //! Searches for bytes that break a decoder, guided by the code that they reach.
 //!
 //! # Problem
-//! See the library. The usual engines need a C++ compiler or a nightly toolchain, or bring a framework of a hundred crates; a fresh machine has stable Rust and a C compiler.
+//! See the library. The usual engines need a C++ compiler or a nightly toolchain, or bring a
+//! framework of a hundred crates; a fresh machine has stable Rust and a C compiler.
 //!
 //! # Mechanism
-//! The compiler itself can count which edges of the code are run, and call out at each comparison (SanitizerCoverage, a pass of LLVM that stable `rustc` runs when told). What
-//! it needs at the other end are a few functions: [`coverage`]. On top of them is what every such engine does: keep the inputs that reached something new, change them
-//! at random ([`mutation`]), run the result ([`run`]), keep what reached something new again ([`corpus`]). Structures of real pools are where it begins.
+//! The compiler itself can count which edges of the code are run, and call out at each comparison
+//! (SanitizerCoverage, a pass of LLVM that stable `rustc` runs when told). What it needs at the
+//! other end are a few functions: [`coverage`]. On top of them is what every such engine does: keep
+//! the inputs that reached something new, change them at random ([`mutation`]), run the result
+//! ([`run`]), keep what reached something new again ([`corpus`]). Structures of real pools are
+//! where it begins.
 //!
-//! A *worker* does that in a process of its own, for a process that has no stack or no memory left cannot tell. Its *supervisor* ([`supervise`]) starts it again behind what ended it, and makes what was
-//! found small ([`minimise`]).
+//! A *worker* does that in a process of its own, for a process that has no stack or no memory left
+//! cannot tell. Its *supervisor* ([`supervise`]) starts it again behind what ended it, and makes
+//! what was found small ([`minimise`]).
 //!
 //! # Invariants
-//! - The decoders are watched, this program is not: the functions that are called at comparisons would call themselves.
-//! - What is tried follows from the seed and the inputs it begins with; only where it ends follows from the clock.
+//! - The decoders are watched, this program is not: the functions that are called at comparisons
+//!   would call themselves.
+//! - What is tried follows from the seed and the inputs it begins with; only where it ends follows
+//!   from the clock.
 
 mod corpus;
 mod coverage;

@@ -1,9 +1,10 @@
 //! How much memory an input takes: an allocator that counts.
 //!
 //! # Mechanism
-//! Everything is handed on to the system's allocator, and the bytes that live are counted, with the most there were since somebody looked. Beyond a limit that nobody needs nothing is given any more, which ends the
-//! process, and the supervisor finds the input that did it. What libraries in C allocate is not counted; the process as a whole has a limit
-//! too.
+//! Everything is handed on to the system's allocator, and the bytes that live are counted, with the
+//! most there were since the last look. Beyond a limit that no decoder needs nothing is given any
+//! more, which ends the process, and the supervisor finds the input that did it. What libraries in
+//! C allocate is not counted; the process as a whole has a limit too.
 //!
 //! # Why unsafe
 //! An allocator is `unsafe` to implement: here each call is handed on as it came.
@@ -38,7 +39,8 @@ fn count(bytes: usize) -> bool {
     true
 }
 
-// SAFETY: every block comes from `System` and goes back to it with the layout it came with; counting touches no block.
+// SAFETY: every block comes from `System` and goes back to it with the layout it came with;
+// counting touches no block.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match count(layout.size()) {
@@ -67,7 +69,8 @@ unsafe impl GlobalAlloc for Counting {
         if !count(size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the block came from `System` with this layout, and the caller keeps the rules for the size.
+        // SAFETY: the block came from `System` with this layout, and the caller keeps the rules for
+        // the size.
         let moved = unsafe { System.realloc(block, layout, size) };
         let gone = if moved.is_null() { size } else { layout.size() };
         LIVE.fetch_sub(gone, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! Making what was found small, so that a person sees what it is.
 //!
 //! # Mechanism
-//! Parts are taken away as long as it breaks in the same way, the largest first; then bytes become zeros.
+//! Parts are taken away as long as it breaks in the same way, the largest first; then bytes become
+//! zeros.
 
 /// So often a finding is run at most.
 const TRIES_MAX: usize = 20_000;

@@ -1,8 +1,10 @@
 //! Changing inputs at random.
 //!
 //! # Mechanism
-//! A change is one to a few dozen steps: numbers that hurt in all sizes and orders, bits, runs of bytes that come, go, move or are filled, parts of other inputs, and
-//! what the decoder compared something with, in the place of what it compared ([`Pair`]). Structures have fixed sizes, so most steps keep the length.
+//! A change is one to a few dozen steps: numbers that hurt in all sizes and orders, bits, runs of
+//! bytes that come, go, move or are filled, parts of other inputs, and what the decoder compared
+//! something with, in the place of what it compared ([`Pair`]). Structures have fixed sizes, so
+//! most steps keep the length.
 
 use crate::coverage::Pair;
 use tarn_host::sim::Random;
@@ -171,7 +173,8 @@ fn add(input: &mut [u8], at: usize, random: &mut Random) {
     place.copy_from_slice(&word[..size]);
 }
 
-/// Finds one side of a comparison in the input, and puts the other there; where it is not found, the other goes anywhere.
+/// Finds one side of a comparison in the input, and puts the other there; where it is not found,
+/// the other goes anywhere.
 fn put_compared(input: &mut [u8], at: usize, pair: Pair, random: &mut Random) {
     let from = random.index(2);
     let [wanted, mut given] = [pair.sides[from], pair.sides[1 - from]];

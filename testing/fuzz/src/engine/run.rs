@@ -1,8 +1,10 @@
 //! Running one input, and judging what came of it.
 //!
 //! # Mechanism
-//! A panic is caught, and is told apart from others by the place it came from. Memory is measured. Time is watched by a thread of its own ([`Watchdog`]), in time of the
-//! processor, so that a machine that is busy or stops us finds nothing: it ends the process with [`EXIT_ENDLESS`], and the supervisor has the input.
+//! A panic is caught, and is told apart from others by the place it came from. Memory is measured.
+//! Time is watched by a thread of its own ([`Watchdog`]), in time of the processor, so that a
+//! machine that is busy or stops us finds nothing: it ends the process with [`EXIT_ENDLESS`], and
+//! the supervisor has the input.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -96,7 +98,7 @@ pub fn run(target: &Target, input: &[u8]) -> Option<Broken> {
     (taken > allowed).then_some(Broken::Memory { taken, allowed })
 }
 
-/// Runs one input for somebody who looks, and gives back how many findings that is.
+/// Runs one input and prints what comes of it, and gives back how many findings that is.
 pub fn one(target: &Target, input: &[u8]) -> Outcome<usize> {
     limit_process()?;
     let watchdog = Watchdog::start(None)?;
@@ -130,7 +132,8 @@ pub fn limit_process() -> Outcome {
 /// How many inputs were begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// Ends the process when an input does not end, and keeps each input where it can be found by others.
+/// Ends the process when an input does not end, and keeps each input where it can be found by
+/// others.
 pub struct Watchdog {
     current: Option<File>,
 }

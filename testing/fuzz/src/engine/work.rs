@@ -1,7 +1,9 @@
 //! The worker: searches one target until its time is over.
 //!
 //! # Mechanism
-//! It begins with what broke something once, what an earlier search kept, and what pieces of pools give; then it changes what it has. It tells in lines: `found KIND FILE WHAT` for what broke, `done ...` at the end.
+//! It begins with what broke something once, what an earlier search kept, and what pieces of pools
+//! give; then it changes what it has. It tells in lines: `found KIND FILE WHAT` for what broke,
+//! `done ...` at the end.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

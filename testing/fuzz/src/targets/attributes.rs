@@ -1,4 +1,5 @@
-//! What a file system knows of a file: system attributes with registry and layouts, old znodes, access control lists.
+//! What a file system knows of a file: system attributes with registry and layouts, old znodes,
+//! access control lists.
 
 use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};
@@ -40,7 +41,8 @@ pub const ZNODE: Target = Target {
 /// The room of a bonus in dnodes of 512 bytes to 16 KiB: multiples of eight.
 const BONUS_BYTES: [usize; 4] = [192, 320, 832, 16_000];
 
-/// The layouts with which files of a new file system begin, as OpenZFS orders attributes: of a file, of a link, with a list, with extended attributes.
+/// The layouts with which files of a new file system begin, as OpenZFS orders attributes: of a
+/// file, of a link, with a list, with extended attributes.
 const LAYOUTS: [&[u8]; 5] = [
     &[5, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 16, 19],
     &[5, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 16, 19, 20],
@@ -101,7 +103,8 @@ fn attributes(bytes: &[u8]) {
     }
 }
 
-/// A registry with what these words say under names that nobody knows; the one of new file systems without any.
+/// A registry with what these words say under unknown names; the one of new file systems
+/// without any.
 fn registry(words: &[u64]) -> Option<Registry> {
     if words.is_empty() {
         return Some(Registry::of_new_files());

@@ -1,8 +1,9 @@
 //! Compressed blocks of every kind.
 //!
 //! # Mechanism
-//! A block is expanded twice, into memory that held other bytes: what comes out may depend on the input only. What was expanded is compressed and expanded again.
-//! The libraries behind lz4, zstd and gzip are not watched by the search; it sees what is ours, which is all of lzjb and zle.
+//! A block is expanded twice, into memory that held other bytes: what comes out may depend on the
+//! input only. What was expanded is compressed and expanded again. The libraries behind lz4, zstd
+//! and gzip are not watched by the search; it sees what is ours, which is all of lzjb and zle.
 
 use super::{Input, Target};
 use crate::piece::{Kind, Piece};

@@ -1,4 +1,5 @@
-//! Labels: their configuration, down to the tree of devices; boot environments; partition tables, where labels are looked for.
+//! Labels: their configuration, down to the tree of devices; boot environments; partition tables,
+//! where labels are looked for.
 
 use super::{Input, Target, told};
 use crate::piece::{Kind, Piece};

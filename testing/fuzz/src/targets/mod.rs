@@ -1,7 +1,8 @@
 //! The targets: one file for each kind of structure.
 //!
 //! # Mechanism
-//! What a decoder is told beside the bytes (a byte order, a unit, a size) is taken from the first bytes of the input ([`Input`]), so that the search tries all of it.
+//! What a decoder is told beside the bytes (a byte order, a unit, a size) is taken from the first
+//! bytes of the input ([`Input`]), so that the search tries all of it.
 
 mod attributes;
 mod block_pointer;

@@ -29,7 +29,8 @@ pub const NATIVE: Target = Target {
     memory_extra: 0,
 };
 
-/// All lists of a pool, in the form that is wanted. Their first byte, which names the form, is left out.
+/// All lists of a pool, in the form that is wanted. Their first byte, which names the form, is left
+/// out.
 fn seed(encoding: Encoding, piece: &Piece) -> Option<Vec<u8>> {
     let list = match piece.kind {
         Kind::Label => NvList::decode(&piece.bytes).ok()?,
@@ -51,7 +52,8 @@ fn list(encoding: Encoding, bytes: &[u8]) {
     }
 }
 
-/// What of a list is shown. All of it may be the square of its bytes: a name is said again at each element.
+/// What of a list is shown. All of it may be the square of its bytes: a name is said again at each
+/// element.
 const SHOWN_BYTES_MAX: usize = 1 << 20;
 
 /// Lets the beginning of a text be made, and keeps nothing.

@@ -1,4 +1,5 @@
-//! Small structures: tables of domains, names of damaged blocks, values of the dedup table, gang headers, bookmarks.
+//! Small structures: tables of domains, names of damaged blocks, values of the dedup table, gang
+//! headers, bookmarks.
 
 use super::{Input, Target, block_pointer, sized, told};
 use crate::piece::{Kind, Piece};

@@ -19,7 +19,8 @@ pub const SPACE_MAP: Target = Target {
     size_max: 4 << 10,
     // An entry of a word is here a structure.
     memory_per_byte: 64,
-    // What is written again in the old form: as many words as the longest runs take, while the buffer grows.
+    // What is written again in the old form: as many words as the longest runs take, while the
+    // buffer grows.
     memory_extra: ENTRIES_WRITTEN * 512 * 8 * 4,
 };
 
@@ -32,7 +33,8 @@ const BLOCK_BYTES: u64 = 4096;
 fn seed(piece: &Piece) -> Option<Vec<u8>> {
     let is_map = piece.is_data_of(ObjectType::SpaceMap);
     let region = [9_u8, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0];
-    // As a map of a metaslab, and as the log of a pool: entries of the other kind are refused early.
+    // As a map of a metaslab, and as the log of a pool: entries of the other kind are refused
+    // early.
     let is_log = piece.bytes.get(15).is_some_and(|byte| byte >> 6 == 3);
     told(
         &[if is_log { 2 } else { 0 }, region[0], region[2]],

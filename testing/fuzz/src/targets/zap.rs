@@ -1,4 +1,5 @@
-//! ZAPs: the micro form, and header, table and leaves of the fat form; read, and changed as an open pool changes them.
+//! ZAPs: the micro form, and header, table and leaves of the fat form; read, and changed as an open
+//! pool changes them.
 
 use super::{Input, Target, sized, told};
 use crate::piece::{Kind, Piece};

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use super::call::{Call, Entry, State};
 
-/// Which file each call was about: files are known by the call that made them, whatever their names were later.
+/// Which file each call was about: files are known by the call that made them, whatever their names
+/// were later.
 pub(super) struct History {
     pub(super) file: Vec<Option<FileNumber>>,
     /// Whether it changes names.
     pub(super) names: Vec<bool>,
 }
 
-/// Files of the beginning by their place in the order of names, and then by the call that made them.
+/// Files of the beginning by their place in the order of names, and then by the call that made
+/// them.
 pub(super) type FileNumber = usize;
 
 /// Up to which call changes of names were promised, and changes of each file.
@@ -60,7 +62,8 @@ impl History {
         for (index, call) in calls.iter().enumerate().take(count) {
             let is_asked = match call {
                 Call::Sync { .. } => true,
-                // A name that is given to its own file again changes nothing: the kernel does not even ask.
+                // A name that is given to its own file again changes nothing: the kernel does not
+                // even ask.
                 Call::Rename { from, to } => from != to && index < names,
                 _ => false,
             };

@@ -1,35 +1,40 @@
 //! Changes made one after the other, of which a crash may take the last ones and no others.
 //!
 //! # Problem
-//! A file system that loses its server in the middle of work must come back as it was at some moment: with everything
-//! that was promised to be durable, and with nothing out of order. Looking at the files that were made durable finds only what is
-//! missing. What came back too early, half or twice is found only by somebody who knows all states that there were.
+//! A file system that loses its server in the middle of work must come back as it was at some
+//! moment: with everything that was promised to be durable, and with nothing out of order. Looking
+//! at the files that were made durable finds only what is missing. What came back too early, half
+//! or twice is found only by a comparison with all states that there were.
 //!
 //! # Mechanism
-//! One thread changes a directory, one system call after the other, and writes each down before it makes it. After the crash the
-//! directory is compared with all that it may be. That is told by three rules:
+//! One thread changes a directory, one system call after the other, and writes each down before it
+//! makes it. After the crash the directory is compared with all that it may be. That is told by
+//! three rules:
 //!
-//! - All calls up to some moment are there, at least those that the caller knows to be stored ([`Ledger::count`],
-//!   [`Ledger::promise`]).
-//! - Of later calls, those are there that an `fsync` which succeeded has promised: all changes of names before it, those of its
-//!   file before it, and those of a file before such a change of its name. No other change of names is there.
-//! - Of a file that is not promised, more calls may be there, from the first on, as far as the last `fsync`: an intent log
-//!   may have stored them with what it was asked for.
-//!   It stores bytes as they are by then. So where a change of its name promised a file, each byte may be one of those it had since.
+//! - All calls up to some moment are there, at least those that the caller knows to be stored
+//!   ([`Ledger::count`], [`Ledger::promise`]).
+//! - Of later calls, those are there that an `fsync` which succeeded has promised: all changes of
+//!   names before it, those of its file before it, and those of a file before such a change of its
+//!   name. No other change of names is there.
+//! - Of a file that is not promised, more calls may be there, from the first on, as far as the last
+//!   `fsync`: an intent log may have stored them with what it was asked for. It stores bytes as
+//!   they are by then. So where a change of its name promised a file, each byte may be one of those
+//!   it had since.
 //! - An `fsync` that did not return may have kept its promise in part.
-//! - The kernel may hand over one write in two pieces, cut where a page ends. So at the moment itself a write may be half there.
+//! - The kernel may hand over one write in two pieces, cut where a page ends. So at the moment
+//!   itself a write may be half there.
 //!
 //! The moment is not known; so all are tried, each a step from the one before.
 //!
 //! # Invariants
-//! - A call changes one file or one or two names, and is small enough to reach the file system as one request, but for what was said of
-//!   writes: so none other may be found half done.
+//! - A call changes one file or one or two names, and is small enough to reach the file system as
+//!   one request, but for what was said of writes: so none other may be found half done.
 //!
 //! # Map
-//! `call` has the system calls and what they do to a model of the directory, `draw` chooses the next
-//! one, `on_disk` makes calls and reads the directory, `history` says what each `fsync` promised,
-//! and `guess` compares the directory with what it may be (`file_states` one file, `differences` the
-//! report).
+//! `call` has the system calls and what they do to a model of the directory, `draw` chooses the
+//! next one, `on_disk` makes calls and reads the directory, `history` says what each `fsync`
+//! promised, and `guess` compares the directory with what it may be (`file_states` one file,
+//! `differences` the report).
 
 mod call;
 mod differences;
@@ -179,7 +184,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Compares `root` with what it may be, after a crash. What is found is what later calls start from.
+    /// Compares `root` with what it may be, after a crash. What is found is what later calls start
+    /// from.
     ///
     /// # Errors
     /// If it is not what it may be.

@@ -98,7 +98,8 @@ fn what_was_synced_must_be_there_and_what_was_not_may_not_be_there_without_all_b
     // Everything up to the sync, and everything.
     assert!(is_right(&pages, state(&[1], Some(&[3]))));
     assert!(is_right(&pages, state(&[4], Some(&[3]))));
-    // The rename is missing, the write before it is, the one before the sync is, or something came too early.
+    // The rename is missing, the write before it is, the one before the sync is, or something came
+    // too early.
     assert!(!is_right(&pages, state(&[1], None)));
     assert!(!is_right(&pages, state(&[1], Some(&[]))));
     assert!(!is_right(&pages, state(&[], Some(&[2]))));

@@ -22,7 +22,8 @@ const NAMES: u32 = 12;
 /// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes are written, into a new file where there is none. Where it begins behind the end, a hole is before it.
+    /// Bytes are written, into a new file where there is none. Where it begins behind the end, a
+    /// hole is before it.
     Write {
         /// The file.
         name: String,

@@ -139,7 +139,8 @@ pub(super) fn properties(chance: &mut Twister) -> String {
     options
 }
 
-/// A file system that was received with large blocks is not to get small ones, so all are sent as they are.
+/// A file system that was received with large blocks is not to get small ones, so all are sent as
+/// they are.
 pub(super) fn send_options(chance: &mut Twister) -> &'static str {
     ["-L", "-L", "-L -c", "-L -e", "-L -e -c"][chance.index(5)]
 }

@@ -1,14 +1,16 @@
 //! Loads: what a file system is made to do as fast as it can, the same for every file system.
 //!
 //! # Problem
-//! Two file systems can be compared only when both did the same work, with bytes that neither can make smaller,
-//! and when what counts as done means the same: a write counts when `fsync` has answered, a read when the bytes are here.
+//! Two file systems can be compared only when both did the same work, with bytes that neither can
+//! make smaller, and when what counts as done means the same: a write counts when `fsync` has
+//! answered, a read when the bytes are here.
 //!
 //! # Mechanism
-//! A [`Load`] is one kind of work; [`Load::run`] does it in a folder and says how much was done in how long. Loads follow one
-//! another as [`Load::ALL`] lists them: those that read need what those that write left. Before a load whose
-//! [`Load::starts_with`] is [`Caches::Cold`], whoever runs it makes the file system forget. Each load ends early when its
-//! time is up: its rate is then that of what was done.
+//! A [`Load`] is one kind of work; [`Load::run`] does it in a folder and says how much was done in
+//! how long. Loads follow one another as [`Load::ALL`] lists them: those that read need what those
+//! that write left. Before a load whose [`Load::starts_with`] is [`Caches::Cold`], its runner
+//! makes the file system forget. Each load ends early when its time is up: its rate is then that of
+//! what was done.
 //!
 //! # Knows nothing about
 //! which file system it runs on, how to mount it, and how to make it forget.
@@ -218,7 +220,8 @@ impl Load {
     /// Does it in `folder`, where the loads before it left their files.
     ///
     /// # Errors
-    /// What the file system answers; or [`io::ErrorKind::InvalidData`] if it gives back other bytes than it was given.
+    /// What the file system answers; or [`io::ErrorKind::InvalidData`] if it gives back other bytes
+    /// than it was given.
     pub fn run(self, folder: &Path, size: &Size) -> io::Result<Done> {
         let deadline = Deadline::after(size.limit);
         let by_threads = |threads| {
@@ -241,7 +244,8 @@ impl Load {
     }
 }
 
-/// Reads the large file once more and compares every byte with what was written. Not timed: comparing costs too.
+/// Reads the large file once more and compares every byte with what was written. Not timed:
+/// comparing costs too.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] if a byte differs; what the file system answers.

@@ -1,8 +1,9 @@
-//! Bytes that no compression makes smaller and no two of whose blocks are alike, as fast as memory can be copied.
+//! Bytes that no compression makes smaller and no two of whose blocks are alike, as fast as memory
+//! can be copied.
 //!
 //! # Mechanism
-//! A few MiB are made by a xorshift generator; each MiB that is written is one of them with its number put in front of every
-//! page, so that no two pages of a file are the same.
+//! A few MiB are made by a xorshift generator; each MiB that is written is one of them with its
+//! number put in front of every page, so that no two pages of a file are the same.
 
 const MIB: usize = 1 << 20;
 const PAGE_BYTES: usize = 4096;

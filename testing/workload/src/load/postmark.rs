@@ -1,9 +1,10 @@
 //! Postmark: what a mail or news server does to many small, short-lived files.
 //!
 //! # Mechanism
-//! After Katcher's benchmark (1997), with its defaults: files of 500 to 9,999 bytes, spread over folders. Each transaction is
-//! two halves: read a whole file or lengthen one; and make a file or remove one; each half by the toss of a coin. Only the
-//! transactions are timed: making the first files and removing the last is not.
+//! After Katcher's benchmark (1997), with its defaults: files of 500 to 9,999 bytes, spread over
+//! folders. Each transaction is two halves: read a whole file or lengthen one; and make a file or
+//! remove one; each half by the toss of a coin. Only the transactions are timed: making the first
+//! files and removing the last is not.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

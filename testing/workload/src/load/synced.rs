@@ -1,5 +1,5 @@
-//! Small writes from several threads that are answered when they are safe (`O_DSYNC`), each thread in a file of its own, as databases
-//! write their logs.
+//! Small writes from several threads that are answered when they are safe (`O_DSYNC`), each thread
+//! in a file of its own, as databases write their logs.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -6,13 +6,14 @@
 //!
 //! # Mechanism
 //! Directories are walked without following symbolic links and without entering another file
-//! system, which is what a child dataset is. Each file is one line with the fields in a fixed order,
-//! spaces as Python's `json.dumps` puts them. Contents and attribute values appear as SHA-256, or, where both manifests are our own and one is made
-//! by a machine that is emulated, as a cheaper sum ([`Sums`]).
+//! system, which is what a child dataset is. Each file is one line with the fields in a fixed
+//! order, spaces as Python's `json.dumps` puts them. Contents and attribute values appear as
+//! SHA-256, or, where both manifests are our own and one is made by a machine that is emulated, as
+//! a cheaper sum ([`Sums`]).
 //!
 //! # Invariants
 //! - Same tree, same bytes; a file that cannot be read is a line with `read_error`, not a failure.
-//! - Access times, change times and block counts are left out: they depend on who looked, and when.
+//! - Access times, change times and block counts are left out: they depend on when files were read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -35,7 +36,8 @@ use crate::errno::errno_name;
 pub enum Sums {
     /// SHA-256, as in the truth of fixtures.
     Sha256,
-    /// XXH64: a few multiplications for eight bytes, for where SHA-256 is slow. It finds what went wrong, and nobody here forges.
+    /// XXH64: a few multiplications for eight bytes, for where SHA-256 is slow. It finds what went
+    /// wrong, and nothing here forges sums.
     Quick,
 }
 

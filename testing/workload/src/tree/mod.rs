@@ -4,7 +4,7 @@
 //! The files of a test must have the shapes that go wrong: sizes at and beside every block size,
 //! holes, long names, foreign alphabets, directories that outgrow one block, every kind of node,
 //! attributes of every length, owners beyond 31 bits. And two listings of the same tree must be the
-//! same bytes, whoever made them.
+//! same bytes, made by any program.
 //!
 //! # Mechanism
 //! [`fill()`] and [`churn()`] draw everything from one seed, so a tree can be made again anywhere.

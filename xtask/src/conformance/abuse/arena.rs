@@ -1,4 +1,5 @@
-//! Where the judge takes place: an instance with two pools, what can be named in them, and what must not be harmed.
+//! Where the judge takes place: an instance with two pools, what can be named in them, and what
+//! must not be harmed.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,8 +1,10 @@
 //! The table of commands: each with the options it has and places for words.
 //!
 //! # Form
-//! `{kind}` is a place ([`Kind::named`]), `[…]` what may be left out. A place for devices may become several words.
-//! What begins with `!` reads only, and changes nothing however it ends; `~` does its work for one operand after the other, and may have done it for some when it fails; `<` reads the stream that the judge made, or what is hostile in its place.
+//! `{kind}` is a place ([`Kind::named`]), `[…]` what may be left out. A place for devices may
+//! become several words. What begins with `!` reads only, and changes nothing however it ends; `~`
+//! does its work for one operand after the other, and may have done it for some when it fails; `<`
+//! reads the stream that the judge made, or what is hostile in its place.
 //!
 //! Nothing here searches the machine's devices: an import always has the folder to search.
 
@@ -159,7 +161,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Makes a line of a template: at least one place is hostile if there is any, and each other one rarely.
+    /// Makes a line of a template: at least one place is hostile if there is any, and each other
+    /// one rarely.
     pub fn make(template: &str, words: &mut Words) -> Line {
         let stream = template.strip_prefix('<');
         let rest = stream.unwrap_or(template);

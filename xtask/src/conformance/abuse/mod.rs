@@ -1,13 +1,18 @@
-//! `abuse`: every command and option with arguments that are empty, too long, no text, hostile or nonsense; and requests of the kind straight to the
-//! control socket. By root, and by a user to whom one permission after the other is delegated.
+//! `abuse`: every command and option with arguments that are empty, too long, no text, hostile or
+//! nonsense; and requests of the kind straight to the control socket. By root, and by a user to
+//! which one permission after the other is delegated.
 //!
 //! # Mechanism
-//! A seed decides which command of the table ([`commands`]) is given which words ([`words`]) by whom. After each call the daemon must be the same and answer, every
-//! pool in service, and the log without a panic; the answer has no innards of ours in it ([`rules`]). Calls that were refused, and those that only read, must
-//! leave everything as it was: after some of them the arena ([`arena`]) is compared with what it was before. What is legal may happen; when too much has, the arena is made anew.
+//! A seed decides which command of the table ([`commands`]) is given which words ([`words`]), and
+//! as which user it runs. After each call the daemon must be the same and answer, every pool in
+//! service, and the log without a panic; the answer has no innards of ours in it ([`rules`]). Calls
+//! that were refused, and those that only read, must leave everything as it was: after some of them
+//! the arena ([`arena`]) is compared with what it was before. What is legal may happen; when too
+//! much has, the arena is made anew.
 //!
 //! # Canaries
-//! At the end a property is set, a pool loses a device and the daemon is killed: the judge must find each.
+//! At the end a property is set, a pool loses a device and the daemon is killed: the judge must
+//! find each.
 
 mod arena;
 mod commands;
@@ -97,7 +102,8 @@ const READING: &[&str] = &[
     "diff",
 ];
 
-/// Operations that do their work for one thing after the other, and may have done it for some when they fail.
+/// Operations that do their work for one thing after the other, and may have done it for some when
+/// they fail.
 const PARTIAL: &[&str] = &[
     "/mount", "/unmount", "/inherit", "/export", "/upgrade", "/offline", "/online", "/remove",
     "/destroy",
@@ -106,7 +112,7 @@ const PARTIAL: &[&str] = &[
 /// Operations that could find or change what is not the arena's: they search the machine's devices.
 const SEARCHING: &[&str] = &["/v1/pool/import", "/v1/pool/find-importable"];
 
-/// Who calls.
+/// The user that calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     Root,

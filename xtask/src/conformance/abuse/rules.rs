@@ -7,8 +7,8 @@ use tarn_oracle::program::Spoken;
 /// How long an answer may take.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Pieces of text that no user should see: numbers of the system's errors, values as a debugger shows them, panics, and what says that our own parts did not understand each
-/// other.
+/// Pieces of text that no user should see: numbers of the system's errors, values as a debugger
+/// shows them, panics, and what says that our own parts did not understand each other.
 const INNARDS: &[&str] = &[
     "(os error",
     "panicked",
@@ -36,12 +36,13 @@ const INNARDS: &[&str] = &[
     "tarn_",
 ];
 
-/// What is wrong with a text that somebody reads.
+/// What is wrong with a text for users.
 pub fn innards_of(text: &str) -> Option<&'static str> {
     INNARDS.iter().copied().find(|piece| text.contains(piece))
 }
 
-/// What is wrong with how a command ended, if anything. What it was given may be in its message, and does not count.
+/// What is wrong with how a command ended, if anything. What it was given may be in its message,
+/// and does not count.
 pub fn fault_of(spoken: &Spoken, arguments: &[Vec<u8>]) -> Option<String> {
     let Some(code) = spoken.code else {
         return Some("it was ended by a signal".to_string());

@@ -1,9 +1,10 @@
-//! Requests straight to the control socket: who is hostile does not use our commands.
+//! Requests straight to the control socket: hostile programs do not use our commands.
 //!
 //! # Mechanism
-//! The daemon describes its operations (`/v1/openapi.json`); requests are made from that description, so that none is missing. Strings are sound or hostile words
-//! by the names of their fields, numbers come from the edges of their types. Then some requests are broken as such: cut, of wrong types, very large, nested
-//! very deep, with a wrong length, or no HTTP at all.
+//! The daemon describes its operations (`/v1/openapi.json`); requests are made from that
+//! description, so that none is missing. Strings are sound or hostile words by the names of their
+//! fields, numbers come from the edges of their types. Then some requests are broken as such: cut,
+//! of wrong types, very large, nested very deep, with a wrong length, or no HTTP at all.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

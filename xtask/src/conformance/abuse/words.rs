@@ -1,8 +1,9 @@
 //! Words that stand in a command line: sound ones, which name what is there, and hostile ones.
 //!
 //! # Rules
-//! Commands run as root on the machine of whoever calls the judge. So no hostile word is an absolute path outside of the scratch folder that could
-//! be mounted over, written to or searched: paths and devices are all below `@`, which stands for the folder.
+//! Commands run as root on the machine that runs the suite. So no hostile word is an
+//! absolute path outside of the scratch folder that could be mounted over, written to or searched:
+//! paths and devices are all below `@`, which stands for the folder.
 
 use tarn_workload::twister::Twister;
 
@@ -492,7 +493,8 @@ const ANYWHERE: &[&str] = &[
     "a\u{0301}",
 ];
 
-/// Lengths at which something ends: names, their parts, values, paths, histories, and more than any of them.
+/// Lengths at which something ends: names, their parts, values, paths, histories, and more than any
+/// of them.
 const LENGTHS: &[usize] = &[
     49, 50, 63, 64, 127, 255, 256, 257, 1023, 1024, 4095, 4096, 8191, 8192, 8193, 65536, 120_000,
 ];

@@ -24,7 +24,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("devices-are-found-by-guid", devices_are_found_by_guid),
 ];
 
-/// A daemon that a command started held the locks of the command's caller, and kept the folder it ran in from being unmounted.
+/// A daemon that a command started held the locks of the command's caller, and kept the folder it
+/// ran in from being unmounted.
 fn keeps_no_descriptors(setting: &Setting) -> Outcome {
     setting.ends_with(0, "tarn stop")?;
     setting.script(
@@ -73,7 +74,8 @@ time.sleep(600)
     expect("the pool", format!("{POOL}\n"), listed?.stdout)
 }
 
-/// A pool of a file on a mount of the same daemon lost what was written last when the daemon stopped.
+/// A pool of a file on a mount of the same daemon lost what was written last when the daemon
+/// stopped.
 fn refuses_pools_on_its_mounts(setting: &Setting) -> Outcome {
     setting.script(
         r#"
@@ -122,7 +124,8 @@ fn refuses_pools_on_its_mounts(setting: &Setting) -> Outcome {
     Ok(())
 }
 
-/// A device that could not be written, and one that another daemon had, led to the advice to destroy the pool.
+/// A device that could not be written, and one that another daemon had, led to the advice to
+/// destroy the pool.
 fn import_names_what_is_in_its_way(setting: &Setting) -> Outcome {
     let said = setting.script(
         r#"

@@ -13,7 +13,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("idmapped-mount", idmapped_mount),
 ];
 
-/// Programs that go by `st_dev` and `st_ino` took a file in a snapshot for the live one: `tar` stored hard links, `cmp` said "identical", and `cp` would not restore.
+/// Programs that go by `st_dev` and `st_ino` took a file in a snapshot for the live one: `tar`
+/// stored hard links, `cmp` said "identical", and `cp` would not restore.
 fn snapshot_identity(at: &Setting) -> Outcome {
     at.script("mkdir d; echo old >f; ln f d/h")?;
     at.answer("zfs snapshot everyday@one")?;
@@ -72,7 +73,8 @@ END",
     )
 }
 
-/// `O_TMPFILE`, `linkat` of its descriptor, and what is left when the daemon is killed. Birth times, which each file has.
+/// `O_TMPFILE`, `linkat` of its descriptor, and what is left when the daemon is killed. Birth
+/// times, which each file has.
 fn unnamed_files(at: &Setting) -> Outcome {
     let made = at.script(
         r#"
@@ -120,7 +122,8 @@ zpool list >/dev/null; cat $DIR/told"#,
     }
 }
 
-/// Container engines put the upper folder of an overlay on the file system: it needs `RENAME_WHITEOUT`.
+/// Container engines put the upper folder of an overlay on the file system: it needs
+/// `RENAME_WHITEOUT`.
 fn overlay_upper(at: &Setting) -> Outcome {
     let told = at.script(
         r"
@@ -149,7 +152,8 @@ END",
     expect("renameat2 with RENAME_WHITEOUT", expected, &flags)
 }
 
-/// `st_blksize` of an empty file was 512, so that stdio wrote in pieces of 512 bytes; and each write to the first block copied all of it.
+/// `st_blksize` of an empty file was 512, so that stdio wrote in pieces of 512 bytes; and each
+/// write to the first block copied all of it.
 fn small_writes(at: &Setting) -> Outcome {
     let told = at.script("zfs set recordsize=16M everyday; : >e; stat -c %o e")?;
     expect("st_blksize of an empty file", "16777216", &told)?;
@@ -165,7 +169,8 @@ for part in range(4):
 END",
     )?;
     let times: Vec<f64> = times.lines().map(str::parse).collect::<Result<_, _>>()?;
-    // Copying would take seven times as long for the last part as for the first. Other work on the machine makes each part slow at times.
+    // Copying would take seven times as long for the last part as for the first. Other work on the
+    // machine makes each part slow at times.
     let least = times.iter().copied().fold(f64::MAX, f64::min);
     match times[3] < 5.0 * least || times[3] < 1.0 {
         true => Ok(()),
@@ -192,7 +197,8 @@ zfs snapshot everyday@s; zfs send everyday@s | zfs receive -u everyday/r; zfs ge
     expect("the last byte", expected, &told)
 }
 
-/// Containers map users of the mount to others. Linux lets FUSE servers have such mounts since 6.12.
+/// Containers map users of the mount to others. Linux lets FUSE servers have such mounts since
+/// 6.12.
 fn idmapped_mount(at: &Setting) -> Outcome {
     let told = at.script(
         r#"

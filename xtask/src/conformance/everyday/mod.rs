@@ -1,12 +1,15 @@
-//! `everyday`: what people and programs meet on a mount, at a prompt and in a daemon, one scenario after the other.
+//! `everyday`: what people and programs meet on a mount, at a prompt and in a daemon, one scenario
+//! after the other.
 //!
 //! # Mechanism
-//! A scenario is a function that gets a [`Setting`]: an instance with a pool of one file, mounted. It does what a user would do and
-//! compares what it sees with what OpenZFS (or Linux on a file system of its own) would show. Scenarios stand by subject, a file
-//! each; every one came from a fault that a user met, and its docstring says which.
+//! A scenario is a function that gets a [`Setting`]: an instance with a pool of one file, mounted.
+//! It does what a user would do and compares what it sees with what OpenZFS (or Linux on a file
+//! system of its own) would show. Scenarios stand by subject, a file each; every one came from a
+//! fault that a user met, and its docstring says which.
 //!
 //! # Rules
-//! A scenario needs root, takes seconds, waits for events and not for time, and leaves nothing behind.
+//! A scenario needs root, takes seconds, waits for events and not for time, and leaves nothing
+//! behind.
 
 mod daemon;
 mod datasets;
@@ -127,8 +130,8 @@ impl Setting {
         Ok(program::run(&mut command, LIMIT)?)
     }
 
-    /// Runs a script of `bash -eu` in the mount's folder, which must succeed; gives what it prints. `$DIR` is [`Setting::folder`],
-    /// and the commands of the instance are in `PATH`.
+    /// Runs a script of `bash -eu` in the mount's folder, which must succeed; gives what it prints.
+    /// `$DIR` is [`Setting::folder`], and the commands of the instance are in `PATH`.
     pub fn script(&self, script: &str) -> Outcome<String> {
         let mut command = Command::new("bash");
         let path = std::env::var("PATH").unwrap_or_default();

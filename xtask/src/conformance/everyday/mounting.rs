@@ -34,8 +34,9 @@ fn unmount_and_mount_keeps_files(here: &Setting) -> Outcome {
     Ok(())
 }
 
-/// `zfs unmount` without `-f` took a file system away from other mount namespaces and bind mounts. It goes on there; what needs it out of
-/// use is busy until then; `zfs mount` mounts it here again meanwhile, and both see the same files.
+/// `zfs unmount` without `-f` took a file system away from other mount namespaces and bind mounts.
+/// It goes on there; what needs it out of use is busy until then; `zfs mount` mounts it here again
+/// meanwhile, and both see the same files.
 fn unmount_leaves_others(here: &Setting) -> Outcome {
     let seen = here.script(
         "cd /; zfs create everyday/a; m=$(zfs get -Ho value mountpoint everyday/a); mkdir $m/sub $DIR/bind
@@ -64,7 +65,8 @@ fn unmount_leaves_others(here: &Setting) -> Outcome {
     )
 }
 
-/// What umount(8) had ended was "already mounted" while another namespace had a copy of the mount, or the daemon was slow to notice.
+/// What umount(8) had ended was "already mounted" while another namespace had a copy of the mount,
+/// or the daemon was slow to notice.
 fn umount_then_mount(here: &Setting) -> Outcome {
     let seen = here.script(
         "cd /; zfs create everyday/a; m=$(zfs get -Ho value mountpoint everyday/a); echo data >$m/f
@@ -84,7 +86,8 @@ fn umount_then_mount(here: &Setting) -> Outcome {
     )
 }
 
-/// A mount below a folder that got another name was "busy" for ever, and its path led to another dataset.
+/// A mount below a folder that got another name was "busy" for ever, and its path led to another
+/// dataset.
 fn parent_renamed(here: &Setting) -> Outcome {
     let seen = here.script(
         "m=$PWD; cd /; mkdir $m/x; zfs create -o mountpoint=$m/x/y everyday/a; mv $m/x $m/z
@@ -120,7 +123,8 @@ fn mount_options(here: &Setting) -> Outcome {
     expect("what is said and seen", expected, seen.as_str())
 }
 
-/// What has `mountpoint=legacy` could not be mounted by anything. mount(8) finds its helper as `/sbin/mount.zfs`; here it is called by that name.
+/// What has `mountpoint=legacy` could not be mounted by anything. mount(8) finds its helper as
+/// `/sbin/mount.zfs`; here it is called by that name.
 fn legacy_by_mount(here: &Setting) -> Outcome {
     let seen = here.script(
         "cd $DIR; mkdir bin l k; ln -s $(command -v zfs) bin/mount.zfs; export PATH=$DIR/bin:$PATH
@@ -151,7 +155,8 @@ fn legacy_by_mount(here: &Setting) -> Outcome {
     expect("what is said and seen", expected, seen.as_str())
 }
 
-/// `canmount=off` was "busy" where children were mounted below. They are unmounted, and mounted again.
+/// `canmount=off` was "busy" where children were mounted below. They are unmounted, and mounted
+/// again.
 fn canmount_off(here: &Setting) -> Outcome {
     let seen = here.script(
         "cd /; zfs create -p everyday/a/b/c; zfs set canmount=off everyday/a
@@ -173,8 +178,8 @@ fn upgrade_unmounts_nothing(here: &Setting) -> Outcome {
     expect("version and contents", "5\nx\ny", seen.as_str())
 }
 
-/// Settings without effect were taken without a word; and a file system that cannot be mounted where it belongs now ended `zfs set` with 255,
-/// though the property was set.
+/// Settings without effect were taken without a word; and a file system that cannot be mounted
+/// where it belongs now ended `zfs set` with 255, though the property was set.
 fn inert_properties(here: &Setting) -> Outcome {
     let set = here.ends_with(0, &format!("zfs set sharenfs=on {POOL}"))?;
     let expected = "warning: property 'sharenfs' is stored and has no effect yet: nothing is shared over NFS\n";

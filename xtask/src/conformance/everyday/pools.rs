@@ -24,7 +24,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("arguments-that-are-not-utf-8", arguments_that_are_not_utf_8),
 ];
 
-/// Who was delegated `hold` gave an empty tag, and the pool was suspended.
+/// A user with delegated `hold` gave an empty tag, and the pool was suspended.
 fn tags_harm_no_pool(setting: &Setting) -> Outcome {
     const USER: u32 = 65_534;
     setting.answer(&format!("zfs snapshot {POOL}@s"))?;
@@ -172,8 +172,8 @@ fn status_knows_compatibility(setting: &Setting) -> Outcome {
     expect("a set that is gone", true, has("could not be")?)
 }
 
-/// Properties of the root file system were not looked at: a compression whose feature the new pool does not have suspended it, and `encryption=on`
-/// and `dedup=on` were taken and did nothing.
+/// Properties of the root file system were not looked at: a compression whose feature the new pool
+/// does not have suspended it, and `encryption=on` and `dedup=on` were taken and did nothing.
 fn root_properties_are_checked(setting: &Setting) -> Outcome {
     let disk = setting.folder.join("images/other");
     fs::File::create(&disk)?.set_len(128 << 20)?;

@@ -22,7 +22,8 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// A byte takes 24 and more: programs are told that there is no space left, and the pool goes on. It was suspended, and its writer hung.
+/// A byte takes 24 and more: programs are told that there is no space left, and the pool goes on.
+/// It was suspended, and its writer hung.
 fn small_records(setting: &Setting) -> Outcome {
     let seen = setting.script(
         "! dd if=/dev/urandom of=f bs=1M count=500 2>$DIR/said
@@ -40,7 +41,8 @@ fn small_records(setting: &Setting) -> Outcome {
     )
 }
 
-/// `fallocate` promises what there is, as OpenZFS: a range and a tenth more, by the pool, by quotas, and by that of the file's project.
+/// `fallocate` promises what there is, as OpenZFS: a range and a tenth more, by the pool, by
+/// quotas, and by that of the file's project.
 fn fallocate(setting: &Setting) -> Outcome {
     let seen = setting.script(
         "zfs create -o quota=10M everyday/q; zfs create -o refquota=10M everyday/r
@@ -75,7 +77,8 @@ fn limits_of_a_new_pool(setting: &Setting) -> Outcome {
     )
 }
 
-/// Pages that were stored by mapping a file, in a file system that is full: whoever has them stored is told.
+/// Pages that were stored by mapping a file, in a file system that is full: the program that has
+/// them stored is told.
 fn mapped_pages(setting: &Setting) -> Outcome {
     let seen = setting.script(
         "zfs create -o quota=8M -o compression=off everyday/m
@@ -98,7 +101,8 @@ END
     expect("mapped pages", "refused True\nONLINE".to_string(), seen)
 }
 
-/// Contents that are written anew as they are take no room, under a strong checksum and with compression.
+/// Contents that are written anew as they are take no room, under a strong checksum and with
+/// compression.
 fn same_contents(setting: &Setting) -> Outcome {
     let written = setting.script(
         "dd if=/dev/urandom of=$DIR/contents bs=1M count=8 2>/dev/null

@@ -1,9 +1,11 @@
-//! What a program did on one side: what each step printed and how it ended, and the trees that are left.
+//! What a program did on one side: what each step printed and how it ended, and the trees that are
+//! left.
 //!
 //! # Mechanism
-//! Both sides are mounted at the same place, so paths are the same in what is printed; only the place of a snapshot is not, and is
-//! written as `$SNAP`. In a manifest, inode numbers become the path they are first met at, and times since the program began
-//! become `now`: what a program set to a time of its own is compared to the nanosecond.
+//! Both sides are mounted at the same place, so paths are the same in what is printed; only the
+//! place of a snapshot is not, and is written as `$SNAP`. In a manifest, inode numbers become the
+//! path they are first met at, and times since the program began become `now`: what a program set
+//! to a time of its own is compared to the nanosecond.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +74,7 @@ fn run_step(side: &Side, title: &str, text: &str, limit: Duration) -> Seen {
     }
 }
 
-/// Runs a step, has whoever serves the file system go away when the step is ready, and come back.
+/// Runs a step, stops the server of the file system when the step is ready, and starts it again.
 fn run_beside(side: &Side, title: &str, text: &str, limit: Duration) -> Outcome<Seen> {
     std::thread::scope(|scope| {
         let step = scope.spawn(|| run_step(side, title, text, limit));

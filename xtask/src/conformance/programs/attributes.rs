@@ -1,4 +1,5 @@
-//! Programs for what files carry beside their contents: access lists, attributes, capabilities, flags.
+//! Programs for what files carry beside their contents: access lists, attributes, capabilities,
+//! flags.
 
 use super::Program;
 

@@ -85,7 +85,8 @@ fn without_tolerated(
     (expected, seen)
 }
 
-/// The lines that only one side has, or where that is none, those between what is the same before and after.
+/// The lines that only one side has, or where that is none, those between what is the same before
+/// and after.
 fn show(step: &str, expected: &[String], seen: &[String]) -> String {
     let before = expected
         .iter()

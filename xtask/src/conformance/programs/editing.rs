@@ -1,4 +1,5 @@
-//! Programs that change files in their own ways: editors and patches, mail delivery, locks, and those that watch.
+//! Programs that change files in their own ways: editors and patches, mail delivery, locks, and
+//! those that watch.
 
 use super::Program;
 

@@ -1,20 +1,25 @@
 //! `programs`: real programs do the same on a mount of ours as on ext4.
 //!
 //! # Problem
-//! Suites ask for the rules of a standard. Programs live by what file systems do beside it: which error stands for what, what a
-//! time, a link count or a name promises, in which order a program asks. Nothing says all of it but the programs.
+//! Suites ask for the rules of a standard. Programs live by what file systems do beside it: which
+//! error stands for what, what a time, a link count or a name promises, in which order a program
+//! asks. Nothing says all of it but the programs.
 //!
 //! # Mechanism
-//! A [`Program`] is a script in steps. It runs twice, at the same place: once with ext4 of a loop device mounted there, once with
-//! file systems of a pool ([`side`]). Of each step the exit code and everything that was printed is kept, and at the end the
-//! manifest of each tree ([`account`]). [`compare`] then shows every line that differs. What a file system may decide for
-//! itself (blocks used, sizes of directories, names of types) is not printed by scripts, or is a line in [`tolerated`] with its
-//! reason.
+//! A [`Program`] is a script in steps. It runs twice, at the same place: once with ext4 of a loop
+//! device mounted there, once with file systems of a pool ([`side`]). Of each step the exit code
+//! and everything that was printed is kept, and at the end the manifest of each tree ([`account`]).
+//! [`compare`] then shows every line that differs. What a file system may decide for itself (blocks
+//! used, sizes of directories, names of types) is not printed by scripts, or is a line in
+//! [`tolerated`] with its reason.
 //!
 //! # Rules for scripts
-//! - A step begins with `### title`. `#snapshot`, `#restart` and `### [away] title` are described at [`script`].
-//! - Nothing that is printed depends on time, process ids, inode numbers or the order of directories.
-//! - Programs that serve are ended in the step that starts them; what is left is killed with the step.
+//! - A step begins with `### title`. `#snapshot`, `#restart` and `### [away] title` are described
+//!   at [`script`].
+//! - Nothing that is printed depends on time, process ids, inode numbers or the order of
+//!   directories.
+//! - Programs that serve are ended in the step that starts them; what is left is killed with the
+//!   step.
 
 mod account;
 mod archives;
@@ -123,7 +128,8 @@ impl Program {
     }
 }
 
-/// Runs every program, or those that are quick, or those whose name contains what `--only` says. What is missing is installed, but for `--small`.
+/// Runs every program, or those that are quick, or those whose name contains what `--only` says.
+/// What is missing is installed, but for `--small`.
 pub fn programs(arguments: &Arguments) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("programs: needs root, to mount ext4 and to be other users".into());
@@ -223,7 +229,8 @@ fn account_of(program: &Program, kind: Kind, folder: &std::path::Path) -> Outcom
     Ok(account)
 }
 
-/// Installs what is missing. What cannot be installed is told, and the programs that need it do not run.
+/// Installs what is missing. What cannot be installed is told, and the programs that need it do not
+/// run.
 fn install_packages(chosen: &[&Program]) -> Outcome<Vec<&'static str>> {
     let needed: BTreeSet<(&str, &'static str)> = chosen
         .iter()

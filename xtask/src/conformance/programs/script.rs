@@ -1,9 +1,10 @@
 //! Scripts of programs: steps of `bash`, each in a process of its own.
 //!
 //! # Mechanism
-//! `### title` begins a step. `#snapshot` and `#restart` are steps that [`Side`] does. A step `### [away] title` runs while the
-//! daemon stops and starts again: it makes `$WORK/ready` when it may go, waits for `$WORK/away`, and after that for `$WORK/back`.
-//! Each step begins in `$ROOT` with the functions of [`PRELUDE`]; `$WORK` is a folder of the machine that steps leave files in.
+//! `### title` begins a step. `#snapshot` and `#restart` are steps that [`Side`] does. A step
+//! `### [away] title` runs while the daemon stops and starts again: it makes `$WORK/ready` when it
+//! may go, waits for `$WORK/away`, and after that for `$WORK/back`. Each step begins in `$ROOT`
+//! with the functions of [`PRELUDE`]; `$WORK` is a folder of the machine that steps leave files in.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -106,7 +107,8 @@ pub fn make_tree(side: &Side) -> Outcome {
     Ok(())
 }
 
-/// A `bash` that runs a step. What it leaves running ends with it. It is a process group of its own: some servers end by a signal to their whole group.
+/// A `bash` that runs a step. What it leaves running ends with it. It is a process group of its
+/// own: some servers end by a signal to their whole group.
 pub fn command(side: &Side, text: &str) -> Command {
     let mut command = Command::new("unshare");
     command

@@ -1,9 +1,10 @@
-//! The two sides of a comparison: ext4 of loop devices, and file systems of a pool, mounted at the same places one after the other.
+//! The two sides of a comparison: ext4 of loop devices, and file systems of a pool, mounted at the
+//! same places one after the other.
 //!
 //! # Mechanism
-//! Places are below one folder: `root`, where a program works, `other`, a second file system, and for programs that ask for them
-//! `full`, which soon has no room, and `quota`, which is limited: by a quota on our side, by its size on ext4's. `work` beside them
-//! is the machine's own file system.
+//! Places are below one folder: `root`, where a program works, `other`, a second file system, and
+//! for programs that ask for them `full`, which soon has no room, and `quota`, which is limited: by
+//! a quota on our side, by its size on ext4's. `work` beside them is the machine's own file system.
 //!
 //! # Invariants
 //! - After [`Side::end`], and after drop, nothing of it is mounted.
@@ -20,7 +21,8 @@ use crate::workspace::{Outcome, output, programs, run};
 /// The pools of our side: the one that programs work on, and one that is soon full.
 const POOL: &str = "compared";
 const SMALL_POOL: &str = "cramped";
-/// Room for all that a program makes. Files without contents: only what is written takes space on the machine.
+/// Room for all that a program makes. Files without contents: only what is written takes space on
+/// the machine.
 const IMAGE_BYTES: u64 = 4 << 30;
 const SMALL_POOL_BYTES: u64 = 96 << 20;
 const SMALL_EXT4_BYTES: u64 = 48 << 20;
@@ -71,7 +73,8 @@ impl Side {
         for (name, bytes) in self.ext4_file_systems() {
             let image = self.image(name);
             fs::File::create(&image)?.set_len(bytes)?;
-            // Attributes of 64 KiB, as ZFS has them, need inodes of their own; nothing is kept back for root.
+            // Attributes of 64 KiB, as ZFS has them, need inodes of their own; nothing is kept back
+            // for root.
             let mut mkfs = Command::new("mkfs.ext4");
             run(mkfs
                 .args(["-q", "-F", "-m", "0", "-O", "ea_inode"])
@@ -185,7 +188,8 @@ impl Side {
         run(Command::new("mount").args(["-o", "remount,ro"]).arg(&place))
     }
 
-    /// Ends whatever serves the file systems, and mounts them again: the daemon, or on ext4 the mounts.
+    /// Ends whatever serves the file systems, and mounts them again: the daemon, or on ext4 the
+    /// mounts.
     pub fn restart(&self) -> Outcome {
         match &self.instance {
             Some(instance) => {
@@ -202,7 +206,8 @@ impl Side {
         Ok(())
     }
 
-    /// Ends whatever serves our side, has `meanwhile` done, and starts it again. ext4 is served by the kernel, and stays.
+    /// Ends whatever serves our side, has `meanwhile` done, and starts it again. ext4 is served by
+    /// the kernel, and stays.
     pub fn be_away(&self, meanwhile: impl FnOnce() -> Outcome) -> Outcome {
         match &self.instance {
             Some(instance) => {
@@ -215,7 +220,8 @@ impl Side {
         }
     }
 
-    /// Exports the pools, so that what was left open is found; ext4 is unmounted when the side is dropped.
+    /// Exports the pools, so that what was left open is found; ext4 is unmounted when the side is
+    /// dropped.
     pub fn end(mut self) -> Outcome {
         let Some(instance) = self.instance.take() else {
             return Ok(());
@@ -228,7 +234,8 @@ impl Side {
     }
 }
 
-/// Exports a pool. What killed programs held is let go a moment after their end; what is held longer is told as any other failure.
+/// Exports a pool. What killed programs held is let go a moment after their end; what is held
+/// longer is told as any other failure.
 fn export(instance: &Instance, pool: &str) -> Outcome {
     let deadline = Instant::now() + EXPORT_LIMIT;
     loop {
@@ -246,7 +253,8 @@ impl Drop for Side {
         // Our instance unmounts what is its own.
         drop(self.instance.take());
         for mount in mounts_below(&self.folder) {
-            // A mount that is left over is busy for as long as a killed program ends; it goes by itself then.
+            // A mount that is left over is busy for as long as a killed program ends; it goes by
+            // itself then.
             let plain = output(Command::new("umount").arg(&mount));
             if plain.is_err() {
                 let _ = output(Command::new("umount").arg("-l").arg(&mount));

@@ -1,4 +1,5 @@
-//! Programs in situations: beside a snapshot, without room, and while whoever serves the file system is away.
+//! Programs in situations: beside a snapshot, without room, and while the server of the file
+//! system is away.
 
 use super::Program;
 

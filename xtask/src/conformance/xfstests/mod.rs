@@ -1,11 +1,14 @@
-//! `xfstests`: the `generic` group of the suite that Linux's file systems are tested with, on two file systems of a pool.
+//! `xfstests`: the `generic` group of the suite that Linux's file systems are tested with, on two
+//! file systems of a pool.
 //!
 //! # Mechanism
-//! The suite is not in Debian's archive: it is cloned and built from its own repository (`make`, `make install`), which leaves it in
-//! `/var/lib/xfstests`; `$TARN_XFSTESTS` names another tree. It knows `FSTYP=fuse`, which is what a mount shows, so nothing of it is
-//! changed: `mount -t fuse.tarn DATASET FOLDER` calls a helper that [`mount_helper`] lays out, and "mkfs" removes the files. The tests
-//! run by the suite's own `check`, some at a time; one that takes too long is ended. `known.tsv` has the tests that do not pass, each
-//! with its reason; those of its class `long` are left out unless they are named. `not_run.tsv` says why tests do not run.
+//! The suite is not in Debian's archive: it is cloned and built from its own repository (`make`,
+//! `make install`), which leaves it in `/var/lib/xfstests`; `$TARN_XFSTESTS` names another tree. It
+//! knows `FSTYP=fuse`, which is what a mount shows, so nothing of it is changed:
+//! `mount -t fuse.tarn DATASET FOLDER` calls a helper that [`mount_helper`] lays out, and "mkfs"
+//! removes the files. The tests run by the suite's own `check`, some at a time; one that takes too
+//! long is ended. `known.tsv` has the tests that do not pass, each with its reason; those of its
+//! class `long` are left out unless they are named. `not_run.tsv` says why tests do not run.
 
 mod mount_helper;
 mod not_run;
@@ -57,13 +60,15 @@ const SMALL: &str = "001 002 004 005 007 011 023 024 025 028 078 080 087 088 105
 /// How many tests `check` gets at a time.
 const ROUND: usize = 20;
 
-/// How long a test may take; some write millions of small pieces, or run for 200 seconds on purpose.
+/// How long a test may take; some write millions of small pieces, or run for 200 seconds on
+/// purpose.
 const LIMIT_OF_TEST: Duration = Duration::from_secs(400);
 
 /// The class of tests that take longer, or a machine of their own.
 const LONG: &str = "long";
 
-/// Runs the tests of `--only` (numbers, or a group such as `-g quick` or `-g all`), else the group `quick`, or the small budget's.
+/// Runs the tests of `--only` (numbers, or a group such as `-g quick` or `-g all`), else the group
+/// `quick`, or the small budget's.
 pub fn xfstests(arguments: &Arguments) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("xfstests mounts and turns into other users: it needs root".into());
@@ -275,7 +280,8 @@ impl Run {
         Ok(hung)
     }
 
-    /// Reads what `check` said of its tests: `generic/001  3s`, ` [not run] why`, ` - output mismatch ...`, ` [failed, ...`.
+    /// Reads what `check` said of its tests: `generic/001  3s`, ` [not run] why`,
+    /// ` - output mismatch ...`, ` [failed, ...`.
     fn verdicts(&self, said: &str, tests: &[String], hung: &[String]) -> Vec<Verdict> {
         let lines = said.lines().filter(|line| line.starts_with("generic/"));
         let mut verdicts: Vec<Verdict> = Vec::new();
@@ -354,7 +360,8 @@ fn seconds_of(rest: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Ends the processes of a test, with all that they started, and waits until they let go of the file system; false if some are left.
+/// Ends the processes of a test, with all that they started, and waits until they let go of the
+/// file system; false if some are left.
 fn end_test(test: &str) -> bool {
     let pattern = format!("tests/{test}( |$)");
     let script =

@@ -1,4 +1,5 @@
-//! What `mount -t fuse.tarn DATASET FOLDER` calls while the suite runs: a mount helper that knows the run's instance.
+//! What `mount -t fuse.tarn DATASET FOLDER` calls while the suite runs: a mount helper that knows
+//! the run's instance.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,8 @@
 //! Why tests do not run, by class: what they need, and which layer does not have it.
 //!
 //! # Mechanism
-//! A table of three columns separated by tabs: a part of what the test says, the class, the reason. The first line that fits counts.
+//! A table of three columns separated by tabs: a part of what the test says, the class, the reason.
+//! The first line that fits counts.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! One directory of the suite: its setup, its tests, its cleanup, on an instance and disks of their own.
+//! One directory of the suite: its setup, its tests, its cleanup, on an instance and disks of their
+//! own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ const LIMIT_OF_TEST: Duration = Duration::from_secs(600);
 struct Listed {
     setup: Option<String>,
     cleanup: Option<String>,
-    /// Nothing is the user that has called the suite, who is not root.
+    /// Nothing is the user that has called the suite, not root.
     user: Option<String>,
     tests: Vec<String>,
 }
@@ -112,7 +113,8 @@ impl<'a> Directory<'a> {
             true => plain,
             false => folder.join(format!("{test}.ksh")),
         };
-        // The daemon keeps no descriptor of the test's, and `timeout` ends all that the test started.
+        // The daemon keeps no descriptor of the test's, and `timeout` ends all that the test
+        // started.
         let mut line = String::from(
             "set -a; . \"$STF_SUITE/include/default.cfg\"; set +a; cd \"$0\"; PATH=$STF_PATH; export PATH; exec timeout -k 5 ",
         );
@@ -205,7 +207,8 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Ends what tests left: pools, the daemon, mounts, loop devices, files. What fails here shows in the next test.
+    /// Ends what tests left: pools, the daemon, mounts, loop devices, files. What fails here shows
+    /// in the next test.
     fn clean(&self) {
         if self.daemon().is_some() {
             let listed = self.ours("zpool", &["list", "-Ho", "name"]);
@@ -236,7 +239,8 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// Adds what a run file says of a directory: sections with `tests = ['a', 'b',` over several lines, `pre`, `post`, `user`.
+/// Adds what a run file says of a directory: sections with `tests = ['a', 'b',` over several lines,
+/// `pre`, `post`, `user`.
 fn read_run_file(text: &str, name: &str, listed: &mut Listed) {
     let (mut inside, mut key) = (false, String::new());
     for line in text.lines() {

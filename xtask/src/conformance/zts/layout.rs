@@ -1,4 +1,5 @@
-//! The suite laid out for a run: its files, its programs, our commands, and one folder that holds every program a test may call.
+//! The suite laid out for a run: its files, its programs, our commands, and one folder that holds
+//! every program a test may call.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -153,8 +154,8 @@ impl Suite {
             );
             self.script(name, &ours)?;
         }
-        // Device nodes are there when the call that made them returns; nothing is exported by NFS; faults cannot be injected, so
-        // there is nothing to clear.
+        // Device nodes are there when the call that made them returns; nothing is exported by NFS;
+        // faults cannot be injected, so there is nothing to clear.
         self.script("udevadm", "#!/bin/sh\nexit 0\n")?;
         self.script("exportfs", "#!/bin/sh\nexit 0\n")?;
         let inject =
@@ -184,7 +185,7 @@ impl Suite {
             let name = entry.file_name();
             self.script(&name.to_string_lossy(), &with_libraries(&entry.path()))?;
         }
-        // It changes exported pools, as OpenZFS would: features that nobody knows, labels.
+        // It changes exported pools, as OpenZFS would: unknown features, labels.
         let zhack = unpacked.root().join("sbin/zhack");
         self.script("zhack", &with_libraries(&zhack))?;
         for folder in ["/usr/bin", "/usr/sbin", "/bin", "/sbin"] {

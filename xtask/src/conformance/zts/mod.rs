@@ -1,14 +1,15 @@
 //! `zts`: OpenZFS's functional tests, unchanged, on our commands.
 //!
 //! # Mechanism
-//! Debian's package of the suite is unpacked, not installed. [`layout`] puts its files, its programs and our commands where tests look
-//! for them; [`directory`] runs the tests of a directory as the suite's run files list them, on an instance and loop devices of their
-//! own. What a test asks of a kernel module is answered by `overrides.ksh`: tunables without effect, statistics of `tarn kstat`.
-//! `known.tsv` has the tests that do not pass, each with its reason.
+//! Debian's package of the suite is unpacked, not installed. [`layout`] puts its files, its
+//! programs and our commands where tests look for them; [`directory`] runs the tests of a directory
+//! as the suite's run files list them, on an instance and loop devices of their own. What a test
+//! asks of a kernel module is answered by `overrides.ksh`: tunables without effect, statistics of
+//! `tarn kstat`. `known.tsv` has the tests that do not pass, each with its reason.
 //!
 //! # Rules
-//! No test is changed. A test that fails and is not known to is run again by itself before it counts: one that left its pool behind makes
-//! the next fail.
+//! No test is changed. A test that fails and is not known to is run again by itself before it
+//! counts: one that left its pool behind makes the next fail.
 
 mod directory;
 mod layout;
