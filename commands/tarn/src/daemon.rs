@@ -1,7 +1,8 @@
 //! `tarn start` and `tarn stop`: the daemon, by hand.
 //!
-//! Neither is needed in daily use: `zpool` and `zfs` start a daemon that does not run. `start` is for who wants its options, or its pools before the first command;
-//! `stop` for who updates the program or puts the machine away.
+//! Neither is needed in daily use: `zpool` and `zfs` start a daemon that does not run. `start` is
+//! for who wants its options, or its pools before the first command; `stop` for who updates the
+//! program or puts the machine away.
 
 use serde_json::json;
 use tarn_api::client::Client;

@@ -1,7 +1,8 @@
 //! `tarn kstat`: what the daemon has counted.
 //!
-//! Counters only grow from the start of the daemon (those of a pool from its import), so a rate is the difference of two
-//! outputs. Nothing is counted where no daemon runs: this command starts none, unlike `zpool` and `zfs`.
+//! Counters only grow from the start of the daemon (those of a pool from its import), so a rate is
+//! the difference of two outputs. Nothing is counted where no daemon runs: this command starts
+//! none, unlike `zpool` and `zfs`.
 //!
 //! Options and exit codes are those of illumos' kstat(8).
 

@@ -70,8 +70,8 @@ fn table(group: &KstatGroup) -> String {
     lines.lines().map(|line| format!("\t{line}\n")).collect()
 }
 
-/// `module:instance:name:statistic`, a tab and the value, a line each. Members of rows and histograms follow the statistic's
-/// name after a point.
+/// `module:instance:name:statistic`, a tab and the value, a line each. Members of rows and
+/// histograms follow the statistic's name after a point.
 pub fn lines(groups: &[KstatGroup]) -> String {
     let mut text = String::new();
     for (path, value) in paths(groups) {

@@ -43,8 +43,9 @@ pub enum StartError {
     },
 }
 
-/// Variables of the caller that the daemon keeps, beside those that begin with `TARN_`: where it finds its state, and programs.
-/// Others, the time zone, the language and folders for temporary files among them, are the caller's own.
+/// Variables of the caller that the daemon keeps, beside those that begin with `TARN_`: where it
+/// finds its state, and programs. Others, the time zone, the language and folders for temporary
+/// files among them, are the caller's own.
 const KEPT_VARIABLES: [&str; 5] = ["HOME", "XDG_STATE_HOME", "PATH", "USER", "RUST_BACKTRACE"];
 
 /// The mode of the log.

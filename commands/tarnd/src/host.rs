@@ -1,7 +1,8 @@
 //! Which host this instance is.
 //!
-//! Pools remember their last host by its id. Root's own instance is the machine. An instance with a `TARN_DIR` of its own
-//! is another host: it gets an id at its first start, and keeps it in its folder. `TARN_HOSTID` overrides both.
+//! Pools remember their last host by its id. Root's own instance is the machine. An instance with a
+//! `TARN_DIR` of its own is another host: it gets an id at its first start, and keeps it in its
+//! folder. `TARN_HOSTID` overrides both.
 
 use std::path::PathBuf;
 use tarn_engine::instance::Instance;

@@ -1,18 +1,19 @@
 //! `tarnd`: one process for all pools of one instance.
 //!
 //! # Mechanism
-//! The daemon holds the lock of its instance's lock file as long as it lives; the file has its process id. It
-//! imports what the cache file says, mounts it, and only then opens the control socket: who is answered finds
-//! everything in place. Without `--foreground` a first process starts the real one, waits until that
-//! answers or ends, and says how it went.
+//! The daemon holds the lock of its instance's lock file as long as it lives; the file has its
+//! process id. It imports what the cache file says, mounts it, and only then opens the control
+//! socket: who is answered finds everything in place. Without `--foreground` a first process starts
+//! the real one, waits until that answers or ends, and says how it went.
 //!
-//! Whoever starts it, it keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are closed first of all, and in the
-//! background it has a session of its own and an environment of few variables.
+//! Whoever starts it, it keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are
+//! closed first of all, and in the background it has a session of its own and an environment of few
+//! variables.
 //!
 //! # When it ends
-//! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the pools; they stay in the cache
-//! file. When it is killed, the next start does the same imports. What it could not store is in its
-//! log and in `tarnd.unstored`, and its exit code says so.
+//! On SIGTERM or SIGINT it finishes the calls that were begun, unmounts, stores and closes the
+//! pools; they stay in the cache file. When it is killed, the next start does the same imports.
+//! What it could not store is in its log and in `tarnd.unstored`, and its exit code says so.
 
 mod background;
 mod host;
@@ -26,8 +27,9 @@ use tarn_engine::caller::{self, StartedBy};
 use tarn_engine::instance::Instance;
 use tarn_engine::messages::without_error_numbers;
 
-/// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions a second. The C library's
-/// allocator grows each thread's heap page by page, with a system call for each, and shares little between threads.
+/// Threads of all layers take and give back blocks of 128 KiB and small structures alike, millions
+/// a second. The C library's allocator grows each thread's heap page by page, with a system call
+/// for each, and shares little between threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,7 +40,8 @@ struct Arguments {
     /// Stay in the foreground and log to standard error
     #[arg(long)]
     foreground: bool,
-    /// Memory for cached blocks, in bytes or with a suffix (512M); a quarter of all memory unless given
+    /// Memory for cached blocks, in bytes or with a suffix (512M); a quarter of all memory unless
+    /// given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_size: Option<u64>,
     /// Never keep idle processors awake while requests follow each other without pause
@@ -50,7 +53,8 @@ struct Arguments {
     /// This is the process in the background
     #[arg(long, hide = true, requires = "foreground")]
     detached: bool,
-    /// Let nobody take, destroy or rename snapshots by making, removing or renaming folders in .zfs/snapshot
+    /// Let nobody take, destroy or rename snapshots by making, removing or renaming folders in
+    /// .zfs/snapshot
     #[arg(long)]
     no_admin_snapshot: bool,
 }
@@ -67,12 +71,13 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     if arguments.detached {
-        // What ends the caller's terminal or session does not end this one. It cannot fail: the first process leads no group that
-        // this one could lead too.
+        // What ends the caller's terminal or session does not end this one. It cannot fail: the
+        // first process leads no group that this one could lead too.
         let _ = rustix::process::setsid();
     }
     let outcome = if arguments.foreground {
-        // The process that only starts it stays in its folder, of which a relative TARN_DIR is told.
+        // The process that only starts it stays in its folder, of which a relative TARN_DIR is
+        // told.
         caller::leave(match arguments.by_command {
             true => StartedBy::Command,
             false => StartedBy::Administrator,

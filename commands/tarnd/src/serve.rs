@@ -104,8 +104,9 @@ fn leave_word(instance: &Instance, unstored: &[String]) -> ServeError {
     ServeError::NotStored
 }
 
-/// Ends the process when a thread that stores pools panics: an assertion of ours broke, and what would be written
-/// after it could be wrong. What was stored before is whole; the next start imports it.
+/// Ends the process when a thread that stores pools panics: an assertion of ours broke, and what
+/// would be written after it could be wrong. What was stored before is whole; the next start
+/// imports it.
 fn end_on_broken_sync() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -166,7 +167,8 @@ fn log(line: &str) {
     say(&format!("{seconds} {line}"));
 }
 
-/// Writes a line to standard error. A log on a full disk, or whose reader is gone, is no reason to end.
+/// Writes a line to standard error. A log on a full disk, or whose reader is gone, is no reason to
+/// end.
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());

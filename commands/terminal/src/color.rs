@@ -1,4 +1,5 @@
-//! Colors on the screen: only where the user asks for them with `ZFS_COLOR`, and the screen has them.
+//! Colors on the screen: only where the user asks for them with `ZFS_COLOR`, and the screen has
+//! them.
 
 use std::io::IsTerminal;
 

@@ -17,7 +17,8 @@ pub fn instance() -> Result<Instance, Failure> {
     Instance::from_environment().map_err(|error| Failure::error(error.to_string()))
 }
 
-/// A client of this instance's daemon, which is started when it does not run. `command` is what history shows.
+/// A client of this instance's daemon, which is started when it does not run. `command` is what
+/// history shows.
 ///
 /// # Errors
 /// Why there is none.
@@ -31,7 +32,8 @@ pub fn connect(command: &str) -> Result<Client, Failure> {
     Ok(client)
 }
 
-/// Hands a descriptor over to the daemon, which must run: for calls through which a stream flows. They must be made while the line lives.
+/// Hands a descriptor over to the daemon, which must run: for calls through which a stream flows.
+/// They must be made while the line lives.
 ///
 /// # Errors
 /// Why the daemon does not take it.

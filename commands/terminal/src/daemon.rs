@@ -1,12 +1,14 @@
 //! Starting and stopping `tarnd`.
 //!
 //! # Mechanism
-//! A command that finds nobody at the socket starts the daemon and waits until the socket answers. Two commands
-//! may do so at once: each takes the lock of a file of its own, and the second finds the daemon running when it
-//! gets the lock. The same file takes what the daemon says on standard error before it has a log.
+//! A command that finds nobody at the socket starts the daemon and waits until the socket answers.
+//! Two commands may do so at once: each takes the lock of a file of its own, and the second finds
+//! the daemon running when it gets the lock. The same file takes what the daemon says on standard
+//! error before it has a log.
 //!
-//! Whether a daemon lives is told by the lock that it holds on [`Instance::lock`] for its whole life; the file
-//! has its process id. A socket alone proves nothing: a killed daemon leaves one behind.
+//! Whether a daemon lives is told by the lock that it holds on [`Instance::lock`] for its whole
+//! life; the file has its process id. A socket alone proves nothing: a killed daemon leaves one
+//! behind.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -27,8 +29,8 @@ use thiserror::Error;
 /// How often the socket is tried while the daemon starts.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long a daemon may live without answering: it imports its pools first, and that takes as long as their
-/// devices take. A guess.
+/// How long a daemon may live without answering: it imports its pools first, and that takes as long
+/// as their devices take. A guess.
 const START_MAX: Duration = Duration::from_secs(300);
 
 /// How long after its start the daemon may be without its lock. A guess: it takes milliseconds.
@@ -37,7 +39,8 @@ const LOCK_MAX: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop: it stores what is dirty and unmounts. A guess.
 const STOP_MAX: Duration = Duration::from_secs(300);
 
-/// Who can open a file can lock it, and would keep all commands from starting the daemon: only its user may.
+/// Who can open a file can lock it, and would keep all commands from starting the daemon: only its
+/// user may.
 const DOOR_MODE: u32 = 0o600;
 
 /// How many lines of the log an error shows.
@@ -116,8 +119,9 @@ pub fn process(instance: &Instance) -> Option<u32> {
     Some(text.trim().parse().unwrap_or(0))
 }
 
-/// Starts the daemon and waits until it answers. True when it was started, with `arguments`; false when one runs already.
-/// One that a command starts does not keep the priority and the limits that the command happens to have.
+/// Starts the daemon and waits until it answers. True when it was started, with `arguments`; false
+/// when one runs already. One that a command starts does not keep the priority and the limits that
+/// the command happens to have.
 ///
 /// # Errors
 /// Why it does not run, with the last lines it wrote.
@@ -267,7 +271,8 @@ impl Door {
             .mode(DOOR_MODE)
             .open(&path)
             .map_err(failed)?;
-        // One that is there may be of a time when others could read it. Where it is another user's, its mode is his business.
+        // One that is there may be of a time when others could read it. Where it is another user's,
+        // its mode is his business.
         let _ = file.set_permissions(Permissions::from_mode(DOOR_MODE));
         file.lock().map_err(failed)?;
         Ok(Door { path, file })
@@ -281,7 +286,8 @@ impl Door {
             cause,
         };
         self.file.set_len(0).map_err(failed)?;
-        // A descriptor of its own: a child must not inherit the lock, which lives as long as the open file does.
+        // A descriptor of its own: a child must not inherit the lock, which lives as long as the
+        // open file does.
         let words = OpenOptions::new()
             .append(true)
             .open(&self.path)

@@ -28,7 +28,8 @@ impl Failure {
         Failure::Error(text.into())
     }
 
-    /// What the daemon refused, where OpenZFS takes a dataset that is not there for a wrong command line.
+    /// What the daemon refused, where OpenZFS takes a dataset that is not there for a wrong command
+    /// line.
     pub fn usage_if_not_there(error: CallError) -> Self {
         match &error {
             CallError::Refused(refusal)

@@ -1,10 +1,11 @@
-//! What `zpool` and `zfs` share at the terminal: the grammar of options, numbers and values as people read
-//! them, columns, JSON frames, and the way to the daemon.
+//! What `zpool` and `zfs` share at the terminal: the grammar of options, numbers and values as
+//! people read them, columns, JSON frames, and the way to the daemon.
 //!
 //! The forms follow OpenZFS 2.3 to the letter, since scripts cut columns out of them.
 //!
 //! # Map
-//! - [`program`]: from the arguments to a subcommand and back to an exit code; [`options`], [`failure`]
+//! - [`program`]: from the arguments to a subcommand and back to an exit code; [`options`],
+//!   [`failure`]
 //! - [`connection`], [`daemon`]: the way to `tarnd`, which is started when it does not run
 //! - [`number`], [`show`]: single values
 //! - [`table`], [`json`]: rows of columns, and JSON frames

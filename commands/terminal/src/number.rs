@@ -1,7 +1,8 @@
 //! Numbers as the commands print them.
 //!
-//! A number is cut to at most five characters: `0B`, `512B`, `1.50K`, `10.0G`, `128M`. A whole multiple of its
-//! unit has no decimals. `-p` prints exact numbers instead, and does not come through here.
+//! A number is cut to at most five characters: `0B`, `512B`, `1.50K`, `10.0G`, `128M`. A whole
+//! multiple of its unit has no decimals. `-p` prints exact numbers instead, and does not come
+//! through here.
 
 /// What a number counts, which decides its unit letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub fn ratio(hundredths: u64, exact: bool) -> String {
 mod tests {
     use super::*;
 
-    /// Expected values are what `zfs list` and `zpool list` of OpenZFS 2.3.2 print for these numbers.
+    /// Expected values are what `zfs list` and `zpool list` of OpenZFS 2.3.2 print for these
+    /// numbers.
     #[test]
     fn numbers_fit_in_five_characters() {
         for (number, expected) in [

@@ -1,9 +1,9 @@
-//! The grammar of options, as `getopt` has it: single letters that may be combined (`-rHp`), values joined or
-//! apart (`-oname`, `-o name`), long names that may be shortened, and operands anywhere between them. Where the environment has
-//! `POSIXLY_CORRECT`, the first operand ends the options.
+//! The grammar of options, as `getopt` has it: single letters that may be combined (`-rHp`), values
+//! joined or apart (`-oname`, `-o name`), long names that may be shortened, and operands anywhere
+//! between them. Where the environment has `POSIXLY_CORRECT`, the first operand ends the options.
 //!
-//! A grammar is written as `getopt` is given it: the letters, each with a colon when it takes a value. When the
-//! first character is a colon, a missing value has a message of its own.
+//! A grammar is written as `getopt` is given it: the letters, each with a colon when it takes a
+//! value. When the first character is a colon, a missing value has a message of its own.
 
 use crate::failure::Failure;
 
@@ -12,7 +12,8 @@ use crate::failure::Failure;
 pub struct Grammar {
     /// Letters.
     pub short: &'static str,
-    /// Long names and what they are reported as: a letter, or the name itself. Those that stand for a letter that takes a value take one.
+    /// Long names and what they are reported as: a letter, or the name itself. Those that stand for
+    /// a letter that takes a value take one.
     pub long: &'static [(&'static str, &'static str)],
 }
 
@@ -63,7 +64,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The next option and its value, which is empty for those that take none; `None` after the last.
+    /// The next option and its value, which is empty for those that take none; `None` after the
+    /// last.
     ///
     /// # Errors
     /// What is wrong with the option.

@@ -1,4 +1,5 @@
-//! Writing to the terminal. A reader that went away (`zfs list | head -1`) ends the command quietly.
+//! Writing to the terminal. A reader that went away (`zfs list | head -1`) ends the command
+//! quietly.
 
 use std::io::Write;
 use tarn_engine::messages::without_error_numbers;

@@ -1,13 +1,14 @@
 //! What `ps` shows of this process.
 //!
 //! # Mechanism
-//! The kernel shows the memory in which it laid down the command line. `/proc/self/mem` leads there, and `/proc/self/stat` says where it is. A title longer than the
-//! command line was is cut.
+//! The kernel shows the memory in which it laid down the command line. `/proc/self/mem` leads
+//! there, and `/proc/self/stat` says where it is. A title longer than the command line was is cut.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Where `/proc/self/stat` has the start of the command line, counted from the field after the program's name.
+/// Where `/proc/self/stat` has the start of the command line, counted from the field after the
+/// program's name.
 const START_FIELD: usize = 45;
 
 /// A command line that can be written over.

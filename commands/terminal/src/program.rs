@@ -1,8 +1,8 @@
 //! From the arguments to a subcommand, and back to an exit code.
 //!
-//! Each program has a table of subcommands in the order in which its usage lists them. A subcommand that OpenZFS
-//! has and this program has not is in the table too, without anything to run: it says so instead of being
-//! unknown.
+//! Each program has a table of subcommands in the order in which its usage lists them. A subcommand
+//! that OpenZFS has and this program has not is in the table too, without anything to run: it says
+//! so instead of being unknown.
 
 use crate::connection;
 use crate::failure::{Failure, Outcome};
@@ -185,7 +185,8 @@ impl Program {
     }
 }
 
-/// Arguments as text. Names of datasets are ASCII; a path or value in another encoding would become another one if it were changed to fit.
+/// Arguments as text. Names of datasets are ASCII; a path or value in another encoding would become
+/// another one if it were changed to fit.
 ///
 /// # Errors
 /// The first that is not UTF-8.

@@ -1,8 +1,9 @@
 //! Values of properties, as `get` and `list` print them.
 //!
-//! A reply has exact values; this is where they become what people read. With `-p` numbers stay exact. Which form a
-//! number takes depends on what it counts, and OpenZFS's choices are kept, odd ones included: a quota of nothing is
-//! `none` for people and `0` with `-p`, but a limit of nothing is `none` in both.
+//! A reply has exact values; this is where they become what people read. With `-p` numbers stay
+//! exact. Which form a number takes depends on what it counts, and OpenZFS's choices are kept, odd
+//! ones included: a quota of nothing is `none` for people and `0` with `-p`, but a limit of nothing
+//! is `none` in both.
 
 use crate::number;
 use tarn_engine::messages::{PropertyValue, Source, Value};
@@ -62,7 +63,8 @@ fn is_quota_of_somebody(name: &str) -> bool {
     beginning.is_some_and(|beginning| beginning.ends_with("quota"))
 }
 
-/// Whether a property counts objects of somebody. Quotas of those who have no other are shown as counts too, whatever they limit.
+/// Whether a property counts objects of somebody. Quotas of those who have no other are shown as
+/// counts too, whatever they limit.
 fn counts_objects(name: &str) -> bool {
     let beginning = name.split_once('@').map(|(beginning, _)| beginning);
     beginning

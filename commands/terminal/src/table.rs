@@ -1,4 +1,5 @@
-//! Tables: columns that are as wide as their widest cell, or script mode (`-H`), one tab between cells and no heading.
+//! Tables: columns that are as wide as their widest cell, or script mode (`-H`), one tab between
+//! cells and no heading.
 
 /// How a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,8 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The text. Columns are separated by `gap` spaces; the last column, when left-aligned, is not padded.
+    /// The text. Columns are separated by `gap` spaces; the last column, when left-aligned, is not
+    /// padded.
     pub fn render(&self, scripted: bool, gap: usize) -> String {
         if scripted {
             return self.rows.iter().map(|row| row.join("\t") + "\n").collect();

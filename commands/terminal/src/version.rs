@@ -1,7 +1,8 @@
 //! `zfs version` and `zpool version`.
 //!
-//! OpenZFS prints the version of the command and of the kernel module. Both are Tarn here; the number before the
-//! hyphen is the release of OpenZFS whose commands these follow, which is what scripts compare.
+//! OpenZFS prints the version of the command and of the kernel module. Both are Tarn here; the
+//! number before the hyphen is the release of OpenZFS whose commands these follow, which is what
+//! scripts compare.
 
 use crate::failure::{Failure, Outcome};
 use crate::json;

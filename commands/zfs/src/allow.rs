@@ -254,7 +254,8 @@ fn understand(chosen: Chosen, operands: &[String], verb: Verb) -> Result<Asked, 
     }))
 }
 
-/// The permissions and the dataset, which are the last of so many operands. To take back, permissions may be missing.
+/// The permissions and the dataset, which are the last of so many operands. To take back,
+/// permissions may be missing.
 #[doc(alias = "munge_args")]
 fn counted(operands: &[String], expected: usize, verb: Verb) -> Result<&[String], Failure> {
     let count = operands.len();

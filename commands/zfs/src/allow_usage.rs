@@ -1,4 +1,5 @@
-//! What `zfs allow -h` and `zfs unallow -h` print, and what they say when they are used wrongly: a text of their own, with all permissions.
+//! What `zfs allow -h` and `zfs unallow -h` print, and what they say when they are used wrongly: a
+//! text of their own, with all permissions.
 
 use crate::usage;
 use tarn_engine::properties::table::PROPERTIES;

@@ -15,7 +15,8 @@ pub fn text(dataset: &DatasetDescription, asked: &Asked, exactness: Exactness) -
     Some(show::value(asked.name(), answer, exactness))
 }
 
-/// What came for it with a stream, as text; none where nothing did. The daemon tells numbers exactly.
+/// What came for it with a stream, as text; none where nothing did. The daemon tells numbers
+/// exactly.
 pub fn received(
     dataset: &DatasetDescription,
     asked: &Asked,

@@ -1,9 +1,10 @@
-//! Properties as they are asked for: `-o` of `zfs list`, the first argument of `zfs get`, `-s` and `-S`.
+//! Properties as they are asked for: `-o` of `zfs list`, the first argument of `zfs get`, `-s` and
+//! `-S`.
 //!
 //! # Widths
-//! A column is at least as wide as its heading and as the longest word its property may have. Numbers that
-//! people read have at most five characters, so their columns do not look at the values; every other column
-//! grows with them. Widths are bytes, as C's `printf` counts them.
+//! A column is at least as wide as its heading and as the longest word its property may have.
+//! Numbers that people read have at most five characters, so their columns do not look at the
+//! values; every other column grows with them. Widths are bytes, as C's `printf` counts them.
 
 use crate::answers;
 use tarn_engine::messages::dataset::DatasetDescription;
@@ -13,7 +14,8 @@ use tarn_engine::properties::value::{Form, Property};
 use tarn_terminal::failure::Failure;
 use tarn_terminal::show::Exactness;
 
-/// Beginnings of properties that are asked of a user, a group or a project, or that count since a snapshot or bookmark.
+/// Beginnings of properties that are asked of a user, a group or a project, or that count since a
+/// snapshot or bookmark.
 const OF: [&str; 14] = [
     "userused@",
     "userquota@",
@@ -201,7 +203,8 @@ impl List {
     }
 }
 
-/// Whether `all` has a column for a property: OpenZFS 2.3 has no default quotas, so they have one where they are set.
+/// Whether `all` has a column for a property: OpenZFS 2.3 has no default quotas, so they have one
+/// where they are set.
 fn is_among_all(property: &Property, datasets: &[DatasetDescription]) -> bool {
     let name = property.name;
     let is_later = name.starts_with("default") && name.ends_with("quota");

@@ -94,7 +94,8 @@ fn number(what: &str, text: &str) -> Result<u64, Failure> {
     size(text).map_err(|bad| Failure::error(format!("bad {what} '{text}': {}", bad.reason)))
 }
 
-/// What `-v` and `-P` print. A dataset that was there already is no failure with `-p`, and nothing to tell.
+/// What `-v` and `-P` print. A dataset that was there already is no failure with `-p`, and nothing
+/// to tell.
 fn told(name: &str, has_parents: bool, is_dry: bool, report: Report, created: &Created) -> String {
     if report == Report::Silent || created.names.is_empty() {
         return String::new();

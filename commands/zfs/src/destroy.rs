@@ -1,7 +1,7 @@
 //! `zfs destroy`.
 //!
-//! With `-v` the datasets are told before they go: the same request is made twice, first as a dry run. Of snapshots, what comes
-//! free is told as well.
+//! With `-v` the datasets are told before they go: the same request is made twice, first as a dry
+//! run. Of snapshots, what comes free is told as well.
 
 use tarn_api::client::{CallError, Client};
 use tarn_engine::messages::dataset::{Destroy, Destroyed};

@@ -1,7 +1,8 @@
 //! `zfs diff`.
 //!
 //! # Mechanism
-//! The daemon writes a line of JSON for each file that changed into a pipe of ours, while the call lasts. Here it becomes what OpenZFS prints.
+//! The daemon writes a line of JSON for each file that changed into a pipe of ours, while the call
+//! lasts. Here it becomes what OpenZFS prints.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::os::fd::AsFd;

@@ -1,7 +1,7 @@
 //! The same change to several datasets, one after the other.
 //!
-//! What fails is said, and the others go on. A pool's history shows the command once, however many of its datasets
-//! were changed: only the first change of each pool carries the command line.
+//! What fails is said, and the others go on. A pool's history shows the command once, however many
+//! of its datasets were changed: only the first change of each pool carries the command line.
 
 use tarn_api::client::{CallError, Client};
 use tarn_engine::messages::Refusal;
@@ -9,8 +9,8 @@ use tarn_terminal::connection;
 use tarn_terminal::failure::{Failure, complain};
 use tarn_terminal::program::Session;
 
-/// Calls for each of these datasets, sorted by name; gives the exit code, which is `code_failed` when a
-/// change was refused, and 1 when there was no such dataset.
+/// Calls for each of these datasets, sorted by name; gives the exit code, which is `code_failed`
+/// when a change was refused, and 1 when there was no such dataset.
 ///
 /// # Errors
 /// Why nothing could be asked.

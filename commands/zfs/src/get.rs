@@ -288,8 +288,8 @@ fn table(request: &Request, datasets: &[DatasetDescription]) -> String {
     lines.iter().map(|line| fill(line, &widths)).collect()
 }
 
-/// The width of a column. It is found before anything is left out, and from values as people read them, even
-/// when exact ones are shown: OpenZFS does so.
+/// The width of a column. It is found before anything is left out, and from values as people read
+/// them, even when exact ones are shown: OpenZFS does so.
 fn width(field: Field, properties: &[Asked], datasets: &[DatasetDescription]) -> usize {
     let names = datasets
         .iter()

@@ -1,10 +1,11 @@
 //! The `zfs` command.
 //!
-//! A thin client of the engine: arguments become a message, and the reply becomes text. What OpenZFS 2.3 prints is
-//! printed to the letter, since scripts read it.
+//! A thin client of the engine: arguments become a message, and the reply becomes text. What
+//! OpenZFS 2.3 prints is printed to the letter, since scripts read it.
 //!
 //! # Map
-//! - `walk`, `order`, `asked`, `answers`, `frame`: which datasets, in which order, which properties, as JSON
+//! - `walk`, `order`, `asked`, `answers`, `frame`: which datasets, in which order, which
+//!   properties, as JSON
 //! - one file per subcommand; `usage` has their usage texts
 //! - `assignments`, `each`: what the subcommands that change something share
 

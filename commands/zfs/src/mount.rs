@@ -70,7 +70,8 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             "o" => mount.options.extend(value.split(',').map(str::to_string)),
             "O" => mount.overlay = true,
             "f" => mount.force = true,
-            // `-v` shows progress of what takes more than two seconds; the engine mounts all at once.
+            // `-v` shows progress of what takes more than two seconds; the engine mounts all at
+            // once.
             _ => {}
         }
     }

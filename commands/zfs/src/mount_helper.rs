@@ -1,9 +1,10 @@
 //! `mount.zfs`: what mount(8) runs for `mount -t zfs` and the lines of type `zfs` in `/etc/fstab`.
 //!
 //! # Mechanism
-//! The program `zfs` is this when it is called by the name `mount.zfs`, as mount(8) finds it in `/sbin`. It asks the daemon to mount the file
-//! system in the folder that mount(8) says. The daemon mounts in its own mount namespace; a folder that is in another one is refused,
-//! for nobody there would see the mount.
+//! The program `zfs` is this when it is called by the name `mount.zfs`, as mount(8) finds it in
+//! `/sbin`. It asks the daemon to mount the file system in the folder that mount(8) says. The
+//! daemon mounts in its own mount namespace; a folder that is in another one is refused, for nobody
+//! there would see the mount.
 //!
 //! # What is not as in OpenZFS
 //! Snapshots are not mounted by themselves: they are in `.zfs/snapshot`.
@@ -159,7 +160,8 @@ fn mount(request: Request) -> Result<(), Refused> {
         })
 }
 
-/// The dataset that mount(8) means, which takes a name without a slash in front for a path of the folder where it was called.
+/// The dataset that mount(8) means, which takes a name without a slash in front for a path of the
+/// folder where it was called.
 fn name_in(given: &str, folder: Option<&Path>) -> String {
     let folder = folder.map(|folder| folder.display().to_string());
     let below = folder.and_then(|folder| given.strip_prefix(folder.as_str()));
@@ -246,7 +248,8 @@ fn refuse_wrong_way(
     Err(Refused(text, code::USAGE))
 }
 
-/// The number of the mount that a folder is in: the same folder in another mount namespace has another.
+/// The number of the mount that a folder is in: the same folder in another mount namespace has
+/// another.
 fn mount_number(folder: &PathBuf) -> Option<u64> {
     let opened = std::fs::File::open(folder).ok()?;
     let facts = format!("/proc/self/fdinfo/{}", opened.as_raw_fd());

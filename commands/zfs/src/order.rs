@@ -1,8 +1,8 @@
 //! The order of datasets in `zfs list` and `zfs get`.
 //!
-//! Without `-s`, by name; snapshots follow their dataset, oldest first. With it, by those properties first: numbers
-//! by their size, words and texts by their letters. A dataset that has no such property goes to the
-//! end, whatever the direction.
+//! Without `-s`, by name; snapshots follow their dataset, oldest first. With it, by those
+//! properties first: numbers by their size, words and texts by their letters. A dataset that has no
+//! such property goes to the end, whatever the direction.
 
 use crate::answers;
 use crate::asked::Asked;

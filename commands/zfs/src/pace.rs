@@ -15,7 +15,8 @@ pub fn rate_text(bytes: u64, elapsed: Duration) -> String {
     format!("{}/s", nice_bytes(rate(bytes, elapsed)))
 }
 
-/// How long what is left takes if it goes on as up to now, in hours, minutes and seconds; `-` when it does not go.
+/// How long what is left takes if it goes on as up to now, in hours, minutes and seconds; `-` when
+/// it does not go.
 pub fn left_text(bytes: u64, expected_bytes: u64, elapsed: Duration) -> String {
     let rate = rate(bytes, elapsed);
     let left = expected_bytes.saturating_sub(bytes);

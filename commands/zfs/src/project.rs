@@ -1,8 +1,9 @@
 //! `zfs project`: projects of files and directories, and whether they hand them down.
 //!
 //! # Mechanism
-//! The files are asked and changed directly, as `lsattr -p` and `chattr -p` do, so the system decides who may, and no daemon is asked.
-//! Below a directory, what is neither a file nor a directory is passed over: a link may lead anywhere, and a pipe waits for a writer.
+//! The files are asked and changed directly, as `lsattr -p` and `chattr -p` do, so the system
+//! decides who may, and no daemon is asked. Below a directory, what is neither a file nor a
+//! directory is passed over: a link may lead anywhere, and a pipe waits for a writer.
 
 use crate::walk::reason;
 use std::collections::VecDeque;

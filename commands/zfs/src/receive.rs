@@ -1,8 +1,10 @@
 //! `zfs receive`.
 //!
 //! # Mechanism
-//! The stream does not come through here: the daemon reads the command's standard input itself. What happens meanwhile is asked for beside that, and shown when it has happened. On a screen
-//! a line says how much came of the stream that is coming, and how fast; it is wiped out by what follows.
+//! The stream does not come through here: the daemon reads the command's standard input itself.
+//! What happens meanwhile is asked for beside that, and shown when it has happened. On a screen a
+//! line says how much came of the stream that is coming, and how fast; it is wiped out by what
+//! follows.
 
 use crate::assignments::Assignments;
 use crate::{pace, watching};
@@ -85,7 +87,8 @@ fn receive(client: &Client, request: Receive, stream: BorrowedFd<'_>) -> Result<
     Ok(client.dataset_receive(request)?)
 }
 
-/// Asks what happens until there is nothing more. `told` is closed when the receive has ended, or could not begin.
+/// Asks what happens until there is nothing more. `told` is closed when the receive has ended, or
+/// could not begin.
 fn follow(client: &Client, watch: String, told: &Receiver<()>, board: &mut Board) {
     let mut question = WatchReceive { watch, seen: 0 };
     let mut has_ended = false;

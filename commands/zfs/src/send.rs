@@ -1,8 +1,9 @@
 //! `zfs send`.
 //!
 //! # Mechanism
-//! The daemon writes the stream into our standard output itself. Who wants to know how large it will be asks for a plan first; who wants to see it go
-//! asks, once a second, how far it is. On a screen there are columns after those of OpenZFS: how fast it goes, and how long it will go on.
+//! The daemon writes the stream into our standard output itself. Who wants to know how large it
+//! will be asks for a plan first; who wants to see it go asks, once a second, how far it is. On a
+//! screen there are columns after those of OpenZFS: how fast it goes, and how long it will go on.
 
 use crate::{pace, watching};
 use std::io::IsTerminal;
@@ -257,7 +258,8 @@ fn single(wishes: &Wishes) -> Send {
     }
 }
 
-/// Several snapshots. What they go on from is one of the same file system, or what that is a clone of.
+/// Several snapshots. What they go on from is one of the same file system, or what that is a clone
+/// of.
 fn several(session: &Session, wishes: &Wishes) -> Result<Send, Failure> {
     let name = wishes.operands[0].clone();
     let head = name.split('@').next().unwrap_or_default().to_string();

@@ -21,7 +21,8 @@ const POINTERS: &str = "\nFor the property list, run: zfs set|get\n\
 \nFor the delegated permission list, run: zfs allow|unallow\n\
 \nFor further help on a command or topic, run: zfs help [<topic>]\n";
 
-/// Properties that are asked of a user, a group, a project or a snapshot: name, whether they can be set, values.
+/// Properties that are asked of a user, a group, a project or a snapshot: name, whether they can be
+/// set, values.
 const OF_SOMEBODY: [(&str, bool, &str); 14] = [
     ("userused@...", false, "<size>"),
     ("groupused@...", false, "<size>"),
@@ -76,8 +77,8 @@ fn properties() -> String {
     format!("{head}{heading}{native}{of_somebody}{PROPERTIES_END}")
 }
 
-/// What stands in the column INHERIT. Of what is fixed at creation a new dataset takes its parent's, and OpenZFS calls that inherited, but where
-/// a default is shown instead.
+/// What stands in the column INHERIT. Of what is fixed at creation a new dataset takes its
+/// parent's, and OpenZFS calls that inherited, but where a default is shown instead.
 #[doc(alias = "zfs_prop_inheritable")]
 fn says_inherit(row: &Property) -> bool {
     matches!(row.change, Change::Inherit | Change::Once)

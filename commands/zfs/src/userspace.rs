@@ -1,8 +1,8 @@
 //! `zfs userspace`, `zfs groupspace` and `zfs projectspace`.
 //!
 //! # Columns
-//! Widths look at what was counted and at quotas of somebody's own, but not at default quotas: OpenZFS does so. Widths are found before
-//! anything is left out.
+//! Widths look at what was counted and at quotas of somebody's own, but not at default quotas:
+//! OpenZFS does so. Widths are found before anything is left out.
 
 use std::cmp::Ordering;
 use tarn_api::client::CallError;
@@ -321,7 +321,8 @@ fn rows(request: &Request, owners: &Owners) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What is used and what may be: who uses something has a quota, if only the default, and who has a quota uses something, if only nothing.
+/// What is used and what may be: who uses something has a quota, if only the default, and who has a
+/// quota uses something, if only nothing.
 fn pair(used: Option<u64>, quota: Option<u64>, default: u64) -> (Option<Number>, Option<Number>) {
     let own = |value| Number {
         value,

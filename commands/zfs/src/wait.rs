@@ -1,7 +1,8 @@
 //! `zfs wait`.
 //!
 //! # Mechanism
-//! The daemon is asked until nothing goes on any more of what was asked for. A file system that is gone meanwhile has nothing going on.
+//! The daemon is asked until nothing goes on any more of what was asked for. A file system that is
+//! gone meanwhile has nothing going on.
 
 use std::time::Duration;
 use tarn_api::client::CallError;

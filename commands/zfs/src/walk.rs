@@ -37,8 +37,8 @@ pub struct Found {
 }
 
 impl Walk {
-    /// The snapshots or bookmarks of a dataset are one level below it, so that asking for nothing else of a named
-    /// dataset means those.
+    /// The snapshots or bookmarks of a dataset are one level below it, so that asking for nothing
+    /// else of a named dataset means those.
     pub fn descend_to_snapshots(&mut self) {
         let is_one_kind = matches!(
             self.kinds[..],

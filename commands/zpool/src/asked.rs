@@ -1,9 +1,10 @@
 //! Properties as they are asked for: `-o` of `zpool list`, the first argument of `zpool get`.
 //!
 //! # Widths
-//! A column is at least as wide as its heading and as the longest word its property may have. Numbers that
-//! people read have at most five characters, so their columns do not look at the values unless exact ones are
-//! shown; every other column grows with them. Widths are bytes, as C's `printf` counts them.
+//! A column is at least as wide as its heading and as the longest word its property may have.
+//! Numbers that people read have at most five characters, so their columns do not look at the
+//! values unless exact ones are shown; every other column grows with them. Widths are bytes, as C's
+//! `printf` counts them.
 
 use tarn_engine::features::Feature;
 use tarn_engine::messages::pool::PoolDescription;

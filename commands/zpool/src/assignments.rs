@@ -40,7 +40,8 @@ impl Assignments {
     /// Adds one. What is wrong is said.
     ///
     /// # Errors
-    /// A name that no property has, one that was given before, or one that does not go with the others.
+    /// A name that no property has, one that was given before, or one that does not go with the
+    /// others.
     pub fn add(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         self.try_add(name, value).map_err(|text| {
             complain(text);

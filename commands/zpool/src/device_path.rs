@@ -1,7 +1,8 @@
-//! Devices as they are given on a command line: whole paths, paths that begin with a dot, and short names of what is in
-//! one of the folders of devices.
+//! Devices as they are given on a command line: whole paths, paths that begin with a dot, and short
+//! names of what is in one of the folders of devices.
 //!
-//! A path is kept as it was given: a link in `/dev/disk/by-id` names the device better than what it leads to.
+//! A path is kept as it was given: a link in `/dev/disk/by-id` names the device better than what it
+//! leads to.
 
 use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt;

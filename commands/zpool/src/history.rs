@@ -1,7 +1,7 @@
 //! `zpool history`.
 //!
-//! A record is a command, an internal event (which `-i` shows), or a call with what it was given. With `-l` each
-//! is followed by who it was.
+//! A record is a command, an internal event (which `-i` shows), or a call with what it was given.
+//! With `-l` each is followed by who it was.
 
 use crate::pools;
 use tarn_api::client::CallError;

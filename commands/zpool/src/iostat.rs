@@ -207,7 +207,8 @@ fn take_interval(request: &mut Request, all: &[VdevIo]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds out which operands are pools and which vdevs; gives the pools. None when they make no sense.
+/// Finds out which operands are pools and which vdevs; gives the pools. None when they make no
+/// sense.
 fn resolve(request: &mut Request, all: &[VdevIo]) -> Result<Option<Vec<String>>, Failure> {
     let operands = std::mem::take(&mut request.operands);
     let form = &mut request.form;

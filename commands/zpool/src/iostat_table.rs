@@ -1,8 +1,8 @@
 //! The tables of `zpool iostat`.
 //!
-//! A line has the rates of one vdev: its counters now, less those of the sample before, by the time between them. The
-//! first sample has none before it, so its rates are those since the pool was opened. A histogram is a table of its
-//! own for each vdev.
+//! A line has the rates of one vdev: its counters now, less those of the sample before, by the time
+//! between them. The first sample has none before it, so its rates are those since the pool was
+//! opened. A histogram is a table of its own for each vdev.
 
 use crate::vdevs::Names;
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! The vdevs in `zpool list -v`.
 //!
-//! Of the properties of a pool few are known of a vdev, and some of those only of a top-level one. What is not
-//! known is `-`. Capacity has decimals here, and the columns do not grow: both are OpenZFS's choices.
+//! Of the properties of a pool few are known of a vdev, and some of those only of a top-level one.
+//! What is not known is `-`. Capacity has decimals here, and the columns do not grow: both are
+//! OpenZFS's choices.
 
 use crate::list::{Column, Request, title};
 use crate::vdev_json;

@@ -1,12 +1,12 @@
 //! The `zpool` command.
 //!
-//! A thin client of the engine: arguments become a message, and the reply becomes text. What OpenZFS 2.3 prints is
-//! printed to the letter, since scripts read it.
+//! A thin client of the engine: arguments become a message, and the reply becomes text. What
+//! OpenZFS 2.3 prints is printed to the letter, since scripts read it.
 //!
 //! # Map
 //! - `pools`, `asked`, `vdevs`, `vdev_json`: which pools, which properties, how vdevs are named
-//! - one file per subcommand; `list_vdevs`, `status_json`, `status_dedup`, `iostat_table` and `importable` are parts of those they are named for;
-//!   `usage` has their usage texts
+//! - one file per subcommand; `list_vdevs`, `status_json`, `status_dedup`, `iostat_table` and
+//!   `importable` are parts of those they are named for; `usage` has their usage texts
 //! - `assignments`, `paths`: what the subcommands that change something share
 //! - `vdev_grammar`, `device_path`, `planned`: vdevs as they are given, and as `-n` shows them
 

@@ -1,7 +1,7 @@
 //! `zpool status -j`.
 //!
-//! What is zero is left out, errors excepted, as OpenZFS does. Statistics of scans, removals and checkpoints are not in
-//! the reply as numbers, and left out too.
+//! What is zero is left out, errors excepted, as OpenZFS does. Statistics of scans, removals and
+//! checkpoints are not in the reply as numbers, and left out too.
 
 use crate::pools;
 use crate::status::{MESSAGES, Request, action_text, message_id, root, status_text};

@@ -1,7 +1,7 @@
 //! `zpool upgrade`.
 //!
-//! Pools have a version up to 28, or features. Features that are written here can be enabled; versions are not
-//! raised, which the engine says.
+//! Pools have a version up to 28, or features. Features that are written here can be enabled;
+//! versions are not raised, which the engine says.
 
 use crate::pools;
 use tarn_api::client::{CallError, Client};

@@ -1,8 +1,8 @@
 //! The grammar of vdevs on a command line: `mirror a b raidz2 c d e f log mirror g h spare i`.
 //!
-//! A word that names a kind of group takes the devices that follow it, up to the next such word. `log`, `special` and
-//! `dedup` are no groups: they say what everything behind them is for, until another such word. `spare` and
-//! `cache` are both.
+//! A word that names a kind of group takes the devices that follow it, up to the next such word.
+//! `log`, `special` and `dedup` are no groups: they say what everything behind them is for, until
+//! another such word. `spare` and `cache` are both.
 
 use crate::device_path;
 use tarn_engine::messages::pool::{VdevKind, VdevRole, VdevSpec};

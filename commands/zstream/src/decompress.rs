@@ -1,4 +1,5 @@
-//! `zstream decompress`: single records whose metadata say that they are compressed when they are not, or not like this, made plain.
+//! `zstream decompress`: single records whose metadata say that they are compressed when they are
+//! not, or not like this, made plain.
 
 use crate::misused;
 use crate::rewrite::{

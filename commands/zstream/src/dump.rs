@@ -1,8 +1,9 @@
 //! `zstream dump`: the records of a stream as text.
 //!
 //! # Mechanism
-//! Records are read one after the other and shown, with their checksums verified on the way. Unlike a receiver it goes on where it can: whoever looks at a damaged stream
-//! wants to see how far it is right. A stream that ends early is shown up to there.
+//! Records are read one after the other and shown, with their checksums verified on the way. Unlike
+//! a receiver it goes on where it can: whoever looks at a damaged stream wants to see how far it is
+//! right. A stream that ends early is shown up to there.
 
 use crate::misused;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! The `zstream` command: looks into send streams and changes them, without a daemon and without a pool.
+//! The `zstream` command: looks into send streams and changes them, without a daemon and without a
+//! pool.
 //!
 //! What OpenZFS 2.3's `zstream` prints is printed to the letter.
 

@@ -1,8 +1,9 @@
 //! `zstream redup`: a deduplicated stream, of senders of long ago, as one that can be received.
 //!
 //! # Mechanism
-//! Such a stream has contents that come twice only once; the second time it says where they were. So it is read from a file, in which one can go back: where contents are is
-//! noted by whose they are, in all streams of a package.
+//! Such a stream has contents that come twice only once; the second time it says where they were.
+//! So it is read from a file, in which one can go back: where contents are is noted by whose they
+//! are, in all streams of a package.
 
 use crate::misused;
 use crate::rewrite::{Change, Stopped, run as rewrite, verbose_and_words};

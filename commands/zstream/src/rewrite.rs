@@ -1,7 +1,8 @@
 //! Streams in, streams out: what `decompress`, `recompress` and `redup` have in common.
 //!
 //! # Mechanism
-//! Each record is read, proved by its checksum, perhaps changed, and written with checksums made anew. Streams of several snapshots are gone through one after the other.
+//! Each record is read, proved by its checksum, perhaps changed, and written with checksums made
+//! anew. Streams of several snapshots are gone through one after the other.
 
 use std::io::{BufWriter, IsTerminal, Read, Write};
 use tarn_ondisk::declare::ByteOrder;

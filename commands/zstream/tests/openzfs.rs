@@ -1,5 +1,6 @@
-//! Streams that OpenZFS sent: each record is understood, proved by its checksum, and written again to the same bytes; `zstream dump` says of them what OpenZFS's
-//! said. Without fixtures there is nothing to compare.
+//! Streams that OpenZFS sent: each record is understood, proved by its checksum, and written again
+//! to the same bytes; `zstream dump` says of them what OpenZFS's said. Without fixtures there is
+//! nothing to compare.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Streams rewritten: compressed otherwise and back again they are the same, what was left out for being there twice comes back, and what cannot be is refused.
+//! Streams rewritten: compressed otherwise and back again they are the same, what was left out for
+//! being there twice comes back, and what cannot be is refused.
 
 use std::fs;
 use std::io::Write;

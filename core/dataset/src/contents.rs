@@ -1,8 +1,8 @@
-//! What a dataset's object set says of itself: whether it is a file system or a volume, and the facts fixed at its
-//! creation.
+//! What a dataset's object set says of itself: whether it is a file system or a volume, and the
+//! facts fixed at its creation.
 //!
-//! Object 1 of a file system is its master node, a ZAP with its version and how it treats names. Object 1 of a
-//! volume is its data, and object 2 a ZAP with its size.
+//! Object 1 of a file system is its master node, a ZAP with its version and how it treats names.
+//! Object 1 of a volume is its data, and object 2 a ZAP with its size.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -44,7 +44,8 @@ pub struct FilesystemFacts {
     pub normalization: u64,
     /// How names are compared: the stored number of the property.
     pub case: u64,
-    /// Quotas of those who have no other, in the order of [`DEFAULT_QUOTAS`]; 0 for none. They can change.
+    /// Default quotas, in the order of [`DEFAULT_QUOTAS`]; 0 for none. They can
+    /// change.
     pub default_quotas: [u64; 6],
 }
 
@@ -82,8 +83,8 @@ pub fn objset(dataset: &Dataset<'_>) -> Result<Arc<ObjectSet>, DatasetError> {
         })
 }
 
-/// What kind of contents a dataset has, without its facts: they are left at zero. Reads the head of the object set only, and no
-/// object in it.
+/// What kind of contents a dataset has, without its facts: they are left at zero. Reads the head of
+/// the object set only, and no object in it.
 ///
 /// # Errors
 /// Its object set could not be read.

@@ -1,10 +1,10 @@
-//! Bookmarks that count: how much of what a dataset had at a bookmark was freed before the next snapshot (feature
-//! `bookmark_written`).
+//! Bookmarks that count: how much of what a dataset had at a bookmark was freed before the next
+//! snapshot (feature `bookmark_written`).
 //!
 //! # Mechanism
-//! `written#mark` and estimates of streams from a bookmark need to know what was lost since. A bookmark at or after the newest
-//! snapshot counts every block that the head gives up and that it had when the bookmark was made. When the next
-//! snapshot is taken, its count is final.
+//! `written#mark` and estimates of streams from a bookmark need to know what was lost since. A
+//! bookmark at or after the newest snapshot counts every block that the head gives up and that it
+//! had when the bookmark was made. When the next snapshot is taken, its count is final.
 
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -84,7 +84,8 @@ pub(crate) fn counting_bookmarks(
         .collect())
 }
 
-/// A snapshot was taken: bookmarks since the one before keep blocks of before and after them apart in the head's deadlist.
+/// A snapshot was taken: bookmarks since the one before keep blocks of before and after them apart
+/// in the head's deadlist.
 #[doc(alias = "dsl_bookmark_snapshotted")]
 pub(crate) fn divide_deadlist(
     context: &TaskContext<'_>,
@@ -99,8 +100,9 @@ pub(crate) fn divide_deadlist(
         .try_for_each(|txg| deadlist::add_key(context, deadlist, txg))
 }
 
-/// A snapshot goes: bookmarks between it and the one before count what was freed until the next one from now on. Says
-/// whether a bookmark stays in its place that counts, so that deadlists go on keeping births before and after it apart.
+/// A snapshot goes: bookmarks between it and the one before count what was freed until the next one
+/// from now on. Says whether a bookmark stays in its place that counts, so that deadlists go on
+/// keeping births before and after it apart.
 #[doc(alias = "dsl_bookmark_ds_destroyed")]
 pub(crate) fn snapshot_goes(
     context: &TaskContext<'_>,
@@ -130,7 +132,8 @@ pub(crate) fn snapshot_goes(
     Ok(stays)
 }
 
-/// Another dataset than before is the next after this snapshot: bookmarks of it count anew what is freed until that one.
+/// Another dataset than before is the next after this snapshot: bookmarks of it count anew what is
+/// freed until that one.
 #[doc(alias = "dsl_bookmark_next_changed")]
 pub(crate) fn next_has_changed(
     context: &TaskContext<'_>,
@@ -151,7 +154,8 @@ pub(crate) fn next_has_changed(
     Ok(())
 }
 
-/// A new bookmark of a snapshot. In a pool whose bookmarks count, it counts what was freed until the next one.
+/// A new bookmark of a snapshot. In a pool whose bookmarks count, it counts what was freed until
+/// the next one.
 #[doc(alias = "dsl_bookmark_set_phys")]
 pub(crate) fn of_snapshot(
     context: &TaskContext<'_>,

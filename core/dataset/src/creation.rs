@@ -1,4 +1,5 @@
-//! Making directories and datasets: the steps that creating a pool and creating a file system share.
+//! Making directories and datasets: the steps that creating a pool and creating a file system
+//! share.
 
 use crate::deadlist;
 use crate::error::DatasetError;
@@ -37,7 +38,7 @@ pub struct NewFilesystem {
     pub utf8_only: bool,
     /// The stored number of the property `casesensitivity`.
     pub case: u64,
-    /// Who owns the root directory.
+    /// The owner of the root directory.
     pub user: u32,
     /// The group of the root directory.
     pub group: u32,
@@ -59,8 +60,8 @@ impl Default for NewFilesystem {
 /// Why a new file system could not be filled.
 pub type FillError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A door upward: puts the objects that every file system has into an empty object set. Implemented where files are
-/// known.
+/// A door upward: puts the objects that every file system has into an empty object set. Implemented
+/// where files are known.
 pub trait FillFilesystem: Send + Sync {
     /// Fills it.
     ///

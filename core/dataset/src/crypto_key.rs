@@ -1,10 +1,13 @@
 //! Keys of encrypted datasets: as they are stored, wrapped by a key that only their owner has.
 //!
 //! # Mechanism
-//! Every directory of an encrypted file system or volume leads to an object of the MOS, a ZAP, with the keys of its blocks; clones share that of their origin, and count. The keys in it are
-//! encrypted with a wrapping key, which an *encryption root* has a passphrase or the like for; datasets below it are opened with its.
+//! Every directory of an encrypted file system or volume leads to an object of the MOS, a ZAP, with
+//! the keys of its blocks; clones share that of their origin, and count. The keys in it are
+//! encrypted with a wrapping key, which an *encryption root* has a passphrase or the like for;
+//! datasets below it are opened with its.
 //!
-//! Nobody here opens anything. A raw stream brings the object ([`KeyFacts`]), and takes it along; the key is made, shared, and removed with the last that uses it.
+//! Nothing is opened here. A raw stream brings the object ([`KeyFacts`]), and takes it along;
+//! the key is made, shared, and removed with the last that uses it.
 //!
 //! # Invariants
 //! - A directory leads to a key exactly when its blocks are sealed with it.
@@ -58,7 +61,7 @@ mod names {
     pub(super) const ITERATIONS: &str = "pbkdf2iters";
 }
 
-/// Where the owner's key is, until somebody says otherwise: he is asked.
+/// Where the owner's key is by default: at the prompt.
 const PROMPT: &str = "prompt";
 
 /// The list of this name in the description of a raw stream.

@@ -44,7 +44,7 @@ impl<'a> Dataset<'a> {
         })
     }
 
-    /// The head in this object, for those who do not ask for its name: to find that takes longer than all the rest.
+    /// The head in this object, without its name: finding the name takes longer than all the rest.
     pub(crate) fn open_unnamed(view: View<'a>, id: ObjectId) -> Result<Self, DatasetError> {
         let object = view.mos().object(id)?;
         let dataset: ondisk::dataset::Dataset = stored::read_bonus(&object)?;
@@ -159,8 +159,9 @@ impl<'a> Dataset<'a> {
             .collect())
     }
 
-    /// Names and objects of up to so many snapshots of this head, in the order in which they are stored, from a cookie on (0 is the start). Each comes with the
-    /// cookie of what follows it, which stays good while others come and go.
+    /// Names and objects of up to so many snapshots of this head, in the order in which they are
+    /// stored, from a cookie on (0 is the start). Each comes with the cookie of what follows it,
+    /// which stays good while others come and go.
     pub fn snapshot_names_from(
         &self,
         cookie: u64,
@@ -183,8 +184,8 @@ impl<'a> Dataset<'a> {
         Ok(names.iter().map(|(name, _)| name.len()).max())
     }
 
-    /// The bookmark of this head with this short name. As of snapshots, a name in another case will do where the dataset does not
-    /// tell cases apart.
+    /// The bookmark of this head with this short name. As of snapshots, a name in another case will
+    /// do where the dataset does not tell cases apart.
     #[doc(alias = "dsl_bookmark_lookup_impl")]
     pub fn bookmark(&self, name: &str) -> Result<Option<NamedBookmark>, DatasetError> {
         let flags = self.stored()?.flags;
@@ -220,7 +221,8 @@ impl<'a> Dataset<'a> {
         Ok(self.extension(guid)?.is_some())
     }
 
-    /// The snapshot before this one, or the newest snapshot of a head; for a clone without one, its origin.
+    /// The snapshot before this one, or the newest snapshot of a head; for a clone without one, its
+    /// origin.
     pub fn previous(&self) -> Result<Option<ondisk::dataset::Dataset>, DatasetError> {
         let previous = self.stored()?.previous_snapshot;
         if previous.is_zero() {

@@ -1,15 +1,16 @@
 //! Deadlists: making them, adding to them, and dividing them when snapshots go.
 //!
-//! The stored form is in [`tarn_ondisk::deadlist`]; what the lists mean, and where their blocks go when a snapshot is destroyed, in the theory
-//! of snapshots. Many lists of a deadlist are empty, above all in datasets that never
-//! had a snapshot; with the feature `empty_bpobj` they are one object that all share, and a list gets an object
-//! of its own with its first block.
+//! The stored form is in [`tarn_ondisk::deadlist`]; what the lists mean, and where their blocks go
+//! when a snapshot is destroyed, in the theory of snapshots. Many lists of a deadlist are empty,
+//! above all in datasets that never had a snapshot; with the feature `empty_bpobj` they are one
+//! object that all share, and a list gets an object of its own with its first block.
 //!
 //! # Old pools
-//! A pool of before version 26 has each deadlist in one list, and keeps those when it is upgraded: that of the head of `$ORIGIN`, of which every
-//! new dataset is a clone, for good. Such a list is added to, asked what it has, and freed; nothing here divides it. What is made
-//! after a dataset that has one gets the keys that it would have. In a pool that is still that old nothing can be made
-//! ([`check_pool`]): whoever else opens it does not know the form that we store.
+//! A pool of before version 26 has each deadlist in one list, and keeps those when it is upgraded:
+//! that of the head of `$ORIGIN`, of which every new dataset is a clone, for good. Such a list is
+//! added to, asked what it has, and freed; nothing here divides it. What is made after a dataset
+//! that has one gets the keys that it would have. In a pool that is still that old nothing can be
+//! made ([`check_pool`]): other programs do not know the form that we store.
 
 use crate::error::DatasetError;
 use crate::namespace::View;
@@ -53,8 +54,9 @@ pub(crate) fn add_key(
     context.writing().put(deadlist, &entry_name(txg), &value)
 }
 
-/// Makes a deadlist with the keys of another up to `before`, and nothing in its lists. `newest` is the newest snapshot that has a key to come: one that is
-/// not divided has none to copy, and they are found from there on.
+/// Makes a deadlist with the keys of another up to `before`, and nothing in its lists. `newest` is
+/// the newest snapshot that has a key to come: one that is not divided has none to copy, and they
+/// are found from there on.
 #[doc(alias = "dsl_deadlist_clone")]
 pub(crate) fn create_like(
     context: &TaskContext<'_>,
@@ -74,7 +76,8 @@ pub(crate) fn create_like(
     Ok(made)
 }
 
-/// The keys that the deadlist of what comes after a snapshot has: when each snapshot was taken that comes before that one.
+/// The keys that the deadlist of what comes after a snapshot has: when each snapshot was taken that
+/// comes before that one.
 #[doc(alias = "dsl_deadlist_regenerate")]
 fn keys_of_chain(reading: Reading<'_>, newest: ObjectId) -> Result<Vec<Txg>, DatasetError> {
     let mut keys: Vec<Txg> = Vec::new();
@@ -94,8 +97,8 @@ fn keys_of_chain(reading: Reading<'_>, newest: ObjectId) -> Result<Vec<Txg>, Dat
     Ok(keys)
 }
 
-/// Refuses a pool in which deadlists are not divided: it has no list of what is freed in the background either, which
-/// version 26 brought with them.
+/// Refuses a pool in which deadlists are not divided: it has no list of what is freed in the
+/// background either, which version 26 brought with them.
 pub(crate) fn check_pool(view: View<'_>) -> Result<(), TaskRefusal> {
     match view.mos().number(POOL_DIRECTORY, FREE_POINTER_LIST)? {
         Some(_) => Ok(()),
@@ -180,7 +183,8 @@ fn space_of(reading: Reading<'_>, list: ObjectId) -> Result<SpaceChange, Dataset
     })
 }
 
-/// Takes the lists for births after `from` out of a deadlist, and gives their blocks to another list. Tells what they add up to.
+/// Takes the lists for births after `from` out of a deadlist, and gives their blocks to another
+/// list. Tells what they add up to.
 #[doc(alias = "dsl_deadlist_move_bpobj")]
 pub(crate) fn hand_over(
     context: &TaskContext<'_>,
@@ -205,7 +209,8 @@ pub(crate) fn hand_over(
     Ok(space)
 }
 
-/// Moves all blocks of a deadlist into another, each list into the one that is for its births there, and frees it.
+/// Moves all blocks of a deadlist into another, each list into the one that is for its births
+/// there, and frees it.
 #[doc(alias = "dsl_deadlist_merge")]
 pub(crate) fn absorb(
     context: &TaskContext<'_>,
@@ -218,11 +223,12 @@ pub(crate) fn absorb(
     }
     let space = totals(writing.reading(), other)?;
     change_totals(context, deadlist, space)?;
-    // Its lists are somebody else's now.
+    // Its lists belong to another dataset now.
     writing.free(other)
 }
 
-/// Gives the blocks of the list for births after `txg` to the list before it. A deadlist without that list stays as it is.
+/// Gives the blocks of the list for births after `txg` to the list before it. A deadlist without
+/// that list stays as it is.
 #[doc(alias = "dsl_deadlist_remove_key")]
 pub(crate) fn remove_key(
     context: &TaskContext<'_>,
@@ -242,8 +248,8 @@ pub(crate) fn remove_key(
     pour(context, deadlist, txg, list)
 }
 
-/// Moves the blocks of a list, which were born after `born_after`, into the list of this deadlist that is for them. The list is gone, or in use
-/// as a part of that one, afterwards.
+/// Moves the blocks of a list, which were born after `born_after`, into the list of this deadlist
+/// that is for them. The list is gone, or in use as a part of that one, afterwards.
 fn pour(
     context: &TaskContext<'_>,
     deadlist: ObjectId,
@@ -406,7 +412,8 @@ pub(crate) fn insert(
     }
 }
 
-/// Adds entries to the lists that are for their births, in this order. What is marked as freed counts negative.
+/// Adds entries to the lists that are for their births, in this order. What is marked as freed
+/// counts negative.
 pub(crate) fn insert_entries(
     context: &TaskContext<'_>,
     deadlist: ObjectId,

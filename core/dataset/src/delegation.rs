@@ -1,15 +1,17 @@
 //! Delegation: what users without privilege may do with a dataset.
 //!
 //! # Mechanism
-//! A permission is given in a directory of the tree, for the dataset itself or for what is below it, to a user, a group or everyone; by itself, or as a member of a
-//! set. Whether somebody has one for a dataset is looked up from its directory to the root: what is given in the dataset's own counts
-//! where it is *local*, what is given above where it is for *descendents*. Snapshots are descendents of their dataset. A set may be
-//! defined anywhere on that way; the nearest definition counts.
+//! A permission is given in a directory of the tree, for the dataset itself or for what is below
+//! it, to a user, a group or everyone; by itself, or as a member of a set. Whether a user has one
+//! for a dataset is looked up from its directory to the root: what is given in the dataset's own
+//! counts where it is *local*, what is given above where it is for *descendents*. Snapshots are
+//! descendents of their dataset. A set may be defined anywhere on that way; the nearest definition
+//! counts.
 //!
-//! Whoever makes a dataset gets what is set aside for creators above it, as permissions of his own.
+//! The creator of a dataset gets what is set aside for creators above it, as own permissions.
 //!
-//! What is delegated is asked by those who take commands, before they do anything; the tasks that change the tree ask for limits
-//! only ([`on_behalf`](crate::ops::on_behalf)).
+//! `engine` asks what is delegated before it carries out a command; the tasks that
+//! change the tree ask for limits only ([`on_behalf`](crate::ops::on_behalf)).
 
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -29,7 +31,7 @@ use tarn_ondisk::units::ObjectId;
 /// The property of a pool without which nothing counts.
 const POOL_PROPERTY: &str = "delegation";
 
-/// Somebody, as the system knows him.
+/// A user, as the system knows him.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// His number.
@@ -41,7 +43,7 @@ pub struct User {
 }
 
 impl User {
-    /// As whom he may have permissions.
+    /// The receivers that he is: user, groups, everyone.
     fn holders(&self) -> Vec<Holder> {
         let groups = std::iter::once(&self.gid).chain(&self.groups);
         std::iter::once(Holder::User(self.uid))
@@ -51,10 +53,10 @@ impl User {
     }
 }
 
-/// What is delegated to somebody in one place.
+/// What is delegated to a receiver in one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegated {
-    /// To whom, and for what.
+    /// The receiver, and where it holds.
     pub key: Key,
     /// Names of permissions, or of sets.
     pub names: Vec<String>,
@@ -74,7 +76,7 @@ pub fn is_on(view: View<'_>) -> Result<bool, DatasetError> {
     Ok(stored != Some(0))
 }
 
-/// Whether a permission for a dataset is delegated to somebody, if the pool delegates anything.
+/// Whether a permission for a dataset is delegated to a user, if the pool delegates anything.
 ///
 /// # Errors
 /// What could not be read.
@@ -91,7 +93,8 @@ pub fn is_granted(
     search(dataset.directory(), first, permission, user, As::Anybody)
 }
 
-/// Whether somebody would have a permission for a dataset that he makes below this one: what is set aside for creators would be his.
+/// Whether a user would have a permission for a dataset that he makes below this one: what is set
+/// aside for creators would be his.
 ///
 /// # Errors
 /// What could not be read.
@@ -103,7 +106,7 @@ pub fn would_be_granted(
     search(parent, Scope::Descendent, permission, user, As::Creator)
 }
 
-/// As whom somebody asks.
+/// The user, with his groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum As {
     Anybody,
@@ -151,7 +154,8 @@ fn search(
     Ok(false)
 }
 
-/// What is delegated in the directories from this one up to the root, where anything is, each with its name.
+/// What is delegated in the directories from this one up to the root, where anything is, each with
+/// its name.
 ///
 /// # Errors
 /// What could not be read.
@@ -224,7 +228,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether one of the sets, as this directory defines them, has a permission. Sets within sets join the others.
+    /// Whether one of the sets, as this directory defines them, has a permission. Sets within sets
+    /// join the others.
     fn is_in_sets(
         &self,
         sets: &mut BTreeMap<String, bool>,

@@ -67,7 +67,8 @@ impl<'a> Directory<'a> {
         Directory::open(self.view, ObjectId::new(id), name).map(Some)
     }
 
-    /// Names and objects of all children, sorted by name; the pool's own (`$MOS`, `$FREE`, `$ORIGIN`) among them.
+    /// Names and objects of all children, sorted by name; the pool's own (`$MOS`, `$FREE`,
+    /// `$ORIGIN`) among them.
     pub(crate) fn child_ids(&self) -> Result<Vec<(String, ObjectId)>, DatasetError> {
         self.view.mos().names_and_objects(self.stored()?.children)
     }

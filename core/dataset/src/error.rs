@@ -48,8 +48,8 @@ pub enum DatasetError {
         /// The rule that is broken.
         why: &'static str,
     },
-    /// Children and clones of a dataset lead back to it. Renames can do that in a sound pool, where a clone's parent descends from the
-    /// clone; else the disk lies.
+    /// Children and clones of a dataset lead back to it. Renames can do that in a sound pool, where
+    /// a clone's parent descends from the clone; else the disk lies.
     #[error("recursive dependency at '{name}'")]
     Recursive {
         /// The dataset that was met again.
@@ -82,8 +82,8 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
-    /// What is wrong with a name or value that a task was given, where that is what failed and not the pool: nothing has this name, or
-    /// no ZAP can hold it.
+    /// What is wrong with a name or value that a task was given, where that is what failed and not
+    /// the pool: nothing has this name, or no ZAP can hold it.
     pub fn of_argument(&self) -> Option<String> {
         match self {
             DatasetError::NotFound { .. } => Some(self.to_string()),

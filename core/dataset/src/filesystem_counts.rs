@@ -1,15 +1,16 @@
 //! How many file systems and snapshots are below a directory (feature `filesystem_limits`).
 //!
 //! # Mechanism
-//! The counts are in the directory's own ZAP. They are made for a whole subtree when a limit is first set on its top, and kept
-//! true from then on by whoever creates, destroys or moves something below. A directory without counts ends the way up:
-//! no limit was ever set there or above.
+//! The counts are in the directory's own ZAP. They are made for a whole subtree when a limit is
+//! first set on its top, and kept true from then on by each creation, destruction and move below. A
+//! directory without counts ends the way up: no limit was ever set there or above.
 //!
-//! What a stream goes into counts like any other, though nobody is shown it and no limit keeps it from being made: OpenZFS counts it,
-//! and where it takes one off that was never counted it stops for good.
+//! What a stream goes into counts like any other, though it is not listed and no limit keeps it
+//! from being made: OpenZFS counts it, and where it takes one off that was never counted it stops
+//! for good.
 //!
-//! The limits themselves bind users to whom the right to change them was not given; whoever may administer the pool is not
-//! kept by them.
+//! The limits themselves bind users without the right to change them; administrators of the pool
+//! are not kept by them.
 
 use crate::directory::Directory;
 use crate::error::DatasetError;
@@ -61,8 +62,9 @@ pub(crate) fn is_counted(component: &str) -> bool {
     !component.starts_with('$')
 }
 
-/// Changes the counts of a directory and of all above it. Where fewer were counted than there are, by whatever wrote the pool
-/// before, none are left: a number that only limits depend on keeps nobody from storing a group.
+/// Changes the counts of a directory and of all above it. Where fewer were counted than there are,
+/// by whatever wrote the pool before, none are left: a number that only limits depend on keeps no
+/// txg from being stored.
 #[doc(alias = "dsl_fs_ss_count_adjust")]
 pub(crate) fn adjust(
     context: &TaskContext<'_>,

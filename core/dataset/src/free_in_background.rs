@@ -1,14 +1,15 @@
 //! Freeing what was destroyed, a bite per group.
 //!
 //! # Mechanism
-//! Three objects of the MOS say what is left: a list of block pointers (of destroyed snapshots), a list of trees (of destroyed
-//! file systems and volumes) and a set of [livelists](crate::livelist) (of destroyed clones). In the first pass of each group some are freed, until the budget is used up. What
-//! is freed is taken off the directory `$FREE`, to which all of it was charged when it was destroyed. When the last tree is
-//! gone, so are its list and the use of the feature.
+//! Three objects of the MOS say what is left: a list of block pointers (of destroyed snapshots), a
+//! list of trees (of destroyed file systems and volumes) and a set of [livelists](crate::livelist)
+//! (of destroyed clones). In the first pass of each group some are freed, until the budget is used
+//! up. What is freed is taken off the directory `$FREE`, to which all of it was charged when it was
+//! destroyed. When the last tree is gone, so are its list and the use of the feature.
 //!
-//! What is below a block that cannot be read cannot be found. Unless told otherwise we stop there and try again in each
-//! group, for the device may come back. Told to leak, we go on; what is left in `$FREE` in the end is moved to
-//! `$LEAK`.
+//! What is below a block that cannot be read cannot be found. Unless told otherwise we stop there
+//! and try again in each group, for the device may come back. Told to leak, we go on; what is left
+//! in `$FREE` in the end is moved to `$LEAK`.
 //!
 //! # After a crash
 //! Freeing goes on where the last stored group left it: how far a tree has come is stored with it.
@@ -109,7 +110,7 @@ impl Namespace {
         })
     }
 
-    /// Whether anything waits to be freed: then groups should follow each other though nobody writes.
+    /// Whether anything waits to be freed: then txgs should follow each other without writes.
     pub fn has_more_to_free(&self, operation: &Operation) -> Result<bool, DatasetError> {
         let mos = self.view(operation).mos();
         for trees in [pool_directory::BLOCK_TREE, pool_directory::DELETED_CLONES] {
@@ -227,8 +228,9 @@ impl<'a, 'b> Bite<'a, 'b> {
         Ok(false)
     }
 
-    /// Frees blocks on livelists of destroyed clones. Says whether some are left that can be freed. A list that contradicts itself stays: nobody
-    /// can tell which of its blocks are somebody else's by now.
+    /// Frees blocks on livelists of destroyed clones. Says whether some are left that can be freed.
+    /// A list that contradicts itself stays: which of its blocks belong to others by now is
+    /// unknown.
     fn free_livelists(&mut self) -> Result<bool, DatasetError> {
         let context = self.context;
         for list in livelist::deleted(context.writing().reading())? {

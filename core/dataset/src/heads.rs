@@ -1,12 +1,13 @@
-//! The object sets of heads, open for writing: one for each dataset, shared by all who use it.
+//! The object sets of heads, open for writing: one for each dataset, shared by all of its users.
 //!
 //! # Mechanism
-//! Who mounts a dataset, who serves it and the sync thread must change the same object set. The table knows which are
-//! open, and keeps none of them: an object set lives as long as somebody uses it, and while it has changes that are not
-//! stored. What is opened anew is opened as the MOS says it is stored; that is right because the sync thread holds a set
-//! until its new root is in the MOS.
+//! Mounting, serving and the sync thread must change the same object set. The table knows which are
+//! open, and keeps none of them: an object set lives as long as it is used, and while it has
+//! changes that are not stored. What is opened anew is opened as the MOS says it is stored; that is
+//! right because the sync thread holds a set until its new root is in the MOS.
 //!
-//! How blocks are written follows from properties ([`policy_of`]); when properties change, open sets are told.
+//! How blocks are written follows from properties ([`policy_of`]); when properties change, open
+//! sets are told.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -48,11 +49,12 @@ pub(crate) fn decides_writing(property: &str) -> bool {
 pub(crate) struct Heads {
     open: Mutex<BTreeMap<ObjectId, Weak<ObjectSet>>>,
     ownership: Mutex<Option<Arc<dyn Ownership>>>,
-    /// Directories at and below which blocks are to be written otherwise, and heads have not been told.
+    /// Directories at and below which blocks are to be written otherwise, and heads have not been
+    /// told.
     changed: Mutex<BTreeSet<ObjectId>>,
 }
 
-/// Who tells owners apart; taken for a moment.
+/// The door that tells owners apart; taken for a moment.
 const OWNERSHIP: Rank = Rank::new(tarn_host::ranks::DATASET + 11, "ownership");
 
 impl Heads {
@@ -76,12 +78,13 @@ impl Heads {
 }
 
 impl Namespace {
-    /// Says who tells owners of files apart. Once, before datasets are opened for writing.
+    /// Sets the door that tells owners of files apart. Once, before datasets are opened for
+    /// writing.
     pub fn set_ownership(&self, ownership: Arc<dyn Ownership>) {
         *self.heads().ownership.lock() = Some(ownership);
     }
 
-    /// The object set of a head, to change: the one that everybody has.
+    /// The object set of a head, to change: the one that all users share.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -117,7 +120,8 @@ impl Namespace {
         open.insert(set.id(), Arc::downgrade(set));
     }
 
-    /// Whether this is the object set that everybody has of its dataset. It is not when the dataset was destroyed.
+    /// Whether this is the object set that all users of its dataset share. It is not when the
+    /// dataset was destroyed.
     pub(crate) fn is_open_head(&self, set: &Arc<ObjectSet>) -> bool {
         let open = self.heads().open.lock();
         let there = open.get(&set.id()).and_then(Weak::upgrade);
@@ -135,12 +139,13 @@ impl Namespace {
         self.heads().open.lock().remove(&id);
     }
 
-    /// Who tells owners of a new file system's objects apart.
+    /// The door that tells owners of a new file system's objects apart.
     pub(crate) fn ownership(&self) -> Option<Arc<dyn Ownership>> {
         self.heads().ownership()
     }
 
-    /// Tells open heads how blocks are to be written now: those for which that may have changed since they were told last.
+    /// Tells open heads how blocks are to be written now: those for which that may have changed
+    /// since they were told last.
     ///
     /// # Errors
     /// When properties cannot be read.
@@ -175,8 +180,8 @@ fn number(dataset: &Dataset<'_>, property: &Property) -> Result<u64, DatasetErro
     )
 }
 
-/// How the blocks of a head are written, by its properties. Objects are counted for owners where its head says
-/// that they always were.
+/// How the blocks of a head are written, by its properties. Objects are counted for owners where
+/// its head says that they always were.
 pub(crate) fn policy_of(
     dataset: &Dataset<'_>,
     head: Option<&Objset>,
@@ -225,7 +230,8 @@ fn checksum_of(stored: u64) -> ChecksumAlgorithm {
     }
 }
 
-/// A stored `compression`: the algorithm in the low seven bits, its level above. `on` is what metadata have.
+/// A stored `compression`: the algorithm in the low seven bits, its level above. `on` is what
+/// metadata have.
 fn compression_of(stored: u64, on: CompressionAlgorithm) -> CompressionAlgorithm {
     let code = u8::try_from(stored & 0x7f).unwrap_or(1);
     let level = u8::try_from(stored >> 7).unwrap_or(0);

@@ -1,16 +1,19 @@
-//! Snapshots that somebody reads, and heads that must stay as they are.
+//! Snapshots that are read (sent, entered), and heads that must stay as they are.
 //!
 //! # Problem
-//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: whoever would destroy it is told that it is busy. And nobody begins to read what is about to go: its blocks
-//! are freed and used again, and what he read would be something else.
+//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: destroying it
+//! fails as busy. And reading does not begin on what is about to go: its blocks are freed and used
+//! again, and what he read would be something else.
 //!
 //! # Mechanism
-//! A table says how often each dataset is in use, and which the sync thread has decided to destroy or to change. A task decides when it checks for the second time, and from then to the end of
-//! its turn what it has decided on cannot be taken into use. Nothing of this is stored.
+//! A table says how often each dataset is in use, and which the sync thread has decided to destroy
+//! or to change. A task decides when it checks for the second time, and from then to the end of its
+//! turn what it has decided on cannot be taken into use. Nothing of this is stored.
 //!
 //! # Invariants
-//! - What is in use is not decided on, and what is decided on is not taken into use: both are one step in one table.
-//! - Who looks for a dataset when he already has it in use finds what stays.
+//! - What is in use is not decided on, and what is decided on is not taken into use: both are one
+//!   step in one table.
+//! - A dataset that is looked up after it was taken into use stays.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;
@@ -21,7 +24,8 @@ use tarn_ondisk::units::ObjectId;
 /// Taken for a moment.
 const IN_USE: Rank = Rank::new(tarn_host::ranks::DATASET + 13, "datasets in use");
 
-/// So often is looked for what is to be taken into use, while the tree changes. More than a change in each look would need.
+/// So often is looked for what is to be taken into use, while the tree changes. More than a change
+/// in each look would need.
 const LOOKS_MAX: usize = 20;
 
 /// What is in use, and what is going.
@@ -49,13 +53,14 @@ pub struct Use<'a> {
     dataset: ObjectId,
 }
 
-/// A task of the sync thread, from its check to its end: what it has decided on is not taken into use.
+/// A task of the sync thread, from its check to its end: what it has decided on is not taken into
+/// use.
 #[must_use]
 pub struct Deciding<'a>(&'a Namespace);
 
 impl Namespace {
-    /// From now on this dataset is not destroyed. Whoever asks looks afterwards whether it still is there. None when a task is destroying or changing it
-    /// just now.
+    /// From now on this dataset is not destroyed. The caller looks afterwards whether it still is
+    /// there. None when a task is destroying or changing it just now.
     #[doc(alias = "dsl_dataset_long_hold")]
     pub fn use_dataset(&self, dataset: ObjectId) -> Option<Use<'_>> {
         let mut table = self.in_use().0.lock();
@@ -69,7 +74,8 @@ impl Namespace {
         })
     }
 
-    /// Finds datasets, and takes them into use as they were found. `which` says them. None when some of them are being destroyed or changed just now.
+    /// Finds datasets, and takes them into use as they were found. `which` says them. None when
+    /// some of them are being destroyed or changed just now.
     ///
     /// # Errors
     /// Those of `find`.
@@ -89,7 +95,8 @@ impl Namespace {
             if version.is_multiple_of(2) && self.version() == version {
                 return Ok(Some((found, uses)));
             }
-            // They may have gone before they were in use, and others may have their numbers. What is found now stays, if it is in use.
+            // They may have gone before they were in use, and others may have their numbers. What
+            // is found now stays, if it is in use.
             version = self.version();
             found = self.consistently(&find)?;
             if which(&found) == ids {
@@ -99,13 +106,13 @@ impl Namespace {
         Ok(None)
     }
 
-    /// Whether somebody uses it.
+    /// Whether it is in use.
     #[doc(alias = "dsl_dataset_long_held")]
     pub fn is_in_use(&self, dataset: ObjectId) -> bool {
         self.in_use().0.lock().uses.contains_key(&dataset)
     }
 
-    /// Decides on a dataset, and says whether that can be: it cannot where somebody uses it.
+    /// Decides on a dataset, and says whether that can be: it cannot where it is in use.
     pub(crate) fn decide_on(&self, dataset: ObjectId) -> bool {
         let mut table = self.in_use().0.lock();
         let is_unused = !table.uses.contains_key(&dataset);

@@ -1,8 +1,8 @@
-//! The intent logs of datasets that an earlier run left behind: their blocks hang off the head of the object set, not off an object, and so
-//! are freed apart.
+//! The intent logs of datasets that an earlier run left behind: their blocks hang off the head of
+//! the object set, not off an object, and so are freed apart.
 //!
-//! Logs are claimed when a pool is opened ([`StoreClaims`]); what is claimed is freed when it was replayed ([`ForgetLog`]), or with its
-//! dataset.
+//! Logs are claimed when a pool is opened ([`StoreClaims`]); what is claimed is freed when it was
+//! replayed ([`ForgetLog`]), or with its dataset.
 
 use crate::error::DatasetError;
 use crate::namespace::View;
@@ -43,7 +43,7 @@ fn phase_of(context: &TaskContext<'_>) -> WritePhase {
     }
 }
 
-/// Frees the log of an earlier run and empties its head. Nobody changes the dataset meanwhile.
+/// Frees the log of an earlier run and empties its head. The dataset is not changed meanwhile.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "zil_destroy")]
 pub struct ForgetLog {
@@ -78,7 +78,8 @@ impl SyncTask for ForgetLog {
     }
 }
 
-/// Has heads say that their logs were claimed. For the first group of a pool that is opened, in which their blocks are allocated.
+/// Has heads say that their logs were claimed. For the first group of a pool that is opened, in
+/// which their blocks are allocated.
 #[derive(Debug, Clone)]
 pub struct StoreClaims {
     /// Datasets, and what the heads of their logs are to say.

@@ -1,16 +1,18 @@
 //! Ledgers: what becomes of the blocks that storing an object set makes and gives up.
 //!
 //! # Mechanism
-//! While a group is stored, each dataset's ledger hears of every block born and killed. A killed block born after the
-//! newest snapshot belongs to nobody any more and is freed. An older one is still in that snapshot, and goes to the
-//! deadlist. The sums are gathered here, and charged once when the set is stored: to the dataset's `referenced` and
-//! `unique`, and to its directory and all above it.
+//! While a group is stored, each dataset's ledger hears of every block born and killed. A killed
+//! block born after the newest snapshot has no owner any more and is freed. An older one is
+//! still in that snapshot, and goes to the deadlist. The sums are gathered here, and charged once
+//! when the set is stored: to the dataset's `referenced` and `unique`, and to its directory and all
+//! above it.
 //!
-//! The MOS has no snapshots, and cannot be changed while it is stored. Its sums are charged to the directory `$MOS` in
-//! the next pass, until they are nothing.
+//! The MOS has no snapshots, and cannot be changed while it is stored. Its sums are charged to the
+//! directory `$MOS` in the next pass, until they are nothing.
 //!
 //! # Invariants
-//! - `referenced` is the sum of the blocks that the head's tree leads to; `unique` of those born after its newest snapshot.
+//! - `referenced` is the sum of the blocks that the head's tree leads to; `unique` of those born
+//!   after its newest snapshot.
 
 use crate::counting_bookmarks::{CountingBookmark, counting_bookmarks, store_bookmarks};
 use crate::deadlist;
@@ -33,7 +35,8 @@ use tarn_probe::Operation;
 /// The directory that the MOS is charged to.
 const MOS_DIRECTORY: &str = "$MOS";
 
-/// How many dead blocks are gathered before they go to the deadlist: a file of any size can die at once.
+/// How many dead blocks are gathered before they go to the deadlist: a file of any size can die at
+/// once.
 const BURIED_TOGETHER: usize = 16_384;
 
 /// The ledger of a head while one group is stored.
@@ -207,7 +210,8 @@ impl BlockLedger for HeadLedger<'_> {
     }
 }
 
-/// By how much a directory's `used` changes with its head's unique bytes: as far as a refreservation has not paid.
+/// By how much a directory's `used` changes with its head's unique bytes: as far as a
+/// refreservation has not paid.
 fn felt_by_directory(before: u64, after: u64, reserved: u64, change: SpaceChange) -> i128 {
     if reserved == 0 {
         return change.used;
@@ -234,11 +238,11 @@ struct Burials {
     charged: i128,
 }
 
-/// Which blocks count for whom.
+/// Which blocks count for which dataset.
 #[derive(Clone, Copy)]
 struct Graves {
-    /// What was born after this is in the newest snapshot only; none if that has clones beside this head, or is not of this
-    /// head at all.
+    /// What was born after this is in the newest snapshot only; none if that has clones beside this
+    /// head, or is not of this head at all.
     newest_since: Option<Txg>,
     /// What was born before is the origin's.
     origin: Txg,

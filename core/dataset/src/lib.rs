@@ -1,14 +1,14 @@
 //! Datasets: file systems, volumes, snapshots, and the tree of directories that names them.
 //!
 //! # Problem
-//! A pool holds thousands of file systems, each with properties, limits and counts of space that must be right to the
-//! byte, in a tree that is renamed and destroyed while it is in use.
+//! A pool holds thousands of file systems, each with properties, limits and counts of space that
+//! must be right to the byte, in a tree that is renamed and destroyed while it is in use.
 //!
 //! # Mechanism
-//! The tree is stored in the MOS, as directories and datasets ([`namespace`] has the theory). A change to it is a
-//! task that runs in the syncing txg, where nothing else can change; reading needs no lock. Space is counted where
-//! blocks are born and killed ([`space_used`]). Properties are looked up along the tree
-//! ([`properties::inherit`]).
+//! The tree is stored in the MOS, as directories and datasets ([`namespace`] has the theory). A
+//! change to it is a task that runs in the syncing txg, where nothing else can change; reading
+//! needs no lock. Space is counted where blocks are born and killed ([`space_used`]). Properties
+//! are looked up along the tree ([`properties::inherit`]).
 //!
 //! # Knows nothing about
 //! Files, devices, mounts.

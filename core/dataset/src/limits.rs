@@ -1,39 +1,47 @@
 //! Whether more may be written: quotas, reservations, and what the pool has left.
 //!
 //! # Problem
-//! How much room a write takes is known when its group is stored, seconds after the writer was told that it went well. By then it
-//! is too late to refuse, so a writer is asked for before, by what it takes at worst.
+//! How much room a write takes is known when its group is stored, seconds after the writer was told
+//! that it went well. By then it is too late to refuse, so a writer is asked for before, by what it
+//! takes at worst.
 //!
 //! # Mechanism
-//! A writer asks for leave to take so many bytes at worst. What was dirtied and is not stored counts with what it takes at worst, set by set
-//! (`tarn_object`'s `in_flight`); so do leaves that are given and not used yet. A leave is used up when its transaction is over:
-//! then its changes are dirty.
+//! A writer asks for leave to take so many bytes at worst. What was dirtied and is not stored
+//! counts with what it takes at worst, set by set (`tarn_object`'s `in_flight`); so do leaves that
+//! are given and not used yet. A leave is used up when its transaction is over: then its changes
+//! are dirty.
 //!
-//! The question goes from the dataset's directory up to the root, as far as no reservation pays for the answer. At each:
+//! The question goes from the dataset's directory up to the root, as far as no reservation pays for
+//! the answer. At each:
 //!
-//! - what is *stored* reaches the limit: refused, once all that was changed before the question is stored, for it may have been removed;
+//! - what is *stored* reaches the limit: refused, once all that was changed before the question is
+//!   stored, for it may have been removed;
 //! - what is stored, what is in flight and what is wanted fit together: it may write;
-//! - they do not fit, and something is in flight: the writer waits for the next group, after which worst cases have become facts, and
-//!   asks again;
-//! - nothing else is in flight: what can be asked for in smaller pieces is refused, so that it is; the smallest piece may write. So
-//!   limits are reached to the byte, and exceeded by one piece at most.
+//! - they do not fit, and something is in flight: the writer waits for the next group, after which
+//!   worst cases have become facts, and asks again;
+//! - nothing else is in flight: what can be asked for in smaller pieces is refused, so that it is;
+//!   the smallest piece may write. So limits are reached to the byte, and exceeded by one piece at
+//!   most.
 //!
-//! What is in flight in the whole pool bounds what is in any directory of it. Only where that bound does not fit it is looked up
-//! which directories it is in ([`Namespace::fold`]).
+//! What is in flight in the whole pool bounds what is in any directory of it. Only where that bound
+//! does not fit it is looked up which directories it is in ([`Namespace::fold`]).
 //!
-//! Where there is plenty of room, a writer is given more leave than he asked for, and those who come after him take
-//! from that without a question, as long as the group is open.
+//! Where there is plenty of room, a writer is given more leave than it asked for, and later writers
+//! take from that without a question, as long as the group is open.
 //!
-//! A file system's `refquota` is asked first. At the root stands the pool: its size less slop, less what was freed and cannot be used
-//! yet. What gives back room may go halfway into the slop, and no quota keeps it. The last half of the slop is for storing: space
-//! maps, lists of freed blocks, and other things of the MOS.
+//! A file system's `refquota` is asked first. At the root stands the pool: its size less slop, less
+//! what was freed and cannot be used yet. What gives back room may go halfway into the slop, and no
+//! quota keeps it. The last half of the slop is for storing: space maps, lists of freed blocks, and
+//! other things of the MOS.
 //!
-//! What a `refreservation` holds free is only for the head itself; for everyone else it counts as used.
+//! What a `refreservation` holds free is only for the head itself; for everyone else it counts as
+//! used.
 //!
 //! # Invariants
-//! - Between its first question and the moment its group is stored a change is counted, once or twice.
+//! - Between its first question and the moment its group is stored a change is counted, once or
+//!   twice.
 //! - All that is promised fits what is free, less a part of the slop, so that storing finds room.
-//! - Nobody who asks holds a transaction: he may have to wait for his own group.
+//! - A caller that asks holds no transaction: it may have to wait for its own txg.
 
 use crate::error::DatasetError;
 use crate::namespace::{DEPTH_MAX, Namespace};
@@ -49,7 +57,8 @@ use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-/// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times as much.
+/// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times
+/// as much.
 const ADVANCE_BYTES: u64 = 16 << 20;
 
 /// See [`ADVANCE_BYTES`].
@@ -62,10 +71,12 @@ const MOS_BLOCK_BYTES: u64 = 16 << 10;
 /// In how many copies it is stored.
 const MOS_COPIES: u64 = 3;
 
-/// How often a writer waits for a group before he is refused. A guess: others may use up again what he waited for.
+/// How often a writer waits for a group before he is refused. A guess: others may use up again what
+/// he waited for.
 const WAITS_MAX: usize = 64;
 
-/// How often he waits for others to have nothing in flight. Then the smallest piece may write beside them.
+/// How often he waits for others to have nothing in flight. Then the smallest piece may write
+/// beside them.
 const PATIENT_WAITS: usize = 8;
 
 /// Why no more may be written.
@@ -281,7 +292,8 @@ impl Flight {
 }
 
 impl Namespace {
-    /// Asks whether the head of this number may take so many more bytes at worst. May wait for groups to be stored.
+    /// Asks whether the head of this number may take so many more bytes at worst. May wait for
+    /// groups to be stored.
     ///
     /// # Errors
     /// When a quota or the pool leaves no room.
@@ -360,7 +372,7 @@ impl Namespace {
 
     fn give(&self, asking: &Asking, promises: &mut Promises, open: Txg, has_plenty: bool) -> Leave {
         promises.give(asking.head, asking.bytes);
-        // Quotas were not asked for what gives back room, and are for those who come after it.
+        // Quotas were not asked for what gives back room, and are for later writers.
         if has_plenty && asking.wish != Wish::Freeing {
             promises.give_advance(asking.head, open);
         }
@@ -467,8 +479,8 @@ impl Namespace {
         }
     }
 
-    /// What is in flight in each head and directory. A directory's reservation pays for what is in flight below it as for what is
-    /// used there.
+    /// What is in flight in each head and directory. A directory's reservation pays for what is in
+    /// flight below it as for what is used there.
     #[doc(alias = "dsl_dir_willuse_space")]
     fn fold(&self, reading: Reading<'_>, open: Txg) -> Result<Folded, DatasetError> {
         let (mut heads, given) = {
@@ -538,8 +550,9 @@ impl Namespace {
         })
     }
 
-    /// Whether a refusal has to wait until all that was changed before the question is stored: a file may have been removed, and its
-    /// room is counted until then. What others dirty in the dataset's pool counts for the pool only.
+    /// Whether a refusal has to wait until all that was changed before the question is stored: a
+    /// file may have been removed, and its room is counted until then. What others dirty in the
+    /// dataset's pool counts for the pool only.
     fn may_come_free(&self, asking: &Asking, full: Full) -> bool {
         let txgs = &self.mos().env().txgs;
         let mut txg = txgs.stored_txg().next();

@@ -1,24 +1,30 @@
-//! Livelists: what a clone has stored since it was made, so that it can be destroyed without a walk (feature `livelist`).
+//! Livelists: what a clone has stored since it was made, so that it can be destroyed without a walk
+//! (feature `livelist`).
 //!
 //! # Problem
-//! A clone that shares most of its blocks with its origin has few of its own, scattered over its tree. Destroying it by a walk reads the whole tree to find them.
+//! A clone that shares most of its blocks with its origin has few of its own, scattered over its
+//! tree. Destroying it by a walk reads the whole tree to find them.
 //!
 //! # Mechanism
-//! From its first group on, a clone's ledger notes each block that is born, and each of them that dies, in a list that its directory names.
-//! The list has the form of a deadlist: parts by birth, so that a block's birth and death are in the same part. A part that has
-//! enough is followed by another from the next group on ([`Recorder`]); one of which half has died is written anew without pairs of birth and
-//! death ([`condense`]), and joins the one before it if both are small.
+//! From its first group on, a clone's ledger notes each block that is born, and each of them that
+//! dies, in a list that its directory names. The list has the form of a deadlist: parts by birth,
+//! so that a block's birth and death are in the same part. A part that has enough is followed by
+//! another from the next group on ([`Recorder`]); one of which half has died is written anew
+//! without pairs of birth and death ([`condense`]), and joins the one before it if both are small.
 //!
-//! The list is given up where it stops being worth it, or true: when the clone gets a snapshot, is promoted, goes back or receives, when its list
-//! contradicts it, and when less than three quarters of it are its origin's.
+//! The list is given up where it stops being worth it, or true: when the clone gets a snapshot, is
+//! promoted, goes back or receives, when its list contradicts it, and when less than three quarters
+//! of it are its origin's.
 //!
-//! A clone that is destroyed with its list hands it to the pool ([`hand_over`]); what is left on it is freed in the background
-//! ([`free_in_background`](crate::free_in_background)).
+//! A clone that is destroyed with its list hands it to the pool ([`hand_over`]); what is left on it
+//! is freed in the background ([`free_in_background`](crate::free_in_background)).
 //!
 //! # Invariants
-//! - A clone with a livelist has no snapshots. So a block that was born after its origin is no other dataset's.
+//! - A clone with a livelist has no snapshots. So a block that was born after its origin is no
+//!   other dataset's.
 //! - A list that was not handed over is never the only way to find a block.
-//! - A block is freed by a list only where the list, as a whole, agrees with what the clone was charged.
+//! - A block is freed by a list only where the list, as a whole, agrees with what the clone was
+//!   charged.
 
 use crate::deadlist;
 use crate::directory::Directory;
@@ -40,8 +46,8 @@ use tarn_ondisk::units::{AllocatedSize, ObjectId, Txg};
 #[doc(alias = "zfs_livelist_max_entries")]
 pub const BLOCKS_MAX: u64 = 500_000;
 
-/// How much of a clone must be its origin's, in percent, for a livelist to be worth it: below that a walk finds more to free in each block it reads than
-/// the list saves.
+/// How much of a clone must be its origin's, in percent, for a livelist to be worth it: below that
+/// a walk finds more to free in each block it reads than the list saves.
 #[doc(alias = "zfs_livelist_min_percent_shared")]
 const SHARED_PERCENT_MIN: u64 = 75;
 
@@ -107,7 +113,8 @@ impl Recorder {
         })
     }
 
-    /// A block that was born, or one of the clone's own that died. What is stored in its pointer takes no space, and is not noted.
+    /// A block that was born, or one of the clone's own that died. What is stored in its pointer
+    /// takes no space, and is not noted.
     pub(crate) fn note(
         &mut self,
         context: &TaskContext<'_>,
@@ -193,7 +200,8 @@ impl Recorder {
     }
 }
 
-/// Whether a clone that refers to so many bytes, and has so many of them to itself, shares enough with its origin.
+/// Whether a clone that refers to so many bytes, and has so many of them to itself, shares enough
+/// with its origin.
 #[doc(alias = "dsl_livelist_should_disable")]
 fn is_worth_it(own: u64, referenced: u64) -> bool {
     let shared = referenced.saturating_sub(own);
@@ -237,8 +245,8 @@ fn condense(context: &TaskContext<'_>, livelist: ObjectId) -> Result<bool, Datas
     Ok(true)
 }
 
-/// Writes a part of a livelist anew, without blocks that were born and have died; into the part before it, if there is room. False when it contradicts
-/// itself.
+/// Writes a part of a livelist anew, without blocks that were born and have died; into the part
+/// before it, if there is room. False when it contradicts itself.
 fn write_anew(
     context: &TaskContext<'_>,
     livelist: ObjectId,
@@ -273,8 +281,9 @@ fn write_anew(
     Ok(true)
 }
 
-/// Gives the livelist of a clone that is being destroyed to the pool, which frees what is on it in the background. Tells what that is; `None` when there
-/// is no list, or it does not have what its directory is charged for: then the clone's tree says what to free.
+/// Gives the livelist of a clone that is being destroyed to the pool, which frees what is on it in
+/// the background. Tells what that is; `None` when there is no list, or it does not have what its
+/// directory is charged for: then the clone's tree says what to free.
 #[doc(alias = "dsl_async_clone_destroy")]
 pub(crate) fn hand_over(
     context: &TaskContext<'_>,
@@ -324,7 +333,8 @@ pub(crate) enum Progress {
     Contradictory,
 }
 
-/// Frees what is on the livelist of a destroyed clone, a part after the other, each from its end, until `free` says to stop.
+/// Frees what is on the livelist of a destroyed clone, a part after the other, each from its end,
+/// until `free` says to stop.
 #[doc(alias = "spa_livelist_delete_cb")]
 pub(crate) fn free_deleted(
     context: &TaskContext<'_>,

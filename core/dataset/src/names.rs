@@ -8,7 +8,8 @@ use std::fmt;
 /// Longest full name in bytes, as the format's fixed buffers have it (256 with the final zero).
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The last component of a head that an increment is received into. Nobody can make a dataset of that name.
+/// The last component of a head that an increment is received into. No dataset of that name can be
+/// made.
 #[doc(alias = "recv_clone_name")]
 pub const RECEIVE_COMPONENT: &str = "%recv";
 
@@ -264,7 +265,8 @@ pub fn check_pool_name(name: &str, is_new: bool) -> Result<(), BadName> {
     Ok(())
 }
 
-/// True for the name of a user property: it has a colon, and only lower-case letters, digits and `:+._-`.
+/// True for the name of a user property: it has a colon, and only lower-case letters, digits and
+/// `:+._-`.
 pub fn is_user_property(name: &str) -> bool {
     name.contains(':')
         && name

@@ -1,15 +1,17 @@
 //! The tree of names: from `tank/home@monday` to objects of the MOS, and back.
 //!
 //! # Mechanism
-//! A dataset's name is a path of directories ([`Directory`]), each an object of the MOS with a ZAP of children. A
-//! directory has a head dataset; the head has a ZAP of its snapshots' names. Nothing of this is kept in
-//! memory here: objects and ZAPs are cached below, and a second copy would have to be kept true.
+//! A dataset's name is a path of directories ([`Directory`]), each an object of the MOS with a ZAP
+//! of children. A directory has a head dataset; the head has a ZAP of its snapshots' names. Nothing
+//! of this is kept in memory here: objects and ZAPs are cached below, and a second copy would have
+//! to be kept true.
 //!
 //! # Consistency
-//! The sync thread changes the tree while other threads read it. A structural change (create, destroy, rename)
-//! is several objects long, so its `apply` runs between two steps of a version counter. A reader that must see one state
-//! ([`Namespace::consistently`]) notes the counter, reads, and reads again if the counter moved. No lock is held
-//! while a device is waited for, and a reader can delay nobody.
+//! The sync thread changes the tree while other threads read it. A structural change (create,
+//! destroy, rename) is several objects long, so its `apply` runs between two steps of a version
+//! counter. A reader that must see one state ([`Namespace::consistently`]) notes the counter,
+//! reads, and reads again if the counter moved. No lock is held while a device is waited for, and a
+//! reader delays no other thread.
 //!
 //! # Knows nothing about
 //! Mounting, and how properties are shown.
@@ -36,7 +38,8 @@ use tarn_probe::Operation;
 /// How often a reader tries again before it takes what it has; structural changes are rare.
 const CONSISTENT_READS_MAX: usize = 64;
 
-/// Longest chain of directories that is followed; the format's name limit allows no more components.
+/// Longest chain of directories that is followed; the format's name limit allows no more
+/// components.
 pub(crate) const DEPTH_MAX: usize = 256;
 
 /// The datasets of one pool.
@@ -62,7 +65,7 @@ pub struct Namespace {
     receiving: Arc<Receiving>,
     /// Datasets that are not to be destroyed now.
     in_use: InUse,
-    /// Who serves snapshots, once somebody does.
+    /// The door to the server of snapshots, once it is set.
     snapshots_served: OnceLock<Arc<dyn SnapshotsServed>>,
     /// How many blocks a part of a livelist may have.
     livelist_blocks_max: AtomicU64,
@@ -116,7 +119,8 @@ impl Namespace {
         self.adjusted_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Tells what is kept back besides, in deflated bytes, so that a full pool can still be changed.
+    /// Tells what is kept back besides, in deflated bytes, so that a full pool can still be
+    /// changed.
     pub fn set_slop_bytes(&self, bytes: u64) {
         self.slop_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -137,7 +141,8 @@ impl Namespace {
         self.property_generation.load(Ordering::Acquire)
     }
 
-    /// How blocks of this directory's head, and of those below it, are to be written may have changed.
+    /// How blocks of this directory's head, and of those below it, are to be written may have
+    /// changed.
     pub(crate) fn policies_changed(&self, directory: &Directory<'_>) {
         self.heads.note_changed(directory.id());
         self.property_generation.fetch_add(1, Ordering::AcqRel);
@@ -163,7 +168,7 @@ impl Namespace {
         &self.in_use
     }
 
-    /// Who serves snapshots, once somebody does.
+    /// The door to the server of snapshots, once it is set.
     pub(crate) fn snapshots_served(&self) -> &OnceLock<Arc<dyn SnapshotsServed>> {
         &self.snapshots_served
     }
@@ -178,8 +183,8 @@ impl Namespace {
         &self.receiving
     }
 
-    /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes: datasets cannot use
-    /// it.
+    /// Tells what is kept for a checkpoint, and for frees that are not done yet, in deflated bytes:
+    /// datasets cannot use it.
     pub fn set_kept_bytes(&self, bytes: u64) {
         self.kept_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -236,7 +241,8 @@ impl Namespace {
         read()
     }
 
-    /// Runs a structural change. Only the sync thread may, so that one inside another is a part of it.
+    /// Runs a structural change. Only the sync thread may, so that one inside another is a part of
+    /// it.
     pub fn change<T>(&self, apply: impl FnOnce() -> T) -> T {
         if !self.version.load(Ordering::Acquire).is_multiple_of(2) {
             return apply();
@@ -265,7 +271,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether this is the tree that a task is about to change, and not one that may be another when the task comes to it.
+    /// Whether this is the tree that a task is about to change, and not one that may be another
+    /// when the task comes to it.
     pub(crate) fn is_syncing(self) -> bool {
         self.is_syncing
     }
@@ -339,7 +346,8 @@ impl<'a> View<'a> {
         Dataset::open_by_id(self, id)
     }
 
-    /// The dataset of this object number, for those who do not ask for its name: to find that takes longer than all the rest.
+    /// The dataset of this object number, without its name: finding the name takes longer than all
+    /// the rest.
     ///
     /// # Errors
     /// There is no such dataset, or what could not be read.

@@ -1,9 +1,11 @@
 //! The intent logs of datasets that are mounted, and what becomes of them with each group.
 //!
-//! A log must live longer than whoever mounted its dataset: its blocks are freed with a later group. So the table keeps it until
-//! it is closed ([`Namespace::close_log`]) and forgotten ([`Namespace::forget_log`]). The system may end a mount without asking us: its log stays open
-//! until the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]). Whoever has the dataset destroyed or replaced closes it first, mounted or
-//! not: what is put into it afterwards is nobody's.
+//! A log must live longer than the mount of its dataset: its blocks are freed with a later group.
+//! So the table keeps it until it is closed ([`Namespace::close_log`]) and forgotten
+//! ([`Namespace::forget_log`]). The system may end a mount without asking us: its log stays open
+//! until the dataset is mounted and unmounted again, or the pool is closed
+//! ([`Namespace::close_logs`]). Destroying or replacing the dataset closes it first, mounted or
+//! not: what is put into it afterwards is lost.
 
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -56,11 +58,12 @@ impl Namespace {
         }
     }
 
-    /// A dataset is not mounted any more. Once the group that is open now is stored, its log has nothing on the disk, and
-    /// [`forget_log`](Self::forget_log) is to be called.
+    /// A dataset is not mounted any more. Once the group that is open now is stored, its log has
+    /// nothing on the disk, and [`forget_log`](Self::forget_log) is to be called.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed. What the log has is replayed when the pool is imported again.
+    /// When the pool is suspended or being closed. What the log has is replayed when the pool is
+    /// imported again.
     pub fn close_log(
         &self,
         head: ObjectId,
@@ -70,10 +73,12 @@ impl Namespace {
         log.map_or(Ok(LogClosing::Done), |log| log.close(operation))
     }
 
-    /// Nothing is mounted any more: closes what was left open. Once the group that is open now is stored, no log has anything on the disk.
+    /// Nothing is mounted any more: closes what was left open. Once the group that is open now is
+    /// stored, no log has anything on the disk.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed. What logs have is replayed when the pool is imported again.
+    /// When the pool is suspended or being closed. What logs have is replayed when the pool is
+    /// imported again.
     pub fn close_logs(&self, operation: &Operation) -> Result<(), AssignError> {
         for log in self.all_open() {
             log.close(operation)?;
@@ -96,7 +101,8 @@ impl Namespace {
         self.logs().state.lock().open.values().cloned().collect()
     }
 
-    /// The log of a dataset was closed, and the group after that is stored; or nothing is stored any more.
+    /// The log of a dataset was closed, and the group after that is stored; or nothing is stored
+    /// any more.
     pub fn forget_log(&self, head: ObjectId) {
         let forgotten = self.logs().state.lock().open.remove(&head);
         drop(forgotten);
@@ -114,7 +120,8 @@ impl Namespace {
         }
     }
 
-    /// Brings the heads of logs up to the group that is being stored, before the sets themselves are stored.
+    /// Brings the heads of logs up to the group that is being stored, before the sets themselves
+    /// are stored.
     pub(crate) fn sync_logs(
         &self,
         sets: &[Arc<ObjectSet>],

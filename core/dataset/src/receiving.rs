@@ -1,9 +1,10 @@
 //! Receives under way: which heads are being received into, and how far each has come.
 //!
 //! # Mechanism
-//! Who receives notes, with each transaction, up to where the stream has gone in. When the group of the transaction is stored, the
-//! newest note of the group goes into the head's own ZAP. So what is stored of a head and what is said of it belong together, and a
-//! stream that was cut can go on exactly there.
+//! The receiver notes, with each transaction, up to where the stream has gone in. When the group of
+//! the transaction is stored, the newest note of the group goes into the head's own ZAP. So what is
+//! stored of a head and what is said of it belong together, and a stream that was cut can go on
+//! exactly there.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;
@@ -81,7 +82,7 @@ impl Drop for ReceiveClaim {
 }
 
 impl Namespace {
-    /// Claims a head for a receive; none where somebody else has.
+    /// Claims a head for a receive; none where another receive has.
     pub fn claim_receive(&self, head: ObjectId) -> Option<ReceiveClaim> {
         let mut heads = self.receiving().heads.lock();
         if heads.contains_key(&head) {

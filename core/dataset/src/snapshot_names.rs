@@ -1,4 +1,5 @@
-//! The names of a head's snapshots, with what is told of them elsewhere: their count, and when they last changed.
+//! The names of a head's snapshots, with what is told of them elsewhere: their count, and when they
+//! last changed.
 
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -50,7 +51,8 @@ pub(crate) fn rename(
     note_change(context, head)
 }
 
-/// Stores when snapshots of this head last came, went or were renamed: the property `snapshots_changed`.
+/// Stores when snapshots of this head last came, went or were renamed: the property
+/// `snapshots_changed`.
 #[doc(alias = "dsl_dir_snap_cmtime_update")]
 fn note_change(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
     if !context.features.is_enabled(Feature::ExtensibleDataset) {

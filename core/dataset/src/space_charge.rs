@@ -1,10 +1,12 @@
-//! Charging space to directories: one change, felt by every ancestor as far as no reservation has paid for it.
+//! Charging space to directories: one change, felt by every ancestor as far as no reservation has
+//! paid for it.
 //!
 //! # Mechanism
-//! A directory's `used` changes by what was allocated or freed. Its parent counts the directory as the larger of what
-//! is used and what is reserved, so the parent's `used` changes by the difference of that; and so on up to the
-//! root. In the parent the change is split: `children` by what the child really uses now, and
-//! `child_reservations` by the rest. Sizes before and after compression go up unchanged.
+//! A directory's `used` changes by what was allocated or freed. Its parent counts the directory as
+//! the larger of what is used and what is reserved, so the parent's `used` changes by the
+//! difference of that; and so on up to the root. In the parent the change is split: `children` by
+//! what the child really uses now, and `child_reservations` by the rest. Sizes before and after
+//! compression go up unchanged.
 //!
 //! # Invariants
 //! - The five parts of a directory add up to its `used`.
@@ -109,8 +111,8 @@ pub(crate) fn charge(
     charge_parts(writing, directory, change, &[(part, change.used)])
 }
 
-/// Charges a directory and its ancestors, where the change moves something between two parts: `to` grows by `moved`,
-/// and `from` takes the rest of the change.
+/// Charges a directory and its ancestors, where the change moves something between two parts: `to`
+/// grows by `moved`, and `from` takes the rest of the change.
 #[doc(alias = "dsl_dir_diduse_transfer_space")]
 pub(crate) fn charge_moving(
     writing: Writing<'_>,
@@ -199,8 +201,9 @@ fn part_of(used_by: &mut UsedBy, part: Part) -> &mut AllocatedSize {
     }
 }
 
-/// A sum of space. A pool may come with wrong sums, of another program or a damaged disk: they stay wrong, and nothing
-/// stops for them. Ours are added up by the tests, after each step and after each cut of power.
+/// A sum of space. A pool may come with wrong sums, of another program or a damaged disk: they stay
+/// wrong, and nothing stops for them. Ours are added up by the tests, after each step and after
+/// each cut of power.
 fn sum(size: u64, change: i128) -> u64 {
     let sum = i128::from(size) + change;
     u64::try_from(sum.max(0)).unwrap_or(u64::MAX)

@@ -1,16 +1,18 @@
 //! How space is counted: what a dataset uses, what its directory uses, what is left.
 //!
 //! # Mechanism
-//! Each directory has one number, `used`, for itself and everything below it. It has five parts: what the head
-//! alone refers to, what only snapshots hold, what children use, what children reserve beyond that, and what a
-//! refreservation holds free. A change in one directory changes every ancestor, but only as far as a reservation does not
-//! already count it: with a reservation of 10 GiB, the parent is charged 10 GiB until more than that is used.
+//! Each directory has one number, `used`, for itself and everything below it. It has five parts:
+//! what the head alone refers to, what only snapshots hold, what children use, what children
+//! reserve beyond that, and what a refreservation holds free. A change in one directory changes
+//! every ancestor, but only as far as a reservation does not already count it: with a reservation
+//! of 10 GiB, the parent is charged 10 GiB until more than that is used.
 //!
-//! What is left to a directory is the least of what its own quota and all its ancestors' leave; at the root, the size
-//! of the pool less slop. A reservation that is not used up adds to what its owner may take from the
-//! parent.
+//! What is left to a directory is the least of what its own quota and all its ancestors' leave; at
+//! the root, the size of the pool less slop. A reservation that is not used up adds to what its
+//! owner may take from the parent.
 //!
-//! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on parity.
+//! All sizes here are deflated bytes: what a block allocates, divided by what a raidz spends on
+//! parity.
 
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -38,7 +40,8 @@ pub fn directory_available(directory: &Directory<'_>) -> Result<u64, DatasetErro
     available_after(directory, None)
 }
 
-/// What would be left to a directory if one of its ancestors used so much less: the change is not positive.
+/// What would be left to a directory if one of its ancestors used so much less: the change is not
+/// positive.
 #[doc(alias = "dsl_dir_space_available")]
 fn available_after(
     directory: &Directory<'_>,
@@ -79,7 +82,8 @@ fn available_after(
     Ok(left.unwrap_or(0))
 }
 
-/// What would be left to a directory if so much were moved into it that another one, and those above that, have now.
+/// What would be left to a directory if so much were moved into it that another one, and those
+/// above that, have now.
 #[doc(alias = "dsl_dir_transfer_possible")]
 pub(crate) fn available_to_moved(
     to: &Directory<'_>,
@@ -134,7 +138,8 @@ pub fn written(dataset: &Dataset<'_>) -> Result<u64, DatasetError> {
     Ok(since.saturating_sub(previous.referenced.get()))
 }
 
-/// What would come free if snapshots of a dataset were destroyed: these two, of which the first is not the newer one, and all between them.
+/// What would come free if snapshots of a dataset were destroyed: these two, of which the first is
+/// not the newer one, and all between them.
 #[doc(alias = "dsl_dataset_space_wouldfree")]
 pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, DatasetError> {
     let mos = first.directory().view().mos();
@@ -150,8 +155,8 @@ pub fn freed_by_range(first: &Dataset<'_>, last: &Dataset<'_>) -> Result<u64, Da
     Ok(bytes)
 }
 
-/// The properties `written@…` and `written#…`: what a dataset has that was written since a snapshot or bookmark. None where that is not in its past,
-/// or is a bookmark that does not count.
+/// The properties `written@…` and `written#…`: what a dataset has that was written since a snapshot
+/// or bookmark. None where that is not in its past, or is a bookmark that does not count.
 pub fn written_since(
     dataset: &Dataset<'_>,
     since: &DatasetName,
@@ -196,7 +201,8 @@ pub struct Sizes {
     pub uncompressed: u64,
 }
 
-/// What a dataset has that was written since then. None where that is not in its past, or is a bookmark that does not count.
+/// What a dataset has that was written since then. None where that is not in its past, or is a
+/// bookmark that does not count.
 #[doc(alias = "dsl_dataset_space_written")]
 pub fn sizes_written(
     dataset: &Dataset<'_>,
@@ -267,7 +273,8 @@ pub fn sizes_written(
     }))
 }
 
-/// Whether what a dataset was in a txg is in the past of another: the same one later, or a clone of it.
+/// Whether what a dataset was in a txg is in the past of another: the same one later, or a clone of
+/// it.
 #[doc(alias = "dsl_dataset_is_before")]
 pub fn is_before(
     earlier: &Dataset<'_>,

@@ -1,7 +1,8 @@
 //! Reading and writing the MOS: stored structures in bonus buffers, values in ZAPs.
 //!
-//! Everything the tree of datasets knows is in objects of the MOS. The functions here are the only ones of
-//! this crate that touch their bytes. Number zero for an object means that there is none: its ZAP is empty.
+//! Everything the tree of datasets knows is in objects of the MOS. The functions here are the only
+//! ones of this crate that touch their bytes. Number zero for an object means that there is none:
+//! its ZAP is empty.
 
 use crate::dataset::NamedBookmark;
 use crate::error::DatasetError;
@@ -32,8 +33,9 @@ impl<'a> Reading<'a> {
         read_bonus(&*self.object(id)?)
     }
 
-    /// A ZAP; `None` when there is none. The only ones of the MOS that normalise are those of snapshot names, which are
-    /// ASCII: they find a name in any case, for datasets that do not tell cases apart.
+    /// A ZAP; `None` when there is none. The only ones of the MOS that normalise are those of
+    /// snapshot names, which are ASCII: they find a name in any case, for datasets that do not tell
+    /// cases apart.
     fn zap(self, id: ObjectId) -> Result<Option<ObjectZap<'a>>, DatasetError> {
         if id.is_zero() {
             return Ok(None);
@@ -65,7 +67,8 @@ impl<'a> Reading<'a> {
         Ok(text.map(|text| String::from_utf8_lossy(text).into_owned()))
     }
 
-    /// The object that exactly this name has, and the name as it is stored where `any_case` finds another.
+    /// The object that exactly this name has, and the name as it is stored where `any_case` finds
+    /// another.
     pub(crate) fn named_object(
         self,
         id: ObjectId,
@@ -117,7 +120,8 @@ impl<'a> Reading<'a> {
         Ok(names)
     }
 
-    /// Names and the object numbers they have, in their stored order, from a cookie on; each with the cookie of what follows.
+    /// Names and the object numbers they have, in their stored order, from a cookie on; each with
+    /// the cookie of what follows.
     pub(crate) fn named_objects_from(
         self,
         id: ObjectId,

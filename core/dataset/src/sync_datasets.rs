@@ -1,7 +1,7 @@
 //! Storing the datasets that a group has changed.
 //!
-//! Who had a dataset open when it was destroyed may still change its object set, in memory. Such changes go nowhere:
-//! the dataset's number may be that of another one by now.
+//! A user that had a dataset open when it was destroyed may still change its object set, in memory.
+//! Such changes go nowhere: the dataset's number may be that of another one by now.
 
 use crate::error::DatasetError;
 use crate::ledger::HeadLedger;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tarn_object::{MOS_ID, ObjectSet, SetLedger, discard_changes, sync_objsets};
 
 impl Namespace {
-    /// Stores all datasets with changes of this group, together, and puts their new roots into the MOS. Says whether
-    /// there were any.
+    /// Stores all datasets with changes of this group, together, and puts their new roots into the
+    /// MOS. Says whether there were any.
     ///
     /// # Errors
     /// When something could not be stored: the pool stops.

@@ -1,16 +1,18 @@
 //! Tasks: changes of the tree of datasets, made where nothing else can change.
 //!
 //! # Mechanism
-//! A [`SyncTask`] is asked for by any thread and runs in the pool's sync thread, in the first pass of a txg. `check` may
-//! refuse; it runs twice: at once, for a quick answer, and again right before `apply`. `apply` works with a
-//! [`TaskContext`], which has everything it needs: the tree, leave to change, counts of features, the time that all
-//! changes of one txg share, and a place for records of the pool's internal history.
+//! A [`SyncTask`] is asked for by any thread and runs in the pool's sync thread, in the first pass
+//! of a txg. `check` may refuse; it runs twice: at once, for a quick answer, and again right before
+//! `apply`. `apply` works with a [`TaskContext`], which has everything it needs: the tree, leave to
+//! change, counts of features, the time that all changes of one txg share, and a place for records
+//! of the pool's internal history.
 //!
 //! # Invariants
 //! - `check` changes nothing.
-//! - A change that a pool has no room for is refused before `check` ([`SyncTask::room`]): storing it would use up what storing needs.
-//! - After `check` has agreed, `apply` fails only when the MOS cannot be read or grown; the pool then stops before
-//!   the txg is stored.
+//! - A change that a pool has no room for is refused before `check` ([`SyncTask::room`]): storing
+//!   it would use up what storing needs.
+//! - After `check` has agreed, `apply` fails only when the MOS cannot be read or grown; the pool
+//!   then stops before the txg is stored.
 
 use crate::error::DatasetError;
 use crate::namespace::{Namespace, View};
@@ -92,7 +94,8 @@ impl<'a> TaskContext<'a> {
     }
 }
 
-/// Why a change was refused. What it means to a user depends on the command; each case names its system error.
+/// Why a change was refused. What it means to a user depends on the command; each case names its
+/// system error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskRefusal {
@@ -201,10 +204,11 @@ pub enum TaskRefusal {
     /// The snapshot has no such hold (`ESRCH`).
     #[error("no such tag on this dataset")]
     NoSuchTag,
-    /// The change has to wait for the next group (`EAGAIN`). Who asks for it in the sync thread asks again.
+    /// The change has to wait for the next group (`EAGAIN`). The sync thread runs it again.
     #[error("dataset is busy")]
     NotInThisGroup,
-    /// A change of several datasets, which happens for all of them or for none: those it cannot happen for, and why.
+    /// A change of several datasets, which happens for all of them or for none: those it cannot
+    /// happen for, and why.
     #[error("{}", named(.0))]
     Several(Vec<(String, TaskRefusal)>),
     /// This is not built.
@@ -225,7 +229,8 @@ fn named(refused: &[(String, TaskRefusal)]) -> String {
 }
 
 impl TaskRefusal {
-    /// Whether a change of several datasets can happen, in spite of what was found against some of them.
+    /// Whether a change of several datasets can happen, in spite of what was found against some of
+    /// them.
     ///
     /// # Errors
     /// It cannot.
@@ -297,7 +302,7 @@ pub enum SlopUse {
 
 /// A change of the tree.
 pub trait SyncTask: Send + 'static {
-    /// What who asked for it gets.
+    /// What the caller gets.
     type Output: Send + 'static;
 
     /// What it takes, and whether a full pool keeps it.

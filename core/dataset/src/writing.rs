@@ -1,8 +1,8 @@
 //! Changing the MOS: stored structures in bonus buffers, values in ZAPs, objects that come and go.
 //!
-//! The counterpart of [`stored`](crate::stored). Everything here is for the sync thread, which alone changes the
-//! MOS. Errors are those of reading before a change, and the pool stops on them: the functions are called when a task
-//! has been checked.
+//! The counterpart of [`stored`](crate::stored). Everything here is for the sync thread, which
+//! alone changes the MOS. Errors are those of reading before a change, and the pool stops on them:
+//! the functions are called when a task has been checked.
 
 use crate::error::DatasetError;
 use crate::stored::{Reading, is_zap, read_bonus};
@@ -83,7 +83,8 @@ impl<'a> Writing<'a> {
         Ok(zap.object().id())
     }
 
-    /// Adds a name that is not there, or changes its value: of that very name, whatever equal ones there are.
+    /// Adds a name that is not there, or changes its value: of that very name, whatever equal ones
+    /// there are.
     pub(crate) fn put(
         self,
         id: ObjectId,
@@ -140,7 +141,7 @@ impl<'a> Writing<'a> {
         if is_zap(&object) {
             return Ok(());
         }
-        // The ZAP first: whoever sees the type must find one.
+        // The ZAP first: a reader that sees the type must find one.
         ObjectZap::make(&object, self.tx, NewZap::micro(self.set), self.operation)
             .map_err(in_object(id))?;
         object

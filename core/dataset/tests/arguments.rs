@@ -1,4 +1,5 @@
-//! Names and values that no ZAP can hold are refused before the group: after it, they would suspend the pool.
+//! Names and values that no ZAP can hold are refused before the group: after it, they would suspend
+//! the pool.
 
 mod support;
 
@@ -128,7 +129,8 @@ fn properties_whose_names_or_values_cannot_be_stored_are_refused() {
     pool.judge();
 }
 
-/// Where properties were received, one that is inherited again is marked: under its name, with a suffix.
+/// Where properties were received, one that is inherited again is marked: under its name, with a
+/// suffix.
 #[test]
 fn a_property_is_not_inherited_where_its_mark_could_not_be_stored() {
     let mut pool = pool();

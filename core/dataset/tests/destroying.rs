@@ -72,7 +72,8 @@ fn together(list: &[&str]) -> DestroyTogether {
     DestroyTogether { names: names(list) }
 }
 
-/// Where a stream goes that replaces a file system, or, with the guid of a snapshot, goes on from there.
+/// Where a stream goes that replaces a file system, or, with the guid of a snapshot, goes on from
+/// there.
 fn begin(pool: &mut Pool, target: &str, from_guid: u64) -> Receiver {
     let task = BeginReceive {
         target: target.to_string(),

@@ -1,4 +1,5 @@
-//! Snapshots that are marked, and go with the last that keeps them: but not while somebody uses them.
+//! Snapshots that are marked, and go with the last that keeps them: but not while somebody uses
+//! them.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Names of snapshots and bookmarks that differ in case only: two names for most datasets, one for those that do not tell
-//! cases apart. They are in ZAPs that hash both alike.
+//! Names of snapshots and bookmarks that differ in case only: two names for most datasets, one for
+//! those that do not tell cases apart. They are in ZAPs that hash both alike.
 
 mod support;
 

@@ -201,7 +201,8 @@ fn an_old_snapshot_that_is_marked_stays_when_nothing_keeps_it_any_more() {
     free_all(&mut pool);
 }
 
-/// Without a list of what is to be freed, as before version 26: what we would store nobody else knows there.
+/// Without a list of what is to be freed, as before version 26: what we would store nobody else
+/// knows there.
 #[test]
 fn in_a_pool_that_is_still_old_nothing_is_made() {
     let mut pool = old_chain();

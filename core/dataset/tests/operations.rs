@@ -1,4 +1,5 @@
-//! What commands do to the tree of datasets, judged by what every block belongs to and what every directory is charged.
+//! What commands do to the tree of datasets, judged by what every block belongs to and what every
+//! directory is charged.
 
 mod support;
 

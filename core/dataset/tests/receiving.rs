@@ -39,7 +39,8 @@ fn counts(pool: &Pool, name: &str) -> (Option<u64>, Option<u64>) {
     (count(FILESYSTEM_COUNT), count(SNAPSHOT_COUNT))
 }
 
-/// As OpenZFS has it since 2.1, which takes one off when a clone goes that an increment was cut in, whether or not it was counted.
+/// As OpenZFS has it since 2.1, which takes one off when a clone goes that an increment was cut in,
+/// whether or not it was counted.
 #[test]
 fn what_an_increment_goes_into_is_counted_as_a_file_system() {
     let mut pool = with_base();

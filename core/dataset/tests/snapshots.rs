@@ -1,4 +1,5 @@
-//! What becomes of blocks when snapshots come and go: every block of every dataset is looked at after each change.
+//! What becomes of blocks when snapshots come and go: every block of every dataset is looked at
+//! after each change.
 
 mod support;
 
@@ -566,8 +567,9 @@ impl Walk {
         self.find_snapshots();
     }
 
-    /// Takes a stream in that somebody might have sent: an increment of any snapshot, all anew, or something new; to the end, or not.
-    /// Makes room for a stream, unless one is under way: into a head that is there, from its beginning or from a snapshot, or into a new one.
+    /// Takes a stream in that somebody might have sent: an increment of any snapshot, all anew, or
+    /// something new; to the end, or not. Makes room for a stream, unless one is under way: into a
+    /// head that is there, from its beginning or from a snapshot, or into a new one.
     fn begin_receive(&mut self, step: u64) {
         if self.receiving.is_some() {
             return;
@@ -789,8 +791,8 @@ impl Walk {
     }
 }
 
-/// Writes, takes snapshots, clones them, goes back to them and destroys all of that at random; each block is looked at after each
-/// step.
+/// Writes, takes snapshots, clones them, goes back to them and destroys all of that at random; each
+/// block is looked at after each step.
 fn wander(seed: u64, without: &[Feature]) {
     let mut walk = Walk::new(seed, without);
     for step in 0..70 {

@@ -1,13 +1,14 @@
 //! How many connections users may have open at a time.
 //!
 //! # Problem
-//! Everybody may connect, and each connection takes a descriptor of the daemon and, while its call runs, a thread. Whoever opens
-//! enough of them would keep commands of root waiting, and mounts from being made.
+//! Everybody may connect, and each connection takes a descriptor of the daemon and, while its call
+//! runs, a thread. Whoever opens enough of them would keep commands of root waiting, and mounts
+//! from being made.
 //!
 //! # Mechanism
-//! Connections are counted for each user and for all users together. Root and the user who runs the daemon are counted apart: what
-//! others do takes nothing of theirs. A connection has a [`Room`]; a call that runs on after its caller hung up keeps it, because it
-//! keeps the thread.
+//! Connections are counted for each user and for all users together. Root and the user who runs the
+//! daemon are counted apart: what others do takes nothing of theirs. A connection has a [`Room`]; a
+//! call that runs on after its caller hung up keeps it, because it keeps the thread.
 //!
 //! # Invariants
 //! - Users who may not do everything have an eighth of the daemon's descriptors at most.
@@ -15,13 +16,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many may one user have who may not do everything. A guess: more than programs run commands side by side.
+/// So many may one user have who may not do everything. A guess: more than programs run commands
+/// side by side.
 pub const OF_USER_MAX: usize = 64;
 
 /// So many may all of them have together: a user may have many identities, as those of containers.
 pub const OF_OTHERS_MAX: usize = 256;
 
-/// So many may those have who may do everything. A guess: far more than commands that wait for a pool that hangs.
+/// So many may those have who may do everything. A guess: far more than commands that wait for a
+/// pool that hangs.
 pub const OF_OWNERS_MAX: usize = 2048;
 
 /// How many connections there may be, and whose.

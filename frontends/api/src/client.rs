@@ -1,7 +1,8 @@
 //! The commands' end: one call, one connection.
 //!
-//! Commands are short and blocking, so each call opens the socket, asks, waits for the answer and closes. There is
-//! no time limit here: an operation takes as long as its devices take, and Ctrl-C ends the wait.
+//! Commands are short and blocking, so each call opens the socket, asks, waits for the answer and
+//! closes. There is no time limit here: an operation takes as long as its devices take, and Ctrl-C
+//! ends the wait.
 
 use crate::handover::Line;
 use http_body_util::{BodyExt, Full};

@@ -1,18 +1,22 @@
 //! How a command hands a descriptor of its own over to the daemon.
 //!
 //! # Problem
-//! The bytes of a send stream belong between the descriptor that the user gave to the command (a pipe to `ssh`, a file) and the pool. Through HTTP, and a
-//! process in between, they would be copied four times.
+//! The bytes of a send stream belong between the descriptor that the user gave to the command (a
+//! pipe to `ssh`, a file) and the pool. Through HTTP, and a process in between, they would be
+//! copied four times.
 //!
 //! # Mechanism
-//! Beside the control socket is a second one. The command connects, and sends a *ticket* of sixteen random bytes with one descriptor (`SCM_RIGHTS`). The
-//! daemon answers with one byte when it has noted both; then the command makes its call on the control socket and names the ticket in the
-//! [`Envelope`](tarn_engine::messages::Envelope). The connection is the caller's *line*: it stays open until the command ends, however it ends. A descriptor
-//! that nobody asked for is closed with its line.
+//! Beside the control socket is a second one. The command connects, and sends a *ticket* of sixteen
+//! random bytes with one descriptor (`SCM_RIGHTS`). The daemon answers with one byte when it has
+//! noted both; then the command makes its call on the control socket and names the ticket in the
+//! [`Envelope`](tarn_engine::messages::Envelope). The connection is the caller's *line*: it stays
+//! open until the command ends, however it ends. A descriptor that nobody asked for is closed with
+//! its line.
 //!
 //! # Invariants
 //! - A ticket is redeemed once, and only by the user who brought it.
-//! - Connections are bounded ([`admission`](crate::admission)); one that does not bring what it must is closed, with all that it brought.
+//! - Connections are bounded ([`admission`](crate::admission)); one that does not bring what it
+//!   must is closed, with all that it brought.
 
 use crate::admission::{Admission, Bounds, Room};
 use rustix::net::{
@@ -269,7 +273,8 @@ async fn serve(handovers: Arc<Handovers>, room: Room, stream: UnixStream) {
     if stream.try_write(&[NOTED]).is_err() {
         return;
     }
-    // Nothing is said on the line any more: that it can be read means that it is hung up, or that the caller does not keep to the rules.
+    // Nothing is said on the line any more: that it can be read means that it is hung up, or that
+    // the caller does not keep to the rules.
     let read = || rustix::net::recv(&stream, &mut [0], RecvFlags::DONTWAIT).map_err(Error::from);
     let _ = stream.async_io(Interest::READABLE, read).await;
 }

@@ -1,18 +1,19 @@
 //! The control interface: HTTP and JSON on a Unix socket.
 //!
 //! # Mechanism
-//! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_engine::messages::Envelope) and answers with the operation's reply,
-//! or with a [`Refusal`](tarn_engine::messages::Refusal) and a status that fits its kind. `GET /v1/openapi.json`
-//! describes all of it. Routes, description and [`client::Client`] are made from one list,
-//! `tarn_engine::for_each_operation!`.
+//! `POST /v1/NOUN/VERB` takes an [`Envelope`](tarn_engine::messages::Envelope) and answers with the
+//! operation's reply, or with a [`Refusal`](tarn_engine::messages::Refusal) and a status that fits
+//! its kind. `GET /v1/openapi.json` describes all of it. Routes, description and [`client::Client`]
+//! are made from one list, `tarn_engine::for_each_operation!`.
 //!
 //! Bytes of streams do not go through it: a command hands its own descriptor over ([`handover`]).
 //!
-//! Everybody may connect, so connections are counted ([`admission`]) and none is waited for without end.
+//! Everybody may connect, so connections are counted ([`admission`]) and none is waited for without
+//! end.
 //!
-//! Who calls is read from the socket's peer credentials: what a message says of its sender is never believed.
-//! Root and the user that runs the daemon may do everything; others may read, and ask for what can be delegated, which the engine then
-//! allows or not.
+//! Who calls is read from the socket's peer credentials: what a message says of its sender is never
+//! believed. Root and the user that runs the daemon may do everything; others may read, and ask for
+//! what can be delegated, which the engine then allows or not.
 
 pub mod admission;
 pub mod client;
@@ -23,7 +24,8 @@ pub mod server;
 
 pub use openapi::description;
 
-/// True for operations that change nothing, which every user may call. Those that OpenZFS lets only root do are not among them, nor those that read files that the caller names.
+/// True for operations that change nothing, which every user may call. Those that OpenZFS lets only
+/// root do are not among them, nor those that read files that the caller names.
 pub fn only_reads(path: &str) -> bool {
     matches!(
         path,
@@ -43,7 +45,8 @@ pub fn only_reads(path: &str) -> bool {
     )
 }
 
-/// True for operations for which the engine asks, before it does anything, whether the user has the permissions that they need.
+/// True for operations for which the engine asks, before it does anything, whether the user has the
+/// permissions that they need.
 pub fn is_delegated(path: &str) -> bool {
     matches!(
         path,

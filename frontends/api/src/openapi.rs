@@ -44,8 +44,8 @@ fn collect<T: ToSchema>(schemas: &mut Schemas) {
     T::schemas(schemas);
 }
 
-/// One operation. Requests and replies stand in place, since two nouns may share a verb's name; what
-/// they refer to is collected.
+/// One operation. Requests and replies stand in place, since two nouns may share a verb's name;
+/// what they refer to is collected.
 fn operation<Q: ToSchema, A: ToSchema>(
     path: &str,
     summary: &str,

@@ -1,9 +1,10 @@
 //! Connections to the control socket: who gets one, and how long the daemon waits for him.
 //!
 //! # Mechanism
-//! The [`Gate`] takes connections while there is room for their users, and tells others so. A [`Patient`] connection is closed when a
-//! request does not come to its end in time, however slowly its bytes drip, and when nobody takes an answer. While a call is under
-//! way there is no limit: an operation takes as long as its devices take.
+//! The [`Gate`] takes connections while there is room for their users, and tells others so. A
+//! [`Patient`] connection is closed when a request does not come to its end in time, however slowly
+//! its bytes drip, and when nobody takes an answer. While a call is under way there is no limit: an
+//! operation takes as long as its devices take.
 
 use crate::admission::{Admission, Room};
 use crate::handover::is_passing;
@@ -20,7 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a request may take to come, from the connection or from the answer before. A command sends it at once.
+/// How long a request may take to come, from the connection or from the answer before. A command
+/// sends it at once.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
 /// How long an answer may lie in the socket without being read.

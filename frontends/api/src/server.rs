@@ -85,7 +85,8 @@ impl Peer {
     }
 }
 
-/// Serves both sockets until `stop` is ready; calls that were begun are finished, but for streams, which are stopped.
+/// Serves both sockets until `stop` is ready; calls that were begun are finished, but for streams,
+/// which are stopped.
 ///
 /// # Errors
 /// When the listener fails for good.
@@ -199,7 +200,8 @@ where
         pipe,
         presence: presence.clone(),
     };
-    // This is not polled to its end when the caller hangs up, but dropped; the operation goes on in its thread, and may look.
+    // This is not polled to its end when the caller hangs up, but dropped; the operation goes on in
+    // its thread, and may look.
     let _leaving = Leaving(presence);
     let request = envelope.request;
     let room = peer.room;

@@ -1,9 +1,10 @@
 //! Making and destroying bookmarks.
 //!
 //! # Mechanism
-//! A bookmark is what is kept of a snapshot, or of another bookmark, to send from: its guid and when it was made. It is in a ZAP of the head's. In a pool with the feature
-//! `bookmark_written` it also counts what was freed since ([`counting_bookmarks`]); as long as it
-//! does, deadlists keep births before and after it apart, as they do for a snapshot.
+//! A bookmark is what is kept of a snapshot, or of another bookmark, to send from: its guid and
+//! when it was made. It is in a ZAP of the head's. In a pool with the feature `bookmark_written` it
+//! also counts what was freed since ([`counting_bookmarks`]); as long as it does, deadlists keep
+//! births before and after it apart, as they do for a snapshot.
 //!
 //! Several bookmarks are made or destroyed in one group, or none of them.
 
@@ -141,7 +142,8 @@ fn find_origin<'a>(view: View<'a>, name: &str) -> Result<Origin<'a>, TaskRefusal
     }
 }
 
-/// Whether what was made of this dataset then is a part of the past of a head: its own, or that of what it is a clone of.
+/// Whether what was made of this dataset then is a part of the past of a head: its own, or that of
+/// what it is a clone of.
 #[doc(alias = "dsl_dataset_is_before")]
 fn is_ancestor(
     head: &Dataset<'_>,

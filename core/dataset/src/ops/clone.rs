@@ -1,9 +1,10 @@
 //! Making clones: file systems and volumes that begin as a snapshot is.
 //!
 //! # Mechanism
-//! A clone's head leads to the object set of its origin, and from then on writes blocks of its own. Every dataset is a clone, of the pool's empty snapshot
-//! if of no other; so all there is to do beside what making a file system does is to take over what the origin is, and to forget the intent log
-//! that the origin's head had when the snapshot was taken.
+//! A clone's head leads to the object set of its origin, and from then on writes blocks of its own.
+//! Every dataset is a clone, of the pool's empty snapshot if of no other; so all there is to do
+//! beside what making a file system does is to take over what the origin is, and to forget the
+//! intent log that the origin's head had when the snapshot was taken.
 
 use super::create::{Made, apply_settings, check_name, check_new};
 use super::set::{AUTO, find, reservation_of};
@@ -98,7 +99,8 @@ impl SyncTask for CloneSnapshot {
 }
 
 impl CloneSnapshot {
-    /// The settings, with what `refreservation=auto` stands for. As OpenZFS, which counts the copies that the clone is made with, and not those that it inherits.
+    /// The settings, with what `refreservation=auto` stands for. As OpenZFS, which counts the
+    /// copies that the clone is made with, and not those that it inherits.
     #[doc(alias = "zfs_fix_auto_resv")]
     fn resolved(&self, origin: &Dataset<'_>) -> Result<Vec<Checked>, DatasetError> {
         let mut settings = self.settings.clone();
@@ -116,8 +118,9 @@ impl CloneSnapshot {
     }
 }
 
-/// Whether a snapshot was taken in the group that is being stored. What its clone, or its head after a rollback, stored in the same group would be
-/// as old as the snapshot, and nobody could tell that it is not in it.
+/// Whether a snapshot was taken in the group that is being stored. What its clone, or its head
+/// after a rollback, stored in the same group would be as old as the snapshot, and could not be
+/// told from its blocks.
 pub(super) fn is_of_this_group(
     view: View<'_>,
     snapshot: &Dataset<'_>,
@@ -130,7 +133,8 @@ pub(super) fn is_of_this_group(
     }
 }
 
-/// Has a head, whose object set is that of a snapshot, begin without the intent log that there was when the snapshot was taken.
+/// Has a head, whose object set is that of a snapshot, begin without the intent log that there was
+/// when the snapshot was taken.
 #[doc(alias = "dsl_dataset_zero_zil")]
 pub(super) fn forget_log(context: &TaskContext<'_>, head: ObjectId) -> Result<(), DatasetError> {
     let set = context.namespace.head_set(head, context.operation)?;

@@ -1,12 +1,15 @@
-//! Counting for owners what was there before the pool could: the features `userobj_accounting` and `project_quota` were enabled later.
+//! Counting for owners what was there before the pool could: the features `userobj_accounting` and
+//! `project_quota` were enabled later.
 //!
 //! # Mechanism
-//! [`BeginCounting`] has the dataset use the features, so that everything that is stored from then on is counted; projects are counted right then. The
-//! objects that are there follow in open groups ([`ObjectSet::count_objects`]), by whoever has the pool's turn, so that the dataset is neither destroyed nor exchanged meanwhile;
-//! then [`EndCounting`] has the head say that they were all counted.
+//! [`BeginCounting`] has the dataset use the features, so that everything that is stored from then
+//! on is counted; projects are counted right then. The objects that are there follow in open groups
+//! ([`ObjectSet::count_objects`]), by the thread that has the pool's turn, so that the dataset is
+//! neither destroyed nor exchanged meanwhile; then [`EndCounting`] has the head say that they were
+//! all counted.
 //!
 //! # After a crash
-//! Whoever mounts it begins again, with those that are not counted.
+//! The next mount begins again, with those that are not counted.
 
 use crate::error::DatasetError;
 use crate::feature_use;
@@ -28,7 +31,8 @@ pub fn countable(features: &dyn FeatureCounts) -> Countable {
     }
 }
 
-/// Begins to count in a file system what the pool's features have counted and it does not count yet.
+/// Begins to count in a file system what the pool's features have counted and it does not count
+/// yet.
 #[derive(Debug, Clone, Copy)]
 pub struct BeginCounting {
     /// The file system.
@@ -83,12 +87,14 @@ impl SyncTask for EndCounting {
     }
 }
 
-/// Whether everybody who has the dataset has this object set of it: it was neither destroyed nor exchanged for another.
+/// Whether this is the object set that all users of the dataset share: it was neither destroyed nor
+/// exchanged for another.
 pub fn is_current(view: View<'_>, set: &std::sync::Arc<ObjectSet>) -> bool {
     view.namespace().is_open_head(set)
 }
 
-/// Refuses a head that is half received, or is not there any more; and one of which this group has a snapshot: what its head stores would look as old.
+/// Refuses a head that is half received, or is not there any more; and one of which this group has
+/// a snapshot: what its head stores would look as old.
 fn check_head(view: View<'_>, head: ObjectId) -> Result<(), TaskRefusal> {
     let dataset = view.dataset_without_name(head)?;
     check_whole(&dataset)?;

@@ -1,11 +1,14 @@
 //! Making a file system or a volume.
 //!
 //! # Mechanism
-//! A directory below the parent's, a head that descends from the pool's empty snapshot, and an object set that the group stores. What a
-//! file system begins with is put in by whoever knows files; what a volume begins with is two objects, and is put in here.
+//! A directory below the parent's, a head that descends from the pool's empty snapshot, and an
+//! object set that the group stores. What a file system begins with is put in through
+//! [`FillFilesystem`](crate::initialize::FillFilesystem); what a volume begins with is two objects,
+//! and is put in here.
 //!
-//! Some properties are facts of the object set, and are stored there only: how names are treated, the size of a volume and
-//! of its blocks. What was not given of how names are treated comes from the parent file system.
+//! Some properties are facts of the object set, and are stored there only: how names are treated,
+//! the size of a volume and of its blocks. What was not given of how names are treated comes from
+//! the parent file system.
 //!
 //! # Knows nothing about
 //! Mounting, and making parents that are missing.
@@ -45,8 +48,8 @@ use tarn_ondisk::units::ObjectId;
 /// Sizes that blocks of a volume can have.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
-/// The stored number of the `casesensitivity` that has no name differ from another in case only. Where that is `mixed`, they
-/// do: for us, and for snapshots and bookmarks.
+/// The stored number of the `casesensitivity` that has no name differ from another in case only.
+/// Where that is `mixed`, they do: for us, and for snapshots and bookmarks.
 #[doc(alias = "ZFS_CASE_INSENSITIVE")]
 const INSENSITIVE: u64 = 1;
 
@@ -86,7 +89,8 @@ impl NameRules {
         rules
     }
 
-    /// Refuses numbers that stand for nothing. What fills the file system later could not refuse any more.
+    /// Refuses numbers that stand for nothing. What fills the file system later could not refuse
+    /// any more.
     fn check(&self) -> Result<(), TaskRefusal> {
         let words = [
             ("version", self.version),
@@ -115,7 +119,7 @@ pub struct CreateFilesystem {
     pub settings: Vec<Checked>,
     /// How names are treated.
     pub rules: NameRules,
-    /// Who owns the root directory.
+    /// The owner of the root directory.
     pub user: u32,
     /// The group of the root directory.
     pub group: u32,
@@ -253,8 +257,8 @@ impl SyncTask for CreateVolume {
 }
 
 impl CreateVolume {
-    /// What is set aside for it, unless somebody said otherwise. As OpenZFS, which counts the copies that it is made with,
-    /// and not those that it inherits.
+    /// What is set aside for it, unless it was set. As OpenZFS, which counts the
+    /// copies that it is made with, and not those that it inherits.
     pub fn reservation(&self, view: View<'_>) -> Option<u64> {
         let said = |name: &str| {
             let found = self.settings.iter().find(|checked| checked.name == name);

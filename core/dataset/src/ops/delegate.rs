@@ -1,6 +1,6 @@
 //! Delegating permissions, and taking them back.
 //!
-//! Who may delegate what is for those to decide who take commands.
+//! `engine` decides which user may delegate what.
 
 use crate::delegation;
 use crate::directory::Directory;
@@ -16,7 +16,7 @@ use tarn_ondisk::zap::can_hold_name;
 pub struct Delegate {
     /// The full name of a file system or volume.
     pub name: String,
-    /// To whom, and what.
+    /// The receiver, and the permissions.
     pub given: Vec<(Key, Vec<String>)>,
 }
 
@@ -25,7 +25,7 @@ pub struct Delegate {
 pub struct Revoke {
     /// The full name of a file system or volume.
     pub name: String,
-    /// From whom, and what; all of it where nothing is said.
+    /// The receiver, and the permissions; all of them where none are given.
     pub taken: Vec<(Key, Option<Vec<String>>)>,
     /// Everything below it as well.
     pub recursive: bool,

@@ -1,25 +1,27 @@
-//! Destroying a file system or volume that has no snapshots and no children.
-//! Snapshots are destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)); a dataset with all that depends on it, in
-//! one group ([`destroy_together`](super::destroy_together)).
+//! Destroying a file system or volume that has no snapshots and no children. Snapshots are
+//! destroyed in another way ([`destroy_snapshot`](super::destroy_snapshot)); a dataset with all
+//! that depends on it, in one group ([`destroy_together`](super::destroy_together)).
 //!
 //! # Problem
 //! A dataset of a terabyte has millions of blocks. They cannot all be found and freed in one group.
 //!
 //! # Mechanism
-//! The name goes at once, with everything in the MOS that is the dataset's: its record, its deadlist, its directory with
-//! properties and counts. Its tree of blocks is handed to the list of trees that are freed in the
-//! background ([`free_in_background`](crate::free_in_background)), and what it uses is charged to the pool's directory `$FREE`
-//! from then on. In a pool without that feature the tree is freed in the same group.
+//! The name goes at once, with everything in the MOS that is the dataset's: its record, its
+//! deadlist, its directory with properties and counts. Its tree of blocks is handed to the list of
+//! trees that are freed in the background ([`free_in_background`](crate::free_in_background)), and
+//! what it uses is charged to the pool's directory `$FREE` from then on. In a pool without that
+//! feature the tree is freed in the same group.
 //!
-//! Every dataset is a clone: of the snapshot it was made of, or of the pool's empty one. So the snapshot before it forgets
-//! it, and only what was born after that snapshot is freed.
+//! Every dataset is a clone: of the snapshot it was made of, or of the pool's empty one. So the
+//! snapshot before it forgets it, and only what was born after that snapshot is freed.
 //!
 //! # After a crash
-//! All of it is in one group, and so has happened or not. Older programs destroyed in two steps, and receiving
-//! can be interrupted: what they leave is marked inconsistent, and destroyed at the next import ([`inconsistent`]).
+//! All of it is in one group, and so has happened or not. Older programs destroyed in two steps,
+//! and receiving can be interrupted: what they leave is marked inconsistent, and destroyed at the
+//! next import ([`inconsistent`]).
 //!
 //! # Invariants
-//! - Whoever asks has seen to it that nobody has the dataset open for writing.
+//! - The caller has made sure that the dataset is not open for writing.
 
 use super::bookmark;
 use super::destroy_snapshot::{Going, check_stays_or_unused, check_unused, destroy_if_marked};
@@ -98,7 +100,8 @@ impl SyncTask for Destroy {
     }
 }
 
-/// Refuses a head that is in use, is being received into, or has something that depends on it and is not gone by then.
+/// Refuses a head that is in use, is being received into, or has something that depends on it and
+/// is not gone by then.
 #[doc(alias = "dsl_destroy_head_check_impl")]
 pub(super) fn check_head(
     view: View<'_>,
@@ -121,7 +124,8 @@ pub(super) fn check_head(
     }
 }
 
-/// Refuses to give up what was half received, where something depends on it. It is whoever receives that asks.
+/// Refuses to give up what was half received, where something depends on it. A receive asks for
+/// that.
 pub(super) fn check_abandoned(view: View<'_>, head: &Dataset<'_>) -> Result<(), TaskRefusal> {
     check_without_snapshots(view, head, &Gone::default())?;
     check_children(head, None, &Gone::default())
@@ -152,7 +156,8 @@ fn check_without_snapshots(
         return Ok(());
     };
     let directory = head.directory();
-    // A chain that leads to the head counts, whatever the table of names says: unless what it names goes before.
+    // A chain that leads to the head counts, whatever the table of names says: unless what it names
+    // goes before.
     let has_snapshots = previous.next_snapshot == head.id();
     let gone_before = gone.snapshots_of(directory.id());
     if has_snapshots && (gone_before == 0 || head.snapshot_count()? > gone_before) {
@@ -187,8 +192,8 @@ fn check_children(
     }
 }
 
-/// What a cut receive left below a head: nobody sees it among the children, and so it goes along with the head. A receive that is under way
-/// has it, too.
+/// What a cut receive left below a head: it is not among the children, and so it goes along with
+/// the head. A receive that is under way has it, too.
 #[doc(alias = "recv_clone_name")]
 fn remains_of_receive<'a>(head: &Dataset<'a>) -> Result<Option<Dataset<'a>>, DatasetError> {
     match head.directory().child(RECEIVE_COMPONENT)? {
@@ -211,7 +216,7 @@ pub(super) fn destroy_with_remains(
     Ok(())
 }
 
-/// Full names of heads that were half received or half destroyed, and of which nobody can make anything.
+/// Full names of heads that were half received or half destroyed, and which cannot be completed.
 #[doc(alias = "dsl_destroy_inconsistent")]
 pub fn inconsistent(view: View<'_>) -> Result<Vec<String>, DatasetError> {
     let mut found = Vec::new();
@@ -251,7 +256,7 @@ pub(super) fn destroy(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(
     remove(context, head, &stored)
 }
 
-/// Removes a head, whose blocks and deadlist are somebody else's by now, with its directory.
+/// Removes a head, whose blocks and deadlist belong to another dataset by now, with its directory.
 pub(super) fn remove(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
@@ -339,8 +344,9 @@ fn free_directory<'a>(context: &TaskContext<'a>) -> Result<Option<Directory<'a>>
     Ok(free.filter(|_| context.features.is_enabled(Feature::AsyncDestroy)))
 }
 
-/// Gives what a head has stored since its newest snapshot away, to be freed in the background, or frees it at once: its blocks, which take this
-/// space, and its intent log. The directory is charged for them no more.
+/// Gives what a head has stored since its newest snapshot away, to be freed in the background, or
+/// frees it at once: its blocks, which take this space, and its intent log. The directory is
+/// charged for them no more.
 pub(super) fn give_away(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
@@ -417,7 +423,8 @@ fn free_now(
     freer.failure.map_or(Ok(()), Err)
 }
 
-/// Frees what it visits. What is below an unreadable block is given up: it stays allocated and belongs to nobody.
+/// Frees what it visits. What is below an unreadable block is given up: it stays allocated, and is
+/// leaked.
 struct Freer<'a, 'b> {
     context: &'a TaskContext<'b>,
     failure: Option<DatasetError>,

@@ -1,11 +1,13 @@
 //! Destroying snapshots.
 //!
 //! # Mechanism
-//! Between its two neighbours, a snapshot shares each of its blocks with the one before, with the one after, with both or with neither. The deadlist
-//! of the one after has all that are not in that one, in lists by birth, so each answer is a whole list: born after the snapshot before and dead
-//! in the one after means nobody else's, and the list goes to the pool's list of blocks to free; born before means that the one before had it
-//! too, and the list is joined with the snapshot's own. No block is read or looked at, whatever the size of the snapshot. The
-//! theory of snapshots has the picture.
+//! Between its two neighbours, a snapshot shares each of its blocks with the one before, with the
+//! one after, with both or with neither. The deadlist of the one after has all that are not in that
+//! one, in lists by birth, so each answer is a whole list: born after the snapshot before and dead
+//! in the one after means of no other dataset, and the list goes to the pool's list of blocks to
+//! free; born before means that the one before had it too, and the list is joined with the
+//! snapshot's own. No block is read or looked at, whatever the size of the snapshot. The theory of
+//! snapshots has the picture.
 //!
 //! A snapshot with holds or clones can be marked, and goes with the last of them.
 //!
@@ -40,7 +42,8 @@ use super::set::find;
 /// What of a snapshot that is destroyed, as it is stored.
 type Stored = ondisk::dataset::Dataset;
 
-/// Destroys snapshots: all of them in one group, or none. Those that are not there are passed over, unless none is.
+/// Destroys snapshots: all of them in one group, or none. Those that are not there are passed over,
+/// unless none is.
 #[derive(Debug, Clone)]
 pub struct DestroySnapshots {
     /// Full names, of one pool.
@@ -144,7 +147,8 @@ fn hindrance(
     Ok((!is_divided).then_some("destroying a snapshot of before pool version 26"))
 }
 
-/// Refuses what would destroy or change a dataset that is being sent. Where a task is about to do so, nobody begins to use it from here on.
+/// Refuses what would destroy or change a dataset that is being sent. Where a task is about to do
+/// so, no use of it can begin from here on.
 pub(crate) fn check_unused(view: View<'_>, dataset: ObjectId) -> Result<(), TaskRefusal> {
     let namespace = view.namespace();
     let is_unused = match view.is_syncing() {
@@ -166,7 +170,8 @@ pub(super) struct Going {
     pub(super) clones: u64,
 }
 
-/// Refuses to take from a snapshot what keeps it, where it is marked, nothing else keeps it, and somebody uses it: it would go, too.
+/// Refuses to take from a snapshot what keeps it, where it is marked, nothing else keeps it, and it
+/// is in use: it would go, too.
 pub(super) fn check_stays_or_unused(
     view: View<'_>,
     snapshot: ObjectId,
@@ -183,7 +188,8 @@ pub(super) fn check_stays_or_unused(
     }
 }
 
-/// Whether a snapshot is marked, and nothing keeps it when this is gone: it has one child always, and each clone is one more.
+/// Whether a snapshot is marked, and nothing keeps it when this is gone: it has one child always,
+/// and each clone is one more.
 fn is_only_marked(stored: &Stored, holds: u64, going: Going) -> bool {
     stored.flags.contains(DatasetFlags::DEFER_DESTROY)
         && stored.child_count.saturating_sub(going.clones) <= 1
@@ -210,8 +216,8 @@ pub(crate) fn destroy_or_mark(
     Ok(())
 }
 
-/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they are gone. One that cannot be taken apart
-/// stays, with its mark: whoever put that there could have.
+/// Destroys a snapshot that was only waiting for its last clone or hold, if this is one and they
+/// are gone. One that cannot be taken apart stays, with its mark, as when the mark was set.
 pub(crate) fn destroy_if_marked(
     context: &TaskContext<'_>,
     snapshot: ObjectId,
@@ -286,7 +292,8 @@ fn destroy(context: &TaskContext<'_>, snapshot: &Dataset<'_>) -> Result<(), Data
 struct Neighbours {
     /// The snapshot before it, if there is one.
     before: Option<Stored>,
-    /// Whether that one is of the same dataset: it is not, if it is the origin of a clone whose first snapshot this is.
+    /// Whether that one is of the same dataset: it is not, if it is the origin of a clone whose
+    /// first snapshot this is.
     is_own: bool,
     /// What comes after it, as that was before anything changed: a snapshot or the head.
     after: Stored,
@@ -344,7 +351,8 @@ impl Neighbours {
         Ok(())
     }
 
-    /// What of its blocks nobody else has is freed in the background; the others are the snapshot's before it.
+    /// The blocks that no other dataset has are freed in the background; the others belong to the
+    /// snapshot before it.
     fn divide_blocks(
         &self,
         context: &TaskContext<'_>,
@@ -401,7 +409,8 @@ fn add_unique(
         .map(|_| ())
 }
 
-/// A head has more to itself when its newest snapshot is gone, and a refreservation that much less to hold free.
+/// A head has more to itself when its newest snapshot is gone, and a refreservation that much less
+/// to hold free.
 #[doc(alias = "dsl_dataset_recalc_head_uniq")]
 fn count_unique_of_head(
     context: &TaskContext<'_>,
@@ -432,8 +441,9 @@ fn count_unique_of_head(
     charge(writing, head.directory().id(), Part::RefReservation, change)
 }
 
-/// The deadlists of a head, of clones, and of their clones, need not tell births before and after this txg apart any more: neither a snapshot nor a
-/// counting bookmark is there that was made in it.
+/// The deadlists of a head, of clones, and of their clones, need not tell births before and after
+/// this txg apart any more: neither a snapshot nor a counting bookmark is there that was made in
+/// it.
 #[doc(alias = "dsl_dir_remove_clones_key")]
 pub(super) fn join_births(
     context: &TaskContext<'_>,

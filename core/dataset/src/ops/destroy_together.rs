@@ -1,11 +1,13 @@
 //! Destroying a dataset with all that depends on it.
 //!
 //! # Mechanism
-//! A list has what goes, in an order in which it can: a clone before the snapshot it was made of, snapshots and children before their head. Each is
-//! checked as if those before it were gone already. When all of them may go, they go, in one group; when one may not, none does, and each that
-//! stands in the way is told.
+//! A list has what goes, in an order in which it can: a clone before the snapshot it was made of,
+//! snapshots and children before their head. Each is checked as if those before it were gone
+//! already. When all of them may go, they go, in one group; when one may not, none does, and each
+//! that stands in the way is told.
 //!
-//! Someone who looks at the tree meanwhile may see some gone and others not yet. What is stored has all of them or none.
+//! A reader of the tree meanwhile may see some gone and others not yet. What is stored has
+//! all of them or none.
 
 use super::destroy::{check_head, destroy_with_remains};
 use super::destroy_snapshot::{check_snapshot, destroy_or_mark};
@@ -18,7 +20,8 @@ use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_ondisk::units::ObjectId;
 
-/// Destroys heads and snapshots: all of them in one group, or none. Those that are not there are passed over.
+/// Destroys heads and snapshots: all of them in one group, or none. Those that are not there are
+/// passed over.
 #[derive(Debug, Clone)]
 pub struct DestroyTogether {
     /// Full names, of one pool; each after what depends on it.

@@ -1,10 +1,10 @@
-//! Holds: who has one on a snapshot keeps it from being destroyed.
+//! Holds (`zfs hold`): a snapshot with a hold is not destroyed.
 //!
-//! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one group, or none of them. A snapshot that was destroyed with
-//! `-d` goes with its last hold.
+//! A hold has a tag, and a snapshot any number of them. Holds of several snapshots are made in one
+//! group, or none of them. A snapshot that was destroyed with `-d` goes with its last hold.
 //!
-//! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the pool is next imported, if nobody did so before
-//! ([`temporary_snapshot`]).
+//! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the
+//! pool is next imported, if it is still there ([`temporary_snapshot`]).
 
 use super::destroy_snapshot::{Going, check_stays_or_unused, destroy_if_marked};
 use super::set::find;
@@ -81,7 +81,7 @@ impl SyncTask for HoldSnapshots {
 /// How long a hold lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lasts {
-    /// Until somebody takes it off.
+    /// Until it is released.
     UntilReleased,
     /// Until the pool is imported again, at the latest.
     UntilImport,
@@ -120,7 +120,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Takes a hold off a snapshot, and destroys that if it waited for this. Says whether there was such a hold.
+/// Takes a hold off a snapshot, and destroys that if it waited for this. Says whether there was
+/// such a hold.
 #[doc(alias = "dsl_dataset_user_release_sync_one")]
 pub(super) fn remove(
     context: &TaskContext<'_>,
@@ -183,7 +184,8 @@ impl SyncTask for ReleaseHolds {
     }
 }
 
-/// Refuses a tag that is none: empty, or with a zero in it. One that is too long is refused for each snapshot.
+/// Refuses a tag that is none: empty, or with a zero in it. One that is too long is refused for
+/// each snapshot.
 fn check_tag(tag: &str) -> Result<(), TaskRefusal> {
     match tag.is_empty() || tag.contains('\0') {
         false => Ok(()),

@@ -1,9 +1,11 @@
-//! Having an encrypted dataset opened with the key of what is above it. A raw stream of a tree makes each dataset its own encryption root, for it comes alone; in the end the tree is
-//! as it was at the sender.
+//! Having an encrypted dataset opened with the key of what is above it. A raw stream of a tree
+//! makes each dataset its own encryption root, for it comes alone; in the end the tree is as it was
+//! at the sender.
 //!
 //! # Mechanism
-//! Wrapping keys are not at hand. But they need not be: at the sender the master keys are wrapped with the root's, and so they came. All there is to do is to say who the root is, for the
-//! dataset and for what has it as its root.
+//! Wrapping keys are not at hand. But they need not be: at the sender the master keys are wrapped
+//! with the root's, and so they came. All there is to do is to store which dataset is the
+//! encryption root, for the dataset and for what has it as its root.
 
 use super::set::find;
 use crate::crypto_key;
@@ -66,7 +68,8 @@ impl SyncTask for InheritKey {
     }
 }
 
-/// Changes the root of a directory and of those below it that have the same. Clones have their origin's key.
+/// Changes the root of a directory and of those below it that have the same. Clones have their
+/// origin's key.
 #[doc(alias = "spa_keystore_change_key_sync_impl")]
 fn change_root(
     context: &TaskContext<'_>,

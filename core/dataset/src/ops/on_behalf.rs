@@ -1,9 +1,10 @@
 //! Changes on behalf of a user: what binds him, and what he gets.
 //!
 //! # Mechanism
-//! Any task can be wrapped. Before it is made, the limits on how many file systems and snapshots there may be are looked at, up to the root. They bind those
-//! who have no privilege: who was given the right to change a limit of a dataset is not kept by that one, but by those above it. After it
-//! was made, whoever made a dataset gets what is set aside for creators.
+//! Any task can be wrapped. Before it is made, the limits on how many file systems and snapshots
+//! there may be are looked at, up to the root. They bind those without privilege: a user with the
+//! right to change a limit of a dataset is not bound by that one, but by those above it. After it
+//! was made, the creator of a dataset gets the permissions that are set aside for creators.
 
 use super::promote::moved_by_promotion;
 use super::set::find;
@@ -141,7 +142,8 @@ fn check_limits(view: View<'_>, user: &User, growth: &[Growth]) -> Result<(), Ta
 struct More<'a>(BTreeMap<(ObjectId, &'static str), (Directory<'a>, Limit, u64)>);
 
 impl<'a> More<'a> {
-    /// So many more below this directory and all above it, as far as those do not have them already.
+    /// So many more below this directory and all above it, as far as those do not have them
+    /// already.
     fn add(
         &mut self,
         directory: &Directory<'a>,

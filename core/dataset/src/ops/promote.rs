@@ -1,16 +1,21 @@
-//! Promoting a clone: it becomes what its origin is a snapshot of, and what it was a clone of becomes its clone.
+//! Promoting a clone: it becomes what its origin is a snapshot of, and what it was a clone of
+//! becomes its clone.
 //!
 //! # Mechanism
-//! The snapshots up to the origin change sides: their names, and whose space they are. Not a block changes, and of each dataset no more than the directory that it is in. The chains
-//! by `previous_snapshot` stay as they are but for one link: after the origin comes the clone's first snapshot, where before the other's came.
+//! The snapshots up to the origin change sides: their names, and whose space they are. Not a block
+//! changes, and of each dataset no more than the directory that it is in. The chains by
+//! `previous_snapshot` stay as they are but for one link: after the origin comes the clone's first
+//! snapshot, where before the other's came.
 //!
 //! ```text
 //! before   P: p1 ── O ── p2 ── head        D:      └── d1 ── head        D is a clone of P@O
 //! after    D: p1 ── O ── d1 ── head        P:      └── p2 ── head        P is a clone of D@O
 //! ```
 //!
-//! What a directory is charged for is what it has of blocks born after its origin. So what moves is all that was born from P's own origin to O and is still in p1, O or what follows:
-//! what O refers to, and what died before it (the deadlists of the snapshots that move), less what P's own origin refers to.
+//! What a directory is charged for is what it has of blocks born after its origin. So what moves is
+//! all that was born from P's own origin to O and is still in p1, O or what follows: what O refers
+//! to, and what died before it (the deadlists of the snapshots that move), less what P's own origin
+//! refers to.
 
 use super::bookmark::add as add_bookmark;
 use super::receive::check_whole;
@@ -105,7 +110,8 @@ impl SyncTask for Promote {
     }
 }
 
-/// How many snapshots a promotion would give to a clone, and what directory has them now. None for what is no clone.
+/// How many snapshots a promotion would give to a clone, and what directory has them now. None for
+/// what is no clone.
 pub(super) fn moved_by_promotion<'a>(
     clone: &Dataset<'a>,
 ) -> Result<Option<(Directory<'a>, u64)>, DatasetError> {
@@ -187,7 +193,8 @@ impl<'a> Family<'a> {
         origin.map_or(Txg::ZERO, |origin| origin.stored.creation_txg)
     }
 
-    /// Refuses names of snapshots and bookmarks that the clone has too, or that are too long below its name.
+    /// Refuses names of snapshots and bookmarks that the clone has too, or that are too long below
+    /// its name.
     fn check_names(&self, clone: &Dataset<'_>) -> Result<(), TaskRefusal> {
         let limit = NAME_BYTES_MAX.saturating_sub(clone.directory().name().len() + 1);
         let too_long = |name: &str| name.len() > limit;
@@ -276,7 +283,7 @@ impl<'a> Family<'a> {
         Ok(())
     }
 
-    /// The origin leads on to the clone, and who was a clone of whom is turned round.
+    /// The origin leads on to the clone, and clone and origin change places.
     fn turn_origin(
         &self,
         context: &TaskContext<'_>,

@@ -1,16 +1,22 @@
-//! Receiving a snapshot: where the contents of a stream go while they come, and what makes a snapshot of them.
+//! Receiving a snapshot: where the contents of a stream go while they come, and what makes a
+//! snapshot of them.
 //!
 //! # Mechanism
-//! A stream for a file system that is not there goes into a new one; a stream for one that is there goes into a clone of its snapshot, a
-//! directory `%recv` below it. Both are marked inconsistent: nobody opens them, and an import destroys them unless the
-//! stream may go on ([`resumable`]). At the end, in one group, the clone's contents become those of the file system, with all that is charged for
-//! them, the clone is removed, and the snapshot is taken that the stream was of: with its guid, so that the next increment finds it.
+//! A stream for a file system that is not there goes into a new one; a stream for one that is there
+//! goes into a clone of its snapshot, a directory `%recv` below it. Both are marked inconsistent:
+//! nobody opens them, and an import destroys them unless the stream may go on ([`resumable`]). At
+//! the end, in one group, the clone's contents become those of the file system, with all that is
+//! charged for them, the clone is removed, and the snapshot is taken that the stream was of: with
+//! its guid, so that the next increment finds it.
 //!
 //! # Invariants
-//! - What is half received is given up as it was made: nothing comes below it, and nobody promotes it or receives into it a second time.
-//! - The clone's contents are what follows its snapshot. So they become the target's only if that snapshot is still the target's own.
+//! - What is half received is given up as it was made: nothing comes below it, and nobody promotes
+//!   it or receives into it a second time.
+//! - The clone's contents are what follows its snapshot. So they become the target's only if that
+//!   snapshot is still the target's own.
 //! - Until that last group, who looks at the file system sees nothing of the stream.
-//! - Whoever asks for the end has seen to it that nobody writes into the clone any more, and that nobody has the file system open.
+//! - Whoever asks for the end has seen to it that nobody writes into the clone any more, and that
+//!   nobody has the file system open.
 
 use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
@@ -62,7 +68,8 @@ use tarn_ondisk::units::{AllocatedSize, Guid, ObjectId, Txg};
 /// What of a dataset is stored.
 type Stored = ondisk::dataset::Dataset;
 
-/// By how much what is received may exceed a refquota: what one transaction can store at most, as it could at the sender.
+/// By how much what is received may exceed a refquota: what one transaction can store at most, as
+/// it could at the sender.
 #[doc(alias = "refquota_slack")]
 const REFQUOTA_SLACK_BYTES: u64 = (64 << 20) * 24;
 
@@ -151,7 +158,8 @@ pub struct BeginReceive {
     pub force: bool,
     /// The stream may be cut, and go on later.
     pub resumable: bool,
-    /// What something new gets set; of what is there already, what decides how the stream is written.
+    /// What something new gets set; of what is there already, what decides how the stream is
+    /// written.
     pub settings: ReceiveSettings,
     /// The key, in a raw stream of something encrypted.
     pub key: Option<KeyFacts>,
@@ -327,7 +335,8 @@ impl BeginReceive {
         }
     }
 
-    /// The snapshot that a raw stream goes on from has the vectors that it had at the sender: none of them is used twice.
+    /// The snapshot that a raw stream goes on from has the vectors that it had at the sender: none
+    /// of them is used twice.
     #[doc(alias = "ZFS_ERR_FROM_IVSET_GUID_MISMATCH")]
     fn check_vectors(&self, base: &Dataset<'_>) -> Result<(), TaskRefusal> {
         let Some(key) = &self.key else {
@@ -560,7 +569,8 @@ impl BeginReceive {
     }
 }
 
-/// Has a new head use the features of the snapshot that it begins with. Settings may have it use more.
+/// Has a new head use the features of the snapshot that it begins with. Settings may have it use
+/// more.
 fn take_over_features(context: &TaskContext<'_>, head: ObjectId) -> Result<(), DatasetError> {
     let stored: Stored = context.writing().reading().bonus_of(head)?;
     match stored.previous_snapshot.is_zero() {
@@ -631,7 +641,8 @@ pub fn is_clone(view: View<'_>, head: &Dataset<'_>) -> Result<bool, DatasetError
     Ok(head.directory().stored()?.origin != beginning)
 }
 
-/// The snapshot that is nobody's, with which everything begins; pools of before version 11 have none.
+/// The snapshot that is nobody's, with which everything begins; pools of before version 11 have
+/// none.
 fn beginning_of_all(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
     let Some(origin) = view.root()?.child(ORIGIN)? else {
         return Ok(None);
@@ -666,7 +677,8 @@ fn is_modified(head: &Dataset<'_>, snapshot: &Dataset<'_>) -> Result<bool, Datas
     Ok(now.meta_dnode != then.meta_dnode)
 }
 
-/// What a token says for the sender to go on with: of the head itself, or of the clone that its increment was cut in. None where nothing waits.
+/// What a token says for the sender to go on with: of the head itself, or of the clone that its
+/// increment was cut in. None where nothing waits.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -714,13 +726,15 @@ pub fn resume_list(head: &Dataset<'_>) -> Result<Option<NvList>, DatasetError> {
     Ok(Some(list))
 }
 
-/// Whether a received value is set only when the contents are there: a snapshot may be larger than what the file system was limited to later.
+/// Whether a received value is set only when the contents are there: a snapshot may be larger than
+/// what the file system was limited to later.
 #[doc(alias = "extract_delay_props")]
 fn waits_for_contents(received: &Checked) -> bool {
     received.name == "refquota"
 }
 
-/// Gives a head what came with the stream, what somebody sets, and what is to be inherited. What limits do not allow is left out, and told.
+/// Gives a head what came with the stream, what somebody sets, and what is to be inherited. What
+/// limits do not allow is left out, and told.
 fn set_all(
     context: &TaskContext<'_>,
     head: &Dataset<'_>,
@@ -780,7 +794,8 @@ fn is_set_here(head: &Dataset<'_>, name: &str) -> Result<bool, DatasetError> {
     Ok(reading.lookup(properties, name)?.is_some())
 }
 
-/// What a target waits for, whose stream was cut: the head that has the beginning, and whether that is the target itself.
+/// What a target waits for, whose stream was cut: the head that has the beginning, and whether that
+/// is the target itself.
 ///
 /// # Errors
 /// When the stream that goes on is not the rest of the one that was cut.
@@ -848,9 +863,11 @@ pub struct FinishReceive {
     pub force: bool,
     /// What the target gets set.
     pub settings: ReceiveSettings,
-    /// Whether something new was given its settings when room was made for it, but for those that wait for the contents.
+    /// Whether something new was given its settings when room was made for it, but for those that
+    /// wait for the contents.
     pub is_set: bool,
-    /// Whether properties came with the stream at all: what was received before and did not come again goes.
+    /// Whether properties came with the stream at all: what was received before and did not come
+    /// again goes.
     pub has_properties: bool,
     /// What came with the stream for the snapshot.
     pub snapshot_settings: Vec<Checked>,
@@ -1016,7 +1033,8 @@ impl SyncTask for FinishReceive {
     }
 }
 
-/// Refuses a target whose snapshots are not those any more that the clone's contents follow: a promotion has given them to another.
+/// Refuses a target whose snapshots are not those any more that the clone's contents follow: a
+/// promotion has given them to another.
 #[doc(alias = "dmu_recv_end_check")]
 fn check_base(view: View<'_>, target: &Dataset<'_>, clone: &Stored) -> Result<(), TaskRefusal> {
     let (base, own) = (clone.previous_snapshot, target.directory().id());
@@ -1072,7 +1090,8 @@ fn newer_than(target: &Dataset<'_>, base: Txg) -> Result<Newer, DatasetError> {
     })
 }
 
-/// Refuses a stream at its beginning that could not be ended: snapshots would have to go that clones or holds keep. Whether they do is decided at the end.
+/// Refuses a stream at its beginning that could not be ended: snapshots would have to go that
+/// clones or holds keep. Whether they do is decided at the end.
 fn check_newer_can_go(target: &Dataset<'_>, base: Txg) -> Result<(), TaskRefusal> {
     let mut refused = Vec::new();
     for snapshot in target.snapshots()? {
@@ -1130,8 +1149,8 @@ impl FinishReceive {
     }
 }
 
-/// Gives away what a head has stored since its newest snapshot, and brings its directory's charges to where they were then. What the head
-/// leads to is to be replaced in the same group.
+/// Gives away what a head has stored since its newest snapshot, and brings its directory's charges
+/// to where they were then. What the head leads to is to be replaced in the same group.
 fn give_up_changes(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), DatasetError> {
     let writing = context.writing();
     let before = head.stored()?;

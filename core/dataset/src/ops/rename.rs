@@ -1,9 +1,10 @@
 //! Renaming a file system or volume, with everything below it.
 //!
 //! # Mechanism
-//! A directory has its name in its parent, so a rename is a removal there and an insertion elsewhere. When the parent changes,
-//! what the directory uses and reserves is taken off the old parent and charged to the new one, and so are the counts
-//! of file systems and snapshots. Ancestors that both parents share see no difference.
+//! A directory has its name in its parent, so a rename is a removal there and an insertion
+//! elsewhere. When the parent changes, what the directory uses and reserves is taken off the old
+//! parent and charged to the new one, and so are the counts of file systems and snapshots.
+//! Ancestors that both parents share see no difference.
 //!
 //! A name below may become too long; all are looked at before.
 
@@ -208,7 +209,8 @@ fn check_room(directory: &Directory<'_>, parent: &Directory<'_>) -> Result<(), T
     Ok(())
 }
 
-/// Takes the file systems and snapshots of a directory, and itself, off one parent and counts them for the other.
+/// Takes the file systems and snapshots of a directory, and itself, off one parent and counts them
+/// for the other.
 fn move_counts(
     context: &TaskContext<'_>,
     directory: &Directory<'_>,

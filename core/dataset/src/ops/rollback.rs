@@ -1,11 +1,13 @@
 //! Going back to a snapshot.
 //!
 //! # Mechanism
-//! Newer snapshots and bookmarks go first, in the same group. Then the head leads to the snapshot's object set again. What it stored since is freed in the background, as if it had been destroyed; what died since is
-//! alive again, so the deadlist is emptied: its lists name blocks that the head has.
+//! Newer snapshots and bookmarks go first, in the same group. Then the head leads to the snapshot's
+//! object set again. What it stored since is freed in the background, as if it had been destroyed;
+//! what died since is alive again, so the deadlist is emptied: its lists name blocks that the head
+//! has.
 //!
 //! # Invariants
-//! - Whoever asks has seen to it that nobody has the head open for writing.
+//! - The caller has made sure that the head is not open for writing.
 
 use super::bookmark::DestroyBookmarks;
 use super::clone::{forget_log, is_of_this_group};
@@ -198,7 +200,7 @@ fn go_back(
     feature_use::take_over(context, snapshot.id(), head.id())?;
     counting_bookmarks::next_has_changed(context, head.id(), &newest)?;
     livelist::remove(context, directory.id())?;
-    // Whoever opens the head from now on finds what the snapshot has.
+    // Opening the head from now on finds what the snapshot has.
     context.namespace.forget_head(head.id());
     forget_log(context, head.id())
 }

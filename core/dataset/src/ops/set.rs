@@ -1,18 +1,19 @@
 //! Setting properties of a dataset.
 //!
 //! # Mechanism
-//! A value arrives parsed ([`parse`](crate::properties::parse)). Most are only stored. The four limits do more: `quota` and
-//! `reservation` are also kept in the directory, a reservation is charged to the ancestors as far as it exceeds what
-//! is used, and a `refreservation` to the directory itself as far as it exceeds what only the head has. A limit on counts begins
-//! the counting. `compression=zstd` makes the dataset use that feature at once; other features are used from the first block on
-//! that needs them.
+//! A value arrives parsed ([`parse`](crate::properties::parse)). Most are only stored. The four
+//! limits do more: `quota` and `reservation` are also kept in the directory, a reservation is
+//! charged to the ancestors as far as it exceeds what is used, and a `refreservation` to the
+//! directory itself as far as it exceeds what only the head has. A limit on counts begins the
+//! counting. `compression=zstd` makes the dataset use that feature at once; other features are used
+//! from the first block on that needs them.
 //!
-//! Several properties are set together or not at all. Limits that are set together are checked against each other's new
-//! values, in whatever order they were given.
+//! Several properties are set together or not at all. Limits that are set together are checked
+//! against each other's new values, in whatever order they were given.
 //!
 //! # Knows nothing about
-//! `volsize` and `version`, which are kept in the dataset's own objects ([`volume_size`](super::volume_size),
-//! [`upgrade`](super::upgrade)); mounting.
+//! `volsize` and `version`, which are kept in the dataset's own objects
+//! ([`volume_size`](super::volume_size), [`upgrade`](super::upgrade)); mounting.
 
 use super::inherit::check_user_name;
 use crate::contents::{self, Contents};
@@ -51,9 +52,10 @@ const ENCRYPTION_OFF: [u64; 2] = [0, 2];
 /// Where values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Somebody sets them.
+    /// They are set locally.
     Local,
-    /// They came with a stream, which brings all that the dataset has there: what came before and is not among them goes.
+    /// They came with a stream, which brings all that the dataset has there: what came before and
+    /// is not among them goes.
     Received,
 }
 
@@ -182,7 +184,8 @@ pub(super) fn check_settings(
         .try_for_each(|checked| check_one(checked, kinds, is_new, features))
 }
 
-/// Refuses settings that the root file system of a pool cannot have, which is about to be made with these features.
+/// Refuses settings that the root file system of a pool cannot have, which is about to be made with
+/// these features.
 ///
 /// # Errors
 /// The first reason against one.
@@ -397,7 +400,7 @@ pub(super) fn check_limits_below(
         let Setting::Number(value) = checked.setting else {
             return None;
         };
-        // What a new volume needs is set aside, and checked, by whoever makes it.
+        // What a new volume needs is set aside, and checked, when it is made.
         Some((limit_of(checked)?, value)).filter(|(_, value)| *value != AUTO)
     });
     check_limits(Limits::below(parent)?, limits.collect())
@@ -443,7 +446,8 @@ fn check_limits(mut limits: Limits, mut waiting: Vec<(Limit, u64)>) -> Result<()
     }
 }
 
-/// Checks one setting against what the limits of a dataset are now. What a volume needs is set aside, and checked, by whoever makes it.
+/// Checks one setting against what the limits of a dataset are now. What a volume needs is set
+/// aside, and checked, when it is made.
 pub(super) fn check_limit_of(dataset: &Dataset<'_>, checked: &Checked) -> Result<(), TaskRefusal> {
     match (limit_of(checked), &checked.setting) {
         (Some(limit), Setting::Number(value)) if *value != AUTO => {

@@ -1,16 +1,18 @@
 //! Taking snapshots.
 //!
 //! # Mechanism
-//! A snapshot is a second dataset that leads to the object set as it is stored now, between the head and the snapshot before it.
-//! It takes over the head's deadlist, which says what died since that one, and the head begins a new one. Not a block is copied, and
-//! what was only the head's is shared from now on. All of it is a few objects of the MOS, whatever the size of the data.
+//! A snapshot is a second dataset that leads to the object set as it is stored now, between the
+//! head and the snapshot before it. It takes over the head's deadlist, which says what died since
+//! that one, and the head begins a new one. Not a block is copied, and what was only the head's is
+//! shared from now on. All of it is a few objects of the MOS, whatever the size of the data.
 //!
 //! Several snapshots are taken in one group, or none of them.
 //!
 //! # Invariants
-//! - The head has nothing to store in the group any more. Blocks that it stored after the snapshot would be as old as the snapshot, and nobody could
-//!   tell that they are not in it. So there is one snapshot of a head in a group at most, and who finds the head dirty tries again in the
-//!   next group.
+//! - The head has nothing to store in the group any more. Blocks that it stored after the snapshot
+//!   would be as old as the snapshot, and could not be told from its blocks. So there is one
+//!   snapshot of a head in a group at most, and a task that finds the head dirty is run again in
+//!   the next group.
 
 use super::set::{Source, apply_one, check_settings, find};
 use crate::counting_bookmarks;
@@ -154,8 +156,8 @@ fn bad_name(why: String) -> TaskRefusal {
     }
 }
 
-/// What snapshots make refreservations take from directories: blocks that the reservation has paid for so far are shared with the
-/// snapshot, and as much is set aside anew.
+/// What snapshots make refreservations take from directories: blocks that the reservation has paid
+/// for so far are shared with the snapshot, and as much is set aside anew.
 #[derive(Default)]
 struct Promised {
     by_directory: BTreeMap<ObjectId, u64>,

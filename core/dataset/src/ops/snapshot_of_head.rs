@@ -1,11 +1,13 @@
-//! A snapshot that is taken, destroyed or renamed by who knows its dataset by number.
+//! Taking, destroying or renaming a snapshot of a dataset that is given by its object number.
 //!
 //! # Problem
-//! Who makes a folder in `.zfs/snapshot` is in a mounted file system. That may get another name at any moment, and another one its name: a snapshot must not be
-//! taken of that other one, or worse, destroyed.
+//! A caller of `mkdir` in `.zfs/snapshot` is in a mounted file system. That may get another name at
+//! any moment, and another dataset its name: a snapshot must not be taken of that other one, or
+//! worse, destroyed.
 //!
 //! # Mechanism
-//! The name is found by the number of the head where nothing can change any more, in the sync thread. Then it is the same as with a name.
+//! The name is found by the number of the head where nothing can change any more, in the sync
+//! thread. Then it is the same as with a name.
 
 use super::destroy_snapshot::DestroySnapshots;
 use super::rename_snapshot::RenameSnapshots;

@@ -1,13 +1,14 @@
-//! Snapshots that are there only as long as somebody looks at them.
+//! Temporary snapshots, for `zfs diff`.
 //!
 //! # Problem
-//! Who compares a file system with a snapshot reads it for minutes while others write to it. He needs it as it is now, and must leave nothing behind,
-//! however he ends.
+//! `zfs diff` reads a file system for minutes while it is written to. It needs the file system as
+//! it is now, and must leave nothing behind, however he ends.
 //!
 //! # Mechanism
-//! In one group a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it goes with that hold. The hold is temporary, which means that it is also in a
-//! table of the pool, by the number of the snapshot and the tag. Whoever imports the pool takes all holds of that table off. OpenZFS does the same, so each of
-//! us tidies up after the other.
+//! In one group a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it
+//! goes with that hold. The hold is temporary, which means that it is also in a table of the pool,
+//! by the number of the snapshot and the tag. The next import of the pool takes all holds of that
+//! table off. OpenZFS does the same, so each of us tidies up after the other.
 
 use super::hold::{self, Lasts};
 use super::snapshot::TakeSnapshots;
@@ -130,7 +131,8 @@ impl SyncTask for ReleaseTemporaryHolds {
     }
 }
 
-/// The snapshot of this number. None where there is no such thing any more: the number may belong to anything now.
+/// The snapshot of this number. None where there is no such thing any more: the number may belong
+/// to anything now.
 fn find(view: View<'_>, id: ObjectId) -> Option<Dataset<'_>> {
     view.dataset_by_id(id).ok().filter(Dataset::is_snapshot)
 }

@@ -1,7 +1,7 @@
 //! Raising the version of a file system.
 //!
-//! The version is in the file system's own master node, so this is no task: it happens in the open group. Version 5 brings
-//! system attributes, which need a place to start from.
+//! The version is in the file system's own master node, so this is no task: it happens in the open
+//! group. Version 5 brings system attributes, which need a place to start from.
 
 use crate::contents::{self, Contents};
 use crate::names::DatasetName;
@@ -42,8 +42,8 @@ pub enum UpgradeError {
     Object(#[from] ObjectError),
 }
 
-/// Gives a file system this version and waits until that is stored; tells the version it had. `filesystem` is its object set,
-/// as all who use it share it. Whoever has it mounted opens it again afterwards.
+/// Gives a file system this version and waits until that is stored; tells the version it had.
+/// `filesystem` is its object set, as all users share it. Its mounts open it again afterwards.
 ///
 /// # Errors
 /// When it is no file system, or has a newer version.

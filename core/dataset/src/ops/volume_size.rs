@@ -1,8 +1,8 @@
 //! Changing the size of a volume.
 //!
-//! The size is in an object of the volume itself, so this is no task: it happens in the open group, like a write. What is
-//! beyond a smaller size is freed after the new size is stored, so that no crash leaves a volume with a hole at its end
-//! that still counts as its size.
+//! The size is in an object of the volume itself, so this is no task: it happens in the open group,
+//! like a write. What is beyond a smaller size is freed after the new size is stored, so that no
+//! crash leaves a volume with a hole at its end that still counts as its size.
 
 use super::set::find;
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
@@ -33,7 +33,8 @@ pub enum VolumeSizeError {
     Object(#[from] ObjectError),
 }
 
-/// Gives a volume this size and waits until that is stored. `volume` is its object set, as all who use it share it.
+/// Gives a volume this size and waits until that is stored. `volume` is its object set, as all
+/// users share it.
 ///
 /// # Errors
 /// When it is no volume, is read-only, or cannot have that size.
@@ -104,8 +105,8 @@ pub fn check(view: View<'_>, name: &str, bytes: u64) -> Result<(), TaskRefusal> 
     Ok(())
 }
 
-/// The refreservation that goes with a new size of a volume: where the old one was as large as the old size asks for. Whoever
-/// set another one, or none, is not overruled.
+/// The refreservation that goes with a new size of a volume: where the old one was as large as the
+/// old size asks for. The caller set another one, or none, is not overruled.
 #[doc(alias = "zfs_add_synthetic_resv")]
 pub fn matching_reservation(
     view: View<'_>,

@@ -1,10 +1,11 @@
-//! Looking a property up: where it was set, and who sees it.
+//! Looking a property up: where it was set, and its source.
 //!
 //! # Mechanism
-//! A directory's property ZAP has a number or a text under the property's name when it was set there. A name with a
-//! suffix says more: `$recvd` is the value that came with a stream, `$inherit` says that the received
-//! value shall not count, and `$iuv` is the real value of a word that older programs do not know. A value is looked for in the directory, then, if the property is inherited, in its
-//! ancestors. A snapshot has a ZAP of its own, which comes first.
+//! A directory's property ZAP has a number or a text under the property's name when it was set
+//! there. A name with a suffix says more: `$recvd` is the value that came with a stream, `$inherit`
+//! says that the received value shall not count, and `$iuv` is the real value of a word that older
+//! programs do not know. A value is looked for in the directory, then, if the property is
+//! inherited, in its ancestors. A snapshot has a ZAP of its own, which comes first.
 
 use super::table;
 use super::value::{Form, Property};
@@ -22,7 +23,8 @@ pub const INHERIT_SUFFIX: &str = "$inherit";
 /// The value that came with a stream.
 pub const RECEIVED_SUFFIX: &str = "$recvd";
 
-/// The value itself, where older programs would not understand it, and the name without a suffix has one that they do.
+/// The value itself, where older programs would not understand it, and the name without a suffix
+/// has one that they do.
 #[doc(alias = "ZPROP_IUV_SUFFIX")]
 pub const REAL_VALUE_SUFFIX: &str = "$iuv";
 
@@ -55,7 +57,7 @@ enum Here {
     Received(Found),
 }
 
-/// The value of a native property, where anybody set it.
+/// The value of a native property, where it was set.
 pub fn find(
     dataset: &Dataset<'_>,
     property: &Property,
@@ -173,7 +175,8 @@ pub enum Given {
     Received,
 }
 
-/// The properties that are set on a dataset itself and could be set on another one, in the order in which they are stored.
+/// The properties that are set on a dataset itself and could be set on another one, in the order in
+/// which they are stored.
 #[doc(alias = "send_iterate_prop")]
 pub fn given(dataset: &Dataset<'_>, which: Given) -> Result<Vec<(String, Found)>, DatasetError> {
     let mos = dataset.directory().view().mos();

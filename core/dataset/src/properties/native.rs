@@ -1,11 +1,11 @@
 //! The values of native properties: of one dataset, all or some, exact and with their source.
 //!
-//! Most properties are looked up ([`inherit`]) and fall back to the table's default. The others are read from
-//! what is stored: space, guids, dates, and a few facts that live in the dataset's own object set. What a dataset does
-//! not have (the origin of a dataset that is no clone) is left out.
+//! Most properties are looked up ([`inherit`]) and fall back to the table's default. The others are
+//! read from what is stored: space, guids, dates, and a few facts that live in the dataset's own
+//! object set. What a dataset does not have (the origin of a dataset that is no clone) is left out.
 //!
-//! What depends on mounts (`mounted`, temporary values, the path of `mountpoint` under an alternate root) is for
-//! the layer that mounts.
+//! What depends on mounts (`mounted`, temporary values, the path of `mountpoint` under an alternate
+//! root) is for the layer that mounts.
 
 use super::inherit::{self, Found, Place};
 use super::table::PROPERTIES;
@@ -32,7 +32,7 @@ pub enum Shown {
 pub enum ShownSource {
     /// Computed.
     None,
-    /// Nobody set it.
+    /// It is the default.
     Default,
     /// Set here, inherited, or received.
     Set(Place),
@@ -68,7 +68,8 @@ pub fn of_dataset(
     let asks_inside = rows.any(|row| is_inside(row.name) && wanted(row));
     let contents = match (asks_inside, dataset.is_snapshot()) {
         (true, _) => contents::read(dataset)?,
-        // Of a snapshot its kind is known without a look at its head, which nobody may have read since it was taken.
+        // Of a snapshot its kind is known without a look at its head, which may not have been read
+        // since it was taken.
         (false, true) => Contents::Other,
         (false, false) => contents::outline(dataset)?,
     };
@@ -144,7 +145,7 @@ const OF_KEY: [&str; 8] = [
     "ivsetguid",
 ];
 
-/// The stored number of the word for a key that nobody has given: of the property `keystatus`.
+/// The stored number of the word for a key that was not loaded: of the property `keystatus`.
 const KEY_UNAVAILABLE: u64 = 1;
 
 /// What values are computed from.
@@ -240,7 +241,8 @@ impl Facts<'_> {
         }))
     }
 
-    /// What is known of the key of something encrypted. The outer `None` for other properties, and for those that have a default where nothing is encrypted.
+    /// What is known of the key of something encrypted. The outer `None` for other properties, and
+    /// for those that have a default where nothing is encrypted.
     #[doc(alias = "dsl_dataset_crypt_stats")]
     fn of_key(&self, property: &Property) -> Result<Option<Answer>, DatasetError> {
         if !OF_KEY.contains(&property.name) {
@@ -355,8 +357,8 @@ impl Facts<'_> {
         if origin.is_zero() {
             return Ok(None);
         }
-        // Every dataset without an origin of its own is a clone of the pool's empty one; to find that one's name would take as long as
-        // the pool has datasets.
+        // Every dataset without an origin of its own is a clone of the pool's empty one; to find
+        // that one's name would take as long as the pool has datasets.
         let view = self.dataset.directory().view();
         let snapshot = view.dataset_without_name(origin)?;
         let empty = view.root()?.child(ORIGIN)?;
@@ -376,7 +378,7 @@ impl Facts<'_> {
         Ok((!names.is_empty()).then(|| names.join(",")))
     }
 
-    /// A property that somebody may have set.
+    /// A property that may have been set.
     fn looked_up(&self, property: &Property) -> Result<Answer, DatasetError> {
         let may_be_set = property.change != Change::ReadOnly;
         let found = if may_be_set {

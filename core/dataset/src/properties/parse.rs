@@ -1,7 +1,7 @@
 //! From what a user typed to what is stored: the checks a value passes before any pool sees it.
 //!
-//! Checks that need the dataset (a version that would go down, a quota below what is used) are made by the
-//! operation. The words of a refusal are OpenZFS's; the caller prints
+//! Checks that need the dataset (a version that would go down, a quota below what is used) are made
+//! by the operation. The words of a refusal are OpenZFS's; the caller prints
 //! `cannot set property for 'tank': ` before them.
 
 use super::size;
@@ -234,7 +234,8 @@ fn is_nfs_option(option: &str) -> bool {
     }
 }
 
-/// Hosts separated by colons, addresses of IPv6 in brackets, with or without a length of the network.
+/// Hosts separated by colons, addresses of IPv6 in brackets, with or without a length of the
+/// network.
 fn are_hosts(hosts: &str) -> bool {
     let mut rest = Some(hosts);
     while let Some(host) = rest {

@@ -1,10 +1,11 @@
 //! Storing what is set: a property's entries in the ZAP of a directory or a snapshot.
 //!
 //! # Mechanism
-//! A property can have up to four entries, told apart by suffixes: its local value, the value that came with a stream,
-//! a mark that the received value shall not count, and for a few newer words of old properties the real value beside
-//! a local one that older programs understand ([`super::inherit`] says which comes first). The functions here
-//! keep them consistent, and record what they did in the internal history.
+//! A property can have up to four entries, told apart by suffixes: its local value, the value that
+//! came with a stream, a mark that the received value shall not count, and for a few newer words of
+//! old properties the real value beside a local one that older programs understand
+//! ([`super::inherit`] says which comes first). The functions here keep them consistent, and record
+//! what they did in the internal history.
 //!
 //! A snapshot has a ZAP only while something is set on it.
 
@@ -92,7 +93,8 @@ pub(crate) fn store(
     Ok(())
 }
 
-/// Whether a property that a dataset inherits gets a mark, which is stored under the property's name with [`INHERIT_SUFFIX`].
+/// Whether a property that a dataset inherits gets a mark, which is stored under the property's
+/// name with [`INHERIT_SUFFIX`].
 pub(crate) fn marks_inheriting(dataset: &Dataset<'_>) -> Result<bool, DatasetError> {
     Ok(inherit::find_by_name(dataset, HAS_RECEIVED, false, true)?.is_some())
 }
@@ -211,7 +213,8 @@ pub(crate) fn stored(setting: &Setting) -> ZapValue {
     }
 }
 
-/// What a property now is, as the internal history writes it: numbers signed, and nothing for text that nobody set.
+/// What a property now is, as the internal history writes it: numbers signed, and nothing for text
+/// that was not set.
 fn effective_text(dataset: &Dataset<'_>, name: &str) -> Result<String, DatasetError> {
     let property = table::find(name);
     if let Some(number) = match property {

@@ -44,7 +44,8 @@ pub fn size(text: &str) -> Result<u64, BadSize> {
         })
 }
 
-/// The power of two that a suffix stands for: `K`, `KB`, `KiB`, in either case; `B` and nothing are bytes.
+/// The power of two that a suffix stands for: `K`, `KB`, `KiB`, in either case; `B` and nothing are
+/// bytes.
 fn shift_of(suffix: &str) -> Option<u32> {
     let lower = suffix.to_ascii_lowercase();
     let mut letters = lower.chars();

@@ -1,7 +1,8 @@
 //! The native properties of datasets.
 //!
-//! One row each, in the order in which `zfs get all` prints them (OpenZFS 2.3, and the default quotas of 2.4). Compression words
-//! with a zstd level store the level above seven bits of algorithm.
+//! One row each, in the order in which `zfs get all` prints them (OpenZFS 2.3, and the default
+//! quotas of 2.4). Compression words with a zstd level store the level above seven bits of
+//! algorithm.
 
 use super::value::{Change, Default, Form, Kinds, Property};
 
@@ -11,7 +12,8 @@ pub fn find(name: &str) -> Option<&'static Property> {
     PROPERTIES.iter().find(|property| property.name == name)
 }
 
-/// The full name for one of the short forms that commands accept (`avail`, `compress`, `recsize`): headings of columns, in small letters.
+/// The full name for one of the short forms that commands accept (`avail`, `compress`, `recsize`):
+/// headings of columns, in small letters.
 #[doc(alias = "propname_match")]
 fn short_name(name: &str) -> Option<&'static str> {
     let is_small = |column: &str| {

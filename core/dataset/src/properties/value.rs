@@ -44,10 +44,10 @@ pub enum Form {
     Word(&'static [(&'static str, u64)]),
 }
 
-/// Who may change a property, and whether children see it.
+/// Whether and how a property may be changed, and whether children inherit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nobody: it is computed.
+    /// Never: it is computed.
     ReadOnly,
     /// Settable; children do not inherit it.
     Local,
@@ -79,11 +79,11 @@ pub struct Property {
     pub column: &'static str,
     /// Form of the value.
     pub form: Form,
-    /// Who may change it.
+    /// Whether and how it may be changed.
     pub change: Change,
     /// What it may be asked of.
     pub kinds: Kinds,
-    /// Its value where nobody set it.
+    /// Its default.
     pub default: Default,
     /// The values, as help shows them.
     pub values: &'static str,
@@ -119,7 +119,7 @@ impl Property {
         }
     }
 
-    /// True when somebody may set it after creation.
+    /// True when it may be set after creation.
     pub fn is_settable(&self) -> bool {
         matches!(self.change, Change::Local | Change::Inherit)
     }

@@ -1,4 +1,5 @@
-//! A dataset with all its snapshots, judged block by block: what each refers to, has to itself, and says that died.
+//! A dataset with all its snapshots, judged block by block: what each refers to, has to itself, and
+//! says that died.
 
 use super::Pool;
 use std::collections::BTreeMap;
@@ -95,7 +96,8 @@ impl Chain {
         sum(new.map(|(_, block)| block))
     }
 
-    /// What blocks add up to that the first snapshot after this txg, or else the head, does not have.
+    /// What blocks add up to that the first snapshot after this txg, or else the head, does not
+    /// have.
     pub fn freed_before_next(&self, blocks: &Blocks, txg: Txg) -> u64 {
         let is_later = |link: &&Link| link.stored.is_snapshot() && link.stored.creation_txg > txg;
         let next = self.links.iter().rfind(is_later);

@@ -1,5 +1,5 @@
-//! A pool on a file, for the tests of datasets: what `pool` does around a group, in a few lines, and a judge
-//! that knows what every block belongs to.
+//! A pool on a file, for the tests of datasets: what `pool` does around a group, in a few lines,
+//! and a judge that knows what every block belongs to.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chain;
@@ -354,7 +354,8 @@ impl Pool {
             .collect()
     }
 
-    /// Judges the pool: every block belongs to exactly one thing, nothing is leaked, and all space is charged right.
+    /// Judges the pool: every block belongs to exactly one thing, nothing is leaked, and all space
+    /// is charged right.
     pub fn judge(&self) {
         let mut judge = Judge {
             io: &self.io,

@@ -116,7 +116,8 @@ pub fn destroy_bookmark(name: &str) -> DestroyBookmarks {
     }
 }
 
-/// A stream for `@three` that goes on from the snapshot of this guid; or, with zero, one for something new.
+/// A stream for `@three` that goes on from the snapshot of this guid; or, with zero, one for
+/// something new.
 pub fn begin_receive(target: &str, from_guid: u64) -> BeginReceive {
     BeginReceive {
         target: target.to_string(),
