@@ -1,7 +1,7 @@
 //! `tarn start` and `tarn stop`: the daemon, by hand.
 //!
 //! Neither is needed in daily use: `zpool` and `zfs` start a daemon that does not run. `start` is
-//! for who wants its options, or its pools before the first command; `stop` for who updates the
+//! for its options, or to have pools before the first command; `stop` to update the
 //! program or puts the machine away.
 
 use serde_json::json;

@@ -18,13 +18,13 @@ use tarn_terminal::{connection, output};
 /// Nothing was found.
 const NOT_FOUND: u8 = 1;
 
-/// There is nobody to ask, or no answer.
+/// There is no daemon to ask, or no answer.
 const FATAL: u8 = 3;
 
 /// Runs the subcommand.
 ///
 /// # Errors
-/// What is wrong with the command line, or why nobody answers.
+/// What is wrong with the command line, or why there is no answer.
 pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     let asked = asked::parse(arguments)?;
     let client = connect(session)?;

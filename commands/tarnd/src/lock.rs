@@ -5,7 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use tarn_engine::instance::Instance;
 
-/// Who can open a file can lock it, and would keep the daemon from starting: only its user may.
+/// A user that can open a file can lock it, and would keep the daemon from starting: only its user
+/// may.
 const MODE: u32 = 0o600;
 
 /// The lock, held until it is dropped.

@@ -3,10 +3,10 @@
 //! # Mechanism
 //! The daemon holds the lock of its instance's lock file as long as it lives; the file has its
 //! process id. It imports what the cache file says, mounts it, and only then opens the control
-//! socket: who is answered finds everything in place. Without `--foreground` a first process starts
-//! the real one, waits until that answers or ends, and says how it went.
+//! socket: a client that gets an answer finds everything in place. Without `--foreground` a first
+//! process starts the real one, waits until that answers or ends, and says how it went.
 //!
-//! Whoever starts it, it keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are
+//! It keeps nothing of its caller ([`tarn_engine::caller`]): descriptors are
 //! closed first of all, and in the background it has a session of its own and an environment of few
 //! variables.
 //!
@@ -53,7 +53,7 @@ struct Arguments {
     /// This is the process in the background
     #[arg(long, hide = true, requires = "foreground")]
     detached: bool,
-    /// Let nobody take, destroy or rename snapshots by making, removing or renaming folders in
+    /// Refuse to take, destroy or rename snapshots by making, removing or renaming folders in
     /// .zfs/snapshot
     #[arg(long)]
     no_admin_snapshot: bool,

@@ -132,7 +132,7 @@ fn a_daemon_keeps_nothing_of_its_caller() {
 }
 
 #[test]
-fn nobody_else_can_lock_what_a_daemon_needs_or_change_its_folder() {
+fn no_other_user_can_lock_what_a_daemon_needs_or_change_its_folder() {
     let instance = Instance::new();
     let started = instance.script(r#"umask 0; "$TARND""#);
     assert!(started.status.success(), "{started:?}");

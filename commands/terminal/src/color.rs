@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_are_for_screens_of_those_who_want_them() {
+    fn colors_are_for_terminals_that_ask_for_them() {
         let xterm = Some("xterm");
         assert!(is_wanted_by(true, Some("1"), None, xterm));
         assert!(!is_wanted_by(false, Some("1"), None, xterm));

@@ -1,7 +1,7 @@
 //! Starting and stopping `tarnd`.
 //!
 //! # Mechanism
-//! A command that finds nobody at the socket starts the daemon and waits until the socket answers.
+//! A command that finds no daemon at the socket starts it and waits until the socket answers.
 //! Two commands may do so at once: each takes the lock of a file of its own, and the second finds
 //! the daemon running when it gets the lock. The same file takes what the daemon says on standard
 //! error before it has a log.
@@ -39,8 +39,8 @@ const LOCK_MAX: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop: it stores what is dirty and unmounts. A guess.
 const STOP_MAX: Duration = Duration::from_secs(300);
 
-/// Who can open a file can lock it, and would keep all commands from starting the daemon: only its
-/// user may.
+/// A user that can open a file can lock it, and would keep all commands from starting the daemon:
+/// only its user may.
 const DOOR_MODE: u32 = 0o600;
 
 /// How many lines of the log an error shows.
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_stopped_is_gone_afterwards() {
+    fn a_stopped_daemon_is_gone_afterwards() {
         let folder = scratch();
         let instance = Instance::at(folder.path());
         let mut daemon = Command::new("sleep").arg("600").spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The frame of JSON output: who made it, and one object by name.
+//! The frame of JSON output: the command's name and version, and one object by name.
 //!
 //! Output is one line. Numbers are texts unless `--json-int` asks for numbers.
 

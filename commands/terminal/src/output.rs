@@ -21,7 +21,7 @@ pub fn say_bytes(bytes: &[u8]) {
 pub fn complain(text: &str) {
     let text = without_error_numbers(text);
     let mut err = std::io::stderr().lock();
-    // Nobody can be told that standard error is gone.
+    // There is no way to report that standard error is gone.
     let _ = err.write_all(text.trim_end_matches('\n').as_bytes());
     let _ = err.write_all(b"\n");
 }

@@ -38,7 +38,7 @@ impl ProcessTitle {
         // The last byte stays zero: what follows is the environment.
         let count = title.len().min(self.room.saturating_sub(1));
         bytes[..count].copy_from_slice(&title.as_bytes()[..count]);
-        // Nobody is helped by hearing that a title was not set.
+        // A title that was not set is no reason for a message.
         let _ = self.memory.write_all_at(&bytes, self.start);
     }
 }

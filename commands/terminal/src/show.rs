@@ -48,7 +48,7 @@ fn number(name: &str, number: u64, exactness: Exactness) -> String {
         "quota" | "refquota" | "reservation" | "refreservation" if number == 0 => {
             "none".to_string()
         }
-        name if is_quota_of_somebody(name) && number == 0 => "none".to_string(),
+        name if is_owner_quota(name) && number == 0 => "none".to_string(),
         name if counts_objects(name) => number::nice_count(number),
         "guid" | "createtxg" | "objsetid" | "load_guid" | "pbkdf2iters" | "userrefs"
         | "version" | "ashift" | "last_scrubbed_txg" | "filesystem_limit" | "snapshot_limit"
@@ -58,12 +58,12 @@ fn number(name: &str, number: u64, exactness: Exactness) -> String {
 }
 
 /// Whether a property is a quota of a user, a group or a project: `userquota@ann`.
-fn is_quota_of_somebody(name: &str) -> bool {
+fn is_owner_quota(name: &str) -> bool {
     let beginning = name.split_once('@').map(|(beginning, _)| beginning);
     beginning.is_some_and(|beginning| beginning.ends_with("quota"))
 }
 
-/// Whether a property counts objects of somebody. Quotas of those who have no other are shown as
+/// Whether a property counts objects of a user, group or project. Default quotas are shown as
 /// counts too, whatever they limit.
 fn counts_objects(name: &str) -> bool {
     let beginning = name.split_once('@').map(|(beginning, _)| beginning);

@@ -62,7 +62,7 @@ struct Change {
     dataset: String,
 }
 
-/// To whom, as it was said.
+/// The receivers, as they were given.
 #[derive(Debug, PartialEq, Eq)]
 enum Whom {
     Set(String),
@@ -266,7 +266,7 @@ fn counted(operands: &[String], expected: usize, verb: Verb) -> Result<&[String]
     }
 }
 
-/// The numbers of who is named, or what is said of one whom nobody knows.
+/// The numbers of those that are named, or the message for an unknown name.
 #[doc(alias = "construct_fsacl_list")]
 fn holders(whom: &Whom) -> Result<Vec<Holder>, String> {
     use AccountKind::{Group, User};
@@ -292,7 +292,7 @@ fn holders(whom: &Whom) -> Result<Vec<Holder>, String> {
         let known = kinds
             .iter()
             .find_map(|kind| Some(holder(*kind, is_known(kind)?)));
-        // A number may be nobody's, where it is said whether it is a user's or a group's.
+        // A number may be unknown, where `-u` or `-g` says what it is.
         let any = match kinds {
             [kind] => number.map(|id| holder(*kind, id)),
             _ => None,
@@ -318,7 +318,7 @@ fn number(text: &str) -> Option<u32> {
         .filter(|_| is_number)
 }
 
-/// Who a user or group is.
+/// A user or group, by name or number.
 fn name_of(kind: AccountKind, id: u32) -> Option<String> {
     account_name(kind, id)
 }
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_says_who_gets_what_where() {
+    fn every_form_has_receivers_permissions_and_places() {
         let of = change("-u ann,bob send,@a tank/a", Verb::Allow);
         assert_eq!(of.whom, Whom::Users("ann,bob".to_string()));
         assert_eq!(of.permissions.as_deref(), Some("send,@a"));

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_uses_is_asked_for_by_his_name() {
+    fn what_a_user_uses_is_asked_for_by_name() {
         assert_eq!(
             names("userused@ann,projectquota@7"),
             ["userused@ann", "projectquota@7"]

@@ -3,8 +3,8 @@
 //! # Mechanism
 //! The program `zfs` is this when it is called by the name `mount.zfs`, as mount(8) finds it in
 //! `/sbin`. It asks the daemon to mount the file system in the folder that mount(8) says. The
-//! daemon mounts in its own mount namespace; a folder that is in another one is refused, for nobody
-//! there would see the mount.
+//! daemon mounts in its own mount namespace; a folder that is in another one is refused, for no
+//! process there would see the mount.
 //!
 //! # What is not as in OpenZFS
 //! Snapshots are not mounted by themselves: they are in `.zfs/snapshot`.
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_mounts_a_file_system_is_said_by_its_mount_point() {
+    fn the_mount_point_says_whether_zfs_or_mount_mounts_a_file_system() {
         let refused = |point, is_by_zfs, is_harmless| {
             refuse_wrong_way("tank/a", Path::new("/m"), point, is_by_zfs, is_harmless).is_err()
         };

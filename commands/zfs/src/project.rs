@@ -2,8 +2,8 @@
 //!
 //! # Mechanism
 //! The files are asked and changed directly, as `lsattr -p` and `chattr -p` do, so the system
-//! decides who may, and no daemon is asked. Below a directory, what is neither a file nor a
-//! directory is passed over: a link may lead anywhere, and a pipe waits for a writer.
+//! decides whether the user may, and no daemon is asked. Below a directory, what is neither a file
+//! nor a directory is passed over: a link may lead anywhere, and a pipe waits for a writer.
 
 use crate::walk::reason;
 use std::collections::VecDeque;

@@ -112,14 +112,14 @@ fn follow(client: &Client, watch: String, told: &Receiver<()>, board: &mut Board
 /// Wipes out what follows on the line.
 const WIPE: &str = "\x1b[K";
 
-/// Streams that are shorter are in before anybody has read how fast they come.
+/// Streams that are shorter are in before their speed could be read.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Where it is shown.
 struct Board {
     verbose: bool,
     manner: Manner,
-    /// Somebody looks at standard output.
+    /// Standard output is a terminal.
     is_screen: bool,
     /// A line is to be wiped out.
     has_line: bool,

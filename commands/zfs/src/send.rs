@@ -1,9 +1,9 @@
 //! `zfs send`.
 //!
 //! # Mechanism
-//! The daemon writes the stream into our standard output itself. Who wants to know how large it
-//! will be asks for a plan first; who wants to see it go asks, once a second, how far it is. On a
-//! screen there are columns after those of OpenZFS: how fast it goes, and how long it will go on.
+//! The daemon writes the stream into our standard output itself. `-n` asks for a plan first, which
+//! has the size; `-v` and `-V` ask, once a second, how far it is. On a screen there are columns
+//! after those of OpenZFS: how fast it goes, and how long it will go on.
 
 use crate::{pace, watching};
 use std::io::IsTerminal;
@@ -387,7 +387,7 @@ fn carry_out(session: &Session, wishes: &Wishes, request: Send) -> Outcome {
     Ok(u8::from(sent.is_incomplete))
 }
 
-/// Whether what would be sent is there, for who only wants to know that.
+/// Whether what would be sent is there, for `-n`.
 fn check_names(client: &Client, request: &Send) -> Result<(), Failure> {
     let names = [Some(request.name.clone()), request.from.clone()];
     for name in names
@@ -494,7 +494,7 @@ struct Board<'a> {
     wishes: &'a Wishes,
     plan: &'a SendPlan,
     is_series: bool,
-    /// Somebody looks at it.
+    /// It is a terminal.
     is_screen: bool,
     /// How many snapshots were announced, and when the last was.
     begun: usize,

@@ -1,7 +1,7 @@
 //! `zfs userspace`, `zfs groupspace` and `zfs projectspace`.
 //!
 //! # Columns
-//! Widths look at what was counted and at quotas of somebody's own, but not at default quotas:
+//! Widths follow what was counted and own quotas, but not default quotas:
 //! OpenZFS does so. Widths are found before anything is left out.
 
 use std::cmp::Ordering;
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-/// What somebody is, in the order in which OpenZFS sorts them.
+/// User or group, POSIX or SMB, in the order in which OpenZFS sorts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Type {
     PosixGroup,
@@ -264,7 +264,7 @@ impl Request {
     }
 }
 
-/// Who it is: names go before numbers.
+/// Name or number: names go before numbers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Text(String),
@@ -321,7 +321,7 @@ fn rows(request: &Request, owners: &Owners) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What is used and what may be: who uses something has a quota, if only the default, and who has a
+/// What is used and what may be: users of space have a quota, if only the default, and those with a
 /// quota uses something, if only nothing.
 fn pair(used: Option<u64>, quota: Option<u64>, default: u64) -> (Option<Number>, Option<Number>) {
     let own = |value| Number {

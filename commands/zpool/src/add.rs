@@ -56,7 +56,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// The pool's own `ashift`, where somebody chose it.
+/// The pool's own `ashift`, where it was set.
 pub(crate) fn chosen_ashift(pool: &PoolDescription) -> Option<(String, String)> {
     let ashift = pool.properties.get("ashift")?;
     match (&ashift.value, &ashift.source) {

@@ -114,7 +114,7 @@ impl Asked {
         }
         match self.answer(pool) {
             Some(answer) => Some(value(self.name(), answer, exactness)),
-            // As OpenZFS: a user property that nobody has set.
+            // As OpenZFS: a user property that is not set.
             None => is_user_property(self.name()).then(|| "-".to_string()),
         }
     }

@@ -26,7 +26,7 @@ pub fn run(session: &Session, arguments: &[String]) -> Outcome {
     }
 }
 
-/// Who names a dataset is told of `zfs destroy`.
+/// The name of a dataset is refused with a hint to `zfs destroy`.
 fn refused(name: &str, refusal: &Refusal) -> String {
     match refusal.kind == RefusalKind::NotFound && name.contains('/') {
         true => format!("{refusal}\nuse 'zfs destroy' to destroy a dataset"),

@@ -1,7 +1,7 @@
 //! `zpool history`.
 //!
 //! A record is a command, an internal event (which `-i` shows), or a call with what it was given.
-//! With `-l` each is followed by who it was.
+//! With `-l` each is followed by user and host.
 
 use crate::pools;
 use tarn_api::client::CallError;
@@ -197,7 +197,7 @@ fn unrecognized(record: &HistoryRecord) -> String {
     format!("unrecognized record:\n{contents}")
 }
 
-/// Who it was, and where.
+/// The user, and the host.
 fn who(record: &HistoryRecord, user_name: impl Fn(u64) -> Option<String>) -> String {
     let mut text = " [".to_string();
     if let Some(id) = record.user_id {

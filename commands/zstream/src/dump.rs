@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! Records are read one after the other and shown, with their checksums verified on the way. Unlike
-//! a receiver it goes on where it can: whoever looks at a damaged stream wants to see how far it is
+//! a receiver it goes on where it can: a damaged stream is dumped to see how far it is
 //! right. A stream that ends early is shown up to there.
 
 use crate::misused;

@@ -28,7 +28,7 @@ fn zstream(arguments: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // Who has seen enough reads no further.
+        // A reader that has seen enough reads no further.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();

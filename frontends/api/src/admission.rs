@@ -2,28 +2,28 @@
 //!
 //! # Problem
 //! Everybody may connect, and each connection takes a descriptor of the daemon and, while its call
-//! runs, a thread. Whoever opens enough of them would keep commands of root waiting, and mounts
+//! runs, a thread. A user with enough of them would keep commands of root waiting, and mounts
 //! from being made.
 //!
 //! # Mechanism
-//! Connections are counted for each user and for all users together. Root and the user who runs the
-//! daemon are counted apart: what others do takes nothing of theirs. A connection has a [`Room`]; a
-//! call that runs on after its caller hung up keeps it, because it keeps the thread.
+//! Connections are counted for each user and for all users together. Root and the user that runs
+//! the daemon are counted apart: what others do takes nothing of theirs. A connection has a
+//! [`Room`]; a call that runs on after its caller hung up keeps it, because it keeps the thread.
 //!
 //! # Invariants
-//! - Users who may not do everything have an eighth of the daemon's descriptors at most.
+//! - Users without full rights have an eighth of the daemon's descriptors at most.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many may one user have who may not do everything. A guess: more than programs run commands
+/// The most of one user without full rights. A guess: more than programs run commands
 /// side by side.
 pub const OF_USER_MAX: usize = 64;
 
 /// So many may all of them have together: a user may have many identities, as those of containers.
 pub const OF_OTHERS_MAX: usize = 256;
 
-/// So many may those have who may do everything. A guess: far more than commands that wait for a
+/// The most of root and the daemon's user together. A guess: far more than commands that wait for a
 /// pool that hangs.
 pub const OF_OWNERS_MAX: usize = 2048;
 
@@ -32,11 +32,11 @@ pub const OF_OWNERS_MAX: usize = 2048;
 pub struct Bounds {
     /// The user that may do everything, beside root.
     pub owner_uid: u32,
-    /// Of one user who may not.
+    /// Of one other user.
     pub of_user: usize,
-    /// Of all users who may not.
+    /// Of all other users.
     pub of_others: usize,
-    /// Of those who may do everything.
+    /// Of root and the daemon's user.
     pub of_owners: usize,
 }
 
@@ -73,7 +73,7 @@ struct Counts {
 }
 
 impl Admission {
-    /// Nobody is there yet.
+    /// Without connections.
     pub fn new(bounds: Bounds) -> Arc<Admission> {
         Arc::new(Admission {
             bounds,
@@ -112,7 +112,7 @@ impl Admission {
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
-        // Nobody panics while he holds it.
+        // No thread panics while it holds it.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,7 +25,7 @@ pub enum CallError {
     /// The engine refused.
     #[error("{0}")]
     Refused(Refusal),
-    /// Nobody answers at the socket.
+    /// No daemon answers at the socket.
     #[error("cannot reach tarnd at {}: {}", .path.display(), tarn_engine::words_of(.cause))]
     Unreachable {
         /// The socket.
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// True when somebody accepts connections at the socket.
+    /// True when a daemon accepts connections at the socket.
     pub fn is_reachable(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }

@@ -10,7 +10,7 @@
 //! random bytes with one descriptor (`SCM_RIGHTS`). The daemon answers with one byte when it has
 //! noted both; then the command makes its call on the control socket and names the ticket in the
 //! [`Envelope`](tarn_engine::messages::Envelope). The connection is the caller's *line*: it stays
-//! open until the command ends, however it ends. A descriptor that nobody asked for is closed with
+//! open until the command ends, however it ends. A descriptor that no call redeemed is closed with
 //! its line.
 //!
 //! # Invariants
@@ -59,7 +59,7 @@ impl Line {
     /// Hands a descriptor over to the daemon that listens at `socket`.
     ///
     /// # Errors
-    /// When nobody listens there, or it does not take the descriptor.
+    /// When no daemon listens there, or it does not take the descriptor.
     pub fn open(socket: &Path, file: BorrowedFd<'_>) -> std::io::Result<Line> {
         let mut stream = BlockingStream::connect(socket)?;
         let mut ticket = [0; TICKET_BYTES];
@@ -132,7 +132,7 @@ struct Waiting {
 /// Why a ticket leads to no descriptor.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPipe {
-    /// Nobody brought it, or he is gone, or it was redeemed.
+    /// It was not brought, or its connection is gone, or it was redeemed.
     #[error("no descriptor was handed over with this ticket")]
     Unknown,
     /// Another user brought it.
@@ -207,7 +207,7 @@ impl Handovers {
     }
 
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
-        // Nobody panics while he holds it.
+        // No thread panics while it holds it.
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_bring_a_ticket_and_one_descriptor_is_sent_away() {
+    fn a_connection_without_a_ticket_and_one_descriptor_is_closed() {
         with_server(|socket, handovers| {
             let null = File::open("/dev/null").unwrap();
             let one = null.as_fd();
@@ -404,7 +404,7 @@ mod tests {
             assert!(!is_taken(socket, &[2; 16], &[one, one]));
             assert!(!is_taken(socket, &[3; 16], &[one; 8]));
             assert!(!is_taken(socket, &[4; 15], &[one]));
-            // One who says nothing and goes.
+            // A client that says nothing and goes.
             drop(BlockingStream::connect(socket).unwrap());
             assert!(handovers.noted().waiting.is_empty());
             assert!(is_taken(socket, &[5; 16], &[one]));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_redeems_what_goes_with_its_line() {
+    fn a_ticket_ends_with_its_connection() {
         with_server(|socket, handovers| {
             let null = File::open("/dev/null").unwrap();
             let line = Line::open(socket, null.as_fd()).unwrap();

@@ -11,9 +11,9 @@
 //! Everybody may connect, so connections are counted ([`admission`]) and none is waited for without
 //! end.
 //!
-//! Who calls is read from the socket's peer credentials: what a message says of its sender is never
-//! believed. Root and the user that runs the daemon may do everything; others may read, and ask for
-//! what can be delegated, which the engine then allows or not.
+//! The caller's user is read from the socket's peer credentials: what a message says of its sender
+//! is never believed. Root and the user that runs the daemon may do everything; others may read,
+//! and ask for what can be delegated, which the engine then allows or not.
 
 pub mod admission;
 pub mod client;
@@ -86,7 +86,7 @@ mod tests {
     tarn_engine::for_each_operation!(paths);
 
     #[test]
-    fn commands_on_pools_are_for_who_may_do_everything() {
+    fn commands_on_pools_are_for_root_and_the_daemons_user() {
         let of_pools = PATHS.iter().filter(|path| path.starts_with("pool/"));
         let open: Vec<_> = of_pools
             .filter(|path| only_reads(path) || is_delegated(path))

@@ -1,9 +1,9 @@
-//! Connections to the control socket: who gets one, and how long the daemon waits for him.
+//! Connections to the control socket: which are admitted, and how long the daemon waits for them.
 //!
 //! # Mechanism
 //! The [`Gate`] takes connections while there is room for their users, and tells others so. A
 //! [`Patient`] connection is closed when a request does not come to its end in time, however slowly
-//! its bytes drip, and when nobody takes an answer. While a call is under way there is no limit: an
+//! its bytes drip, and when an answer is not read. While a call is under way there is no limit: an
 //! operation takes as long as its devices take.
 
 use crate::admission::{Admission, Room};
@@ -28,7 +28,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(10);
 /// How long an answer may lie in the socket without being read.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long a caller for whom there is no room may take to read that.
+/// How long a caller that is refused for want of room may take to read that.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// How many of those are told at a time.
@@ -80,7 +80,7 @@ impl Listener for Gate {
                     continue;
                 }
             };
-            // Without credentials nobody may do anything but read.
+            // A peer without credentials may only read.
             let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
             match self.admission.admit(uid) {
                 Some(room) => return (Patient::new(stream, room, self.request_max), ()),

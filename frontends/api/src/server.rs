@@ -25,7 +25,7 @@ use tokio::net::UnixListener;
 pub struct Control {
     /// The engine.
     pub engine: Arc<dyn Administration>,
-    /// The user that may do everything, beside root: the one who runs the daemon.
+    /// The user that may do everything, beside root: the daemon's.
     pub owner_uid: u32,
     /// Descriptors of callers.
     pub handovers: Arc<Handovers>,
@@ -149,7 +149,7 @@ macro_rules! routes {
 
 tarn_engine::for_each_operation!(routes);
 
-/// Says that nobody waits any more.
+/// Says that the caller is gone.
 struct Leaving(Presence);
 
 impl Drop for Leaving {
@@ -158,7 +158,7 @@ impl Drop for Leaving {
     }
 }
 
-/// Checks who calls, runs the operation on a thread that may wait, and answers.
+/// Checks the peer's credentials, runs the operation on a thread that may wait, and answers.
 async fn answer<Q, A>(
     control: Control,
     peer: Peer,
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_is_told_and_a_call_keeps_its_own() {
+    fn a_connection_without_room_is_refused_and_a_call_keeps_its_own() {
         let bounds = Bounds {
             of_owners: 1,
             ..Bounds::new(rustix::process::geteuid().as_raw(), DESCRIPTORS)

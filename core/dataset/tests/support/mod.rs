@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chain;
+pub mod snapshots;
 pub mod tasks;
 
 use chain::{Chain, parts_of_livelist};

@@ -1,0 +1,115 @@
+//! Resuming a receive that was cut (`receive -s`): what the token says, and whether it may go on.
+
+use super::{Receiver, StreamFacts, busy, receive_name, resumable, resume_list};
+use crate::dataset::Dataset;
+use crate::error::DatasetError;
+use crate::names::RECEIVE_COMPONENT;
+use crate::namespace::View;
+use crate::ops::set::find;
+use crate::task::TaskRefusal;
+use tarn_ondisk::dataset::{
+    DatasetFlags, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED, RESUME_FROM_GUID,
+    RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW, RESUME_TO_GUID, RESUME_TO_NAME,
+};
+use tarn_ondisk::nvlist::NvList;
+
+/// What a token says for the sender to go on with: of the head itself, or of the clone that its
+/// increment was cut in. None where nothing waits.
+///
+/// # Errors
+/// When it cannot be read.
+#[doc(alias = "dsl_get_receive_resume_token")]
+pub fn resume_list(head: &Dataset<'_>) -> Result<Option<NvList>, DatasetError> {
+    let clone = head.directory().child(RECEIVE_COMPONENT)?;
+    let clone = match clone {
+        Some(directory) => directory.head()?,
+        None => None,
+    };
+    let Some(head) = [Some(head.clone()), clone]
+        .into_iter()
+        .flatten()
+        .find(|head| resumes(head).unwrap_or(false))
+    else {
+        return Ok(None);
+    };
+    let mut list = NvList::new();
+    for (name, stored) in [
+        ("fromguid", RESUME_FROM_GUID),
+        ("object", RESUME_OBJECT),
+        ("offset", RESUME_OFFSET),
+        ("bytes", RESUME_BYTES),
+        ("toguid", RESUME_TO_GUID),
+    ] {
+        if let Some(number) = head.extension(stored)? {
+            list.set(name, number);
+        }
+    }
+    let reading = head.directory().view().mos();
+    if let Some(name) = reading.lookup(head.id(), RESUME_TO_NAME)? {
+        let name = name.as_text().unwrap_or_default();
+        list.set("toname", String::from_utf8_lossy(name).as_ref());
+    }
+    for (name, stored) in [
+        ("largeblockok", RESUME_LARGE_BLOCK),
+        ("embedok", RESUME_EMBEDDED),
+        ("compressok", RESUME_COMPRESSED),
+        ("rawok", RESUME_RAW),
+    ] {
+        if head.extension(stored)?.is_some() {
+            list.set_flag(name);
+        }
+    }
+    Ok(Some(list))
+}
+
+/// What a target waits for, whose stream was cut: the head that has the beginning, and whether that
+/// is the target itself.
+///
+/// # Errors
+/// When the stream that goes on is not the rest of the one that was cut.
+#[doc(alias = "dmu_recv_resume_begin_check")]
+pub fn resumable(
+    view: View<'_>,
+    target: &str,
+    stream: &StreamFacts,
+    force: bool,
+) -> Result<Receiver, TaskRefusal> {
+    let mismatch = |why: &str| TaskRefusal::BadValue {
+        property: "receive_resume_token".to_string(),
+        why: why.to_string(),
+    };
+    let clone = match view.directory(&receive_name(target)) {
+        Ok(directory) => directory.head()?,
+        Err(DatasetError::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let is_new = clone.is_none();
+    let head = match clone {
+        Some(clone) => clone,
+        None => find(view, target)?,
+    };
+    if !is_new && stream.from_guid == 0 && !force {
+        return Err(TaskRefusal::Exists {
+            name: target.to_string(),
+        });
+    }
+    let stored = head.stored()?;
+    if !stored.flags.contains(DatasetFlags::INCONSISTENT) || !resumes(&head)? {
+        return Err(mismatch("nothing was partially received here"));
+    }
+    if head.extension(RESUME_TO_GUID)? != Some(stream.to_guid) {
+        return Err(mismatch("another snapshot was partially received here"));
+    }
+    if head.extension(RESUME_FROM_GUID)?.unwrap_or(0) != stream.from_guid {
+        return Err(mismatch(
+            "what was partially received goes on from another snapshot",
+        ));
+    }
+    if view.namespace().is_receiving(head.id()) {
+        return Err(busy("dataset is busy"));
+    }
+    Ok(Receiver {
+        head: head.id(),
+        is_new,
+    })
+}
