@@ -12,6 +12,7 @@
 //! ([`kernel`]).
 
 mod clone_logs;
+mod guest;
 mod kernel;
 mod log_devices;
 mod logs;

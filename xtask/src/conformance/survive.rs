@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tarn_oracle::instance::Instance;
-use tarn_oracle::judge;
 use tarn_oracle::program::Spoken;
 
 use super::Arguments;
-use crate::workspace::{Outcome, openzfs, programs, scratch};
+use crate::golden::judge_clean;
+use crate::workspace::{Outcome, programs, scratch};
 
 /// No command, and no thread of another pool, may wait longer.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -265,7 +265,7 @@ impl Scene {
             other.count()
         );
         self.instance.zpool("export other")?;
-        judge_pool(&self.folder.join("other"), "other")
+        judge_clean(&self.folder.join("other"), "other")
     }
 }
 
@@ -275,13 +275,6 @@ fn make_pool(instance: &Instance, name: &str, image: &Path) -> Outcome<PathBuf> 
     let (mountpoint, image) = (mount.display().to_string(), image.display().to_string());
     instance.must("zpool", &["create", "-m", &mountpoint, name, &image])?;
     Ok(mount)
-}
-
-fn judge_pool(images: &Path, pool: &str) -> Outcome {
-    let tools = openzfs()?;
-    let verdict = judge::judge(&tools, images, pool);
-    verdict.map_err(|verdict| format!("{pool}: {verdict}"))?;
-    Ok(())
 }
 
 /// The image is removed while it is written.
@@ -340,7 +333,7 @@ fn cut_off(scene: &Scene) -> Outcome {
     load.check()?;
     println!("  it went on with {} files", load.count());
     scene.instance.zpool("export victim")?;
-    judge_pool(&scene.folder.join("images"), "victim")?;
+    judge_clean(&scene.folder.join("images"), "victim")?;
     let images = scene.folder.join("images").display().to_string();
     scene
         .instance
@@ -403,7 +396,7 @@ fn hanging(scene: &Scene) -> Outcome {
     load.check()?;
     println!("  it came back with {} files", load.count());
     scene.instance.zpool("export victim")?;
-    judge_pool(&mount_below, "victim")?;
+    judge_clean(&mount_below, "victim")?;
     below.zpool("export below")?;
     Ok(())
 }

@@ -12,21 +12,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 use tarn_workload::tree::manifest::sha256_of_file;
 
+use super::guest::{expect_records, in_machine};
 use crate::changes;
-use crate::workspace::{Outcome, openzfs};
+use crate::workspace::Outcome;
 
 /// By which `--only` knows it.
 pub const NAME: &str = "clone-logs";
 
 const POOL: &str = "cloned";
-/// Software emulation is some twenty times slower than the machine.
-const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The file systems, in the order in which they are mounted, and what the log of each must have.
 const RECORDS: [(&str, &[&str]); 2] = [
@@ -85,9 +83,9 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
     let folder = share.join(POOL);
     let images = folder.join("images");
     fs::create_dir_all(&images)?;
-    in_machine(machine, share, LEAVE)?;
+    in_machine(machine, share, "clones.sh", &format!("{SUMS}{LEAVE}"))?;
     let after = fs::read_to_string(folder.join("after"))?;
-    expect_records(&images)?;
+    expect_records(&images, POOL, &RECORDS)?;
     let root = instance.root().join(POOL);
     let (place, root_text) = (images.display().to_string(), root.display().to_string());
     instance.must(
@@ -109,7 +107,7 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
         return Err("nothing is shared after the replay".into());
     }
     changes::expect_clean(instance, &images, POOL, &[])?;
-    in_machine(machine, share, LOOK)?;
+    in_machine(machine, share, "clones.sh", &format!("{SUMS}{LOOK}"))?;
     let replayed = fs::read_to_string(folder.join("replayed"))?;
     match replayed == after {
         true => Ok(()),
@@ -131,33 +129,4 @@ fn sums_of(root: &Path) -> Outcome<String> {
         }
     }
     Ok(text)
-}
-
-fn in_machine(machine: &Machine, share: &Path, body: &str) -> Outcome {
-    let script = share.join("clones.sh");
-    fs::write(&script, format!("{SUMS}{body}"))?;
-    let spoken = machine.run(share, &script, LIMIT)?;
-    print!("{}", spoken.stdout);
-    spoken.expect_success()?;
-    Ok(())
-}
-
-/// OpenZFS's `zdb` reads the logs.
-fn expect_records(images: &Path) -> Outcome {
-    let (tools, place) = (openzfs()?, images.display().to_string());
-    for (name, records) in RECORDS {
-        let dataset = format!("{POOL}/{name}");
-        let words = ["-e", "-p", &place, "-iiii", &dataset];
-        let spoken = tools.run("zdb", &words, Duration::from_secs(300))?;
-        let spoken = spoken.expect_success()?;
-        let is_missing = |record: &&&str| !spoken.stdout.contains(**record);
-        if let Some(record) = records.iter().find(is_missing) {
-            return Err(format!(
-                "zdb finds no {record} in the log of {dataset}, but this:\n{}",
-                spoken.stdout
-            )
-            .into());
-        }
-    }
-    Ok(())
 }

@@ -19,6 +19,7 @@ use tarn_oracle::machine::Machine;
 use tarn_oracle::program;
 use tarn_workload::tree;
 
+use super::guest::in_machine;
 use crate::changes;
 use crate::golden_streams::rootless;
 use crate::workspace::Outcome;
@@ -28,9 +29,6 @@ pub const NAME: &str = "streams";
 
 const NEAR: &str = "near";
 const FAR: &str = "far";
-
-/// Software emulation is some twenty times slower than the machine.
-const LIMIT: Duration = Duration::from_secs(1200);
 
 /// No stream takes us longer than this.
 const STREAM_LIMIT: Duration = Duration::from_secs(300);
@@ -185,12 +183,8 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     fn in_machine(&self, body: &str) -> Outcome {
-        let script = self.share.join("streams.sh");
-        fs::write(&script, format!("{COMMON}{body}"))?;
-        let spoken = self.machine.run(self.share, &script, LIMIT)?;
-        print!("{}", spoken.stdout);
-        spoken.expect_success()?;
-        Ok(())
+        let text = format!("{COMMON}{body}");
+        in_machine(self.machine, self.share, "streams.sh", &text)
     }
 
     fn receive(&self, options: &[&str], stream: &str) -> Outcome {

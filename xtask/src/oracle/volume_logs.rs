@@ -10,20 +10,18 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use tarn_oracle::instance::Instance;
 use tarn_oracle::machine::Machine;
 
+use super::guest::{expect_records, in_machine};
 use crate::changes;
-use crate::workspace::{Outcome, openzfs};
+use crate::workspace::Outcome;
 
 /// By which `--only` knows it.
 pub const NAME: &str = "volume-logs";
 
 const POOL: &str = "frozen";
-/// Software emulation is some twenty times slower than the machine.
-const LIMIT: Duration = Duration::from_secs(1200);
 
 /// What the log of each volume must have.
 const RECORDS: [(&str, &[&str]); 2] = [
@@ -82,7 +80,7 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
     let folder = share.join(POOL);
     let images = folder.join("images");
     fs::create_dir_all(&images)?;
-    in_machine(machine, share, LEAVE)?;
+    in_machine(machine, share, "volumes.sh", &format!("{SUMS}{LEAVE}"))?;
     let sums = |name: &str| fs::read_to_string(folder.join(name));
     let (before, after) = (sums("before")?, sums("after")?);
     if before.lines().count() != RECORDS.len()
@@ -90,7 +88,7 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
     {
         return Err(format!("not every volume was changed: from\n{before}to\n{after}").into());
     }
-    expect_records(&images)?;
+    expect_records(&images, POOL, &RECORDS)?;
     let place = images.display().to_string();
     let imported = instance.must("zpool", &["import", "-f", "-N", "-d", &place, POOL])?;
     if !imported.stderr.is_empty() {
@@ -98,39 +96,10 @@ pub fn replay(machine: &Machine, instance: &Instance, share: &Path) -> Outcome {
     }
     instance.must("zpool", &["export", POOL])?;
     changes::expect_clean(instance, &images, POOL, &[])?;
-    in_machine(machine, share, LOOK)?;
+    in_machine(machine, share, "volumes.sh", &format!("{SUMS}{LOOK}"))?;
     let replayed = sums("replayed")?;
     match replayed == after {
         true => Ok(()),
         false => Err(format!("what we replayed is\n{replayed}and was\n{after}").into()),
     }
-}
-
-fn in_machine(machine: &Machine, share: &Path, body: &str) -> Outcome {
-    let script = share.join("volumes.sh");
-    fs::write(&script, format!("{SUMS}{body}"))?;
-    let spoken = machine.run(share, &script, LIMIT)?;
-    print!("{}", spoken.stdout);
-    spoken.expect_success()?;
-    Ok(())
-}
-
-/// OpenZFS's `zdb` reads the logs.
-fn expect_records(images: &Path) -> Outcome {
-    let (tools, place) = (openzfs()?, images.display().to_string());
-    for (name, records) in RECORDS {
-        let dataset = format!("{POOL}/{name}");
-        let words = ["-e", "-p", &place, "-iiii", &dataset];
-        let spoken = tools.run("zdb", &words, Duration::from_secs(300))?;
-        let spoken = spoken.expect_success()?;
-        let is_missing = |record: &&&str| !spoken.stdout.contains(**record);
-        if let Some(record) = records.iter().find(is_missing) {
-            return Err(format!(
-                "zdb finds no {record} in the log of {dataset}, but this:\n{}",
-                spoken.stdout
-            )
-            .into());
-        }
-    }
-    Ok(())
 }

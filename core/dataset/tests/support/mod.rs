@@ -10,13 +10,8 @@ use chain::{Chain, parts_of_livelist};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::sync::Arc;
-
-use tarn_block::{
-    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair, WritePhase,
-};
-use tarn_cache::{Cache, CacheOptions, PoolCache};
+use tarn_block::{BlockIo, WritePhase};
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::free_in_background::{FreeBudget, Freed};
 use tarn_dataset::initialize::{FillError, FillFilesystem, Initialize, NewFilesystem, initialize};
@@ -24,47 +19,29 @@ use tarn_dataset::namespace::Namespace;
 use tarn_dataset::ops::receive::receive_name;
 use tarn_dataset::task::{FeatureCounts, InternalEvent, SyncTask, TaskContext, TaskRefusal};
 use tarn_host::sim::Random;
-use tarn_host::{Host, RealOptions};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{
     BlockTrees, MOS_ID, NewObject, NewObjectSet, ObjectEnv, ObjectError, ObjectSet, Owner,
-    Ownership, PointerList, SetLedger, SetPolicy, Step, SyncTx, Tx, TxEstimate, TxgLimits, Txgs,
+    Ownership, PointerList, SetLedger, SetPolicy, Step, SyncTx, Tx, TxEstimate, TxgLimits,
     Unreadable, Visit, Visitor, WalkOptions, sync_objsets, walk_objset,
 };
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::features::Feature;
-use tarn_ondisk::label::data_size;
-use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetType;
-use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
-use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
-use tarn_probe::{Operation, Registry};
-use tarn_space::{Class, Geometry, Space, SpaceOptions};
-use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
-use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
-use tempfile::TempDir;
-
-const FILE_BYTES: u64 = 256 << 20;
-const METASLAB_SHIFT: u32 = 24;
-const ASHIFT: u32 = 12;
+use tarn_ondisk::pool_directory;
+use tarn_ondisk::pool_directory::POOL_DIRECTORY;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+use tarn_scaffold::{BLOCKS, Shape, Stack, repairing};
+use tarn_space::{Class, Space};
 
 /// What all datasets may use together.
 pub const POOL_BYTES: u64 = 128 << 20;
 
 /// The object of a file system in which tests write.
 pub const FILE: ObjectId = ObjectId::new(2);
-
-const BLOCKS: DatasetPolicy = DatasetPolicy {
-    checksum: ChecksumAlgorithm::Fletcher4,
-    compression: CompressionAlgorithm::Lz4,
-    metadata_compression: CompressionAlgorithm::Lz4,
-    copies: 1,
-    redundant_metadata: RedundantMetadata::All,
-    special_small_blocks: 0,
-    embedding: Embedding::Allowed,
-};
 
 /// Counts features in memory.
 #[derive(Default)]
@@ -148,7 +125,7 @@ pub struct Pool {
     pub features: Features,
     pub operation: Operation,
     pub events: RefCell<Vec<InternalEvent>>,
-    folder: TempDir,
+    stack: Stack,
 }
 
 impl Pool {
@@ -159,35 +136,9 @@ impl Pool {
 
     /// The same without some features.
     pub fn without(disabled: &[Feature]) -> Pool {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real(RealOptions::from_environment().unwrap());
-        let space = Arc::new(Space::new(SpaceOptions::default()));
-        let size = data_size(FILE_BYTES)
-            .unwrap()
-            .round_down(1 << METASLAB_SHIFT);
-        let geometry = Geometry {
-            size,
-            metaslab_shift: METASLAB_SHIFT,
-            ashift: ASHIFT,
-            class: Class::Normal,
-        };
-        space.add_vdev(VdevId::new(0), geometry, Vec::new());
-        let options = BlockIoOptions {
-            repair: Repair::Rewrite,
-            ..BlockIoOptions::default()
-        };
-        let vdevs = open_vdevs(&host, &folder);
-        let io = BlockIo::new(host.clone(), vdevs, space.clone(), None, options);
-        let io = Arc::new(io);
-        io.set_salt(Salt::new([7; 32]));
-        let cache = CacheOptions {
-            budget_bytes: 16 << 20,
-            ..CacheOptions::default()
-        };
-        let cache = Cache::new(&host, cache, &Registry::default());
-        let cache = PoolCache::new(cache, io.clone());
-        let txgs = Txgs::new(Txg::from(3), TxgLimits::default());
-        let env = ObjectEnv::new(host, cache, txgs);
+        let stack = Stack::new(Shape::default(), repairing(), None);
+        let (io, space) = (stack.io.clone(), stack.space.clone());
+        let env = stack.env(Txg::from(3), TxgLimits::default());
         let features = Features::default();
         for feature in disabled {
             features.disable(*feature);
@@ -203,7 +154,7 @@ impl Pool {
             features,
             operation,
             events,
-            folder,
+            stack,
         };
         pool.namespace.set_adjusted_bytes(POOL_BYTES);
         pool.store(tx, |_| {});
@@ -550,24 +501,4 @@ fn make_tree(
         ownership: Arc::new(NoOwners),
     })
     .unwrap()
-}
-
-fn open_vdevs(host: &Host, folder: &TempDir) -> Arc<VdevTree> {
-    let mut root = VdevConfig::new(VdevKind::Root, Guid::new(4711));
-    let path = folder.path().join("disk");
-    File::create(&path).unwrap().set_len(FILE_BYTES).unwrap();
-    let mut leaf = VdevConfig::new(VdevKind::File, Guid::new(100));
-    leaf.path = Some(Text::from(path.to_str().unwrap()));
-    leaf.top_level = Some(TopLevelConfig {
-        metaslab_array: ObjectId::ZERO,
-        metaslab_shift: METASLAB_SHIFT,
-        ashift: ASHIFT,
-        asize: data_size(FILE_BYTES).unwrap(),
-        is_log: false,
-        non_allocating: false,
-        removing: false,
-    });
-    root.children.push(leaf);
-    root.number_children();
-    VdevTree::open(host, &root, &OpenOptions::new_pool()).unwrap()
 }

@@ -1,0 +1,44 @@
+//! What the oracles with a guest machine share: scripts that run beside OpenZFS's kernel module, and
+//! records that its `zdb` must find in intent logs.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tarn_oracle::machine::Machine;
+
+use crate::workspace::{Outcome, openzfs};
+
+/// The longest that a script may take. Software emulation is some twenty times slower than the
+/// machine.
+const SCRIPT_MAX: Duration = Duration::from_secs(1200);
+
+/// Runs a script in the guest, which sees `share`, and prints what it says.
+pub fn in_machine(machine: &Machine, share: &Path, script: &str, text: &str) -> Outcome {
+    let script = share.join(script);
+    fs::write(&script, text)?;
+    let spoken = machine.run(share, &script, SCRIPT_MAX)?;
+    print!("{}", spoken.stdout);
+    spoken.expect_success()?;
+    Ok(())
+}
+
+/// Demands that OpenZFS's `zdb` finds these records in the intent logs of datasets of a pool.
+pub fn expect_records(images: &Path, pool: &str, records: &[(&str, &[&str])]) -> Outcome {
+    let (tools, place) = (openzfs()?, images.display().to_string());
+    for (name, records) in records {
+        let dataset = format!("{pool}/{name}");
+        let words = ["-e", "-p", &place, "-iiii", &dataset];
+        let spoken = tools.run("zdb", &words, Duration::from_secs(300))?;
+        let spoken = spoken.expect_success()?;
+        let is_missing = |record: &&&str| !spoken.stdout.contains(**record);
+        if let Some(record) = records.iter().find(is_missing) {
+            return Err(format!(
+                "zdb finds no {record} in the log of {dataset}, but this:\n{}",
+                spoken.stdout
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
