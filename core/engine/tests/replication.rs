@@ -15,6 +15,7 @@ use tarn_engine::messages::dataset::{
     ReceiveProgress, Received, Rename, Send, Series, Snapshot, Unmount, WatchReceive,
 };
 use tarn_engine::messages::{Refusal, Source, Value};
+use tarn_host::sim::Random;
 
 /// Who calls; part of names that are only to be out of the way.
 const PID: u32 = 77;
@@ -583,37 +584,24 @@ fn a_file_system_whose_first_snapshot_was_destroyed_here_is_not_renamed() {
     assert_eq!(names_below(&bench, "tank/d"), ["", "/a"]);
 }
 
-/// Random numbers.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % count
-    }
-}
-
 /// Does something to the tree at the sender, if that is possible. Clones that were made since the last package are not promoted: those are sent in full.
-fn change(bench: &Bench, chance: &mut Chance, from: &str, number: usize) {
+fn change(bench: &Bench, random: &mut Random, from: &str, number: usize) {
     let all = tree(bench, "tank/s");
     let names: Vec<String> = all.keys().map(|below| format!("tank/s{below}")).collect();
-    let one = names[chance.below(names.len())].clone();
-    let other = names[chance.below(names.len())].clone();
+    let one = names[random.index(names.len())].clone();
+    let other = names[random.index(names.len())].clone();
     let (snapshots, origin) = &all[&one["tank/s".len()..]];
     let is_known = snapshots.contains_key(from);
     let snapshots: Vec<&String> = snapshots.keys().collect();
     let short = match snapshots.is_empty() {
         true => None,
-        false => Some(snapshots[chance.below(snapshots.len())].clone()),
+        false => Some(snapshots[random.index(snapshots.len())].clone()),
     };
     let is_top = one == "tank/s";
     // Packages go on from the others.
     let is_own = |name: &String| name.starts_with('x');
     // Not everything can be done; what cannot is not.
-    match chance.below(9) {
+    match random.index(9) {
         0 => drop(bench.create(&format!("{other}/n{number}"), &[])),
         1 | 2 if origin.is_some() && is_known => {
             let request = Promote { name: one };
@@ -624,10 +612,10 @@ fn change(bench: &Bench, chance: &mut Chance, from: &str, number: usize) {
                 bench.clone_of(&format!("{one}@{short}"), &format!("{other}/c{number}"));
             }
         }
-        3 | 4 if !is_top => drop(bench.rename(&one, &format!("{other}/m{}", chance.below(4)))),
+        3 | 4 if !is_top => drop(bench.rename(&one, &format!("{other}/m{}", random.index(4)))),
         5 => {
             if let Some(short) = short.filter(is_own) {
-                let to = format!("{one}@x{}", chance.below(3));
+                let to = format!("{one}@x{}", random.index(3));
                 let request = Rename {
                     from: format!("{one}@{short}"),
                     to,
@@ -646,7 +634,7 @@ fn change(bench: &Bench, chance: &mut Chance, from: &str, number: usize) {
         }
         _ => {
             let request = Snapshot {
-                names: vec![format!("{one}@x{}", chance.below(3))],
+                names: vec![format!("{one}@x{}", random.index(3))],
                 ..Snapshot::default()
             };
             drop(bench.engine.dataset_snapshot(&call(""), request));
@@ -671,7 +659,7 @@ fn has_clones(all: &Listing, name: &str) -> bool {
 fn a_tree_follows_whatever_becomes_of_the_other() {
     for seed in 1..=6 {
         println!("seed {seed}");
-        let mut chance = Chance(seed);
+        let mut random = Random::new(seed);
         let bench = bench_with(&["a", "a/b", "c"]);
         for round in 1..=6 {
             let (from, to) = match round {
@@ -679,7 +667,7 @@ fn a_tree_follows_whatever_becomes_of_the_other() {
                 round => (format!("r{}", round - 1), format!("r{round}")),
             };
             for number in 0..6 {
-                change(&bench, &mut chance, &from, round * 10 + number);
+                change(&bench, &mut random, &from, round * 10 + number);
             }
             bench.snapshot(&format!("tank/s@{to}"));
             let sent = sent_in_part(&bench, &format!("tank/s@{to}"), Some(&from));

@@ -5,8 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use support::{Dice, Pool, SET};
+use support::{Pool, SET};
 use tarn_cache::PoolCache;
+use tarn_host::sim::Random;
 use tarn_object::{
     BlockTrees, Entry, Freeing, GROUP_USED, LIST_BLOCK_BYTES, NewObject, NewObjectSet, ObjectError,
     ObjectSet, Owner, Ownership, PROJECT_USED, PointerList, Step, SyncTx, TO_END, USER_USED,
@@ -128,8 +129,8 @@ fn accounted(pool: &mut Pool) -> Arc<ObjectSet> {
         bonus[..8].copy_from_slice(&number.to_le_bytes());
         object.set_bonus(&tx, &bonus).unwrap();
         if number % 250 == 0 {
-            let mut dice = Dice(number + 1);
-            let noise = (0..20_000).map(|_| u8::try_from(dice.throw(256)).unwrap());
+            let mut random = Random::new(number + 1);
+            let noise = (0..20_000).map(|_| random.byte());
             let noise: Vec<u8> = noise.collect();
             object.write(&tx, 0, &noise, &pool.operation).unwrap();
             object.set_spill(&tx, Some(&noise[..1000])).unwrap();

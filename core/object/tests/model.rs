@@ -4,7 +4,8 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Dice, Pool};
+use support::{Pool, some_bytes};
+use tarn_host::sim::Random;
 use tarn_object::{NewObject, Object, ObjectSet, TO_END};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, LogicalSize, ObjectId};
@@ -99,14 +100,14 @@ impl Twin {
         }
     }
 
-    fn step(&mut self, pool: &Pool, dice: &mut Dice, reach: u64) {
-        let mut number = |sides: u64| usize::try_from(dice.throw(sides)).unwrap();
+    fn step(&mut self, pool: &Pool, random: &mut Random, reach: u64) {
+        let mut number = |sides: u64| usize::try_from(random.below(sides)).unwrap();
         let (kind, offset, length) = (number(10), number(reach), number(20_000) + 1);
         match kind {
             0 => self.free(pool, offset, None),
             1 => self.free(pool, offset, Some(length)),
             2 => self.free(pool, offset, Some(number(reach) + 1)),
-            _ => self.write(pool, offset, &dice.bytes(length)),
+            _ => self.write(pool, offset, &some_bytes(random, length)),
         }
     }
 }
@@ -126,7 +127,7 @@ fn new_object(pool: &Pool, set: &ObjectSet, block_size: u64, shift: u8) -> Twin 
 /// Small blocks of pointers make trees high, and steps between storings leave several versions in memory.
 #[test]
 fn an_object_holds_what_was_written_across_groups_and_reopening() {
-    let mut dice = Dice(0x1234_5678_9abc_def1);
+    let mut random = Random::new(0x1234_5678_9abc_def1);
     let mut pool = Pool::new();
     let set = pool.create_set(None);
     let shapes = [(512, 12), (4096, 12), (16 << 10, 13), (128 << 10, 17)];
@@ -137,11 +138,11 @@ fn an_object_holds_what_was_written_across_groups_and_reopening() {
     for round in 0..120 {
         for twin in &mut twins {
             let reach = if round % 3 == 0 { 2_000_000 } else { 100_000 };
-            twin.step(&pool, &mut dice, reach);
+            twin.step(&pool, &mut random, reach);
         }
-        let chosen = usize::try_from(dice.throw(4)).unwrap();
+        let chosen = usize::try_from(random.below(4)).unwrap();
         twins[chosen].check(&twins[chosen].object, &pool.operation);
-        if dice.throw(3) == 0 {
+        if random.below(3) == 0 {
             pool.sync(&set);
             let reopened = pool.reopen(&set, None);
             let object = reopened
@@ -288,11 +289,9 @@ fn rewriting_in_place_in_later_passes_changes_no_space() {
     let mut tx = pool.begin();
     let new = NewObject::plain(ObjectType::OtherWords, 4096);
     let object = set.allocate(&tx, new, &pool.operation).unwrap();
-    let mut dice = Dice(77);
+    let mut random = Random::new(77);
     for pass in 1..=4 {
-        let noise: Vec<u8> = (0..20_000)
-            .map(|_| u8::try_from(dice.throw(256)).unwrap())
-            .collect();
+        let noise: Vec<u8> = (0..20_000).map(|_| random.byte()).collect();
         object.write(&tx, 0, &noise, &pool.operation).unwrap();
         let before = pool.alive.clone();
         pool.store(&set, &mut tx);

@@ -3,45 +3,24 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-
-use tarn_block::{
-    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair, WritePhase,
-};
-use tarn_cache::{Cache, CacheOptions, PoolCache};
-use tarn_host::{Host, RealOptions};
+use tarn_block::{BlockIo, WritePhase};
+use tarn_host::Host;
+use tarn_host::sim::Random;
 use tarn_object::{
     BlockLedger, NewObjectSet, ObjectEnv, ObjectSet, Ownership, SetLedger, SetPolicy, SyncTx,
-    TxEstimate, TxgLimits, Txgs, sync_objsets,
+    TxEstimate, TxgLimits, sync_objsets,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::label::{DATA_START_BYTES, data_size};
-use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::objset::ObjsetType;
-use tarn_ondisk::units::{Guid, ObjectId, Txg, VdevId};
-use tarn_probe::{Operation, Registry};
-use tarn_space::{Class, Geometry, Space, SpaceOptions};
-use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, Salt};
-use tarn_vdev::{OpenOptions, TopLevelConfig, VdevConfig, VdevKind, VdevTree};
-use tempfile::TempDir;
-
-const FILE_BYTES: u64 = 256 << 20;
-const METASLAB_SHIFT: u32 = 24;
-const ASHIFT: u32 = 12;
+use tarn_ondisk::units::{ObjectId, Txg};
+use tarn_probe::Operation;
+use tarn_scaffold::{Shape, Stack, key_of, repairing};
+use tarn_space::Space;
 
 pub const SET: ObjectId = ObjectId::new(54);
 
-pub const BLOCKS: DatasetPolicy = DatasetPolicy {
-    checksum: ChecksumAlgorithm::Fletcher4,
-    compression: CompressionAlgorithm::Lz4,
-    metadata_compression: CompressionAlgorithm::Lz4,
-    copies: 1,
-    redundant_metadata: RedundantMetadata::All,
-    special_small_blocks: 0,
-    embedding: Embedding::Allowed,
-};
+pub use tarn_scaffold::BLOCKS;
 
 /// What the ledger heard, and what it makes of it: everything killed is freed.
 #[derive(Default)]
@@ -67,10 +46,10 @@ pub struct Pool {
     pub env: Arc<ObjectEnv>,
     pub operation: Operation,
     /// All pointers the set has, as the ledger knows: by place and birth.
-    pub alive: BTreeMap<(u64, u64, u64), BlockPointer>,
+    pub alive: BTreeMap<(u64, u64, u64, u64), BlockPointer>,
     /// Bytes the set has, as the ledger counts.
     pub used: u64,
-    folder: TempDir,
+    stack: Stack,
 }
 
 impl Pool {
@@ -79,42 +58,17 @@ impl Pool {
     }
 
     pub fn with_limits(limits: TxgLimits) -> Pool {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real(RealOptions::from_environment().unwrap());
-        let space = Arc::new(Space::new(SpaceOptions::default()));
-        let size = data_size(FILE_BYTES)
-            .unwrap()
-            .round_down(1 << METASLAB_SHIFT);
-        let geometry = Geometry {
-            size,
-            metaslab_shift: METASLAB_SHIFT,
-            ashift: ASHIFT,
-            class: Class::Normal,
-        };
-        space.add_vdev(VdevId::new(0), geometry, Vec::new());
-        let vdevs = open_vdevs(&host, &folder);
-        let options = BlockIoOptions {
-            repair: Repair::Rewrite,
-            ..BlockIoOptions::default()
-        };
-        let io = Arc::new(BlockIo::new(
-            host.clone(),
-            vdevs,
-            space.clone(),
-            None,
-            options,
-        ));
-        io.set_salt(Salt::new([7; 32]));
-        let env = new_env(&host, &io, Txg::from(9), limits);
+        let stack = Stack::new(Shape::default(), repairing(), None);
+        let env = stack.env(Txg::from(9), limits);
         Pool {
-            host,
-            io,
-            space,
+            host: stack.host.clone(),
+            io: stack.io.clone(),
+            space: stack.space.clone(),
             env,
             operation: Operation::unmeasured(),
             alive: BTreeMap::new(),
             used: 0,
-            folder,
+            stack,
         }
     }
 
@@ -218,25 +172,18 @@ impl Pool {
             .unwrap()
     }
 
-    /// Who has nothing of the pool in memory.
+    /// An environment with nothing of the pool in memory.
     pub fn forgetful(&self) -> Arc<ObjectEnv> {
         let stored = self.env.txgs.stored_txg();
-        new_env(&self.host, &self.io, stored, TxgLimits::default())
+        self.stack.env(stored, TxgLimits::default())
     }
 
     /// Turns the first bits of all copies of a block around, or back.
     pub fn flip(&self, pointer: &BlockPointer) {
-        let path = self.folder.path().join("disk");
-        let disk = File::options().read(true).write(true).open(path).unwrap();
-        for dva in pointer.dvas() {
-            let at = DATA_START_BYTES + dva.offset().get();
-            let mut bytes = [0; 8];
-            disk.read_exact_at(&mut bytes, at).unwrap();
-            disk.write_all_at(&bytes.map(|byte| !byte), at).unwrap();
-        }
+        self.stack.flip(pointer);
     }
 
-    /// The set as somebody finds it who has nothing in memory.
+    /// The set as it is opened with nothing in memory.
     pub fn reopen(&self, set: &ObjectSet, owner: Option<Arc<dyn Ownership>>) -> Arc<ObjectSet> {
         let root = set.root_pointer();
         ObjectSet::open(
@@ -251,64 +198,11 @@ impl Pool {
     }
 }
 
-fn new_env(host: &Host, io: &Arc<BlockIo>, stored: Txg, limits: TxgLimits) -> Arc<ObjectEnv> {
-    let options = CacheOptions {
-        budget_bytes: 16 << 20,
-        ..CacheOptions::default()
-    };
-    let cache = Cache::new(host, options, &Registry::default());
-    let cache = PoolCache::new(cache, io.clone());
-    ObjectEnv::new(host.clone(), cache, Txgs::new(stored, limits))
-}
-
-fn key_of(pointer: &BlockPointer) -> Option<(u64, u64, u64)> {
-    let dva = pointer.dvas().next()?;
-    Some((
-        dva.vdev().get(),
-        dva.offset().get(),
-        pointer.physical_birth().get(),
-    ))
-}
-
-fn open_vdevs(host: &Host, folder: &TempDir) -> Arc<VdevTree> {
-    let mut root = VdevConfig::new(VdevKind::Root, Guid::new(4711));
-    let path = folder.path().join("disk");
-    File::create(&path).unwrap().set_len(FILE_BYTES).unwrap();
-    let mut leaf = VdevConfig::new(VdevKind::File, Guid::new(100));
-    leaf.path = Some(Text::from(path.to_str().unwrap()));
-    leaf.top_level = Some(TopLevelConfig {
-        metaslab_array: ObjectId::ZERO,
-        metaslab_shift: METASLAB_SHIFT,
-        ashift: ASHIFT,
-        asize: data_size(FILE_BYTES).unwrap(),
-        is_log: false,
-        non_allocating: false,
-        removing: false,
-    });
-    root.children.push(leaf);
-    root.number_children();
-    VdevTree::open(host, &root, &OpenOptions::new_pool()).unwrap()
-}
-
-/// Numbers that look random.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn throw(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let seed = self.throw(256);
-        match self.throw(3) {
-            0 => vec![u8::try_from(seed).unwrap(); count],
-            1 => vec![0; count],
-            _ => (0..count)
-                .map(|_| u8::try_from(self.throw(256)).unwrap())
-                .collect(),
-        }
+/// Contents of a block: one byte, zeros or noise.
+pub fn some_bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    match random.below(3) {
+        0 => vec![random.byte(); count],
+        1 => vec![0; count],
+        _ => random.bytes(count),
     }
 }
