@@ -2,6 +2,8 @@
 //! few lines, by a thread that stores groups whenever somebody waits for one.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod files;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
