@@ -1,12 +1,13 @@
 //! Beginning to receive: a new file system, or the clone `%recv` of the snapshot that an increment
 //! follows.
 
+use super::finish::check_newer_can_go;
 use super::{
-    Begun, ReceiveSettings, Receiver, Stored, StreamFacts, busy, check_name_length, check_names,
-    check_snapshot_name, check_whole, is_clone, not_found, not_supported, receive_name, resumable,
-    set_all, waits_for_contents,
+    Begun, ReceiveSettings, Receiver, StreamFacts, busy, check_name_length, check_names,
+    check_snapshot_name, check_whole, is_clone, is_modified, not_found, not_supported,
+    receive_name, set_all, waits_for_contents,
 };
-use crate::creation::{ORIGIN, create_set, origin_snapshot};
+use crate::creation::{create_set, origin_snapshot};
 use crate::crypto_key::KeyFacts;
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -16,12 +17,10 @@ use crate::names::{DatasetName, RECEIVE_COMPONENT};
 use crate::namespace::View;
 use crate::ops::clone::{forget_log, is_of_this_group};
 use crate::ops::create::{Made, check_name, check_new, check_place};
-use crate::ops::destroy::destroy;
 use crate::ops::set::{Source, apply_one, check_settings, find};
 use crate::properties::value::Kinds;
 use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
 use crate::{creation, crypto_key, deadlist, feature_use};
-use tarn_object::read_head;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::dataset::{
     DatasetFlags, IVSET_GUID, REMAP_DEADLIST, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED,
@@ -457,40 +456,4 @@ fn check_large_blocks(base: &Dataset<'_>, stream: &StreamFacts) -> Result<(), Ta
         true => Err(TaskRefusal::SmallBlocks),
         false => Ok(()),
     }
-}
-
-/// The origin snapshot of the pool (`$ORIGIN`); pools of before version 11 have
-/// none.
-pub(super) fn beginning_of_all(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
-    let Some(origin) = view.root()?.child(ORIGIN)? else {
-        return Ok(None);
-    };
-    let origin: Stored = view.mos().bonus_of(origin.stored()?.head_dataset)?;
-    Ok(Some(origin.previous_snapshot))
-}
-
-/// Whether a head waits for a stream that was cut.
-fn resumes(head: &Dataset<'_>) -> Result<bool, DatasetError> {
-    Ok(head.extension(RESUME_TO_GUID)?.is_some())
-}
-
-/// Whether a head is not what its snapshot is. Its intent log does not matter.
-#[doc(alias = "dsl_dataset_modified_since_snap")]
-fn is_modified(head: &Dataset<'_>, snapshot: &Dataset<'_>) -> Result<bool, DatasetError> {
-    let (now, then) = (head.stored()?, snapshot.stored()?);
-    if now.root.logical_birth <= then.creation_txg {
-        return Ok(false);
-    }
-    if then.root.is_hole() {
-        return Ok(true);
-    }
-    let view = head.directory().view();
-    let cache = &view.namespace().mos().env().cache;
-    let objset = |id, root| {
-        let read = read_head(cache, id, root, view.operation());
-        read.map_err(|cause| DatasetError::Object { object: id, cause })
-    };
-    let now = objset(head.id(), &now.root)?;
-    let then = objset(snapshot.id(), &then.root)?;
-    Ok(now.meta_dnode != then.meta_dnode)
 }

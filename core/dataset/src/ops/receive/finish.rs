@@ -1,10 +1,10 @@
 //! Finishing a receive: the clone's contents become those of the file system, and the snapshot is
 //! taken that the stream was of.
 
-use super::begin::beginning_of_all;
 use super::{
-    NotSet, ReceiveSettings, Receiver, Stored, busy, check_names, check_snapshot_name, check_whole,
-    not_found, receive_name, set_all, target_of, waits_for_contents,
+    NotSet, ReceiveSettings, Receiver, Stored, beginning_of_all, busy, check_names,
+    check_snapshot_name, check_whole, is_modified, not_found, receive_name, set_all,
+    waits_for_contents,
 };
 use crate::crypto_key::KeyFacts;
 use crate::dataset::Dataset;
@@ -285,7 +285,7 @@ fn newer_than(target: &Dataset<'_>, base: Txg) -> Result<Newer, DatasetError> {
 
 /// Refuses a stream at its beginning that could not be ended: snapshots would have to go that
 /// clones or holds keep. Whether they do is decided at the end.
-fn check_newer_can_go(target: &Dataset<'_>, base: Txg) -> Result<(), TaskRefusal> {
+pub(super) fn check_newer_can_go(target: &Dataset<'_>, base: Txg) -> Result<(), TaskRefusal> {
     let mut refused = Vec::new();
     for snapshot in target.snapshots()? {
         let stored = snapshot.stored()?;

@@ -32,6 +32,7 @@ pub use begin::BeginReceive;
 pub use finish::{FinishReceive, target_of};
 pub use resume::{resumable, resume_list};
 
+use crate::creation::ORIGIN;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::{DatasetName, NAME_BYTES_MAX, RECEIVE_COMPONENT};
@@ -43,9 +44,10 @@ use crate::properties::inherit::INHERIT_SUFFIX;
 use crate::properties::parse::Checked;
 use crate::properties::set::{Entry, note_received};
 use crate::properties::value::Kinds;
-use crate::task::{Room, TaskContext, TaskRefusal};
+use crate::task::{TaskContext, TaskRefusal};
+use tarn_object::read_head;
 use tarn_ondisk as ondisk;
-use tarn_ondisk::dataset::DatasetFlags;
+use tarn_ondisk::dataset::{DatasetFlags, RESUME_TO_GUID};
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::ObjectId;
@@ -260,4 +262,40 @@ pub fn is_clone(view: View<'_>, head: &Dataset<'_>) -> Result<bool, DatasetError
         return Ok(false);
     };
     Ok(head.directory().stored()?.origin != beginning)
+}
+
+/// Whether a head waits for a stream that was cut.
+fn resumes(head: &Dataset<'_>) -> Result<bool, DatasetError> {
+    Ok(head.extension(RESUME_TO_GUID)?.is_some())
+}
+
+/// The origin snapshot of the pool (`$ORIGIN`); pools of before version 11 have
+/// none.
+fn beginning_of_all(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
+    let Some(origin) = view.root()?.child(ORIGIN)? else {
+        return Ok(None);
+    };
+    let origin: Stored = view.mos().bonus_of(origin.stored()?.head_dataset)?;
+    Ok(Some(origin.previous_snapshot))
+}
+
+/// Whether a head is not what its snapshot is. Its intent log does not matter.
+#[doc(alias = "dsl_dataset_modified_since_snap")]
+fn is_modified(head: &Dataset<'_>, snapshot: &Dataset<'_>) -> Result<bool, DatasetError> {
+    let (now, then) = (head.stored()?, snapshot.stored()?);
+    if now.root.logical_birth <= then.creation_txg {
+        return Ok(false);
+    }
+    if then.root.is_hole() {
+        return Ok(true);
+    }
+    let view = head.directory().view();
+    let cache = &view.namespace().mos().env().cache;
+    let objset = |id, root| {
+        let read = read_head(cache, id, root, view.operation());
+        read.map_err(|cause| DatasetError::Object { object: id, cause })
+    };
+    let now = objset(head.id(), &now.root)?;
+    let then = objset(snapshot.id(), &then.root)?;
+    Ok(now.meta_dnode != then.meta_dnode)
 }

@@ -1,6 +1,6 @@
 //! Resuming a receive that was cut (`receive -s`): what the token says, and whether it may go on.
 
-use super::{Receiver, StreamFacts, busy, receive_name, resumable, resume_list};
+use super::{Receiver, StreamFacts, busy, receive_name, resumes};
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::RECEIVE_COMPONENT;
