@@ -3,7 +3,7 @@
 
 use super::finish::check_newer_can_go;
 use super::{
-    Begun, ReceiveSettings, Receiver, StreamFacts, busy, check_name_length, check_names,
+    Begun, ReceiveSettings, Receiver, Stored, StreamFacts, busy, check_name_length, check_names,
     check_snapshot_name, check_whole, is_clone, is_modified, not_found, not_supported,
     receive_name, set_all, waits_for_contents,
 };
