@@ -4,14 +4,14 @@ mod support;
 
 use support::Pool;
 use support::chain::{Blocks, Chain};
-use support::snapshots::{BLOCK, MIB, clone, create, destroy, snapshot};
+use support::snapshots::{BLOCK, MIB, clone, create, snapshot};
 use tarn_dataset::ops::destroy::Destroy;
 use tarn_dataset::task::TaskContext;
 use tarn_object::zap::ObjectZap;
 use tarn_object::{Entry, PointerList, Step};
 use tarn_ondisk::dataset_dir::LIVELIST;
 use tarn_ondisk::deadlist::DeadlistHead;
-use tarn_ondisk::declare::ByteOrder;
+use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::{AllocatedSize, ObjectId};
 

@@ -7,7 +7,6 @@ use support::chain::{Blocks, Chain};
 use support::snapshots::{
     BLOCK, MIB, clone, create, destroy, names, set, settings, several, snapshot,
 };
-use support::tasks::begin_receive;
 use support::{FILE, Pool};
 use tarn_dataset::dataset::NamedBookmark;
 use tarn_dataset::names::DatasetName;

@@ -8,7 +8,7 @@ use support::snapshots::{
     MIB, clone, create, destroy, names, set, settings, several, snapshot, there_is,
 };
 use support::tasks::{begin_receive, finish_receive};
-use support::{FILE, Filler, Pool};
+use support::{Filler, Pool};
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::bookmark::{DestroyBookmarks, MakeBookmarks};
 use tarn_dataset::ops::create::{CreateFilesystem, NameRules};
@@ -22,9 +22,8 @@ use tarn_dataset::ops::rename_snapshot::RenameSnapshots;
 use tarn_dataset::ops::rollback::Rollback;
 use tarn_dataset::ops::snapshot::TakeSnapshots;
 use tarn_dataset::ops::temporary_snapshot::{ReleaseTemporaryHolds, TakeTemporarySnapshot};
-use tarn_dataset::properties::parse::check;
 use tarn_dataset::properties::value::Kinds;
-use tarn_dataset::task::TaskRefusal;
+use tarn_dataset::task::{SyncTask, TaskRefusal};
 use tarn_object::TxEstimate;
 use tarn_ondisk::dataset_dir::SNAPSHOT_COUNT;
 use tarn_ondisk::features::Feature;

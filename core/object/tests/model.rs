@@ -297,7 +297,7 @@ fn rewriting_in_place_in_later_passes_changes_no_space() {
         pool.store(&set, &mut tx);
         if pass > 1 {
             let places = |alive: &std::collections::BTreeMap<_, _>| {
-                alive.keys().copied().collect::<Vec<(u64, u64, u64)>>()
+                alive.keys().copied().collect::<Vec<(u64, u64, u64, u64)>>()
             };
             assert_eq!(places(&before), places(&pool.alive), "pass {pass}");
         }

@@ -7,8 +7,7 @@ use support::{Mounted, someone};
 use tarn_ondisk::units::ObjectId;
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{FileKind, RenameMode, SetAttributes, XattrMode};
-use tarn_posix::{FileSystem, NewFileSystem, QuotaKind, WriteAt};
-use tarn_probe::Operation;
+use tarn_posix::{NewFileSystem, QuotaKind, WriteAt};
 
 #[test]
 fn a_user_quota_that_is_used_up_allows_no_more() {
