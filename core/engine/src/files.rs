@@ -13,9 +13,9 @@ pub use tarn_host::{Actor, actor_of_process, call_before_waits, groups_of_proces
 pub use tarn_object::Caching;
 pub use tarn_ondisk::units::ObjectId;
 pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
-pub use tarn_posix::PosixError;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
+pub use tarn_posix::{AclType, PosixError};
 pub use tarn_posix::{FileSystem, NO_PROJECT, NewContents, ReadData, Unsynced, WriteAt};
 pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};
 

@@ -1,14 +1,15 @@
-//! Properties that are stored and have no effect yet: who sets one is told.
+//! Properties that are stored and have no effect yet: setting one gives a warning.
 //!
-//! Pools move between systems, and with them the settings that other systems follow. So these are stored like all others; a warning says that nothing
-//! comes of them here. Back to the default is no reason to warn: it asks for nothing.
+//! Pools move between systems, and with them the settings that other systems follow. So these are
+//! stored like all others; a warning says that nothing comes of them here. Back to the default is
+//! no reason to warn: it asks for nothing.
 
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Default, Property};
 
 /// The properties, each with what does not happen.
-const INERT: [(&str, &str); 19] = [
+const INERT: [(&str, &str); 17] = [
     ("sharenfs", "nothing is shared over NFS"),
     ("sharesmb", "nothing is shared over SMB"),
     ("nbmand", "there are no mandatory locks"),
@@ -18,11 +19,6 @@ const INERT: [(&str, &str); 19] = [
     ("fscontext", "mounts have no SELinux contexts"),
     ("defcontext", "mounts have no SELinux contexts"),
     ("rootcontext", "mounts have no SELinux contexts"),
-    ("aclmode", "lists of NFSv4 are kept, and the mode decides"),
-    (
-        "aclinherit",
-        "lists of NFSv4 are kept, and the mode decides",
-    ),
     ("primarycache", "everything is cached that is read"),
     ("secondarycache", "there is no second level of the cache"),
     ("prefetch", "everything is read ahead that is read in order"),

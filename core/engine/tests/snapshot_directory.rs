@@ -6,7 +6,8 @@ use std::sync::Arc;
 use support::{Bench, call};
 use tarn_engine::administration::Administration;
 use tarn_engine::files::{
-    ControlEntry, Credentials, DeviceNumber, FileKind, NewFile, Operation, RenameMode, Tree,
+    CheckedByCaller, ControlEntry, Credentials, DeviceNumber, FileKind, NewFile, Operation,
+    RenameMode, Tree,
 };
 use tarn_engine::messages::dataset::{DatasetKind, Describe, Hold, MakeClone};
 use tarn_engine::messages::delegation::{Allow, Grant, Holder};
@@ -86,11 +87,8 @@ impl Directory {
 
 fn ann() -> Credentials {
     Credentials {
-        uid: ANN,
-        gid: ANN,
-        groups: Vec::new(),
-        // As a front end says whose kernel has checked permissions.
-        privileged: true,
+        checked: CheckedByCaller::ModeAndPosixAcls,
+        ..Credentials::user(ANN, ANN, Vec::new())
     }
 }
 

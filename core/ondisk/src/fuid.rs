@@ -121,6 +121,13 @@ impl FuidTable {
         self.domains.get(&u64::from(index)).map(String::as_str)
     }
 
+    /// The index of a domain, if it has one.
+    pub fn find(&self, domain: &str) -> Option<u32> {
+        let mut domains = self.domains.iter();
+        let (index, _) = domains.find(|(_, name)| *name == domain)?;
+        u32::try_from(*index).ok()
+    }
+
     /// The index of a domain; it is added if need be. True with one that is new.
     ///
     /// `None` when the table is full.

@@ -1,13 +1,15 @@
 //! Access control lists: those that say what the mode says, and POSIX ones.
 //!
 //! # Mechanism
-//! Every file has an NFSv4 list. OpenZFS on Linux decides by the mode, and keeps the list in agreement with it: a *trivial*
-//! list, with what owner, group and everyone may do, and denials only where someone closer to the file may do less than
-//! someone further away.
+//! Every file has an NFSv4 list. Where the mode decides about access, the list is kept in agreement
+//! with it: a *trivial* list, with what owner, group and everyone may do, and denials only where a
+//! class closer to the file may do less than one further away. Other lists are the subject of
+//! `nfs4_acl`.
 //!
-//! With `acltype=posix` a file may have a POSIX list beside it, and a directory another one for what is made within. They are
-//! extended attributes in the form in which Linux hands them over: a version, and entries of tag, permissions and
-//! id. The three classes of the mode are in the list as well; the group's bits of the mode are then the list's mask.
+//! With `acltype=posix` a file may have a POSIX list beside it, and a directory another one for
+//! what is made within. They are extended attributes in the form in which Linux hands them over: a
+//! version, and entries of tag, permissions and id. The three classes of the mode are in the list
+//! as well; the group's bits of the mode are then the list's mask.
 
 use tarn_ondisk::acl::{AclEntry, AclWho, kind, permission};
 
@@ -278,12 +280,7 @@ mod tests {
     use super::*;
 
     fn someone(uid: u32, gid: u32) -> Credentials {
-        Credentials {
-            uid,
-            gid,
-            groups: Vec::new(),
-            privileged: false,
-        }
+        Credentials::user(uid, gid, Vec::new())
     }
 
     /// The list that the fixture `basic` has on a directory, as OpenZFS stored it.

@@ -224,18 +224,15 @@ impl Facts {
         Ok(())
     }
 
-    /// The mode changes, and with it the stored access control list, which says the same. An old file does not name an object with its
-    /// list any more then: who stores the facts frees that.
+    /// The mode changes, and the stored access control list becomes one that says the same. An old
+    /// file does not name an object with its list any more then:
+    /// [`FileSystem::store`](crate::FileSystem) frees that.
     pub fn set_permissions(&mut self, permissions: u32, tables: &Tables) {
         self.mode = (self.mode & !0o7777) | (permissions & 0o7777);
         let entries = trivial_entries(self.mode);
-        if let (Form::OldFile { .. }, Some(acl)) = (&self.form, FileAttribute::ZnodeAcl.fixed_id())
-        {
-            let version = match tables.style {
-                Style::Structure(version) => version,
-                Style::Attributes => AclVersion::Fuid,
-            };
-            self.values.set(acl, old_acl_bytes(&entries, version));
+        if let Form::OldFile { .. } = &self.form {
+            let set = self.set_old_acl(&entries, tables);
+            set.expect("six short entries fit");
         }
         if self.form == Form::Attributes
             && let (Some(count), Some(list)) = (
@@ -253,6 +250,24 @@ impl Facts {
             0o111 => self.flags.and(ZnodeFlags::NO_EXECUTE_DENIED),
             _ => self.flags.without(ZnodeFlags::NO_EXECUTE_DENIED),
         };
+    }
+
+    /// Sets the access control list of a file in the old form, in the structure itself.
+    ///
+    /// # Errors
+    /// `NotSupported` for a list that does not fit.
+    pub fn set_old_acl(&mut self, entries: &[AclEntry], tables: &Tables) -> Result<(), PosixError> {
+        let version = match tables.style {
+            Style::Structure(version) => version,
+            Style::Attributes => AclVersion::Fuid,
+        };
+        let acl = old_acl_bytes(entries, version).ok_or(PosixError::NotSupported(
+            "access control lists of more than six entries in file systems before version 5",
+        ))?;
+        if let Some(id) = FileAttribute::ZnodeAcl.fixed_id() {
+            self.values.set(id, acl);
+        }
+        Ok(())
     }
 
     /// Moves a file to a project. Its attribute has a fixed place behind those that every file has, so that whoever counts finds
@@ -511,12 +526,12 @@ impl NewFacts {
     }
 }
 
-/// An access control list as the structure of old files has it.
-fn old_acl_bytes(entries: &[AclEntry], version: AclVersion) -> Vec<u8> {
-    let count = u16::try_from(entries.len()).unwrap_or_default();
+/// An access control list as the structure of old files has it; none where it has no room for it.
+fn old_acl_bytes(entries: &[AclEntry], version: AclVersion) -> Option<Vec<u8>> {
+    let count = u16::try_from(entries.len()).ok()?;
     let (bytes, size, pad_or_count) = match version {
         AclVersion::Initial => {
-            let bytes = encode_initial_entries(entries).expect("these entries have no types");
+            let bytes = encode_initial_entries(entries)?;
             (bytes, u32::from(count), 0)
         }
         AclVersion::Fuid => {
@@ -525,14 +540,16 @@ fn old_acl_bytes(entries: &[AclEntry], version: AclVersion) -> Vec<u8> {
             (bytes, size, count)
         }
     };
-    assert!(bytes.len() <= EMBEDDED_SIZE, "six short entries fit");
+    if bytes.len() > EMBEDDED_SIZE {
+        return None;
+    }
     let mut acl = vec![0; 8];
     acl.extend(size.to_le_bytes());
     acl.extend(u16::from(version == AclVersion::Fuid).to_le_bytes());
     acl.extend(pad_or_count.to_le_bytes());
     acl.extend(bytes);
     acl.resize(16 + EMBEDDED_SIZE, 0);
-    acl
+    Some(acl)
 }
 
 /// Linux' number of a device.

@@ -17,6 +17,7 @@
 //! When records are stored, and where.
 
 use tarn_object::{ObjectError, Tx};
+use tarn_ondisk::acl::AclEntry;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::fuid::Fuid;
@@ -33,6 +34,7 @@ use tarn_zil::{Contents, Fetched, IntentLog, IntentRecord, LogSource, PlacedWrit
 use crate::error::PosixError;
 use crate::facts::{Facts, words};
 use crate::filesystem::FileSystem;
+use crate::nfs4_acl::logged_acl;
 use crate::node::Node;
 use crate::types::FileKind;
 
@@ -93,6 +95,20 @@ impl Pending {
             true => self.unlogged(),
             false => self.own(xattr_set(object, name, value)),
         }
+    }
+
+    /// A file got this NFSv4 list.
+    pub fn acl_set(&mut self, object: ObjectId, entries: &[AclEntry]) {
+        match logged_acl(entries) {
+            Some(acl) => self.own(LoggedChange::SetAcl { object, acl }),
+            None => self.unlogged(),
+        }
+    }
+
+    /// What another has, behind what is there.
+    pub fn append(&mut self, other: Pending) {
+        self.changes.extend(other.changes);
+        self.has_unlogged |= other.has_unlogged;
     }
 
     /// Something that everybody's commits store: a name.

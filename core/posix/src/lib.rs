@@ -43,6 +43,7 @@
 mod acl;
 pub mod control_directory;
 mod create_filesystem;
+mod credentials;
 pub mod diff;
 mod directory;
 pub mod error;
@@ -51,6 +52,7 @@ pub mod filesystem;
 mod idle_files;
 mod intent;
 mod names;
+mod nfs4_acl;
 mod node;
 mod ops;
 mod owner;
@@ -74,7 +76,8 @@ pub use names::{CaseSensitivity, Naming};
 pub use ops::Unsynced;
 pub use owner::FileOwnership;
 pub use properties::{
-    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, XattrStore,
+    AccessTimes, AclInherit, AclMode, AclType, LogBias, MountProperties, SnapshotDirectory,
+    SyncPolicy, XattrStore,
 };
 pub use quotas::{NO_PROJECT, QuotaEntry, QuotaKind, Quotas};
 pub use space::{Leave, SpaceDoor, SpaceRefusal, SpaceUse};

@@ -32,8 +32,38 @@ pub enum AclType {
     Off,
     /// POSIX ones, stored as extended attributes.
     Posix,
-    /// NFSv4 ones. They are kept; access is decided by the mode.
+    /// NFSv4 ones, which decide about access.
     Nfs4,
+}
+
+/// What `chmod` does to the NFSv4 list of a file (`aclmode`). Without effect where the dataset has
+/// no such lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclMode {
+    /// The list becomes one that says what the mode says.
+    Discard,
+    /// Entries for named users and groups stay, limited to what the mode gives the group.
+    GroupMask,
+    /// They stay as they are.
+    Passthrough,
+    /// A list that says more than a mode can does not let the mode be changed.
+    Restricted,
+}
+
+/// Which entries of the NFSv4 list of a directory a new file gets (`aclinherit`). Without effect
+/// where the dataset has no such lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclInherit {
+    /// None.
+    Discard,
+    /// Those that deny.
+    NoAllow,
+    /// All, without the rights to change list and owner.
+    Restricted,
+    /// All, as they are.
+    Passthrough,
+    /// All; a file may be executed only where its maker asked for an execute bit.
+    PassthroughX,
 }
 
 /// Whether `.zfs` is there.
@@ -71,6 +101,10 @@ pub struct MountProperties {
     pub xattrs: XattrStore,
     /// Which access control lists are used.
     pub acl_type: AclType,
+    /// What `chmod` does to NFSv4 lists.
+    pub acl_mode: AclMode,
+    /// Which entries of NFSv4 lists new files get.
+    pub acl_inherit: AclInherit,
     /// The largest block of new files.
     pub record_size: LogicalSize,
     /// Whether `.zfs` is there.
@@ -93,6 +127,8 @@ impl Default for MountProperties {
             keeps_directory_times: false,
             xattrs: XattrStore::Attributes,
             acl_type: AclType::Off,
+            acl_mode: AclMode::Discard,
+            acl_inherit: AclInherit::Restricted,
             record_size: LogicalSize::from(128 << 10),
             snapshot_directory: SnapshotDirectory::Hidden,
             dnode_slots: 1,

@@ -86,12 +86,12 @@ impl Replay for FileSystem {
             }
             LoggedChange::SetInitialAcl {
                 object, entries, ..
-            } => self.replay_acl(*object, entries, 0, operation)?,
+            } => self.replay_acl(*object, entries, operation)?,
             LoggedChange::SetAcl { object, acl } => {
                 if !acl.fuids.is_empty() || !acl.domains.is_empty() {
                     return Err(RecordError::NotSupported("users of Windows domains").into());
                 }
-                self.replay_acl(*object, &acl.entries, acl.flags, operation)?;
+                self.replay_acl(*object, &acl.entries, operation)?;
             }
             LoggedChange::SetXattr {
                 object,

@@ -97,7 +97,7 @@ impl FileSystem {
     }
 
     /// The entries of an old file's access control list.
-    fn old_entries(
+    pub(crate) fn old_entries(
         &self,
         id: ObjectId,
         facts: &Facts,

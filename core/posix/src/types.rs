@@ -4,35 +4,7 @@
 
 use tarn_ondisk::units::ObjectId;
 
-/// On whose behalf an operation runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// User id.
-    pub uid: u32,
-    /// Primary group id.
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: Vec<u32>,
-    /// May override permissions, as root may (`CAP_DAC_OVERRIDE`, `CAP_FOWNER` and their kin).
-    pub privileged: bool,
-}
-
-impl Credentials {
-    /// Root's.
-    pub fn root() -> Self {
-        Credentials {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-            privileged: true,
-        }
-    }
-
-    /// True when the group is the primary or a supplementary one.
-    pub fn is_member(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
-    }
-}
+pub use crate::credentials::{CheckedByCaller, Credentials};
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -249,6 +221,19 @@ pub enum Privileges {
     Capabilities,
     /// Capabilities, and the set-id bits.
     All,
+}
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenRights {
+    /// Contents, or the entries of a directory, are read.
+    pub reads: bool,
+    /// Contents are written.
+    pub writes: bool,
+    /// What is written goes to the end (`O_APPEND`).
+    pub appends: bool,
+    /// It is executed.
+    pub executes: bool,
 }
 
 /// Whether reading changes the access time of a file, where the dataset has any.

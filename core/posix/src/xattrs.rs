@@ -90,7 +90,7 @@ impl Namespace {
 
     /// Whether a user may see that there is an attribute of this namespace.
     pub fn is_visible_to(self, credentials: &Credentials) -> bool {
-        self != Namespace::Trusted || credentials.privileged
+        self != Namespace::Trusted || credentials.passes_posix_rules()
     }
 }
 

@@ -20,7 +20,7 @@ use tarn_ondisk::intent_log::{
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
 use tarn_ondisk::znode::ZnodeFlags;
-use tarn_posix::properties::{AccessTimes, AclType, MountProperties, XattrStore};
+use tarn_posix::properties::{AccessTimes, AclMode, AclType, MountProperties, XattrStore};
 use tarn_posix::types::{
     Allocate, Attributes, Credentials, DeviceNumber, FileKind, NewFile, RenameMode, SetAttributes,
     SetTime, Timestamp, XattrMode,
@@ -700,6 +700,92 @@ fn records_lead_only_to_blocks_that_they_reach_the_end_of() {
         assert_eq!(rest, (led_end < end).then_some((led_end, end - led_end)));
         placed.blocks.withdraw();
     }
+}
+
+/// A list of one entry that allows, for this user, with these flags.
+fn nfs4_list(uid: u32, flags: u32) -> Vec<u8> {
+    let principal = uid.to_string();
+    let mut bytes = Vec::new();
+    let length = u32::try_from(principal.len()).unwrap();
+    for word in [1, 0, flags, 0x2_0027, length] {
+        bytes.extend(word.to_be_bytes());
+    }
+    bytes.extend(principal.as_bytes());
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+#[test]
+fn nfs4_lists_that_were_set_inherited_and_kept_by_chmod_are_replayed() {
+    let properties = MountProperties {
+        acl_type: AclType::Nfs4,
+        acl_mode: AclMode::Passthrough,
+        ..MountProperties::default()
+    };
+    let recorded = Recorded::new(properties);
+    let (root, name) = (Credentials::root(), b"system.nfs4_acl");
+    let (files, operation) = (&recorded.mounted.files, &recorded.mounted.operation);
+    let make = |parent, name, kind| {
+        let made = recorded.mounted.make(&root, parent, name, kind, 0o750);
+        made.unwrap().id
+    };
+    let set = |id, list: &[u8]| {
+        files
+            .set_xattr(&root, id, name, list, XattrMode::Any, operation)
+            .unwrap();
+    };
+    let change = |id, changes: SetAttributes| {
+        files
+            .set_attributes(&root, id, &changes, operation)
+            .unwrap();
+    };
+    let top = recorded.mounted.root();
+    let directory = make(top, "d", FileKind::Directory);
+    set(directory, &nfs4_list(7, 3));
+    let inner = make(directory, "inner", FileKind::Directory);
+    let file = make(directory, "file", FileKind::Regular);
+    let changed = make(top, "changed", FileKind::Regular);
+    set(changed, &nfs4_list(8, 0));
+    change(
+        changed,
+        SetAttributes {
+            permissions: Some(0o604),
+            ..SetAttributes::default()
+        },
+    );
+    let given = make(top, "given", FileKind::Regular);
+    set(given, &nfs4_list(9, 0));
+    change(
+        given,
+        SetAttributes {
+            uid: Some(9),
+            ..SetAttributes::default()
+        },
+    );
+    let plain = make(top, "plain", FileKind::Regular);
+    set(plain, &nfs4_list(9, 0));
+    files.remove_xattr(&root, plain, name, operation).unwrap();
+
+    let mounted = Mounted::with(NewFileSystem::default(), properties);
+    replay(&mounted, &recorded.stored(|_| true));
+    assert_same(&recorded.mounted, &mounted);
+    let list = |mounted: &Mounted, id| {
+        mounted
+            .files
+            .get_xattr(&root, id, name, &mounted.operation)
+            .unwrap()
+    };
+    for id in [top, directory, inner, file, changed, given, plain] {
+        assert_eq!(list(&mounted, id), list(&recorded.mounted, id), "{id}");
+    }
+    let mode = |id| {
+        mounted
+            .files
+            .attributes(id, &mounted.operation)
+            .unwrap()
+            .permissions
+    };
+    assert_eq!([mode(changed), mode(given)], [0o604, 0o700]);
 }
 
 /// A record that no operation of ours makes.

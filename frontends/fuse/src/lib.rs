@@ -12,7 +12,8 @@
 //! one mount needs: which snapshots are open below `.zfs`, and which files are.
 //!
 //! Permissions are checked by the kernel (`default_permissions`, with POSIX ACLs handed to it),
-//! which knows the caller's groups; this side is told only user and group.
+//! which knows the caller's groups; this side is told only user and group. With `acltype=nfsv4` the
+//! file system checks them (`permission_checks`).
 //!
 //! # When the daemon dies
 //! The kernel closes the device, and every call on the mount fails with `ENOTCONN`. The next start
@@ -28,8 +29,10 @@ mod mount_table;
 pub mod mounter;
 mod nodes;
 mod operations;
+mod permission_checks;
 pub mod protocol;
 pub mod server;
 pub mod session;
 
 pub use mounter::FuseMounter;
+pub use permission_checks::PermissionChecks;

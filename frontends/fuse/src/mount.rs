@@ -3,6 +3,7 @@
 //! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts, and hands the device
 //! back over a socket. The mount shows with file system type `fuse` and the dataset's name as its source.
 
+use crate::permission_checks::PermissionChecks;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -91,11 +92,16 @@ fn path_of(place: &OwnedFd) -> PathBuf {
 ///
 /// # Errors
 /// When there is no FUSE, or the mount is refused.
-pub fn mount(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
+pub fn mount(
+    source: &str,
+    path: &Path,
+    options: MountOptions,
+    checks: PermissionChecks,
+) -> Result<OwnedFd, MountError> {
     if rustix::process::geteuid().is_root() {
-        mount_as_root(source, path, options)
+        mount_as_root(source, path, options, checks)
     } else {
-        mount_with_helper(source, path, options)
+        mount_with_helper(source, path, options, checks)
     }
 }
 
@@ -199,10 +205,15 @@ pub fn change_options(
     rustix::mount::mount_remount(path_of(&place), flags_of(options), c"")
 }
 
-fn mount_as_root(source: &str, path: &Path, options: MountOptions) -> Result<OwnedFd, MountError> {
+fn mount_as_root(
+    source: &str,
+    path: &Path,
+    options: MountOptions,
+    checks: PermissionChecks,
+) -> Result<OwnedFd, MountError> {
     let open = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(MountError::Device)?;
-    attach(source, path, options, device.as_fd())?;
+    attach(source, path, options, device.as_fd(), checks)?;
     Ok(device)
 }
 
@@ -216,11 +227,13 @@ pub fn attach(
     path: &Path,
     options: MountOptions,
     device: BorrowedFd<'_>,
+    checks: PermissionChecks,
 ) -> Result<(), MountError> {
     let number = device.as_raw_fd();
-    // The kernel checks permissions, for everybody; and reads are as large as our writes.
+    // Reads are as large as our writes.
     let data = format!(
-        "fd={number},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read={}",
+        "fd={number},rootmode=40000,user_id=0,group_id=0,allow_other,{}max_read={}",
+        word_of(checks),
         crate::protocol::WRITE_BYTES_MAX
     );
     let refused = |cause| MountError::Mount {
@@ -244,10 +257,19 @@ pub fn attach(
     .map_err(refused)
 }
 
+/// The option that has the kernel check permissions, where it does.
+fn word_of(checks: PermissionChecks) -> &'static str {
+    match checks {
+        PermissionChecks::Kernel => "default_permissions,",
+        PermissionChecks::FileSystem => "",
+    }
+}
+
 fn mount_with_helper(
     source: &str,
     path: &Path,
     options: MountOptions,
+    checks: PermissionChecks,
 ) -> Result<OwnedFd, MountError> {
     let pair = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -260,7 +282,7 @@ fn mount_with_helper(
     // User names in sources may hold commas, which would end the option.
     let name = source.replace('\\', "\\\\").replace(',', "\\,");
     let words = words_of(options).join(",");
-    let text = format!("{words},default_permissions,fsname={name}");
+    let text = format!("{words},{}fsname={name}", word_of(checks));
     let output = Command::new("fusermount3")
         .args(["-o", &text, "--"])
         .arg(path)

@@ -132,7 +132,7 @@ fn number_in(word: &[u8]) -> Option<u64> {
 }
 
 /// A path as it is: the table has blanks, line ends and backslashes as `\040`.
-fn unescaped(word: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let [first, after @ ..] = rest {

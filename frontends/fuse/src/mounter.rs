@@ -7,6 +7,7 @@
 
 use crate::mount::{self, MountError, Seen};
 use crate::mount_table::{self, Age, MountTable, Row};
+use crate::permission_checks::PermissionChecks;
 use crate::server::Server;
 use crate::server::write_back::NotWritten;
 use crate::session::Session;
@@ -188,22 +189,27 @@ fn is_there(row: &Row, seen: Seen) -> bool {
 
 impl Mounter for FuseMounter {
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
-        let device = mount::mount(request.source, request.path, request.options);
+        let checks = PermissionChecks::of(request.tree.files());
+        let device = mount::mount(request.source, request.path, request.options, checks);
         let device = device.map_err(|error| match error {
             MountError::Mount {
                 cause: Errno::BUSY, ..
             } => MountRefusal::Busy,
             other => MountRefusal::Failed(other.to_string()),
         })?;
-        let session = Session::new(request.tree, request.ended);
+        let session = Session::new(request.tree, checks, request.ended);
         let pool = request.source.split('/').next().unwrap_or_default();
-        let added = self.server.add(device, pool, session);
+        let added = self.server.add(device, pool, session.clone());
         let key = added.map_err(|errno| {
             let _ = mount::unmount(request.path, true);
             MountRefusal::Failed(words_of(&errno.into()))
         })?;
+        let seen = mount::seen_at(request.path);
+        if let Some(seen) = seen {
+            session.shows(seen.number);
+        }
         let known = Known {
-            seen: mount::seen_at(request.path),
+            seen,
             is_undone: false,
         };
         let mut all = self.known();
@@ -228,9 +234,10 @@ impl Mounter for FuseMounter {
         let rows = self.rows(key, path, Age::Mounts);
         let is_own = |seen: Seen| rows.iter().any(|row| row.id == seen.id);
         let is_one_more = self.seen(key).is_some_and(is_own);
-        let attached = self
-            .server
-            .with_device(key.0, |device| mount::attach(source, path, options, device));
+        let attached = self.server.with_device(key.0, |device| {
+            // What the device agreed on with the kernel stays.
+            mount::attach(source, path, options, device, PermissionChecks::Kernel)
+        });
         match attached {
             None => return Err(MountRefusal::Ended),
             Some(Ok(())) => {}

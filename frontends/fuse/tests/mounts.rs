@@ -26,6 +26,8 @@ use tarn_fuse::FuseMounter;
 use tarn_serving::{AwakeProcessors, ServingThreads};
 use tempfile::TempDir;
 
+#[path = "mounts/nfs4_lists.rs"]
+mod nfs4_lists;
 #[path = "mounts/page_cache.rs"]
 mod page_cache;
 

@@ -26,8 +26,8 @@ use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
 use tarn_posix::{
-    AccessTimes, AclType, LogBias, MountProperties, SnapshotDirectory, SyncPolicy, Unlinked,
-    XattrStore,
+    AccessTimes, AclInherit, AclMode, AclType, LogBias, MountProperties, SnapshotDirectory,
+    SyncPolicy, Unlinked, XattrStore,
 };
 use tarn_probe::Operation;
 
@@ -49,7 +49,7 @@ pub(super) struct Candidate {
 pub(super) struct Values(Vec<(&'static str, String)>);
 
 impl Values {
-    const NAMES: [&'static str; 16] = [
+    const NAMES: [&'static str; 18] = [
         "atime",
         "relatime",
         "devices",
@@ -62,6 +62,8 @@ impl Values {
         "snapdir",
         "xattr",
         "acltype",
+        "aclmode",
+        "aclinherit",
         "recordsize",
         "dnodesize",
         "sync",
@@ -116,6 +118,19 @@ impl Values {
                 (Some(true), _) | (None, "posix" | "posixacl") => AclType::Posix,
                 (None, "nfsv4") => AclType::Nfs4,
                 _ => AclType::Off,
+            },
+            acl_mode: match self.word("aclmode") {
+                "groupmask" => AclMode::GroupMask,
+                "passthrough" => AclMode::Passthrough,
+                "restricted" => AclMode::Restricted,
+                _ => AclMode::Discard,
+            },
+            acl_inherit: match self.word("aclinherit") {
+                "discard" => AclInherit::Discard,
+                "noallow" => AclInherit::NoAllow,
+                "passthrough" => AclInherit::Passthrough,
+                "passthrough-x" => AclInherit::PassthroughX,
+                _ => AclInherit::Restricted,
             },
             record_size: LogicalSize::from(record_size),
             snapshot_directory: match self.word("snapdir") {

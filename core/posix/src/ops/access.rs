@@ -1,5 +1,19 @@
-//! May this user do that to this file? Decided by the mode, or by a POSIX access control list where there is one.
+//! Access to one file: by the mode, by a POSIX access control list, or by an NFSv4 one.
+//!
+//! # Mechanism
+//! The property `acltype` chooses the model. With `nfsv4` the file's NFSv4 list decides, for every
+//! caller. Otherwise the mode decides, or the POSIX list of a file that has one (`acltype=posix`),
+//! unless the caller has checked both before ([`CheckedByCaller`]).
+//!
+//! Contents are read and written without a check of each request: a caller with open files checks
+//! when a file is opened ([`check_open`](FileSystem::check_open)), a protocol without them calls
+//! the same before each request.
+//!
+//! # Invariants
+//! - A privileged user passes every check but one: a regular file that no class may execute is
+//!   executed by no user.
 
+use tarn_ondisk::acl::permission;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
@@ -9,7 +23,7 @@ use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
 use crate::properties::AclType;
-use crate::types::Credentials;
+use crate::types::{CheckedByCaller, Credentials, FileKind, OpenRights};
 
 /// To read.
 pub(crate) const READ: u32 = 4;
@@ -17,6 +31,17 @@ pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
 /// To execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
+
+/// What decides about access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccessModel {
+    /// The caller has checked.
+    Checked,
+    /// Mode bits, and POSIX lists where the dataset has them.
+    Posix,
+    /// NFSv4 lists.
+    Nfs4,
+}
 
 impl FileSystem {
     /// Whether all of `mask` (4 to read, 2 to write, 1 to execute or search) is allowed.
@@ -41,8 +66,7 @@ impl FileSystem {
         let node = self.node(id, operation)?;
         if mask & WRITE != 0 {
             let facts = node.facts();
-            let changes_file_system =
-                facts.is_directory() || facts.kind() == crate::types::FileKind::Regular;
+            let changes_file_system = facts.is_directory() || facts.kind() == FileKind::Regular;
             if changes_file_system {
                 self.check_writable()?;
             }
@@ -50,7 +74,53 @@ impl FileSystem {
         self.check_access(credentials, &node, mask, operation)
     }
 
-    /// The same for a file in memory.
+    /// Checks that a user may open a file with these rights: by its permissions, by the flags of
+    /// the file, and by what can be written at all. A device or pipe leads elsewhere, so opening
+    /// one for writing changes nothing here.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `NotPermitted` for an immutable file, or one that takes only appended
+    /// data, `ReadOnly`, `NotFound`, or what could not be read.
+    pub fn check_open(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        rights: OpenRights,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if rights.writes {
+            self.check_writing(id, rights.appends, operation)?;
+        }
+        if self.control_entry(id).is_some() {
+            return Ok(());
+        }
+        let node = self.node(id, operation)?;
+        let bit = |wanted: bool, bit: u32| if wanted { bit } else { 0 };
+        let others = bit(rights.reads, READ) | bit(rights.executes, EXECUTE);
+        if rights.writes && rights.appends && self.access_model(credentials) == AccessModel::Nfs4 {
+            // Either right lets a user append.
+            let appended = self
+                .check_nfs4(credentials, &node, permission::WRITE_DATA, operation)
+                .or_else(|_| {
+                    self.check_nfs4(credentials, &node, permission::APPEND_DATA, operation)
+                });
+            appended?;
+            return self.check_access(credentials, &node, others, operation);
+        }
+        let mask = others | bit(rights.writes, WRITE);
+        self.check_access(credentials, &node, mask, operation)
+    }
+
+    /// What decides about access for these credentials.
+    pub(crate) fn access_model(&self, credentials: &Credentials) -> AccessModel {
+        match (self.properties().acl_type, credentials.checked) {
+            (AclType::Nfs4, _) => AccessModel::Nfs4,
+            (_, CheckedByCaller::ModeAndPosixAcls) => AccessModel::Checked,
+            (_, CheckedByCaller::Nothing) => AccessModel::Posix,
+        }
+    }
+
+    /// The same as [`access`](Self::access) for a file in memory, whatever can be written.
     pub(crate) fn check_access(
         &self,
         credentials: &Credentials,
@@ -59,23 +129,25 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let facts = node.facts();
-        if credentials.privileged {
-            let can_execute = facts.is_directory() || facts.mode & 0o111 != 0;
-            let is_allowed = mask & EXECUTE == 0 || can_execute;
-            return if is_allowed {
-                Ok(())
-            } else {
-                Err(PosixError::PermissionDenied)
-            };
-        }
-        let is_allowed = match self.access_acl(node, &facts, operation)? {
-            Some(acl) => acl.grants(credentials, facts.uid(), facts.gid(), mask),
-            None => mode_grants(&facts, credentials, mask),
+        let is_allowed = match self.access_model(credentials) {
+            AccessModel::Nfs4 => {
+                let bit = |wanted: u32, right: u32| if mask & wanted != 0 { right } else { 0 };
+                let rights = bit(READ, permission::READ_DATA)
+                    | bit(WRITE, permission::WRITE_DATA)
+                    | bit(EXECUTE, permission::EXECUTE);
+                return self.check_nfs4(credentials, node, rights, operation);
+            }
+            _ if credentials.passes_posix_rules() => may_override(&facts, mask & EXECUTE != 0),
+            AccessModel::Checked | AccessModel::Posix => {
+                match self.access_acl(node, &facts, operation)? {
+                    Some(acl) => acl.grants(credentials, facts.uid(), facts.gid(), mask),
+                    None => mode_grants(&facts, credentials, mask),
+                }
+            }
         };
-        if is_allowed {
-            Ok(())
-        } else {
-            Err(PosixError::PermissionDenied)
+        match is_allowed {
+            true => Ok(()),
+            false => Err(PosixError::PermissionDenied),
         }
     }
 
@@ -113,8 +185,14 @@ impl FileSystem {
     }
 }
 
+/// Whether privilege overrides the permissions of a file: always, but for execution of what no
+/// class may execute.
+pub(crate) fn may_override(facts: &Facts, executes: bool) -> bool {
+    !executes || facts.is_directory() || facts.mode & 0o111 != 0
+}
+
 /// What the mode says of these rights.
-fn mode_grants(facts: &Facts, credentials: &Credentials, mask: u32) -> bool {
+pub(crate) fn mode_grants(facts: &Facts, credentials: &Credentials, mask: u32) -> bool {
     let bits = if credentials.uid == facts.uid() {
         facts.mode >> 6
     } else if credentials.is_member(facts.gid()) {

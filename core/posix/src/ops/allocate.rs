@@ -70,6 +70,9 @@ impl FileSystem {
             let tx = self.begin(EDGE_BYTES, operation)?;
             let _content = node.content.write();
             self.set_size(&node, &mut facts, end, &tx, operation)?;
+            if !credentials.passes_posix_rules() {
+                self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
+            }
             let set = AttributesSet {
                 mask: mask::SIZE | mask::MODIFICATION_TIME,
                 project: false,
@@ -133,7 +136,7 @@ impl FileSystem {
             };
             node.object.free_range(&tx, at, length, operation)?;
             facts.contents_changed(self.now());
-            if !credentials.privileged {
+            if !credentials.passes_posix_rules() {
                 self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
             }
             let privileges = privileges_lost(node, &facts);

@@ -1,5 +1,6 @@
 //! What `stat` shows.
 
+use tarn_ondisk::acl::permission;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
@@ -7,7 +8,8 @@ use crate::control_directory::{self, ControlEntry, WhichSnapshot};
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
 use crate::node::Node;
-use crate::types::{Attributes, FileKind, Timestamp};
+use crate::ops::access::AccessModel;
+use crate::types::{Attributes, Credentials, FileKind, Timestamp};
 
 impl FileSystem {
     /// What `stat` shows of a file.
@@ -23,6 +25,26 @@ impl FileSystem {
             Some(entry) => self.control_attributes(entry, operation),
             None => Ok(self.node_attributes(&*self.node(id, operation)?)),
         }
+    }
+
+    /// What `stat` shows of a file, for a user that needs `read_attributes` where NFSv4 lists
+    /// decide.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, and as [`attributes`](Self::attributes).
+    pub fn attributes_for(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
+        let decides = self.access_model(credentials) == AccessModel::Nfs4;
+        if decides && self.control_entry(id).is_none() {
+            let node = self.node(id, operation)?;
+            let wanted = permission::READ_ATTRIBUTES;
+            self.check_nfs4(credentials, &node, wanted, operation)?;
+        }
+        self.attributes(id, operation)
     }
 
     /// The same of a file in memory.

@@ -182,7 +182,7 @@ impl FileSystem {
         target.object.clone_blocks(&tx, to, &cloned, operation)?;
         facts.size = facts.size.max(rest.to + length);
         facts.contents_changed(self.now());
-        if !credentials.privileged {
+        if !credentials.passes_posix_rules() {
             self.change_permissions(&mut facts, without_set_ids(credentials, &target.facts()));
         }
         let privileges = privileges_lost(target, &facts);

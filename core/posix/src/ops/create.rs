@@ -1,19 +1,22 @@
 //! Making files, directories, symbolic links and nodes.
 //!
 //! # Mechanism
-//! The new object, its attributes and its entry are one transaction. What is made belongs to who makes it; its group is that of the
-//! directory if that has the set-group-id bit. A directory's default access control list, where there is one, takes the place of the
-//! umask.
+//! The new object, its attributes and its entry are one transaction. A new file belongs to the user
+//! that makes it; its group is that of the directory if the directory has the set-group-id bit. A
+//! directory's default access control list, where there is one, takes the place of the umask;
+//! entries of an NFSv4 list that a directory hands down make the list of the new file, and its
+//! mode.
 
 use std::sync::Arc;
 
 use tarn_dataset::ops::snapshot_of_head::SnapshotChange;
 use tarn_object::{Object, Tx};
+use tarn_ondisk::acl::ENTRY_COUNT_MAX;
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::OLD_BONUS_BYTES_MAX;
 use tarn_ondisk::fuid::Fuid;
-use tarn_ondisk::intent_log::CreateKind;
+use tarn_ondisk::intent_log::{CreateKind, LoggedAcl, LoggedChange};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
@@ -28,9 +31,12 @@ use crate::error::PosixError;
 use crate::facts::{Facts, Form, NewFacts, device_word};
 use crate::filesystem::FileSystem;
 use crate::intent::{Pending, created};
+use crate::nfs4_acl::inherit::{InheritedAcl, inherited};
+use crate::nfs4_acl::{LIST_FOLLOWS, logged_acl, permission_bits, set_acl};
 use crate::node::{Node, lock_existing};
 use crate::ops::access::EXECUTE;
 use crate::permissions::SET_GID;
+use crate::properties::AclType;
 use crate::store::store_facts;
 use crate::tables::Style;
 use crate::types::{Attributes, Credentials, FileKind, NewFile, Timestamp};
@@ -61,7 +67,7 @@ impl FileSystem {
         check_new_file(credentials, new)?;
         let directory = self.node(parent, operation)?;
         let _change = lock_existing(&[&directory])?;
-        self.check_new_entry(credentials, &directory, name, operation)?;
+        self.check_new_entry(credentials, &directory, name, new.kind, operation)?;
         let inherited = self.inherit(credentials, &directory, new, operation)?;
         let (owner, group) = (inherited.owner, inherited.group);
         self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
@@ -98,7 +104,7 @@ impl FileSystem {
         }
         let directory = self.node(parent, operation)?;
         let _change = lock_existing(&[&directory])?;
-        self.check_may_add(credentials, &directory, operation)?;
+        self.check_may_add(credentials, &directory, new.kind, operation)?;
         let inherited = self.inherit(credentials, &directory, new, operation)?;
         let (owner, group) = (inherited.owner, inherited.group);
         self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
@@ -148,6 +154,7 @@ impl FileSystem {
         credentials: &Credentials,
         directory: &Node,
         name: &[u8],
+        kind: FileKind,
         operation: &Operation,
     ) -> Result<(), PosixError> {
         if !directory.facts().is_directory() {
@@ -164,7 +171,7 @@ impl FileSystem {
         }
         self.naming
             .check_new(name, self.properties().name_bytes_max())?;
-        self.check_may_add(credentials, directory, operation)
+        self.check_may_add(credentials, directory, kind, operation)
     }
 
     /// What a new file gets from its maker and its directory.
@@ -204,19 +211,51 @@ impl FileSystem {
         let is_member = group
             .as_posix()
             .is_some_and(|gid| credentials.is_member(gid));
-        if !is_directory && !credentials.privileged && !is_member {
+        if !is_directory && !credentials.passes_posix_rules() && !is_member {
             permissions &= !SET_GID;
+        }
+        let owner = Fuid::posix(credentials.uid);
+        let mode = new.kind.mode_bits() | permissions;
+        let nfs4_acl = self.inherited_nfs4_acl(directory, new.kind, mode, operation)?;
+        if let Some(acl) = &nfs4_acl {
+            let (bits, _) = permission_bits(&acl.entries, (owner, group));
+            permissions = (permissions & 0o7000) | bits;
         }
         let (project, flags) = self.inherited_project(&parent, new.kind);
         Ok(Inherited {
             permissions,
-            owner: Fuid::posix(credentials.uid),
+            owner,
             group,
             project,
             flags,
             access_acl,
             default_acl: default_acl.filter(|_| is_directory),
+            nfs4_acl,
         })
+    }
+
+    /// The NFSv4 list that something new with this mode gets from its directory; none where the
+    /// mode makes it.
+    pub(crate) fn inherited_nfs4_acl(
+        &self,
+        directory: &Node,
+        kind: FileKind,
+        mode: u32,
+        operation: &Operation,
+    ) -> Result<Option<InheritedAcl>, PosixError> {
+        let (parent, properties) = (directory.facts(), self.properties());
+        let hands_down =
+            parent.flags.has(ZnodeFlags::INHERITED_ENTRIES) && !parent.flags.has(ZnodeFlags::XATTR);
+        if properties.acl_type != AclType::Nfs4 || !hands_down {
+            return Ok(None);
+        }
+        let entries = self.nfs4_acl(directory, &parent, operation)?;
+        let (acl_inherit, acl_mode) = (properties.acl_inherit, properties.acl_mode);
+        let acl = inherited(&entries, kind, mode, acl_inherit, acl_mode);
+        match acl.entries.len() > ENTRY_COUNT_MAX {
+            true => Err(PosixError::NoSpace),
+            false => Ok(Some(acl)),
+        }
     }
 
     /// The project that something new in a directory gets, and the flags that go with it. Everything has a project, so that it can be
@@ -260,15 +299,29 @@ impl FileSystem {
         tx: &Tx,
         operation: &Operation,
     ) -> Result<Arc<Node>, PosixError> {
-        let (node, pending) =
+        let nfs4_acl = inherited.nfs4_acl.clone();
+        let (node, mut pending) =
             self.make_unlogged(directory, name, new, inherited, birth, tx, operation)?;
+        if nfs4_acl
+            .as_ref()
+            .is_some_and(|acl| logged_acl(&acl.entries).is_none())
+        {
+            pending.unlogged();
+        }
         let kind = match (new.kind, new.target) {
             (FileKind::Directory, _) => CreateKind::Directory,
             (FileKind::SymbolicLink, Some(target)) => CreateKind::Link(Text::from(target)),
             _ => CreateKind::File,
         };
         let (slots, facts) = (node.object.info().slots, node.facts());
-        let record = created(kind, directory.id, node.id, slots, &facts, name);
+        let mut record = created(kind, directory.id, node.id, slots, &facts, name);
+        if let (LoggedChange::Create(create), Some(acl)) = (&mut record, &nfs4_acl) {
+            let follows = facts.flags.has(ZnodeFlags::ACL_AUTO_INHERIT);
+            create.acl = logged_acl(&acl.entries).map(|list| LoggedAcl {
+                flags: if follows { LIST_FOLLOWS } else { 0 },
+                ..list
+            });
+        }
         self.log_created(tx, record, pending);
         Ok(self.add_new(node))
     }
@@ -358,6 +411,12 @@ impl FileSystem {
         let mut pending = Pending::default();
         let made = (|| {
             let mut facts = facts.build(&self.tables, tx, operation)?;
+            if let Some(acl) = &inherited.nfs4_acl {
+                set_acl(&mut facts, &acl.entries, &self.tables, tx, operation)?;
+                if !acl.has_asked_mode {
+                    facts.flags = facts.flags.without(ZnodeFlags::ACL_AUTO_INHERIT);
+                }
+            }
             if let Some(target) = new.target {
                 self.put_target(&object, &mut facts, target, tx, operation)?;
             }
@@ -485,6 +544,8 @@ pub(crate) struct Inherited {
     pub flags: ZnodeFlags,
     pub access_acl: Option<PosixAcl>,
     pub default_acl: Option<PosixAcl>,
+    /// None where the mode makes the NFSv4 list.
+    pub nfs4_acl: Option<InheritedAcl>,
 }
 
 /// What makes a new file this one and no other.
@@ -510,7 +571,7 @@ pub(crate) enum Birth {
 /// Refuses what this user cannot make, or nobody.
 fn check_new_file(credentials: &Credentials, new: &NewFile<'_>) -> Result<(), PosixError> {
     let is_device = matches!(new.kind, FileKind::CharacterDevice | FileKind::BlockDevice);
-    if is_device && !credentials.privileged {
+    if is_device && !credentials.passes_posix_rules() {
         return Err(PosixError::NotPermitted);
     }
     match (new.kind, new.target) {

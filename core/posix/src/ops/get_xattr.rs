@@ -6,6 +6,7 @@ use tarn_probe::Operation;
 use crate::acl::{ACCESS_NAME, DEFAULT_NAME};
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::nfs4_acl::wire;
 use crate::ops::access::READ;
 use crate::properties::{AclType, XattrStore};
 use crate::types::Credentials;
@@ -28,6 +29,9 @@ impl FileSystem {
             return Err(PosixError::NotSupported("extended attributes in .zfs"));
         }
         let namespace = self.check_xattr_name(credentials, name)?;
+        if name == wire::NAME {
+            return self.get_nfs4_acl(credentials, id, operation);
+        }
         let node = self.node(id, operation)?;
         if namespace == Namespace::User {
             self.check_access(credentials, &node, READ, operation)?;
@@ -58,9 +62,15 @@ impl FileSystem {
                 "POSIX access control lists (acltype)",
             ));
         }
+        let is_nfs4_acl = name == wire::NAME;
+        if is_nfs4_acl && properties.acl_type != AclType::Nfs4 {
+            return Err(PosixError::NotSupported(
+                "NFSv4 access control lists (acltype)",
+            ));
+        }
         let namespace =
             Namespace::of(name).ok_or(PosixError::NotSupported("attributes of this namespace"))?;
-        if namespace == Namespace::System && !is_acl {
+        if namespace == Namespace::System && !is_acl && !is_nfs4_acl {
             return Err(PosixError::NotSupported(
                 "attributes of the system's namespace",
             ));

@@ -42,8 +42,8 @@ impl FileSystem {
         }
         let (node, directory) = (self.node(id, operation)?, self.node(parent, operation)?);
         let change = lock_existing(&[&node, &directory])?;
-        self.check_new_entry(credentials, &directory, name, operation)?;
         let facts = node.facts();
+        self.check_new_entry(credentials, &directory, name, facts.kind(), operation)?;
         let pinned = ZnodeFlags::IMMUTABLE.and(ZnodeFlags::APPEND_ONLY);
         if facts.is_directory() || facts.flags.has_any(pinned) {
             return Err(PosixError::NotPermitted);

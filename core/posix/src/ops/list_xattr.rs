@@ -1,11 +1,17 @@
 //! The names of a file's extended attributes.
+//!
+//! An NFSv4 list is named where it says more than the mode: programs that show files with longer
+//! lists, as `ls -l` does, find it by its name, and those that copy attributes by name have nothing
+//! to do for all other files. It can be read of every file.
 
 use tarn_ondisk::units::ObjectId;
+use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
 use crate::acl::{ACCESS_NAME, DEFAULT_NAME};
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::nfs4_acl::wire;
 use crate::properties::{AclType, XattrStore};
 use crate::types::Credentials;
 use crate::xattrs::Namespace;
@@ -38,6 +44,11 @@ impl FileSystem {
             Some(namespace) => namespace.is_visible_to(credentials).then_some(name),
         };
         let names = self.stored_xattr_names(&node, &facts, operation)?;
-        Ok(names.into_iter().filter_map(shown).collect())
+        let mut names: Vec<Vec<u8>> = names.into_iter().filter_map(shown).collect();
+        let is_trivial = facts.flags.has(ZnodeFlags::ACL_TRIVIAL);
+        if properties.acl_type == AclType::Nfs4 && !is_trivial {
+            names.push(wire::NAME.to_vec());
+        }
+        Ok(names)
     }
 }

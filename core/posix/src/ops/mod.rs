@@ -10,6 +10,7 @@ mod get_xattr;
 mod link;
 mod list_xattr;
 mod lookup;
+mod nfs4_acl_xattr;
 mod open_close;
 mod read;
 mod read_directory;

@@ -348,6 +348,7 @@ impl FileSystem {
             flags,
             access_acl: None,
             default_acl: None,
+            nfs4_acl: None,
         };
         let new = NewFile {
             kind: whiteout.kind,
@@ -383,11 +384,17 @@ impl FileSystem {
         }
         if let Some(credentials) = *credentials {
             self.check_may_remove(credentials, from_parent, &source.node, operation)?;
-            match target {
-                Some(target) => {
-                    self.check_may_remove(credentials, to_parent, &target.node, operation)?;
-                }
-                None => self.check_may_add(credentials, to_parent, operation)?,
+            if let Some(target) = target {
+                self.check_may_remove(credentials, to_parent, &target.node, operation)?;
+            }
+            let kind = source.node.facts().kind();
+            self.check_may_add(credentials, to_parent, kind, operation)?;
+            if let (RenameMode::Exchange, Some(target)) = (mode, target) {
+                let kind = target.node.facts().kind();
+                self.check_may_add(credentials, from_parent, kind, operation)?;
+            }
+            if let Some(whiteout) = &renaming.whiteout {
+                self.check_may_add(credentials, from_parent, whiteout.kind, operation)?;
             }
             if renaming.crosses() {
                 check_project(&to_parent.facts(), &source.node.facts())?;

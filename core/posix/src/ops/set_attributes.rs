@@ -3,9 +3,12 @@
 //! # Mechanism
 //! All that one request changes is checked first and then changed in one transaction. Only a truncated file may have
 //! more than can be freed in one: then its end goes first, piece by piece.
+//!
+//! A POSIX list follows the mode; an NFSv4 list follows it as `aclmode` says.
 
 use std::sync::Arc;
 
+use tarn_ondisk::acl::{ENTRY_COUNT_MAX, permission};
 use tarn_ondisk::fuid::Fuid;
 use tarn_ondisk::intent_log::mask;
 use tarn_ondisk::units::ObjectId;
@@ -17,10 +20,13 @@ use crate::error::PosixError;
 use crate::facts::{Facts, Form};
 use crate::filesystem::FileSystem;
 use crate::intent::{AttributesSet, Pending, attributes_set};
+use crate::nfs4_acl::chmod::after_chmod;
+use crate::nfs4_acl::set_acl;
 use crate::node::{Node, lock_existing};
-use crate::ops::access::WRITE;
+use crate::ops::access::{AccessModel, WRITE};
 use crate::ops::write::SIZE_MAX;
-use crate::permissions::{SET_GID, is_owner, without_set_ids};
+use crate::permissions::{SET_GID, without_set_ids};
+use crate::properties::{AclMode, AclType};
 use crate::types::{Attributes, Credentials, FileKind, SetAttributes, SetTime, Timestamp};
 
 /// About what a change of attributes writes.
@@ -92,8 +98,12 @@ impl FileSystem {
         if let Some(project) = changes.project {
             new.set_project(project, &self.tables, &tx, operation)?;
         }
-        let mut pending = Pending::default();
+        let (mut pending, mut lists) = (Pending::default(), Pending::default());
+        self.follow_nfs4(&node, &facts, &mut new, changes, &mut lists, &tx, operation)?;
         pending.own(attributes_set(id, &facts, &new, set_by(changes)));
+        // What the mode alone would make of the list when it is replayed, the list's own record
+        // makes right.
+        pending.append(lists);
         if new.permissions() != facts.permissions() {
             self.follow_permissions(&node, &facts, &mut new, &mut pending, &tx, operation)?;
         }
@@ -109,7 +119,27 @@ impl FileSystem {
         Ok(self.node_attributes(&node))
     }
 
-    /// Refuses what this user may not change, or nobody.
+    /// Whether [`set_attributes`](Self::set_attributes) would let this user make these changes.
+    /// Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`set_attributes`](Self::set_attributes).
+    pub fn check_set_attributes(
+        &self,
+        credentials: &Credentials,
+        id: ObjectId,
+        changes: &SetAttributes,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        if self.control_entry(id).is_some() {
+            return Err(PosixError::NotPermitted);
+        }
+        let node = self.node(id, operation)?;
+        self.check_writable()?;
+        self.check_changes(credentials, &node, changes, operation)
+    }
+
+    /// Refuses what this user may not change, or no user may.
     fn check_changes(
         &self,
         credentials: &Credentials,
@@ -118,13 +148,16 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let facts = node.facts();
-        let is_owner = is_owner(credentials, &facts);
-        check_flags(credentials, &facts, changes)?;
-        if (changes.permissions.is_some() || changes.project.is_some()) && !is_owner {
+        let is_owner = self.is_owner(credentials, &facts);
+        self.check_flags(credentials, &facts, changes)?;
+        if changes.permissions.is_some() {
+            self.check_chmod(credentials, node, operation)?;
+        }
+        if changes.project.is_some() && !is_owner {
             return Err(PosixError::NotPermitted);
         }
         self.check_project_change(&facts, changes)?;
-        check_new_owner(credentials, &facts, changes)?;
+        self.check_new_owner(credentials, node, changes, operation)?;
         let (user, group) = (changes.uid.map(Fuid::posix), changes.gid.map(Fuid::posix));
         self.check_new_owner_quota(
             user.filter(|user| *user != facts.owner),
@@ -135,6 +168,12 @@ impl FileSystem {
         match (changes.accessed, changes.modified) {
             (None, None) => {}
             _ if is_owner => {}
+            _ if self.nfs4_allows(
+                credentials,
+                node,
+                permission::WRITE_ATTRIBUTES,
+                operation,
+            )? => {}
             (Some(SetTime::Now), Some(SetTime::Now)) => {
                 self.check_access(credentials, node, WRITE, operation)?;
             }
@@ -157,6 +196,141 @@ impl FileSystem {
             true => Ok(()),
             false => self.check_access(credentials, node, WRITE, operation),
         }
+    }
+
+    /// Refuses to change the mode: to users other than the owner, unless an NFSv4 list allows them
+    /// to change it, and where `aclmode=restricted` keeps a list that says more than a mode.
+    fn check_chmod(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let (facts, properties) = (node.facts(), self.properties());
+        let may_change = self.is_owner(credentials, &facts)
+            || self.nfs4_allows(credentials, node, permission::WRITE_ACL, operation)?;
+        let is_kept = properties.acl_type == AclType::Nfs4
+            && properties.acl_mode == AclMode::Restricted
+            && !facts.flags.has(ZnodeFlags::ACL_TRIVIAL);
+        match may_change && !is_kept {
+            true => Ok(()),
+            false => Err(PosixError::NotPermitted),
+        }
+    }
+
+    /// Whether NFSv4 lists decide, and the file's allows this.
+    fn nfs4_allows(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        wanted: u32,
+        operation: &Operation,
+    ) -> Result<bool, PosixError> {
+        if self.access_model(credentials) != AccessModel::Nfs4 {
+            return Ok(false);
+        }
+        match self.check_nfs4(credentials, node, wanted, operation) {
+            Ok(()) => Ok(true),
+            Err(PosixError::PermissionDenied) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses to give a file away, or to a group that the owner is not in. A user that an NFSv4
+    /// list allows to (`write_owner`) may take the file, and for a group that the user is in.
+    fn check_new_owner(
+        &self,
+        credentials: &Credentials,
+        node: &Node,
+        changes: &SetAttributes,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let (facts, model) = (node.facts(), self.access_model(credentials));
+        let changes_none = changes.uid.is_none() && changes.gid.is_none();
+        if changes_none || credentials.privileged || model == AccessModel::Checked {
+            return Ok(());
+        }
+        let is_owner = credentials.uid == facts.uid();
+        let keeps_user = changes.uid.is_none_or(|uid| is_owner && uid == facts.uid());
+        let may_group = |gid| is_owner && (gid == facts.gid() || credentials.is_member(gid));
+        if keeps_user && changes.gid.is_none_or(may_group) {
+            return Ok(());
+        }
+        let takes = changes.uid.is_none_or(|uid| uid == credentials.uid)
+            && changes.gid.is_none_or(|gid| credentials.is_member(gid));
+        match takes && self.nfs4_allows(credentials, node, permission::WRITE_OWNER, operation)? {
+            true => Ok(()),
+            false => Err(PosixError::NotPermitted),
+        }
+    }
+
+    /// Refuses changes that the file's flags forbid, and changes of flags.
+    fn check_flags(
+        &self,
+        credentials: &Credentials,
+        facts: &Facts,
+        changes: &SetAttributes,
+    ) -> Result<(), PosixError> {
+        if let Some(flags) = changes.flags {
+            let changed = (flags ^ facts.flags.word()) & SETTABLE.word();
+            let needs_privilege = ZnodeFlags::from_word(changed).has_any(PRIVILEGED);
+            let is_owner = self.is_owner(credentials, facts);
+            if !is_owner || (needs_privilege && !credentials.privileged) {
+                return Err(PosixError::NotPermitted);
+            }
+        }
+        let is_immutable = facts.flags.has(ZnodeFlags::IMMUTABLE);
+        let is_append_only = facts.flags.has(ZnodeFlags::APPEND_ONLY);
+        let sets_time = |time| matches!(time, Some(SetTime::To(_)));
+        let changes_more = changes.permissions.is_some()
+            || changes.uid.is_some()
+            || changes.gid.is_some()
+            || changes.project.is_some()
+            || changes.size.is_some()
+            || sets_time(changes.accessed)
+            || sets_time(changes.modified);
+        let touches = changes.accessed.is_some() || changes.modified.is_some();
+        if (is_immutable && (changes_more || touches)) || (is_append_only && changes_more) {
+            return Err(PosixError::NotPermitted);
+        }
+        Ok(())
+    }
+
+    /// Makes an NFSv4 list follow a new mode, as `aclmode` says, and the mode a list of a file with
+    /// a new owner or group.
+    #[doc(alias("zfs_acl_chmod_setattr", "zfs_acl_chown_setattr"))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what was, what is to be, and where both go"
+    )]
+    fn follow_nfs4(
+        &self,
+        node: &Node,
+        old: &Facts,
+        new: &mut Facts,
+        changes: &SetAttributes,
+        pending: &mut Pending,
+        tx: &tarn_object::Tx,
+        operation: &Operation,
+    ) -> Result<(), PosixError> {
+        let properties = self.properties();
+        let is_trivial = old.flags.has(ZnodeFlags::ACL_TRIVIAL);
+        let changes_any =
+            changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some();
+        if properties.acl_type != AclType::Nfs4 || is_trivial || !changes_any {
+            return Ok(());
+        }
+        let mut entries = self.nfs4_acl(node, old, operation)?;
+        if changes.permissions.is_some() {
+            let changed = after_chmod(&entries, is_trivial, new.mode, properties.acl_mode);
+            entries = changed.ok_or(PosixError::NotPermitted)?;
+        }
+        if entries.len() > ENTRY_COUNT_MAX {
+            return Err(PosixError::NoSpace);
+        }
+        set_acl(new, &entries, &self.tables, tx, operation)?;
+        pending.acl_set(node.id, &entries);
+        Ok(())
     }
 
     /// Refuses a project, and to hand it down, where files cannot have one.
@@ -198,7 +372,7 @@ impl FileSystem {
             None => facts.permissions(),
         };
         let changes_owner = changes.uid.is_some() || changes.gid.is_some();
-        let changes_size = changes.size.is_some() && !credentials.privileged;
+        let changes_size = changes.size.is_some() && !credentials.passes_posix_rules();
         if changes.permissions.is_none() && (changes_owner || changes_size) {
             permissions = without_set_ids(credentials, facts);
         }
@@ -209,7 +383,7 @@ impl FileSystem {
             facts.group = Fuid::posix(gid);
         }
         if changes.permissions.is_some()
-            && !credentials.privileged
+            && !credentials.passes_posix_rules()
             && !credentials.is_member(facts.gid())
         {
             permissions &= !SET_GID;
@@ -276,54 +450,5 @@ fn set_by(changes: &SetAttributes) -> AttributesSet {
             | bit(changes.accessed.is_some(), mask::ACCESS_TIME)
             | bit(changes.modified.is_some(), mask::MODIFICATION_TIME),
         project: changes.project.is_some(),
-    }
-}
-
-/// Refuses changes that the file's flags forbid, and changes of flags.
-fn check_flags(
-    credentials: &Credentials,
-    facts: &Facts,
-    changes: &SetAttributes,
-) -> Result<(), PosixError> {
-    if let Some(flags) = changes.flags {
-        let changed = (flags ^ facts.flags.word()) & SETTABLE.word();
-        let needs_privilege = ZnodeFlags::from_word(changed).has_any(PRIVILEGED);
-        if !is_owner(credentials, facts) || (needs_privilege && !credentials.privileged) {
-            return Err(PosixError::NotPermitted);
-        }
-    }
-    let is_immutable = facts.flags.has(ZnodeFlags::IMMUTABLE);
-    let is_append_only = facts.flags.has(ZnodeFlags::APPEND_ONLY);
-    let sets_time = |time| matches!(time, Some(SetTime::To(_)));
-    let changes_more = changes.permissions.is_some()
-        || changes.uid.is_some()
-        || changes.gid.is_some()
-        || changes.project.is_some()
-        || changes.size.is_some()
-        || sets_time(changes.accessed)
-        || sets_time(changes.modified);
-    let touches = changes.accessed.is_some() || changes.modified.is_some();
-    if (is_immutable && (changes_more || touches)) || (is_append_only && changes_more) {
-        return Err(PosixError::NotPermitted);
-    }
-    Ok(())
-}
-
-/// Refuses to give a file away, or to a group that the owner is not in.
-fn check_new_owner(
-    credentials: &Credentials,
-    facts: &Facts,
-    changes: &SetAttributes,
-) -> Result<(), PosixError> {
-    if credentials.privileged {
-        return Ok(());
-    }
-    let is_owner = credentials.uid == facts.uid();
-    let keeps_user = changes.uid.is_none_or(|uid| is_owner && uid == facts.uid());
-    let may_group = |gid| is_owner && (gid == facts.gid() || credentials.is_member(gid));
-    if keeps_user && changes.gid.is_none_or(may_group) {
-        Ok(())
-    } else {
-        Err(PosixError::NotPermitted)
     }
 }

@@ -1,4 +1,5 @@
-//! Setting and removing extended attributes; POSIX access control lists are some of them.
+//! Setting and removing extended attributes. POSIX access control lists are stored as such; an
+//! NFSv4 list is shown as one (`nfs4_acl_xattr`).
 
 use std::sync::Arc;
 
@@ -11,9 +12,10 @@ use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::intent::{AttributesSet, Pending, attributes_set};
+use crate::nfs4_acl::wire;
 use crate::node::{Node, lock_existing};
 use crate::ops::access::WRITE;
-use crate::permissions::{SET_GID, STICKY, is_owner};
+use crate::permissions::{SET_GID, STICKY};
 use crate::types::{Credentials, FileKind, SetGroupId, XattrMode};
 use crate::xattrs::{Namespace, VALUE_BYTES_MAX};
 
@@ -62,6 +64,12 @@ impl FileSystem {
             return Err(PosixError::AttributeTooLarge);
         }
         let namespace = self.check_xattr_change(credentials, id, name)?;
+        if name == wire::NAME {
+            return match mode {
+                XattrMode::Create => Err(PosixError::Exists),
+                _ => self.set_nfs4_acl(credentials, id, value, operation),
+            };
+        }
         let node = self.node(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
@@ -82,7 +90,7 @@ impl FileSystem {
         let mut is_stored = true;
         if let Some(list) = list {
             let loses_set_gid = set_gid == SetGroupId::Goes
-                || (!credentials.privileged && !credentials.is_member(facts.gid()));
+                || (!credentials.passes_posix_rules() && !credentials.is_member(facts.gid()));
             is_stored = self.apply_list(loses_set_gid, &mut facts, name, list.as_ref());
         }
         if let Some(other) = existing
@@ -126,6 +134,9 @@ impl FileSystem {
         operation: &Operation,
     ) -> Result<(), PosixError> {
         let namespace = self.check_xattr_change(credentials, id, name)?;
+        if name == wire::NAME {
+            return self.remove_nfs4_acl(credentials, id, operation);
+        }
         let node = self.node(id, operation)?;
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
@@ -179,13 +190,13 @@ impl FileSystem {
             Namespace::User => {
                 let is_sticky = facts.is_directory() && facts.mode & STICKY != 0;
                 let can_have = matches!(facts.kind(), FileKind::Regular | FileKind::Directory);
-                if !can_have || (is_sticky && !is_owner(credentials, &facts)) {
+                if !can_have || (is_sticky && !self.is_owner(credentials, &facts)) {
                     return Err(PosixError::NotPermitted);
                 }
                 self.check_access(credentials, node, WRITE, operation)
             }
-            Namespace::System if is_owner(credentials, &facts) => Ok(()),
-            Namespace::Trusted | Namespace::Security if credentials.privileged => Ok(()),
+            Namespace::System if self.is_owner(credentials, &facts) => Ok(()),
+            Namespace::Trusted | Namespace::Security if credentials.passes_posix_rules() => Ok(()),
             _ => Err(PosixError::NotPermitted),
         }
     }

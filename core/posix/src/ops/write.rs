@@ -281,7 +281,7 @@ impl FileSystem {
         }
         facts.size = facts.size.max(end);
         facts.contents_changed(self.now());
-        if !credentials.privileged {
+        if !credentials.passes_posix_rules() {
             self.change_permissions(&mut facts, without_set_ids(credentials, &node.facts()));
         }
         let privileges = privileges_lost(node, &facts);
@@ -293,10 +293,15 @@ impl FileSystem {
         Ok(tx.txg())
     }
 
-    /// Sets permission bits, if they are others.
+    /// Sets permission bits, if they are others. The access control list becomes one that says the
+    /// same, unless set-id and sticky bits alone change, of which lists say nothing.
     pub(crate) fn change_permissions(&self, facts: &mut Facts, permissions: u32) {
-        if facts.permissions() != permissions {
+        const SAID_BY_LISTS: u32 = 0o777;
+        let changed = facts.permissions() ^ (permissions & 0o7777);
+        if changed & SAID_BY_LISTS != 0 {
             facts.set_permissions(permissions, &self.tables.current());
+        } else {
+            facts.mode ^= changed;
         }
     }
 

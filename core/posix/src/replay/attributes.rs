@@ -1,7 +1,7 @@
 //! Records of attributes: those of POSIX and those beyond, access control lists, extended attributes.
 
 use tarn_object::Tx;
-use tarn_ondisk::acl::{AclEntry, AclVersion, AclWho, decode_entries, flag, kind, permission};
+use tarn_ondisk::acl::{AclEntry, AclVersion, decode_entries};
 use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::intent_log::{LoggedAttributes, LoggedCreate, LoggedExtended, mask};
@@ -15,6 +15,7 @@ use crate::error::PosixError;
 use crate::facts::{Facts, Form, timestamp};
 use crate::filesystem::FileSystem;
 use crate::intent::attribute;
+use crate::nfs4_acl::{LIST_FOLLOWS, set_acl};
 use crate::node::lock_all;
 use crate::ops::set_attributes::ATTRIBUTE_BYTES;
 use crate::ops::write::SIZE_MAX;
@@ -89,7 +90,6 @@ impl FileSystem {
         &self,
         object: ObjectId,
         entries: &[u8],
-        flags: u64,
         operation: &Operation,
     ) -> Result<(), RecordError> {
         let entries = decode_entries(entries, ByteOrder::Little, AclVersion::Initial)?;
@@ -98,7 +98,7 @@ impl FileSystem {
         let changed = (|| {
             let tx = self.begin_replay(ATTRIBUTE_BYTES, operation)?;
             let mut facts = self.facts_to_change(&node, &tx, operation)?;
-            set_acl(&mut facts, &entries, flags, &self.tables, &tx, operation)?;
+            set_acl(&mut facts, &entries, &self.tables, &tx, operation)?;
             facts.attributes_changed(self.now());
             self.store(&node, facts, &tx, operation)?;
             self.note_replayed(&tx);
@@ -194,9 +194,15 @@ pub(super) fn apply_extended(
     Ok(())
 }
 
-/// Gives a file an access control list, and the mode that says as much of it as modes can.
-#[doc(alias("zfs_aclset_common", "zfs_mode_compute"))]
-pub(super) fn set_acl(
+/// The list of a new file that was protected from its directory's.
+#[doc(alias = "ACL_PROTECTED")]
+const LIST_PROTECTED: u64 = 0x2;
+/// The list of a new file that came from a default.
+#[doc(alias = "ACL_DEFAULTED")]
+const LIST_DEFAULTED: u64 = 0x4;
+
+/// Gives a new file an access control list with these flags of the list.
+pub(super) fn set_acl_with_flags(
     facts: &mut Facts,
     entries: &[AclEntry],
     flags: u64,
@@ -204,74 +210,16 @@ pub(super) fn set_acl(
     tx: &Tx,
     operation: &Operation,
 ) -> Result<(), PosixError> {
-    /// Flags of the list that are flags of the file, in the same places.
-    const WIDE: ZnodeFlags = ZnodeFlags::ACL_PROTECTED
-        .and(ZnodeFlags::ACL_DEFAULTED)
-        .and(ZnodeFlags::ACL_AUTO_INHERIT);
-    if facts.form != Form::Attributes {
-        return Err(PosixError::NotSupported(
-            "access control lists in file systems before version 5",
-        ));
-    }
-    let (permissions, executes) = permissions_of(entries, facts);
-    facts.set_permissions((facts.mode & 0o7000) | permissions, &tables.current());
-    let count = u64::try_from(entries.len()).unwrap_or_default();
-    let bytes = tarn_ondisk::acl::encode_entries(entries);
-    let count_bytes = count.to_le_bytes().to_vec();
-    facts.set_value(FileAttribute::AclCount, count_bytes, tables, tx, operation)?;
-    facts.set_value(FileAttribute::AclEntries, bytes, tables, tx, operation)?;
-    let is_trivial = entries == crate::acl::trivial_entries(facts.mode);
-    let is_inherited = entries
-        .iter()
-        .any(|entry| entry.flags & (flag::FILE_INHERIT | flag::DIRECTORY_INHERIT) != 0);
-    let wide = ZnodeFlags::from_word(flags & WIDE.word());
-    facts.flags = facts.flags.without(WIDE).and(wide);
-    for (flag, is_set) in [
-        (ZnodeFlags::ACL_TRIVIAL, is_trivial),
-        (ZnodeFlags::INHERITED_ENTRIES, is_inherited),
-        (ZnodeFlags::NO_EXECUTE_DENIED, executes),
+    set_acl(facts, entries, tables, tx, operation)?;
+    for (bit, flag) in [
+        (LIST_FOLLOWS, ZnodeFlags::ACL_AUTO_INHERIT),
+        (LIST_PROTECTED, ZnodeFlags::ACL_PROTECTED),
+        (LIST_DEFAULTED, ZnodeFlags::ACL_DEFAULTED),
     ] {
-        facts.flags = match is_set {
-            true => facts.flags.and(flag),
-            false => facts.flags.without(flag),
+        facts.flags = match flags & bit {
+            0 => facts.flags.without(flag),
+            _ => facts.flags.and(flag),
         };
     }
     Ok(())
-}
-
-/// The permission bits that a list comes to, and whether nobody is denied execution.
-fn permissions_of(entries: &[AclEntry], facts: &Facts) -> (u32, bool) {
-    let (mut seen, mut mode) = (0_u32, 0_u32);
-    let mut is_execution_denied = false;
-    for entry in entries {
-        if entry.flags & flag::INHERIT_ONLY != 0 || !matches!(entry.kind, kind::ALLOW | kind::DENY)
-        {
-            continue;
-        }
-        let classes: u32 = match entry.who {
-            AclWho::Owner => 0o700,
-            AclWho::Group => 0o070,
-            AclWho::Everyone => 0o777,
-            AclWho::User(fuid) if fuid == facts.owner.word() => 0o700,
-            AclWho::NamedGroup(fuid) if fuid == facts.group.word() => 0o070,
-            AclWho::User(_) | AclWho::NamedGroup(_) => {
-                let executes = entry.mask & permission::EXECUTE != 0;
-                is_execution_denied |= entry.kind == kind::DENY && executes;
-                continue;
-            }
-        };
-        for (right, bits) in [
-            (permission::READ_DATA, 0o444),
-            (permission::WRITE_DATA, 0o222),
-            (permission::EXECUTE, 0o111),
-        ] {
-            if entry.mask & right != 0 {
-                let new = bits & classes & !seen;
-                seen |= new;
-                mode |= if entry.kind == kind::ALLOW { new } else { 0 };
-            }
-        }
-    }
-    let all_execute = mode & 0o111 == 0o111;
-    (mode, all_execute && !is_execution_denied)
 }

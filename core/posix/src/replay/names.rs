@@ -10,7 +10,7 @@ use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::znode::ZnodeFlags;
 use tarn_probe::Operation;
 
-use super::attributes::{apply_extended, entries_of, set_acl};
+use super::attributes::{apply_extended, entries_of, set_acl_with_flags};
 use super::{RecordError, failed};
 use crate::error::PosixError;
 use crate::facts::timestamp;
@@ -63,6 +63,14 @@ impl FileSystem {
                 flags = flags.and(ZnodeFlags::XATTR);
                 project = project.map(|_| parent.project);
             }
+            // A record without a list is of a file that got one from its directory.
+            let nfs4_acl = match &entries {
+                Some(_) => None,
+                None => {
+                    let mode = kind.mode_bits() | permissions;
+                    self.inherited_nfs4_acl(&directory, kind, mode, operation)?
+                }
+            };
             let new = NewFile {
                 kind,
                 permissions,
@@ -78,6 +86,7 @@ impl FileSystem {
                 flags,
                 access_acl: None,
                 default_acl: None,
+                nfs4_acl,
             };
             let tx = self.begin_replay(ENTRY_BYTES, operation)?;
             let node = self.make_in(&directory, name, &new, inherited, birth, &tx, operation)?;
@@ -101,7 +110,7 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         let mut facts = (*node.facts()).clone();
         if let (Some(entries), Some(acl)) = (entries, &create.acl) {
-            set_acl(&mut facts, entries, acl.flags, &self.tables, tx, operation)?;
+            set_acl_with_flags(&mut facts, entries, acl.flags, &self.tables, tx, operation)?;
         }
         if let Some(extended) = &create.extended {
             apply_extended(&mut facts, extended, &self.tables, tx, operation)?;

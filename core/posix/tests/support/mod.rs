@@ -482,14 +482,9 @@ impl Drop for Mounted {
     }
 }
 
-/// Somebody who is not root.
+/// A user that is not root, and in no group but the user's own.
 pub fn someone(uid: u32) -> Credentials {
-    Credentials {
-        uid,
-        gid: uid,
-        groups: Vec::new(),
-        privileged: false,
-    }
+    Credentials::user(uid, uid, Vec::new())
 }
 
 fn create_set(storage: &Storage, env: &Arc<ObjectEnv>, new: &NewFileSystem) -> Arc<ObjectSet> {

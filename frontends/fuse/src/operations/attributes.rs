@@ -38,6 +38,13 @@ impl Call<'_> {
     ) -> Result<Reply, Errno> {
         let bits = arguments.clone().u32()?;
         let changes = parse_changes(&mut arguments)?;
+        if self.session.enforces(file) {
+            // Set-id bits are not taken for a caller that may not make the change.
+            let (files, operation) = (&file.files, self.operation);
+            let checked =
+                files.check_set_attributes(self.credentials, file.id, &changes, operation);
+            checked.map_err(refused)?;
+        }
         if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.drop_privileges(file, bits & setattr_bits::DROP_SET_IDS != 0)?;
         } else if changes == SetAttributes::default() {

@@ -10,7 +10,8 @@ use crate::protocol::{Answer, Arguments, UNKNOWN_USER};
 use crate::session::Place;
 use rustix::io::Errno;
 use tarn_engine::files::{
-    Attributes, Credentials, FileFlags, NO_PROJECT, SetAttributes, actor_of_process,
+    Attributes, CheckedByCaller, Credentials, FileFlags, NO_PROJECT, SetAttributes,
+    actor_of_process,
 };
 
 /// `FS_IOC_GETFLAGS`.
@@ -137,10 +138,8 @@ impl Call<'_> {
             return Err(Errno::ACCESS);
         }
         let credentials = Credentials {
-            uid: caller.uid,
-            gid: caller.gid,
-            groups: caller.groups,
             privileged: caller.uid == 0,
+            ..Credentials::user(caller.uid, caller.gid, caller.groups)
         };
         let changes = SetAttributes {
             flags: Some(now.flags & !DOS.word() | wanted),
@@ -153,10 +152,12 @@ impl Call<'_> {
     }
 
     fn set_flags(&self, file: &Place, flags: u64, project: Option<u64>) -> Result<(), Errno> {
-        let credentials = Credentials {
-            privileged: [0, UNKNOWN_USER].contains(&self.credentials.uid),
-            ..self.credentials.clone()
-        };
+        let mut credentials = self.credentials.clone();
+        if credentials.checked == CheckedByCaller::ModeAndPosixAcls {
+            // A kernel that tells no user has checked; one that does may be older.
+            credentials.privileged = [0, UNKNOWN_USER].contains(&credentials.uid);
+            credentials.checked = CheckedByCaller::Nothing;
+        }
         let changes = SetAttributes {
             flags: Some(flags),
             project,

@@ -5,7 +5,6 @@
 use super::answers::{put_entry, put_open};
 use super::{Call, Reply, gone, refused};
 use crate::handles::Handle;
-use crate::kept::names_cached_s;
 use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -102,7 +101,7 @@ impl Call<'_> {
     fn made_and_open(&self, parent: &Place, made: &Attributes, flags: i32) -> Reply {
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        let cached_s = names_cached_s(parent, made.id);
+        let cached_s = self.names_cached_s(parent, made.id);
         put_entry(&mut answer, node, cached_s, made);
         let handle = Handle::opened_with(flags);
         self.session.opened(&parent.beside(made.id), handle);

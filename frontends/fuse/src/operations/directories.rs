@@ -7,7 +7,6 @@ use super::names::is_snapshot;
 use super::opening::noting_of;
 use super::{Call, Reply, refused};
 use crate::handles::Handle;
-use crate::kept::names_cached_s;
 use crate::protocol::{Answer, Arguments, WRITE_BYTES_MAX};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -69,7 +68,7 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    let cached_s = names_cached_s(file, entry.id);
+                    let cached_s = self.names_cached_s(file, entry.id);
                     let shown = file.shown(attributes);
                     self.session.telling(node, &shown);
                     put_entry(&mut answer, node, cached_s, &shown);

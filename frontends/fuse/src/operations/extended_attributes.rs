@@ -3,6 +3,7 @@
 //! `GETXATTR`, `LISTXATTR`, `SETXATTR`, `REMOVEXATTR`.
 
 use super::{Call, Reply, done, refused};
+use crate::permission_checks::PermissionChecks;
 use crate::protocol::{Answer, Arguments, SETXATTR_DROP_SET_GID, init_flags};
 use crate::session::{Place, errno_of};
 use rustix::io::Errno;
@@ -10,6 +11,9 @@ use tarn_engine::files::{PosixError, SetGroupId, XattrMode};
 
 /// Names under which the kernel asks for access control lists before it decides by the mode.
 const ACL_NAMES: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// The name of NFSv4 lists.
+const NFS4_ACL_NAME: &[u8] = b"system.nfs4_acl";
 
 impl Call<'_> {
     pub(super) fn get_xattr(
@@ -26,7 +30,12 @@ impl Call<'_> {
         let value = file
             .files
             .get_xattr(self.credentials, file.id, name, self.operation);
-        sized(&value.map_err(|error| no_acl(name, &error))?, room)
+        let kernel_decides = self.session.checks() == PermissionChecks::Kernel;
+        let value = value.map_err(|error| match kernel_decides {
+            true => no_acl(name, &error),
+            false => refused(error),
+        });
+        sized(&value?, room)
     }
 
     pub(super) fn list_xattr(
@@ -74,7 +83,7 @@ impl Call<'_> {
             Ok(libc::XATTR_REPLACE) => XattrMode::Replace,
             _ => return Err(Errno::INVAL),
         };
-        done(file.files.set_xattr_and_mode(
+        let set = file.files.set_xattr_and_mode(
             self.credentials,
             file.id,
             name,
@@ -82,7 +91,9 @@ impl Call<'_> {
             mode,
             set_gid,
             self.operation,
-        ))
+        );
+        self.mode_follows_list(name);
+        done(set)
     }
 
     pub(super) fn remove_xattr(
@@ -91,10 +102,19 @@ impl Call<'_> {
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
         let name = arguments.name()?;
-        done(
-            file.files
-                .remove_xattr(self.credentials, file.id, name, self.operation),
-        )
+        let removed = file
+            .files
+            .remove_xattr(self.credentials, file.id, name, self.operation);
+        self.mode_follows_list(name);
+        done(removed)
+    }
+
+    /// After a list may have changed: the kernel knows that modes follow POSIX lists, and of no
+    /// others.
+    fn mode_follows_list(&self, name: &[u8]) {
+        if name == NFS4_ACL_NAME {
+            self.device.forget_attributes(self.node);
+        }
     }
 }
 

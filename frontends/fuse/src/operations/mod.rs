@@ -180,6 +180,7 @@ pub(crate) fn run(
         opcode::IOCTL => call.control(file, arguments),
         opcode::READDIR => call.read_directory(file, arguments),
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
+        opcode::ACCESS => call.access(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
         // The kernel then does what can be done without us: locks are local.
         _ => Err(Errno::NOSYS),

@@ -4,11 +4,11 @@
 
 use super::answers::put_entry;
 use super::{Call, Reply, done, gone, refused};
-use crate::kept::names_cached_s;
+use crate::kept;
 use crate::protocol::{Answer, Arguments, opcode};
 use crate::session::Place;
 use rustix::io::Errno;
-use tarn_engine::files::{Attributes, ControlEntry, FileKind, ObjectId, RenameMode};
+use tarn_engine::files::{Attributes, ControlEntry, FileKind, ObjectId, PosixError, RenameMode};
 
 /// Both flags of `renameat2`.
 const WHITEOUT_NO_REPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
@@ -34,7 +34,25 @@ impl Call<'_> {
         let found = file
             .files
             .lookup(self.credentials, file.id, name, self.operation);
-        self.found(file, name, &found.map_err(refused)?)
+        match found {
+            Ok(found) => self.found(file, name, &found),
+            Err(PosixError::PermissionDenied) if self.session.enforces(file) => {
+                match self.session.leads_to_mount(file, name, self.operation) {
+                    true => Err(Errno::NOMEM),
+                    false => Err(Errno::ACCESS),
+                }
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// How long the kernel may keep a name that leads to this object, in seconds: not at all where
+    /// each step of a path has to be asked for, so that search permission is checked.
+    pub(super) fn names_cached_s(&self, place: &Place, id: ObjectId) -> u64 {
+        match self.session.enforces(place) {
+            true => 0,
+            false => kept::names_cached_s(place, id),
+        }
     }
 
     /// What a name in a directory leads to.
@@ -64,7 +82,7 @@ impl Call<'_> {
     pub(super) fn entry(&self, file: &Place, attributes: &Attributes) -> Result<Reply, Errno> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
-        let cached_s = names_cached_s(file, attributes.id);
+        let cached_s = self.names_cached_s(file, attributes.id);
         let shown = file.shown(attributes.clone());
         self.session.telling(node, &shown);
         put_entry(&mut answer, node, cached_s, &shown);

@@ -1,6 +1,6 @@
 //! Opening and closing files and directories.
 //!
-//! `OPEN`, `OPENDIR`, `RELEASE`, `RELEASEDIR`.
+//! `OPEN`, `OPENDIR`, `ACCESS`, `RELEASE`, `RELEASEDIR`.
 
 use super::answers::put_open;
 use super::{Call, Reply, done, refused};
@@ -8,14 +8,21 @@ use crate::handles::Handle;
 use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE};
 use crate::session::Place;
 use rustix::io::Errno;
-use tarn_engine::files::Noting;
+use tarn_engine::files::{Noting, OpenRights, PosixError};
+
+/// The flag with which the kernel opens what it executes.
+#[doc(alias("FMODE_EXEC", "__FMODE_EXEC"))]
+const OPENED_TO_EXECUTE: i32 = 0x20;
 
 impl Call<'_> {
     /// Opens a file. Where reading would change the access time, the kernel is not to answer reads from what it has cached:
     /// the first of them comes to us, and from then on it may.
     pub(super) fn open(&self, file: &Place, mut arguments: Arguments<'_>) -> Result<Reply, Errno> {
         let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
-        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+        if self.session.enforces(file) {
+            let checked = self.check_open(file, flags);
+            checked.map_err(refused)?;
+        } else if flags & libc::O_ACCMODE != libc::O_RDONLY {
             let appends = flags & libc::O_APPEND != 0;
             let checked = file.files.check_writing(file.id, appends, self.operation);
             checked.map_err(refused)?;
@@ -44,11 +51,45 @@ impl Call<'_> {
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
         let flags = i32::from_ne_bytes(arguments.u32()?.to_ne_bytes());
+        if self.session.enforces(file) {
+            let checked = file
+                .files
+                .check_list(self.credentials, file.id, self.operation);
+            checked.map_err(refused)?;
+        }
         let opened = file.files.opened(file.id, self.operation);
         opened.map_err(refused)?;
         let mut answer = Answer::new();
         put_open(&mut answer, Handle::of_directory(flags), 0);
         Ok(Reply::Parts(answer))
+    }
+
+    /// Whether this caller may open a file with these flags.
+    fn check_open(&self, file: &Place, flags: i32) -> Result<(), PosixError> {
+        let (mode, executes) = (flags & libc::O_ACCMODE, flags & OPENED_TO_EXECUTE != 0);
+        let rights = OpenRights {
+            // A program that may be executed need not be readable.
+            reads: mode != libc::O_WRONLY && !executes,
+            writes: mode != libc::O_RDONLY,
+            appends: flags & libc::O_APPEND != 0,
+            executes,
+        };
+        let files = &file.files;
+        files.check_open(self.credentials, file.id, rights, self.operation)
+    }
+
+    /// Whether the caller may do this to a file: asked by `access(2)` and `chdir(2)`, where the
+    /// kernel does not check.
+    pub(super) fn access(
+        &self,
+        file: &Place,
+        mut arguments: Arguments<'_>,
+    ) -> Result<Reply, Errno> {
+        let mask = arguments.u32()? & 7;
+        done(
+            file.files
+                .access(self.credentials, file.id, mask, self.operation),
+        )
     }
 
     pub(super) fn release(

@@ -55,10 +55,8 @@ impl Call<'_> {
             groups: told.groups,
         });
         Credentials {
-            uid,
-            gid,
-            groups,
             privileged: uid == 0,
+            ..Credentials::user(uid, gid, groups)
         }
     }
 

@@ -1,28 +1,86 @@
 //! The credentials of the caller, as they are told by the kernel.
 
-use super::Place;
-use crate::protocol::{RequestHead, opcode};
-use tarn_engine::files::{Actor, ControlEntry, Credentials, actor_of_process};
+use super::{Place, Session};
+use crate::permission_checks::PermissionChecks;
+use crate::protocol::{RequestHead, UNKNOWN_USER, opcode};
+use tarn_engine::files::{
+    AclType, Actor, CheckedByCaller, ControlEntry, Credentials, actor_of_process,
+};
 
-/// The caller. The kernel has checked permissions, with groups that we are not told; so what reaches us is allowed. Who changes snapshots is not known to
-/// the kernel: there user and groups are looked up, while the caller waits.
-pub(super) fn credentials_of(head: &RequestHead, place: &Place) -> Credentials {
-    let changes_names = matches!(head.opcode, opcode::MKDIR | opcode::RMDIR)
-        || matches!(head.opcode, opcode::RENAME | opcode::RENAME2);
-    let changes_snapshots = changes_names && ControlEntry::of(place.id).is_some();
-    let told = Actor {
-        uid: head.uid,
-        gid: head.gid,
-        groups: Vec::new(),
-    };
-    let Actor { uid, gid, groups } = match changes_snapshots {
-        true => actor_of_process(head.pid).unwrap_or(told),
-        false => told,
-    };
-    Credentials {
-        uid,
-        gid,
-        groups,
-        privileged: true,
+/// Requests about which permissions decide. Those of open files were decided about when the file
+/// was opened.
+const CHECKED: [u32; 18] = [
+    opcode::LOOKUP,
+    opcode::SETATTR,
+    opcode::SYMLINK,
+    opcode::MKNOD,
+    opcode::MKDIR,
+    opcode::CREATE,
+    opcode::TMPFILE,
+    opcode::UNLINK,
+    opcode::RMDIR,
+    opcode::RENAME,
+    opcode::RENAME2,
+    opcode::LINK,
+    opcode::OPEN,
+    opcode::OPENDIR,
+    opcode::GETXATTR,
+    opcode::SETXATTR,
+    opcode::REMOVEXATTR,
+    opcode::IOCTL,
+];
+
+impl Session {
+    /// Whether the file system decides about access to a file: it has NFSv4 lists, or was mounted
+    /// for them.
+    pub(crate) fn enforces(&self, place: &Place) -> bool {
+        self.checks == PermissionChecks::FileSystem
+            || place.files.properties().acl_type == AclType::Nfs4
+    }
+
+    /// The caller. Where the kernel has checked permissions, with groups that we are not told, what
+    /// reaches us is allowed. Elsewhere, and for changes of snapshots, of which the kernel knows
+    /// nothing, the groups are looked up, while the caller waits.
+    pub(super) fn credentials_of(&self, head: &RequestHead, place: &Place) -> Credentials {
+        let is_checked_here = CHECKED.contains(&head.opcode) || head.opcode == opcode::ACCESS;
+        if is_checked_here && self.enforces(place) {
+            return caller(head.uid, head.gid, head.pid);
+        }
+        let changes_names = matches!(head.opcode, opcode::MKDIR | opcode::RMDIR)
+            || matches!(head.opcode, opcode::RENAME | opcode::RENAME2);
+        let changes_snapshots = changes_names && ControlEntry::of(place.id).is_some();
+        let told = Actor {
+            uid: head.uid,
+            gid: head.gid,
+            groups: Vec::new(),
+        };
+        let Actor { uid, gid, groups } = match changes_snapshots {
+            true => actor_of_process(head.pid).unwrap_or(told),
+            false => told,
+        };
+        Credentials {
+            checked: CheckedByCaller::ModeAndPosixAcls,
+            ..Credentials::user(uid, gid, groups)
+        }
+    }
+}
+
+/// The user of a request, with all groups, nothing checked. The kernel tells the user, which may be
+/// another than the process acts for (a server in the kernel acts for its clients): not all groups
+/// are known then.
+fn caller(uid: u32, gid: u32, process: u32) -> Credentials {
+    if uid == 0 {
+        return Credentials::root();
+    }
+    let seen = actor_of_process(process);
+    match seen {
+        Some(actor) if uid == UNKNOWN_USER || uid == actor.uid => Credentials {
+            privileged: actor.uid == 0,
+            ..Credentials::user(actor.uid, actor.gid, actor.groups)
+        },
+        _ => Credentials {
+            has_all_groups: false,
+            ..Credentials::user(uid, gid, Vec::new())
+        },
     }
 }

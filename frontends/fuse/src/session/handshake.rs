@@ -1,6 +1,7 @@
 //! What is agreed on with the kernel when a mount begins: `INIT`.
 
 use super::Session;
+use crate::permission_checks::PermissionChecks;
 use crate::protocol::{Answer, Arguments, MAJOR, MINOR, WRITE_BYTES_MAX, init_flags};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,9 @@ const WANTED: u64 = init_flags::ASYNC_READ
     | init_flags::SETXATTR_EXT
     | init_flags::INIT_EXT
     | init_flags::ALLOW_IDMAP;
+
+/// Capabilities with which the kernel checks permissions itself, or does not tell the user.
+const OF_KERNEL_CHECKS: u64 = init_flags::POSIX_ACL | init_flags::ALLOW_IDMAP;
 
 /// Requests the kernel may have under way in the background (reading ahead, writing back). Linux
 /// has 12 unless told.
@@ -57,7 +61,11 @@ impl Session {
             0 => 0,
             _ => u64::from(arguments.u32()?) << 32,
         };
-        let agreed = (high | low) & WANTED;
+        let wanted = match self.checks {
+            PermissionChecks::Kernel => WANTED,
+            PermissionChecks::FileSystem => WANTED & !OF_KERNEL_CHECKS,
+        };
+        let agreed = (high | low) & wanted;
         self.agreed.store(agreed, Ordering::Relaxed);
         let [low, high] = [agreed & u64::from(u32::MAX), agreed >> 32]
             .map(|half| u32::try_from(half).expect("it has 32 bits"));

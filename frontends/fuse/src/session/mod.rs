@@ -12,13 +12,16 @@ pub use requests::DelayedReply;
 use crate::handles::Handle;
 use crate::kept::{RecentNodes, is_unsettled};
 use crate::nodes::Node;
+use crate::permission_checks::{Covered, PermissionChecks};
 use rustix::io::Errno;
 use snapshots::Entered;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tarn_engine::files::{Attributes, FileSystem, ObjectId, OperationKind, PosixError, Tree};
+use tarn_engine::files::{
+    Attributes, FileSystem, ObjectId, Operation, OperationKind, PosixError, Tree,
+};
 use tarn_engine::mounts::Ended;
 
 /// One mount.
@@ -35,6 +38,10 @@ pub struct Session {
     unsettled: RecentNodes,
     /// What was agreed on with the kernel.
     agreed: AtomicU64,
+    /// Which side checks permissions.
+    checks: PermissionChecks,
+    /// The minor number of the device that the mount shows; zero until it is known.
+    device_number: AtomicU32,
     ended: Ended,
 }
 
@@ -47,8 +54,9 @@ struct WrittenBack {
 }
 
 impl Session {
-    /// A session for a tree. `ended` is called when the kernel ends the mount.
-    pub fn new(tree: Arc<dyn Tree>, ended: Ended) -> Arc<Session> {
+    /// A session for a tree, of which this side checks permissions. `ended` is called when the
+    /// kernel ends the mount.
+    pub fn new(tree: Arc<dyn Tree>, checks: PermissionChecks, ended: Ended) -> Arc<Session> {
         tree.files().keep_removed_directories();
         Arc::new(Session {
             tree,
@@ -58,8 +66,32 @@ impl Session {
             lists: RecentNodes::with_lists(),
             unsettled: RecentNodes::unsettled(),
             agreed: AtomicU64::new(0),
+            checks,
+            device_number: AtomicU32::new(0),
             ended,
         })
+    }
+
+    /// Which side checks permissions, as was agreed on with the kernel.
+    pub(crate) fn checks(&self) -> PermissionChecks {
+        self.checks
+    }
+
+    /// The mount shows this device number.
+    pub fn shows(&self, device_number: u32) {
+        self.device_number.store(device_number, Ordering::Relaxed);
+    }
+
+    /// Whether the refusal of this name would take mounts from the kernel.
+    pub(crate) fn leads_to_mount(
+        &self,
+        directory: &Place,
+        name: &[u8],
+        operation: &Operation,
+    ) -> bool {
+        let number = self.device_number.load(Ordering::Relaxed);
+        directory.which == 0
+            && Covered::read(number).is_on_the_way(&directory.files, directory.id, name, operation)
     }
 
     /// A file was opened so.

@@ -1,6 +1,5 @@
 //! The requests of one mount, from the kernel to the operations and back.
 
-use super::credentials::credentials_of;
 use super::{Session, errno_of};
 use crate::clients;
 use crate::device::Device;
@@ -123,7 +122,7 @@ impl Session {
         let kind = operations::kind(head.opcode);
         let range = operations::range(&head, arguments.clone());
         let operation = self.tree.begin(who, kind, place.id, range);
-        let credentials = credentials_of(&head, &place);
+        let credentials = self.credentials_of(&head, &place);
         let call = operations::Call {
             session: self,
             device,

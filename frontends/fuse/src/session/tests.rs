@@ -144,12 +144,7 @@ fn make_directory(tree: &dyn Tree, name: &str) {
         device: DeviceNumber::default(),
         target: None,
     };
-    let credentials = Credentials {
-        uid: 0,
-        gid: 0,
-        groups: Vec::new(),
-        privileged: true,
-    };
+    let credentials = Credentials::root();
     let (files, operation) = (tree.files(), Operation::unmeasured());
     let made = files.create(
         &credentials,
@@ -217,7 +212,7 @@ impl Kernel {
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
         let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
         let server = Server::new(threads.clone());
-        let session = Session::new(tree, Box::new(|| {}));
+        let session = Session::new(tree, PermissionChecks::Kernel, Box::new(|| {}));
         server.add(ours, "tank", session).unwrap();
         Kernel {
             threads,

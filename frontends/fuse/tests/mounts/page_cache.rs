@@ -106,7 +106,7 @@ fn a_forced_unmount_tells_what_of_mapped_files_cannot_be_written() {
     assert!(!path.join("file").exists());
 }
 
-fn set(bench: &Bench, name: &str, property: &str, value: &str) {
+pub(super) fn set(bench: &Bench, name: &str, property: &str, value: &str) {
     let set = Set {
         name: name.to_string(),
         properties: vec![(property.to_string(), value.to_string())],
