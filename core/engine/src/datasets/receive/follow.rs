@@ -11,8 +11,8 @@
 
 use super::Run;
 use super::destination::destination;
-use super::one::head_of;
 use super::package::Package;
+use super::planning::head_of;
 use super::properties::KEY_LOCATION;
 use super::tree::{self, Gone, Next, Renaming, Tree, When};
 use crate::administration::Call;

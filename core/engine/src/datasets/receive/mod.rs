@@ -11,12 +11,15 @@
 //! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay, and are not mounted.
 
 mod destination;
+mod first_record;
 mod follow;
 mod mounting;
 mod one;
 mod package;
 mod permitted;
+mod planning;
 mod properties;
+mod receive_refusals;
 mod tree;
 mod watch;
 

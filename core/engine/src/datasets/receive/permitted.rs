@@ -1,7 +1,7 @@
 //! What a user needs to receive a stream.
 
 use super::Run;
-use super::one::Plan;
+use super::planning::Plan;
 use crate::datasets::create::nearest;
 use crate::engine::OpenPool;
 use crate::messages::{Refusal, RefusalKind};
