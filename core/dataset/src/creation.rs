@@ -20,6 +20,10 @@ use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::units::{Guid, ObjectId, Txg};
 use tarn_probe::Operation;
 
+/// The directory of what is being freed.
+#[doc(alias = "FREE_DIR_NAME")]
+pub(crate) const FREE_DIRECTORY: &str = "$FREE";
+
 /// The directory whose only snapshot all datasets come from.
 pub(crate) const ORIGIN: &str = "$ORIGIN";
 
@@ -260,7 +264,7 @@ pub(crate) fn create_set(
     let dataset = crate::dataset::Dataset::open_unnamed(context.view(), id)?;
     let mut policy = crate::heads::policy_of(&dataset, None)?;
     let owner = match objset_type {
-        ObjsetType::Zfs => namespace.ownership(),
+        ObjsetType::Zfs => namespace.open().heads.ownership(),
         _ => None,
     };
     if owner.is_some() {

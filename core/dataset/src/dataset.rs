@@ -2,7 +2,9 @@
 
 use crate::directory::Directory;
 use crate::error::DatasetError;
+use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
+pub use crate::stored::NamedBookmark;
 use crate::stored::{self, Reading};
 use std::sync::Arc;
 use tarn_object::Object;
@@ -19,15 +21,6 @@ pub struct Dataset<'a> {
     directory: Directory<'a>,
     /// The snapshot's short name; none for heads.
     snapshot_name: Option<String>,
-}
-
-/// A bookmark, as it is listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedBookmark {
-    /// Short name.
-    pub name: String,
-    /// What is stored of it.
-    pub stored: ondisk::bookmark::Bookmark,
 }
 
 impl<'a> Dataset<'a> {
@@ -263,5 +256,51 @@ impl<'a> Dataset<'a> {
     /// Objects of the heads that are clones of this snapshot.
     pub fn clone_ids(&self) -> Result<Vec<ObjectId>, DatasetError> {
         self.mos().number_names(self.stored()?.next_clones)
+    }
+}
+
+impl<'a> Directory<'a> {
+    /// The dataset that is mounted and written; none for the pool's own directories.
+    pub fn head(&self) -> Result<Option<Dataset<'a>>, DatasetError> {
+        let id = self.stored()?.head_dataset;
+        if id.is_zero() {
+            return Ok(None);
+        }
+        Dataset::open(id, self.clone(), None).map(Some)
+    }
+}
+
+impl<'a> View<'a> {
+    /// The dataset of this name: a head, or a snapshot.
+    ///
+    /// # Errors
+    /// `NotFound`; bookmarks are no datasets, and are not found here.
+    pub fn dataset(self, name: &DatasetName) -> Result<Dataset<'a>, DatasetError> {
+        let not_found = || DatasetError::NotFound {
+            name: name.to_string(),
+        };
+        let head = self.directory(name.head())?.head()?.ok_or_else(not_found)?;
+        match (name.kind(), name.tail()) {
+            (NameKind::Head, _) => Ok(head),
+            (NameKind::Snapshot, Some(tail)) => head.snapshot(tail)?.ok_or_else(not_found),
+            _ => Err(not_found()),
+        }
+    }
+
+    /// The dataset of this object number, with its full name found through its parents.
+    ///
+    /// # Errors
+    /// There is no such dataset, or what could not be read.
+    pub fn dataset_by_id(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
+        Dataset::open_by_id(self, id)
+    }
+
+    /// The dataset of this object number, without its name: finding the name takes longer than all
+    /// the rest.
+    ///
+    /// # Errors
+    /// There is no such dataset, or what could not be read.
+    pub fn dataset_without_name(self, id: ObjectId) -> Result<Dataset<'a>, DatasetError> {
+        Dataset::open_unnamed(self, id)
     }
 }

@@ -1,9 +1,9 @@
 //! Directories: nodes of the tree of datasets, with their space, limits, properties and children.
 
-use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::namespace::View;
 use crate::stored;
+use crate::stored_tree::DEPTH_MAX;
 use std::sync::Arc;
 use tarn_object::Object;
 use tarn_ondisk as ondisk;
@@ -99,15 +99,6 @@ impl<'a> Directory<'a> {
             .collect()
     }
 
-    /// The dataset that is mounted and written; none for the pool's own directories.
-    pub fn head(&self) -> Result<Option<Dataset<'a>>, DatasetError> {
-        let id = self.stored()?.head_dataset;
-        if id.is_zero() {
-            return Ok(None);
-        }
-        Dataset::open(id, self.clone(), None).map(Some)
-    }
-
     /// A number under a name in the directory's own ZAP (feature `extensible_dataset`).
     pub fn extension(&self, name: &str) -> Result<Option<u64>, DatasetError> {
         if !stored::is_zap(&self.object) {
@@ -121,7 +112,7 @@ impl<'a> Directory<'a> {
         let mut lineage = vec![self.clone()];
         while let Some(parent) = lineage.last().and_then(|last| last.parent().transpose()) {
             lineage.push(parent?);
-            if lineage.len() > crate::namespace::DEPTH_MAX {
+            if lineage.len() > DEPTH_MAX {
                 return Err(DatasetError::Inconsistent {
                     object: self.id(),
                     why: "its chain of parents does not end",
@@ -129,6 +120,70 @@ impl<'a> Directory<'a> {
             }
         }
         Ok(lineage)
+    }
+}
+
+impl<'a> View<'a> {
+    /// The root directory.
+    ///
+    /// # Errors
+    /// What could not be read.
+    pub fn root(self) -> Result<Directory<'a>, DatasetError> {
+        Directory::open(
+            self,
+            self.namespace().stored().root_directory(),
+            self.namespace().pool_name().to_string(),
+        )
+    }
+
+    /// The directory of a file system or volume, by full name without `@` or `#`.
+    ///
+    /// # Errors
+    /// `NotFound` when a component is missing.
+    pub fn directory(self, name: &str) -> Result<Directory<'a>, DatasetError> {
+        let not_found = || DatasetError::NotFound {
+            name: name.to_string(),
+        };
+        let mut components = name.split('/');
+        if components.next() != Some(self.namespace().pool_name()) {
+            return Err(not_found());
+        }
+        let mut directory = self.root()?;
+        for component in components {
+            directory = directory.child(component)?.ok_or_else(not_found)?;
+        }
+        Ok(directory)
+    }
+
+    /// The full name of a directory, found through its parents.
+    ///
+    /// # Errors
+    /// What could not be read, or parents that lead in a circle.
+    pub fn directory_name(self, id: ObjectId) -> Result<String, DatasetError> {
+        let mut components = Vec::new();
+        let mut current = id;
+        while current != self.namespace().stored().root_directory() {
+            if components.len() > DEPTH_MAX {
+                return Err(DatasetError::Inconsistent {
+                    object: id,
+                    why: "its chain of parents does not end",
+                });
+            }
+            let directory = Directory::open(self, current, String::new())?;
+            let parent = directory.stored()?.parent;
+            let parent_directory = Directory::open(self, parent, String::new())?;
+            let children = parent_directory.child_ids()?;
+            let found = children.into_iter().find(|(_, child)| *child == current);
+            let (component, _) = found.ok_or(DatasetError::Inconsistent {
+                object: current,
+                why: "its parent does not have it as a child",
+            })?;
+            components.push(component);
+            current = parent;
+        }
+        components.push(self.namespace().pool_name().to_string());
+        components.reverse();
+        Ok(components.join("/"))
     }
 }
 

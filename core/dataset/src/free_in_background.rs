@@ -14,11 +14,11 @@
 //! # After a crash
 //! Freeing goes on where the last stored group left it: how far a tree has come is stored with it.
 
+use crate::creation::FREE_DIRECTORY;
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::livelist::{self, Progress};
 use crate::namespace::{Namespace, View};
-use crate::ops::destroy::FREE_DIRECTORY;
 use crate::space_charge::{Part, SpaceChange, charge};
 use crate::task::{FeatureCounts, TaskContext};
 use crate::writing::in_object;

@@ -1,10 +1,9 @@
-//! The object sets of heads, open for writing: one for each dataset, shared by all of its users.
+//! Opening the object sets of heads for writing, and telling them how blocks are to be written.
 //!
 //! # Mechanism
-//! Mounting, serving and the sync thread must change the same object set. The table knows which are
-//! open, and keeps none of them: an object set lives as long as it is used, and while it has
-//! changes that are not stored. What is opened anew is opened as the MOS says it is stored; that is
-//! right because the sync thread holds a set until its new root is in the MOS.
+//! All mounts of a dataset, and the sync thread, change the same object set: a table has those that
+//! are open. A set is opened as the MOS says it is stored; that is right because the sync thread
+//! holds each changed set until its new root is in the MOS.
 //!
 //! How blocks are written follows from properties ([`policy_of`]); when properties change, open
 //! sets are told.
@@ -15,21 +14,13 @@ use crate::namespace::Namespace;
 use crate::properties::inherit::{self, Found};
 use crate::properties::table;
 use crate::properties::value::{Default as DefaultValue, Property};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tarn_block::{DatasetPolicy, Embedding, HoleBirth, RedundantMetadata};
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::{ObjectSet, Ownership, SetPolicy, read_head};
 use tarn_ondisk::objset::{Objset, ObjsetFlags, ObjsetType};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 use tarn_transform::{ChecksumAlgorithm, CompressionAlgorithm, ZstdLevel};
-
-/// The table. Objects of the MOS are read while it is held, so that a set is opened once.
-const HEADS: Rank = Rank::new(tarn_host::ranks::DATASET + 10, "open datasets").across_waits();
-
-/// What has changed; taken for a moment.
-const CHANGED: Rank = Rank::new(tarn_host::ranks::DATASET + 12, "changed policies");
 
 /// Properties that say how blocks are written.
 const POLICY: [&str; 5] = [
@@ -45,43 +36,11 @@ pub(crate) fn decides_writing(property: &str) -> bool {
     POLICY.contains(&property)
 }
 
-/// The open heads of a pool.
-pub(crate) struct Heads {
-    open: Mutex<BTreeMap<ObjectId, Weak<ObjectSet>>>,
-    ownership: Mutex<Option<Arc<dyn Ownership>>>,
-    /// Directories at and below which blocks are to be written otherwise, and heads have not been
-    /// told.
-    changed: Mutex<BTreeSet<ObjectId>>,
-}
-
-/// The door that tells owners apart; taken for a moment.
-const OWNERSHIP: Rank = Rank::new(tarn_host::ranks::DATASET + 11, "ownership");
-
-impl Heads {
-    /// None.
-    pub(crate) fn new() -> Heads {
-        Heads {
-            open: Mutex::new(HEADS, BTreeMap::new()),
-            ownership: Mutex::new(OWNERSHIP, None),
-            changed: Mutex::new(CHANGED, BTreeSet::new()),
-        }
-    }
-
-    /// Blocks at and below this directory are to be written otherwise.
-    pub(crate) fn note_changed(&self, directory: ObjectId) {
-        self.changed.lock().insert(directory);
-    }
-
-    fn ownership(&self) -> Option<Arc<dyn Ownership>> {
-        self.ownership.lock().clone()
-    }
-}
-
 impl Namespace {
     /// Sets the door that tells owners of files apart. Once, before datasets are opened for
     /// writing.
     pub fn set_ownership(&self, ownership: Arc<dyn Ownership>) {
-        *self.heads().ownership.lock() = Some(ownership);
+        self.open().heads.set_ownership(ownership);
     }
 
     /// The object set of a head, to change: the one that all users share.
@@ -93,10 +52,16 @@ impl Namespace {
         id: ObjectId,
         operation: &Operation,
     ) -> Result<Arc<ObjectSet>, DatasetError> {
-        let mut open = self.heads().open.lock();
-        if let Some(set) = open.get(&id).and_then(Weak::upgrade) {
-            return Ok(set);
-        }
+        let open = || self.open_head(id, operation);
+        self.open().heads.find_or_open(id, open)
+    }
+
+    /// The object set of a head as the MOS says it is stored.
+    fn open_head(
+        &self,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<Arc<ObjectSet>, DatasetError> {
         let dataset = Dataset::open_unnamed(self.view(operation), id)?;
         let root = dataset.stored()?.root;
         let in_set = |cause| DatasetError::Object { object: id, cause };
@@ -104,44 +69,11 @@ impl Namespace {
         let head = read_head(&env.cache, id, &root, operation).map_err(in_set)?;
         let policy = policy_of(&dataset, Some(&head))?;
         let owner = match head.objset_type {
-            ObjsetType::Zfs => self.heads().ownership(),
+            ObjsetType::Zfs => self.open().heads.ownership(),
             _ => None,
         };
         let set = ObjectSet::open(env.clone(), id, &root, policy, owner, operation);
-        let set = set.map_err(in_set)?;
-        open.retain(|_, set| set.strong_count() > 0);
-        open.insert(id, Arc::downgrade(&set));
-        Ok(set)
-    }
-
-    /// An object set that was just made is open.
-    pub(crate) fn add_head(&self, set: &Arc<ObjectSet>) {
-        let mut open = self.heads().open.lock();
-        open.insert(set.id(), Arc::downgrade(set));
-    }
-
-    /// Whether this is the object set that all users of its dataset share. It is not when the
-    /// dataset was destroyed.
-    pub(crate) fn is_open_head(&self, set: &Arc<ObjectSet>) -> bool {
-        let open = self.heads().open.lock();
-        let there = open.get(&set.id()).and_then(Weak::upgrade);
-        there.is_some_and(|there| Arc::ptr_eq(&there, set))
-    }
-
-    /// All that are open.
-    pub(crate) fn open_heads(&self) -> Vec<Arc<ObjectSet>> {
-        let open = self.heads().open.lock();
-        open.values().filter_map(Weak::upgrade).collect()
-    }
-
-    /// A dataset is gone: its number can come back as another.
-    pub(crate) fn forget_head(&self, id: ObjectId) {
-        self.heads().open.lock().remove(&id);
-    }
-
-    /// The door that tells owners of a new file system's objects apart.
-    pub(crate) fn ownership(&self) -> Option<Arc<dyn Ownership>> {
-        self.heads().ownership()
+        set.map_err(in_set)
     }
 
     /// Tells open heads how blocks are to be written now: those for which that may have changed
@@ -150,8 +82,8 @@ impl Namespace {
     /// # Errors
     /// When properties cannot be read.
     pub fn refresh_policies(&self, operation: &Operation) -> Result<(), DatasetError> {
-        let changed = std::mem::take(&mut *self.heads().changed.lock());
-        for set in self.open_heads() {
+        let changed = self.open().heads.take_changed();
+        for set in self.open().heads.all() {
             let dataset = Dataset::open_unnamed(self.view(operation), set.id())?;
             let above = dataset.directory().lineage()?;
             if !above.iter().any(|step| changed.contains(&step.id())) {

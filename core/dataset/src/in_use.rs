@@ -1,9 +1,9 @@
-//! Snapshots that are read (sent, entered), and heads that must stay as they are.
+//! Datasets in use: snapshots that are read, and heads that must stay as they are.
 //!
 //! # Problem
-//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: destroying it
-//! fails as busy. And reading does not begin on what is about to go: its blocks are freed and used
-//! again, and what he read would be something else.
+//! Sending takes hours. A snapshot that is being sent is not destroyed meanwhile: the command that
+//! would destroy it is refused as busy. And no reader begins with a dataset that is about to go:
+//! its blocks are freed and used again, and what the reader found would be something else.
 //!
 //! # Mechanism
 //! A table says how often each dataset is in use, and which the sync thread has decided to destroy
@@ -13,38 +13,15 @@
 //! # Invariants
 //! - What is in use is not decided on, and what is decided on is not taken into use: both are one
 //!   step in one table.
-//! - A dataset that is looked up after it was taken into use stays.
+//! - A reader that looks for a dataset when it already has it in use finds what stays.
 
 use crate::error::DatasetError;
 use crate::namespace::Namespace;
-use std::collections::{BTreeMap, BTreeSet};
-use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::units::ObjectId;
-
-/// Taken for a moment.
-const IN_USE: Rank = Rank::new(tarn_host::ranks::DATASET + 13, "datasets in use");
 
 /// So often is looked for what is to be taken into use, while the tree changes. More than a change
 /// in each look would need.
 const LOOKS_MAX: usize = 20;
-
-/// What is in use, and what is going.
-pub(crate) struct InUse(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    /// How often each dataset is in use.
-    uses: BTreeMap<ObjectId, usize>,
-    /// What the task that runs now destroys or changes.
-    decided: BTreeSet<ObjectId>,
-}
-
-impl InUse {
-    /// None is.
-    pub(crate) fn new() -> InUse {
-        InUse(Mutex::new(IN_USE, Table::default()))
-    }
-}
 
 /// A dataset is not destroyed as long as this is there.
 #[must_use]
@@ -63,12 +40,8 @@ impl Namespace {
     /// there. None when a task is destroying or changing it just now.
     #[doc(alias = "dsl_dataset_long_hold")]
     pub fn use_dataset(&self, dataset: ObjectId) -> Option<Use<'_>> {
-        let mut table = self.in_use().0.lock();
-        if table.decided.contains(&dataset) {
-            return None;
-        }
-        *table.uses.entry(dataset).or_insert(0) += 1;
-        Some(Use {
+        let is_begun = self.open().uses.begin(dataset);
+        is_begun.then(|| Use {
             namespace: self,
             dataset,
         })
@@ -109,17 +82,12 @@ impl Namespace {
     /// Whether it is in use.
     #[doc(alias = "dsl_dataset_long_held")]
     pub fn is_in_use(&self, dataset: ObjectId) -> bool {
-        self.in_use().0.lock().uses.contains_key(&dataset)
+        self.open().uses.has(dataset)
     }
 
     /// Decides on a dataset, and says whether that can be: it cannot where it is in use.
     pub(crate) fn decide_on(&self, dataset: ObjectId) -> bool {
-        let mut table = self.in_use().0.lock();
-        let is_unused = !table.uses.contains_key(&dataset);
-        if is_unused {
-            table.decided.insert(dataset);
-        }
-        is_unused
+        self.open().uses.decide_on(dataset)
     }
 
     /// A task runs in the sync thread until what is returned is dropped.
@@ -130,18 +98,12 @@ impl Namespace {
 
 impl Drop for Deciding<'_> {
     fn drop(&mut self) {
-        self.0.in_use().0.lock().decided.clear();
+        self.0.open().uses.end_decisions();
     }
 }
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        let mut table = self.namespace.in_use().0.lock();
-        if let Some(count) = table.uses.get_mut(&self.dataset) {
-            *count -= 1;
-            if *count == 0 {
-                table.uses.remove(&self.dataset);
-            }
-        }
+        self.namespace.open().uses.end(self.dataset);
     }
 }

@@ -44,22 +44,19 @@
 //! - A caller that asks holds no transaction: it may have to wait for its own txg.
 
 use crate::error::DatasetError;
-use crate::namespace::{DEPTH_MAX, Namespace};
+use crate::namespace::Namespace;
+pub use crate::open::Leave;
+use crate::open::{ADVANCE_BYTES, Promises};
 use crate::properties::inherit::number_in;
 use crate::stored::Reading;
+use crate::stored_tree::DEPTH_MAX;
 use crate::task::{Room, SlopUse, TaskRefusal};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use tarn_host::lock::Mutex;
 use tarn_object::AssignError;
 use tarn_ondisk as ondisk;
 use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
-
-/// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times
-/// as much.
-const ADVANCE_BYTES: u64 = 16 << 20;
 
 /// See [`ADVANCE_BYTES`].
 const ADVANCE_PART: u64 = 4;
@@ -106,97 +103,6 @@ pub enum Wish {
     Whole,
     /// For what gives back more than it takes (a transaction that is `netfree`).
     Freeing,
-}
-
-/// What writers have leave for and have not dirtied yet.
-pub(crate) struct Promised(Mutex<Promises>);
-
-#[derive(Default)]
-struct Promises {
-    /// By head.
-    leaves: BTreeMap<ObjectId, u64>,
-    /// Leave that was given to heads in advance and is not taken yet, and the group it is for.
-    advances: BTreeMap<ObjectId, (Txg, u64)>,
-    /// All that was given since the pool was opened.
-    given: u64,
-}
-
-impl Promised {
-    /// Nothing.
-    pub(crate) fn new() -> Arc<Promised> {
-        Arc::new(Promised(Mutex::new(
-            crate::ranks::PROMISED,
-            Promises::default(),
-        )))
-    }
-
-    /// Takes from what the head was given in advance. Says whether that sufficed.
-    fn take_advance(&self, head: ObjectId, open: Txg, bytes: u64) -> bool {
-        let mut promises = self.0.lock();
-        match promises.advances.get_mut(&head) {
-            Some((txg, left)) if *txg == open && *left >= bytes => {
-                *left -= bytes;
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-impl Promises {
-    /// What is promised, by head.
-    fn by_head(&self, open: Txg) -> BTreeMap<ObjectId, u64> {
-        let mut sums = self.leaves.clone();
-        let advances = self.advances.iter().filter(|(_, (txg, _))| *txg == open);
-        for (head, (_, left)) in advances {
-            *sums.entry(*head).or_default() += left;
-        }
-        sums
-    }
-
-    fn sum(&self, open: Txg) -> u64 {
-        self.by_head(open).values().sum()
-    }
-
-    fn give(&mut self, head: ObjectId, bytes: u64) {
-        *self.leaves.entry(head).or_default() += bytes;
-        self.given = self.given.wrapping_add(bytes);
-    }
-
-    /// Leave for later writers to this head. What was left of an earlier one is forgotten.
-    fn give_advance(&mut self, head: ObjectId, open: Txg) {
-        self.advances.retain(|_, (txg, _)| *txg == open);
-        self.advances.insert(head, (open, ADVANCE_BYTES));
-        self.given = self.given.wrapping_add(ADVANCE_BYTES);
-    }
-}
-
-/// Leave to take room. To be dropped when what it was for is dirty, or does not happen.
-#[must_use = "room is promised as long as the leave is kept"]
-pub struct Leave {
-    promised: Option<(Arc<Promised>, ObjectId, u64)>,
-}
-
-impl Leave {
-    /// Whether it promises anything: not where it was taken from leave that was given in advance.
-    pub fn is_to_be_kept(&self) -> bool {
-        self.promised.is_some()
-    }
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        let Some((promised, head, bytes)) = self.promised.take() else {
-            return;
-        };
-        let mut promises = promised.0.lock();
-        if let Some(left) = promises.leaves.get_mut(&head) {
-            *left -= bytes;
-            if *left == 0 {
-                promises.leaves.remove(&head);
-            }
-        }
-    }
 }
 
 /// What is asked for.
@@ -305,11 +211,10 @@ impl Namespace {
         wish: Wish,
         operation: &Operation,
     ) -> Result<Leave, AdmitRefusal> {
-        let none = Leave { promised: None };
         let txgs = &self.mos().env().txgs;
         let since = txgs.open_txg();
         if bytes == 0 || self.promised().take_advance(head, since, bytes) {
-            return Ok(none);
+            return Ok(Leave::of_advance());
         }
         for waits in 0..WAITS_MAX {
             let asking = Asking {
@@ -345,7 +250,7 @@ impl Namespace {
             let (stored, open) = (txgs.stored_txg(), txgs.open_txg());
             let (head, steps) = self.steps(&asking, reading)?;
             {
-                let mut promises = self.promised().0.lock();
+                let mut promises = self.promised().lock();
                 let at_most = txgs.in_flight_bytes().saturating_add(promises.sum(open));
                 let answer = judge(&asking, &head, &steps, &Flight::AtMost(at_most));
                 // What a group had in flight is used when it is stored.
@@ -357,8 +262,8 @@ impl Namespace {
                 }
             }
             let folded = self.fold(reading, open)?;
-            let mut promises = self.promised().0.lock();
-            let more = promises.given.wrapping_sub(folded.given);
+            let mut promises = self.promised().lock();
+            let more = promises.given().wrapping_sub(folded.given);
             let answer = judge(&asking, &head, &steps, &Flight::Known(folded, more));
             if txgs.stored_txg() != stored {
                 continue;
@@ -376,9 +281,7 @@ impl Namespace {
         if has_plenty && asking.wish != Wish::Freeing {
             promises.give_advance(asking.head, open);
         }
-        Leave {
-            promised: Some((self.promised().clone(), asking.head, asking.bytes)),
-        }
+        Leave::of_promise(self.promised(), asking.head, asking.bytes)
     }
 
     /// What limits a head, and the directories above it.
@@ -484,10 +387,10 @@ impl Namespace {
     #[doc(alias = "dsl_dir_willuse_space")]
     fn fold(&self, reading: Reading<'_>, open: Txg) -> Result<Folded, DatasetError> {
         let (mut heads, given) = {
-            let promises = self.promised().0.lock();
-            (promises.by_head(open), promises.given)
+            let promises = self.promised().lock();
+            (promises.by_head(open), promises.given())
         };
-        for set in self.open_heads() {
+        for set in self.open().heads.all() {
             match set.in_flight_bytes() {
                 0 => {}
                 bytes => *heads.entry(set.id()).or_default() += bytes,
@@ -803,24 +706,5 @@ mod tests {
         assert_eq!(judged(&head(0, 0), 31, 0), 'n');
         assert_eq!(judged(&head(0, 0), 30, 1), 'n');
         assert_eq!(judged(&head(10, 30), 50, 0), 'y', "and of the head");
-    }
-
-    #[test]
-    fn leave_counts_until_it_is_dropped() {
-        let promised = Promised::new();
-        let (head, open) = (ObjectId::new(5), Txg::from(7));
-        promised.0.lock().give(head, 30);
-        promised.0.lock().give_advance(head, open);
-        let leave = Leave {
-            promised: Some((promised.clone(), head, 30)),
-        };
-        let sum = |open| promised.0.lock().sum(open);
-        assert_eq!(sum(open), 30 + ADVANCE_BYTES);
-        assert!(promised.take_advance(head, open, 10));
-        assert_eq!(sum(open), 20 + ADVANCE_BYTES);
-        assert!(!promised.take_advance(head, open.next(), 10));
-        assert_eq!(sum(open.next()), 30, "an advance ends with its group");
-        drop(leave);
-        assert_eq!(sum(open.next()), 0);
     }
 }

@@ -42,10 +42,6 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{DELETED_CLONES, POOL_DIRECTORY};
 use tarn_ondisk::units::{AllocatedSize, ObjectId, Txg};
 
-/// How many blocks a part may have before the next is begun.
-#[doc(alias = "zfs_livelist_max_entries")]
-pub const BLOCKS_MAX: u64 = 500_000;
-
 /// How much of a clone must be its origin's, in percent, for a livelist to be worth it: below that
 /// a walk finds more to free in each block it reads than the list saves.
 #[doc(alias = "zfs_livelist_min_percent_shared")]

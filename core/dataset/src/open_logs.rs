@@ -1,61 +1,27 @@
 //! The intent logs of datasets that are mounted, and what becomes of them with each group.
 //!
-//! A log must live longer than the mount of its dataset: its blocks are freed with a later group.
-//! So the table keeps it until it is closed ([`Namespace::close_log`]) and forgotten
-//! ([`Namespace::forget_log`]). The system may end a mount without asking us: its log stays open
-//! until the dataset is mounted and unmounted again, or the pool is closed
-//! ([`Namespace::close_logs`]). Destroying or replacing the dataset closes it first, mounted or
-//! not: what is put into it afterwards is lost.
+//! A log lives longer than the mount of its dataset: its blocks are freed with a later group. So
+//! the table of open logs keeps it until it is closed ([`Namespace::close_log`]) and forgotten
+//! ([`Namespace::forget_log`]). The kernel may end a mount without asking: its log stays open until
+//! the dataset is mounted and unmounted again, or the pool is closed ([`Namespace::close_logs`]).
+//! Commands that destroy or replace a dataset close its log first, mounted or not: what is put into
+//! it afterwards is lost with the dataset.
 
 use crate::error::DatasetError;
 use crate::feature_use;
 use crate::namespace::Namespace;
 use crate::task::TaskContext;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::{AssignError, ObjectSet};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 use tarn_zil::{Durability, IntentLog, LogClosing};
 
-/// The table; taken for a moment.
-const LOGS: Rank = Rank::new(tarn_host::ranks::DATASET + 13, "open intent logs");
-
-/// The logs of a pool.
-pub(crate) struct OpenLogs {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    open: BTreeMap<ObjectId, Arc<IntentLog>>,
-    /// Logs of datasets that changed in a group, which is not stored yet.
-    changed: BTreeMap<Txg, Vec<Arc<IntentLog>>>,
-}
-
-impl OpenLogs {
-    /// None.
-    pub(crate) fn new() -> OpenLogs {
-        OpenLogs {
-            state: Mutex::new(LOGS, State::default()),
-        }
-    }
-}
-
 impl Namespace {
     /// The log of a dataset that is mounted for writing: a new one, unless it is open.
     pub fn open_log(&self, set: &Arc<ObjectSet>, durability: Durability) -> Arc<IntentLog> {
-        let mut state = self.logs().state.lock();
-        match state.open.get(&set.id()) {
-            Some(log) if Arc::ptr_eq(log.set(), set) && !log.is_closed() => log.clone(),
-            _ => {
-                let log = IntentLog::new(set.clone(), durability);
-                state.open.insert(set.id(), log.clone());
-                log
-            }
-        }
+        self.open().logs.open(set, durability)
     }
 
     /// A dataset is not mounted any more. Once the group that is open now is stored, its log has
@@ -69,7 +35,7 @@ impl Namespace {
         head: ObjectId,
         operation: &Operation,
     ) -> Result<LogClosing, AssignError> {
-        let log = self.logs().state.lock().open.get(&head).cloned();
+        let log = self.open().logs.find(head);
         log.map_or(Ok(LogClosing::Done), |log| log.close(operation))
     }
 
@@ -80,7 +46,7 @@ impl Namespace {
     /// When the pool is suspended or being closed. What logs have is replayed when the pool is
     /// imported again.
     pub fn close_logs(&self, operation: &Operation) -> Result<(), AssignError> {
-        for log in self.all_open() {
+        for log in self.open().logs.all() {
             log.close(operation)?;
         }
         Ok(())
@@ -91,31 +57,21 @@ impl Namespace {
     /// # Errors
     /// When the pool is suspended or being closed.
     pub fn vacate_logs(&self, operation: &Operation) -> Result<(), AssignError> {
-        for log in self.all_open() {
+        for log in self.open().logs.all() {
             log.vacate(operation)?;
         }
         Ok(())
     }
 
-    fn all_open(&self) -> Vec<Arc<IntentLog>> {
-        self.logs().state.lock().open.values().cloned().collect()
-    }
-
     /// The log of a dataset was closed, and the group after that is stored; or nothing is stored
     /// any more.
     pub fn forget_log(&self, head: ObjectId) {
-        let forgotten = self.logs().state.lock().open.remove(&head);
-        drop(forgotten);
+        self.open().logs.forget(head);
     }
 
     /// After a group was stored: what logs keep of it in memory is dropped.
     pub fn logs_stored(&self, txg: Txg) {
-        let stored = {
-            let mut state = self.logs().state.lock();
-            let later = state.changed.split_off(&txg.next());
-            std::mem::replace(&mut state.changed, later)
-        };
-        for log in stored.into_values().flatten() {
+        for log in self.open().logs.take_changed(txg) {
             log.stored(txg);
         }
     }
@@ -128,7 +84,7 @@ impl Namespace {
         context: &TaskContext<'_>,
     ) -> Result<(), DatasetError> {
         for set in sets {
-            let log = self.logs().state.lock().open.get(&set.id()).cloned();
+            let log = self.open().logs.find(set.id());
             let Some(log) = log.filter(|log| Arc::ptr_eq(log.set(), set)) else {
                 continue;
             };
@@ -139,8 +95,7 @@ impl Namespace {
             if has_blocks && !had_blocks && log.takes_xattrs() {
                 feature_use::activate(context, set.id(), Feature::Zilsaxattr)?;
             }
-            let mut state = self.logs().state.lock();
-            state.changed.entry(context.tx.txg()).or_default().push(log);
+            self.open().logs.note_changed(context.tx.txg(), log);
         }
         Ok(())
     }

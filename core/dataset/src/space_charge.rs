@@ -13,7 +13,7 @@
 //! - Nothing goes below zero, unless the pool came with wrong sums.
 
 use crate::error::DatasetError;
-use crate::namespace::DEPTH_MAX;
+use crate::stored_tree::DEPTH_MAX;
 use crate::writing::Writing;
 use tarn_block::BlockIo;
 use tarn_ondisk as ondisk;

@@ -4,7 +4,6 @@
 //! ones of this crate that touch their bytes. Number zero for an object means that there is none:
 //! its ZAP is empty.
 
-use crate::dataset::NamedBookmark;
 use crate::error::DatasetError;
 use std::sync::Arc;
 use tarn_object::zap::{Cursor, Normalize, ObjectZap, OwnedName, ZapError, ZapValue};
@@ -13,6 +12,15 @@ use tarn_ondisk as ondisk;
 use tarn_ondisk::declare::{ByteOrder, Stored};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
+
+/// A bookmark, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedBookmark {
+    /// Short name.
+    pub name: String,
+    /// What is stored of it.
+    pub stored: ondisk::bookmark::Bookmark,
+}
 
 /// An object set to read, and the operation on whose behalf it is read.
 #[derive(Clone, Copy)]

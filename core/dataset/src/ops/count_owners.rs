@@ -11,10 +11,10 @@
 //! # After a crash
 //! The next mount begins again, with those that are not counted.
 
+use super::receive::half_received::check_whole;
 use crate::error::DatasetError;
 use crate::feature_use;
 use crate::namespace::View;
-use crate::ops::receive::check_whole;
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
 use crate::writing::in_object;
 use std::cmp::Ordering;

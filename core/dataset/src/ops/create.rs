@@ -13,7 +13,7 @@
 //! # Knows nothing about
 //! Mounting, and making parents that are missing.
 
-use super::receive::check_whole;
+use super::receive::half_received::check_whole;
 use super::set::{AUTO, apply_one, check_settings, find};
 use crate::contents::{self, Contents, VOLUME_DATA, VOLUME_ZAP};
 use crate::creation;

@@ -24,9 +24,11 @@
 //! - The caller has made sure that the dataset is not open for writing.
 
 use super::bookmark;
+use super::boot_filesystem::clear_boot_filesystem;
 use super::destroy_snapshot::{Going, check_stays_or_unused, check_unused, destroy_if_marked};
-use super::destroy_together::Gone;
+use super::going::Gone;
 use super::set::{find, set_reservation, store_with_limits};
+use crate::creation::FREE_DIRECTORY;
 use crate::crypto_key;
 use crate::dataset::Dataset;
 use crate::deadlist;
@@ -52,13 +54,6 @@ use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
 use tarn_ondisk::units::{AllocatedSize, LogicalSize, ObjectId, PhysicalSize};
-
-/// The directory of what is being freed.
-#[doc(alias = "FREE_DIR_NAME")]
-pub(crate) const FREE_DIRECTORY: &str = "$FREE";
-
-/// The property of the pool that names the dataset it boots from.
-const BOOT_FILESYSTEM: &str = "bootfs";
 
 /// Destroys a file system or volume.
 #[derive(Debug, Clone)]
@@ -274,7 +269,7 @@ pub(super) fn remove(
     writing.free_extended(head.id(), context.features)?;
     destroy_directory(context, directory)?;
     free_error_logs(writing, head.id())?;
-    context.namespace.head_destroyed(head.id());
+    context.namespace.forget_head(head.id());
     Ok(())
 }
 
@@ -464,24 +459,6 @@ fn free_bookmarks(context: &TaskContext<'_>, head: &Dataset<'_>) -> Result<(), D
     }
     context.writing().free(ObjectId::new(zap))?;
     context.features.decrement(Feature::Bookmarks)
-}
-
-/// A pool does not boot from what is not there.
-#[doc(alias = "spa_prop_clear_bootfs")]
-pub(crate) fn clear_boot_filesystem(
-    writing: Writing<'_>,
-    head: ObjectId,
-) -> Result<(), DatasetError> {
-    let properties = writing
-        .reading()
-        .number(POOL_DIRECTORY, pool_directory::PROPERTIES)?;
-    let Some(properties) = properties.map(ObjectId::new) else {
-        return Ok(());
-    };
-    if writing.reading().number(properties, BOOT_FILESYSTEM)? == Some(head.get()) {
-        writing.remove(properties, BOOT_FILESYSTEM)?;
-    }
-    Ok(())
 }
 
 /// Errors known of the dataset are of no interest any more (feature `head_errlog`).

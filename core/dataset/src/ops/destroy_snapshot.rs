@@ -14,6 +14,7 @@
 //! Several snapshots are destroyed in one group, or none of them.
 
 use crate::counting_bookmarks;
+use crate::creation::FREE_DIRECTORY;
 use crate::dataset::Dataset;
 use crate::deadlist;
 use crate::directory::Directory;
@@ -21,8 +22,6 @@ use crate::error::DatasetError;
 use crate::feature_use;
 use crate::names::{DatasetName, NameKind};
 use crate::namespace::View;
-use crate::ops::destroy::{FREE_DIRECTORY, clear_boot_filesystem};
-use crate::ops::destroy_together::Gone;
 use crate::properties::inherit::local_number;
 use crate::snapshot_names;
 use crate::space_charge::{Part, SpaceChange, charge};
@@ -37,6 +36,8 @@ use tarn_ondisk::dataset_dir::DatasetDirectory;
 use tarn_ondisk::pool_directory::{self, POOL_DIRECTORY};
 use tarn_ondisk::units::{AllocatedSize, ObjectId, Txg};
 
+use super::boot_filesystem::clear_boot_filesystem;
+use super::going::Gone;
 use super::set::find;
 
 /// What of a snapshot that is destroyed, as it is stored.

@@ -3,22 +3,20 @@
 //! # Mechanism
 //! A list has what goes, in an order in which it can: a clone before the snapshot it was made of,
 //! snapshots and children before their head. Each is checked as if those before it were gone
-//! already. When all of them may go, they go, in one group; when one may not, none does, and each
-//! that stands in the way is told.
+//! already. When all of them may go, they go, in one group; when one may not, none does, and the
+//! refusal names each that stands in the way.
 //!
-//! A reader of the tree meanwhile may see some gone and others not yet. What is stored has
-//! all of them or none.
+//! Readers of the tree meanwhile may see some gone and others not yet. What is stored has all of
+//! them or none.
 
 use super::destroy::{check_head, destroy_with_remains};
 use super::destroy_snapshot::{check_snapshot, destroy_or_mark};
+use super::going::Gone;
 use super::set::find;
-use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
 use crate::namespace::View;
 use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
-use std::collections::{BTreeMap, BTreeSet};
-use tarn_ondisk::units::ObjectId;
 
 /// Destroys heads and snapshots: all of them in one group, or none. Those that are not there are
 /// passed over.
@@ -72,46 +70,5 @@ impl SyncTask for DestroyTogether {
             })?;
         }
         Ok(())
-    }
-}
-
-/// What a check takes for gone.
-#[derive(Debug, Default)]
-pub(super) struct Gone {
-    datasets: BTreeSet<ObjectId>,
-    /// Directories whose heads are.
-    directories: BTreeSet<ObjectId>,
-    /// How many snapshots of the head of a directory are.
-    snapshots: BTreeMap<ObjectId, u64>,
-    /// How many clones of a snapshot are.
-    clones: BTreeMap<ObjectId, u64>,
-}
-
-impl Gone {
-    fn add(&mut self, dataset: &Dataset<'_>) -> Result<(), DatasetError> {
-        if !self.datasets.insert(dataset.id()) {
-            return Ok(());
-        }
-        let directory = dataset.directory();
-        if dataset.is_snapshot() {
-            *self.snapshots.entry(directory.id()).or_default() += 1;
-            return Ok(());
-        }
-        self.directories.insert(directory.id());
-        let origin = directory.stored()?.origin;
-        *self.clones.entry(origin).or_default() += 1;
-        Ok(())
-    }
-
-    pub(super) fn has_directory(&self, directory: ObjectId) -> bool {
-        self.directories.contains(&directory)
-    }
-
-    pub(super) fn snapshots_of(&self, directory: ObjectId) -> u64 {
-        self.snapshots.get(&directory).copied().unwrap_or(0)
-    }
-
-    pub(super) fn clones_of(&self, snapshot: ObjectId) -> u64 {
-        self.clones.get(&snapshot).copied().unwrap_or(0)
     }
 }

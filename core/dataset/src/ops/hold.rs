@@ -4,11 +4,11 @@
 //! group, or none of them. A snapshot that was destroyed with `-d` goes with its last hold.
 //!
 //! A hold may be *temporary*: it is noted in a table of the pool as well, and is taken off when the
-//! pool is next imported, if it is still there ([`temporary_snapshot`]).
+//! pool is next imported, if it is still there ([`temporary_holds`]).
 
 use super::destroy_snapshot::{Going, check_stays_or_unused, destroy_if_marked};
 use super::set::find;
-use super::temporary_snapshot;
+use super::temporary_holds;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
@@ -109,7 +109,7 @@ pub(super) fn add(
     writing.put(holds, tag, &ZapValue::word(context.now_s))?;
     let is_temporary = lasts == Lasts::UntilImport;
     if is_temporary {
-        temporary_snapshot::note_hold(context, snapshot.id(), tag)?;
+        temporary_holds::note_hold(context, snapshot.id(), tag)?;
     }
     let text = format!(
         "tag={tag} temp={} refs={}",
@@ -132,7 +132,7 @@ pub(super) fn remove(
     if holds.is_zero() || !context.writing().remove(holds, tag)? {
         return Ok(false);
     }
-    temporary_snapshot::forget_hold(context, snapshot.id(), tag)?;
+    temporary_holds::forget_hold(context, snapshot.id(), tag)?;
     let text = format!("tag={tag} refs={}", snapshot.hold_count()?);
     record(context, "release", snapshot, text);
     destroy_if_marked(context, snapshot.id())?;

@@ -1,6 +1,6 @@
 //! Clearing a property, so that a dataset inherits it or goes back to what was received.
 
-use super::set::{check_limit, find, store_with_limits};
+use super::set::{check_limit, check_user_name, find, store_with_limits};
 use crate::contents;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
@@ -13,7 +13,6 @@ use crate::properties::set::{Entry, marks_inheriting};
 use crate::properties::table;
 use crate::properties::value::{Change, Property};
 use crate::task::{FeatureCounts, SyncTask, TaskContext, TaskRefusal};
-use tarn_ondisk::zap::can_hold_name;
 
 /// What a dataset goes back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,19 +84,9 @@ impl SyncTask for InheritProperty {
         };
         store_with_limits(context, &dataset, property, &entry)?;
         if !dataset.is_snapshot() && decides_writing(property) {
-            context.namespace.policies_changed(dataset.directory());
+            context.namespace.policies_changed(dataset.directory().id());
         }
         Ok(())
-    }
-}
-
-/// Refuses a user property whose name, with a suffix, is too long for a ZAP.
-pub(super) fn check_user_name(name: &str, suffix: &str) -> Result<(), TaskRefusal> {
-    match can_hold_name(&format!("{name}{suffix}")) {
-        true => Ok(()),
-        false => Err(TaskRefusal::NameTooLong {
-            why: format!("property name '{name}' is too long"),
-        }),
     }
 }
 

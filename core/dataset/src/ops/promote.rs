@@ -18,7 +18,7 @@
 //! refers to.
 
 use super::bookmark::add as add_bookmark;
-use super::receive::check_whole;
+use super::receive::half_received::check_whole;
 use super::set::find;
 use crate::counting_bookmarks::{self, zap_of};
 use crate::dataset::Dataset;

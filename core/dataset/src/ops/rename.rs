@@ -8,7 +8,7 @@
 //!
 //! A name below may become too long; all are looked at before.
 
-use super::receive::check_whole;
+use super::receive::half_received::check_whole;
 use crate::contents::{self, Contents};
 use crate::crypto_key;
 use crate::directory::Directory;
@@ -113,7 +113,7 @@ impl Rename {
         let value = ZapValue::word(directory.id().get());
         writing.put(parent.stored()?.children, component, &value)?;
         let renamed = context.view().directory(&self.to)?;
-        context.namespace.policies_changed(&renamed);
+        context.namespace.policies_changed(renamed.id());
         Ok(())
     }
 }

@@ -15,7 +15,6 @@
 //! `volsize` and `version`, which are kept in the dataset's own objects
 //! ([`volume_size`](super::volume_size), [`upgrade`](super::upgrade)); mounting.
 
-use super::inherit::check_user_name;
 use crate::contents::{self, Contents};
 use crate::dataset::Dataset;
 use crate::directory::Directory;
@@ -111,7 +110,7 @@ impl SyncTask for SetProperties {
         }
         let mut changed = self.settings.iter().map(|checked| &checked.name);
         if !dataset.is_snapshot() && changed.any(|name| decides_writing(name)) {
-            context.namespace.policies_changed(dataset.directory());
+            context.namespace.policies_changed(dataset.directory().id());
         }
         Ok(())
     }
@@ -589,6 +588,16 @@ pub(crate) fn set_reservation(
 /// The feature that must be enabled before a property may get this number, if there is one.
 pub fn needed_feature(property: &str, stored: u64) -> Option<Feature> {
     feature_use::needed_by(property, stored)
+}
+
+/// Refuses a user property whose name, with a suffix, is too long for a ZAP.
+pub(super) fn check_user_name(name: &str, suffix: &str) -> Result<(), TaskRefusal> {
+    match can_hold_name(&format!("{name}{suffix}")) {
+        true => Ok(()),
+        false => Err(TaskRefusal::NameTooLong {
+            why: format!("property name '{name}' is too long"),
+        }),
+    }
 }
 
 #[cfg(test)]

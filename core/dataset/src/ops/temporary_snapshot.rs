@@ -1,29 +1,26 @@
-//! Temporary snapshots, for `zfs diff`.
+//! Snapshots that are there only as long as a command reads them.
 //!
 //! # Problem
-//! `zfs diff` reads a file system for minutes while it is written to. It needs the file system as
-//! it is now, and must leave nothing behind, however he ends.
+//! `zfs diff` of a file system reads it for minutes while programs write to it. The command needs
+//! the file system as it is now, and must leave nothing behind, however it ends.
 //!
 //! # Mechanism
 //! In one group a snapshot is taken, gets a hold, and is destroyed as `zfs destroy -d` does: it
-//! goes with that hold. The hold is temporary, which means that it is also in a table of the pool,
-//! by the number of the snapshot and the tag. The next import of the pool takes all holds of that
-//! table off. OpenZFS does the same, so each of us tidies up after the other.
+//! goes with that hold. The hold is temporary: it is also in a table of the pool, by the number of
+//! the snapshot and the tag. An import takes all holds of that table off. OpenZFS does the same, so
+//! each of both tidies up after the other.
 
+use super::destroy_snapshot::destroy_or_mark;
 use super::hold::{self, Lasts};
 use super::snapshot::TakeSnapshots;
+use super::temporary_holds::{self, parse_key, table};
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::DatasetName;
 use crate::namespace::View;
 use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
-use tarn_object::zap::ZapValue;
-use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::pool_directory::{POOL_DIRECTORY, TEMPORARY_HOLDS};
 use tarn_ondisk::units::ObjectId;
 use tarn_ondisk::zap::can_hold_name;
-
-use super::destroy_snapshot::destroy_or_mark;
 
 /// Takes a snapshot that goes with the only hold it has: see [`ReleaseHolds`](hold::ReleaseHolds).
 #[doc(alias = "dsl_dataset_snapshot_tmp")]
@@ -52,7 +49,7 @@ impl SyncTask for TakeTemporarySnapshot {
     }
 
     fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
-        let key = key(ObjectId::new(u64::MAX), &self.tag);
+        let key = temporary_holds::key(ObjectId::new(u64::MAX), &self.tag);
         if !can_hold_name(&self.tag) || !can_hold_name(&key) {
             return Err(TaskRefusal::TagTooLong);
         }
@@ -135,66 +132,4 @@ impl SyncTask for ReleaseTemporaryHolds {
 /// to anything now.
 fn find(view: View<'_>, id: ObjectId) -> Option<Dataset<'_>> {
     view.dataset_by_id(id).ok().filter(Dataset::is_snapshot)
-}
-
-/// The table of temporary holds, once there was one.
-fn table(view: View<'_>) -> Result<Option<ObjectId>, DatasetError> {
-    let found = view.mos().number(POOL_DIRECTORY, TEMPORARY_HOLDS)?;
-    Ok(found.map(ObjectId::new))
-}
-
-fn key(snapshot: ObjectId, tag: &str) -> String {
-    format!("{:x}-{tag}", snapshot.get())
-}
-
-fn parse_key(key: &str) -> Option<(ObjectId, &str)> {
-    let (number, tag) = key.split_once('-')?;
-    let number = u64::from_str_radix(number, 16).ok()?;
-    Some((ObjectId::new(number), tag))
-}
-
-/// Notes a hold as temporary.
-pub(super) fn note_hold(
-    context: &TaskContext<'_>,
-    snapshot: ObjectId,
-    tag: &str,
-) -> Result<(), DatasetError> {
-    let writing = context.writing();
-    let table = match table(context.view())? {
-        Some(table) => table,
-        None => {
-            let made = writing.create_zap(ObjectType::UserHolds)?;
-            let entry = ZapValue::word(made.get());
-            writing.put(POOL_DIRECTORY, TEMPORARY_HOLDS, &entry)?;
-            made
-        }
-    };
-    let time = ZapValue::word(context.now_s);
-    writing.put(table, &key(snapshot, tag), &time)
-}
-
-/// A hold was taken off, which may have been temporary.
-pub(super) fn forget_hold(
-    context: &TaskContext<'_>,
-    snapshot: ObjectId,
-    tag: &str,
-) -> Result<(), DatasetError> {
-    if let Some(table) = table(context.view())? {
-        context.writing().remove(table, &key(snapshot, tag))?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As OpenZFS writes them.
-    #[test]
-    fn a_key_is_the_number_of_the_snapshot_and_the_tag() {
-        assert_eq!(key(ObjectId::new(0x1f3), "%zfs-diff-7"), "1f3-%zfs-diff-7");
-        let parsed = parse_key("1f3-%zfs-diff-7");
-        assert_eq!(parsed, Some((ObjectId::new(0x1f3), "%zfs-diff-7")));
-        assert_eq!(parse_key("tag"), None);
-    }
 }

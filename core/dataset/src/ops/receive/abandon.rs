@@ -1,6 +1,6 @@
-//! Giving up what was half received.
+//! Giving up what was received so far.
 
-use super::busy;
+use super::receiver::busy;
 use crate::error::DatasetError;
 use crate::namespace::View;
 use crate::ops::destroy::{check_abandoned, destroy};

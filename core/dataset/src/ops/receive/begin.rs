@@ -1,35 +1,24 @@
-//! Beginning to receive: a new file system, or the clone `%recv` of the snapshot that an increment
-//! follows.
+//! The beginning of a receive: what is asked for, and what refuses it.
 
-use super::finish::check_newer_can_go;
-use super::{
-    Begun, ReceiveSettings, Receiver, Stored, StreamFacts, busy, check_name_length, check_names,
-    check_snapshot_name, check_whole, is_clone, is_modified, not_found, not_supported,
-    receive_name, set_all, waits_for_contents,
-};
-use crate::creation::{create_set, origin_snapshot};
-use crate::crypto_key::KeyFacts;
+use super::half_received::check_whole;
+use super::newer::check_newer_can_go;
+use super::receiver::{busy, is_clone, is_modified, receive_name};
+use super::settings::ReceiveSettings;
+use super::stream_facts::StreamFacts;
+use crate::crypto_key::{self, KeyFacts};
 use crate::dataset::Dataset;
+use crate::deadlist;
 use crate::directory::Directory;
-use crate::error::DatasetError;
-use crate::heads::decides_writing;
-use crate::names::{DatasetName, RECEIVE_COMPONENT};
+use crate::names::{NAME_BYTES_MAX, RECEIVE_COMPONENT};
 use crate::namespace::View;
-use crate::ops::clone::{forget_log, is_of_this_group};
-use crate::ops::create::{Made, check_name, check_new, check_place};
-use crate::ops::set::{Source, apply_one, check_settings, find};
+use crate::ops::clone::is_of_this_group;
+use crate::ops::create::{check_name, check_new, check_place};
+use crate::ops::set::{check_settings, find};
 use crate::properties::value::Kinds;
-use crate::task::{FeatureCounts, Room, SyncTask, TaskContext, TaskRefusal};
-use crate::{creation, crypto_key, deadlist, feature_use};
-use tarn_object::zap::ZapValue;
-use tarn_ondisk::dataset::{
-    DatasetFlags, IVSET_GUID, REMAP_DEADLIST, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED,
-    RESUME_FROM_GUID, RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW, RESUME_TO_GUID,
-    RESUME_TO_NAME,
-};
+use crate::task::{FeatureCounts, TaskRefusal};
+use tarn_ondisk::dataset::{IVSET_GUID, REMAP_DEADLIST};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::stream::StreamFeatures;
-use tarn_ondisk::units::ObjectId;
 
 /// Makes room for a stream.
 #[derive(Debug, Clone)]
@@ -53,45 +42,15 @@ pub struct BeginReceive {
     pub key: Option<KeyFacts>,
 }
 
-impl SyncTask for BeginReceive {
-    type Output = Begun;
-
-    fn room(&self) -> Room {
-        Room::normal(5)
-    }
-
-    #[doc(alias = "dmu_recv_begin_check")]
-    fn check(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
-        check_features(&self.stream, self.resumable, features)?;
-        check_names(&self.settings)?;
-        check_snapshot_name(&self.target, &self.snapshot)?;
-        match find(view, &self.target) {
-            Ok(target) => self.check_existing(view, &target, features),
-            Err(TaskRefusal::NotFound { .. }) => self.check_new(view, features),
-            Err(refusal) => Err(refusal),
-        }
-    }
-
-    #[doc(alias = "dmu_recv_begin_sync")]
-    fn apply(self, context: &TaskContext<'_>) -> Result<Begun, DatasetError> {
-        context.namespace.change(|| {
-            let begun = match context.view().directory(&self.target) {
-                Ok(directory) => {
-                    let target = directory.head()?.ok_or_else(|| not_found(&self.target))?;
-                    self.make_clone(context, &target)?
-                }
-                Err(DatasetError::NotFound { .. }) => self.make_new(context)?,
-                Err(error) => return Err(error),
-            };
-            self.prepare(context, begun.receiver)?;
-            Ok(begun)
-        })
+fn not_supported(what: &str) -> TaskRefusal {
+    TaskRefusal::NotSupported {
+        what: what.to_string(),
     }
 }
 
 /// Refuses a stream for which the pool lacks a feature.
 #[doc(alias = "recv_begin_check_feature_flags_impl")]
-fn check_features(
+pub(super) fn check_features(
     stream: &StreamFacts,
     resumable: bool,
     features: &dyn FeatureCounts,
@@ -120,7 +79,7 @@ fn check_features(
 
 impl BeginReceive {
     #[doc(alias = "recv_begin_check_existing_impl")]
-    fn check_existing(
+    pub(super) fn check_existing(
         &self,
         view: View<'_>,
         target: &Dataset<'_>,
@@ -228,7 +187,10 @@ impl BeginReceive {
     }
 
     /// The snapshot of the target that the stream goes on from; none for a full stream.
-    fn base<'a>(&self, target: &Dataset<'a>) -> Result<Option<Dataset<'a>>, TaskRefusal> {
+    pub(super) fn base<'a>(
+        &self,
+        target: &Dataset<'a>,
+    ) -> Result<Option<Dataset<'a>>, TaskRefusal> {
         if self.stream.from_guid == 0 {
             return match self.force {
                 true => Ok(None),
@@ -266,7 +228,11 @@ impl BeginReceive {
         Ok(newest)
     }
 
-    fn check_new(&self, view: View<'_>, features: &dyn FeatureCounts) -> Result<(), TaskRefusal> {
+    pub(super) fn check_new(
+        &self,
+        view: View<'_>,
+        features: &dyn FeatureCounts,
+    ) -> Result<(), TaskRefusal> {
         let has_origin = self.origin.is_some();
         if self.stream.is_clone && !has_origin {
             return Err(TaskRefusal::NoBase);
@@ -306,146 +272,15 @@ impl BeginReceive {
         self.check_vectors(&origin)?;
         check_large_blocks(&origin, &self.stream)
     }
-
-    /// Makes the clone of an existing target.
-    fn make_clone(
-        &self,
-        context: &TaskContext<'_>,
-        target: &Dataset<'_>,
-    ) -> Result<Begun, DatasetError> {
-        let base = self.base(target).map_err(|_| DatasetError::Inconsistent {
-            object: target.id(),
-            why: "its snapshots have changed in the midst of a change",
-        })?;
-        let base = match base {
-            Some(base) => Some(base.id()),
-            None => origin_snapshot(context)?,
-        };
-        let name = receive_name(&self.target);
-        let made = Made::from(context, &name, base)?;
-        take_over_features(context, made.head())?;
-        let directory = context.view().directory(&name)?;
-        crypto_key::share(context, target.directory(), &directory)?;
-        let head = Dataset::open_unnamed(context.view(), made.head())?;
-        let local = self.settings.local.iter();
-        for checked in local.filter(|one| decides_writing(&one.name)) {
-            let (name, setting) = (&checked.name, &checked.setting);
-            apply_one(context, &head, name, setting, Source::Local)?;
-        }
-        made.record(context, "receive", " ".to_string());
-        let receiver = Receiver {
-            head: made.head(),
-            is_new: false,
-        };
-        Ok(Begun {
-            receiver,
-            not_set: Vec::new(),
-        })
-    }
-
-    /// Makes a new file system or volume, with its settings.
-    fn make_new(&self, context: &TaskContext<'_>) -> Result<Begun, DatasetError> {
-        let origin = match &self.origin {
-            Some(origin) => {
-                let name = DatasetName::parse(origin).map_err(|_| not_found(origin))?;
-                Some(context.view().dataset(&name)?.id())
-            }
-            None => origin_snapshot(context)?,
-        };
-        let made = Made::from(context, &self.target, origin)?;
-        take_over_features(context, made.head())?;
-        let head = context.view().directory(&self.target)?.head()?;
-        let head = head.ok_or_else(|| not_found(&self.target))?;
-        match (&self.origin, &self.key) {
-            (Some(_), Some(_)) => {
-                let origin = origin.ok_or_else(|| not_found(&self.target))?;
-                let origin = context.view().dataset_by_id(origin)?;
-                crypto_key::share(context, origin.directory(), head.directory())?;
-            }
-            (None, Some(key)) => key.create(context, &head)?,
-            (_, None) => {}
-        }
-        let mut settings = self.settings.clone();
-        settings.received.retain(|one| !waits_for_contents(one));
-        let not_set = set_all(context, &head, &settings)?;
-        made.record(context, "receive", " ".to_string());
-        let receiver = Receiver {
-            head: made.head(),
-            is_new: true,
-        };
-        Ok(Begun { receiver, not_set })
-    }
-
-    /// Marks the head, so that it is not opened, and has it ready for the first record.
-    fn prepare(&self, context: &TaskContext<'_>, receiver: Receiver) -> Result<(), DatasetError> {
-        let (writing, id) = (context.writing(), receiver.head);
-        let stored = writing.change(id, |stored: &mut Stored| {
-            stored.flags = stored.flags.with(DatasetFlags::INCONSISTENT);
-            if self.stream.is_case_insensitive {
-                stored.flags = stored.flags.with(DatasetFlags::CASE_INSENSITIVE);
-            }
-        })?;
-        let features = self.stream.features;
-        for (in_stream, feature) in [
-            (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
-            (StreamFeatures::LONG_NAMES, Feature::Longname),
-            // Blocks are stored as they came.
-            (StreamFeatures::ZSTD, Feature::ZstdCompress),
-        ] {
-            if features.has(in_stream) {
-                feature_use::activate(context, id, feature)?;
-            }
-        }
-        if self.resumable {
-            self.note_resume_facts(context, id)?;
-        }
-        match (stored.root.is_hole(), &self.key) {
-            (true, Some(key)) => {
-                creation::create_sealed_set(context, id, self.stream.objset_type, key.new_set())
-            }
-            (true, None) => create_set(context, id, self.stream.objset_type).map(drop),
-            (false, _) => forget_log(context, id),
-        }
-    }
-
-    /// Says of the head what a stream that goes on must be.
-    fn note_resume_facts(
-        &self,
-        context: &TaskContext<'_>,
-        head: ObjectId,
-    ) -> Result<(), DatasetError> {
-        let (writing, stream) = (context.writing(), &self.stream);
-        writing.extend(head, context.features)?;
-        let put = |name: &str, value: u64| writing.put(head, name, &ZapValue::word(value));
-        if stream.from_guid != 0 {
-            put(RESUME_FROM_GUID, stream.from_guid)?;
-        }
-        put(RESUME_TO_GUID, stream.to_guid)?;
-        writing.put(head, RESUME_TO_NAME, &ZapValue::text(&stream.to_name))?;
-        put(RESUME_OBJECT, 1)?;
-        put(RESUME_OFFSET, 0)?;
-        put(RESUME_BYTES, 0)?;
-        for (feature, name) in [
-            (StreamFeatures::LARGE_BLOCKS, RESUME_LARGE_BLOCK),
-            (StreamFeatures::EMBEDDED, RESUME_EMBEDDED),
-            (StreamFeatures::COMPRESSED, RESUME_COMPRESSED),
-            (StreamFeatures::RAW, RESUME_RAW),
-        ] {
-            if stream.features.has(feature) {
-                put(name, 1)?;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Has a new head use the features of the snapshot that it begins with. Settings may have it use
-/// more.
-fn take_over_features(context: &TaskContext<'_>, head: ObjectId) -> Result<(), DatasetError> {
-    let stored: Stored = context.writing().reading().bonus_of(head)?;
-    match stored.previous_snapshot.is_zero() {
-        true => Ok(()),
-        false => feature_use::take_over(context, stored.previous_snapshot, head),
+/// Refuses a target whose clone could not be named.
+fn check_name_length(target: &str) -> Result<(), TaskRefusal> {
+    match receive_name(target).len() > NAME_BYTES_MAX {
+        true => Err(TaskRefusal::NameTooLong {
+            why: "dataset name is too long".to_string(),
+        }),
+        false => Ok(()),
     }
 }
 

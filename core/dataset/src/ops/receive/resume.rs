@@ -1,17 +1,82 @@
-//! Resuming a receive that was cut (`receive -s`): what the token says, and whether it may go on.
+//! Streams that were cut: what is noted of them, the token that a sender goes on with, and whether
+//! what comes is the rest.
 
-use super::{Receiver, StreamFacts, busy, receive_name, resumes};
+use super::half_received::resumes;
+use super::receiver::{Receiver, busy, receive_name};
+use super::stream_facts::StreamFacts;
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::names::RECEIVE_COMPONENT;
 use crate::namespace::View;
 use crate::ops::set::find;
-use crate::task::TaskRefusal;
+use crate::stored::is_zap;
+use crate::task::{TaskContext, TaskRefusal};
+use tarn_object::zap::ZapValue;
 use tarn_ondisk::dataset::{
     DatasetFlags, RESUME_BYTES, RESUME_COMPRESSED, RESUME_EMBEDDED, RESUME_FROM_GUID,
-    RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW, RESUME_TO_GUID, RESUME_TO_NAME,
+    RESUME_LARGE_BLOCK, RESUME_OBJECT, RESUME_OFFSET, RESUME_RAW, RESUME_REDACTION_SNAPSHOTS,
+    RESUME_TO_GUID, RESUME_TO_NAME,
 };
 use tarn_ondisk::nvlist::NvList;
+use tarn_ondisk::stream::StreamFeatures;
+use tarn_ondisk::units::ObjectId;
+
+/// Says of the head what a stream that goes on must be.
+pub(super) fn note_resume_facts(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+    stream: &StreamFacts,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    writing.extend(head, context.features)?;
+    let put = |name: &str, value: u64| writing.put(head, name, &ZapValue::word(value));
+    if stream.from_guid != 0 {
+        put(RESUME_FROM_GUID, stream.from_guid)?;
+    }
+    put(RESUME_TO_GUID, stream.to_guid)?;
+    writing.put(head, RESUME_TO_NAME, &ZapValue::text(&stream.to_name))?;
+    put(RESUME_OBJECT, 1)?;
+    put(RESUME_OFFSET, 0)?;
+    put(RESUME_BYTES, 0)?;
+    for (feature, name) in [
+        (StreamFeatures::LARGE_BLOCKS, RESUME_LARGE_BLOCK),
+        (StreamFeatures::EMBEDDED, RESUME_EMBEDDED),
+        (StreamFeatures::COMPRESSED, RESUME_COMPRESSED),
+        (StreamFeatures::RAW, RESUME_RAW),
+    ] {
+        if stream.features.has(feature) {
+            put(name, 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// The stream has come to its end: nothing goes on.
+pub(super) fn forget_resume_facts(
+    context: &TaskContext<'_>,
+    head: ObjectId,
+) -> Result<(), DatasetError> {
+    let writing = context.writing();
+    if !is_zap(&*writing.reading().object(head)?) {
+        return Ok(());
+    }
+    for name in [
+        RESUME_FROM_GUID,
+        RESUME_TO_GUID,
+        RESUME_TO_NAME,
+        RESUME_OBJECT,
+        RESUME_OFFSET,
+        RESUME_BYTES,
+        RESUME_LARGE_BLOCK,
+        RESUME_EMBEDDED,
+        RESUME_COMPRESSED,
+        RESUME_RAW,
+        RESUME_REDACTION_SNAPSHOTS,
+    ] {
+        writing.remove(head, name)?;
+    }
+    Ok(())
+}
 
 /// What a token says for the sender to go on with: of the head itself, or of the clone that its
 /// increment was cut in. None where nothing waits.
