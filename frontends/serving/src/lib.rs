@@ -56,6 +56,7 @@ mod removal;
 mod request_loop;
 mod serving_threads;
 mod source;
+mod thread_life;
 
 pub use awake_processors::AwakeProcessors;
 pub use removal::StillServed;

@@ -42,17 +42,6 @@ pub(crate) fn take_owned() -> Option<Owned> {
     OWNED.with_borrow_mut(Option::take)
 }
 
-/// What announces a request of a source: a descriptor that is readable; where a request is in
-/// memory already also one that is writable, as it is at once or when the client has read some
-/// replies.
-pub(crate) fn watched_for(registered: &Registered) -> epoll::EventFlags {
-    let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-    if registered.source.has_request_in_memory() {
-        flags |= epoll::EventFlags::OUT;
-    }
-    flags
-}
-
 impl ServingThreads {
     /// This thread owns a source while it serves a request, until it is about to wait.
     pub(crate) fn set_owned(
@@ -138,7 +127,7 @@ impl ServingThreads {
     }
 
     fn watch_now(&self, registered: &Registered) {
-        self.change_watch(registered, watched_for(registered));
+        self.change_watch(registered, registered.announcements());
     }
 
     fn change_watch(&self, registered: &Registered, flags: epoll::EventFlags) {

@@ -2,7 +2,7 @@
 
 use crate::pool_bounds::PoolBound;
 use crate::source::{AnyDelayedReply, AnySource, Next};
-use rustix::event::{self, PollFd, PollFlags};
+use rustix::event::{self, PollFd, PollFlags, epoll};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,6 +111,16 @@ impl Registered {
         let descriptor = self.source.descriptor();
         let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
         event::poll(&mut polled, Some(&rustix::time::Timespec::default())) == Ok(1)
+    }
+
+    /// What announces its next request: that the descriptor is readable; where a request is in memory
+    /// already also that it is writable, as it is at once or when the client has read some replies.
+    pub(crate) fn announcements(&self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        if self.source.has_request_in_memory() {
+            flags |= epoll::EventFlags::OUT;
+        }
+        flags
     }
 
     /// Whether nothing of it is under way. `at_hand` first: delayed replies are counted as busy

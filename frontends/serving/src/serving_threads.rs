@@ -1,19 +1,16 @@
-//! The threads: they wait together for all sources, begin when none is idle, and end when too many
-//! are.
+//! The threads of a daemon and the sources that they serve: registering sources, and starting a
+//! thread when none is idle.
 
-use crate::awake_processors::{AwakeProcessors, QUIET};
-use crate::ownership;
+use crate::awake_processors::AwakeProcessors;
 use crate::pool_bounds::PoolBounds;
 use crate::registered::Registered;
-use crate::source::{AnySource, Source};
+use crate::source::Source;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tarn_engine::files::call_before_waits;
 
 /// Most threads that serve requests. Waiting for disks takes threads, not processors; a guess: some
 /// mounts of pools that do not answer leave enough for the others.
@@ -22,15 +19,6 @@ const THREADS_MAX: usize = 512;
 /// About as many threads serve the sources of one pool at most: so one that does not answer leaves
 /// as many to the others.
 const THREADS_OF_POOL: usize = THREADS_MAX / 2;
-
-/// Threads that stay when there is nothing to do.
-const THREADS_MIN: usize = 2;
-
-/// How long a thread beyond those waits before it ends.
-const IDLE_MAX: rustix::time::Timespec = rustix::time::Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
 
 /// Sources by their keys.
 pub(crate) type Sources = BTreeMap<u64, Arc<Registered>>;
@@ -46,11 +34,11 @@ pub struct ServingThreads {
     /// Those that were removed and have not gone yet.
     leaving: Mutex<Sources>,
     next_key: AtomicU64,
-    threads: AtomicUsize,
-    idle: AtomicUsize,
+    pub(crate) threads: AtomicUsize,
+    pub(crate) idle: AtomicUsize,
     /// Threads that are held by abandoned sources.
     pub(crate) lost: AtomicUsize,
-    stopping: AtomicBool,
+    pub(crate) stopping: AtomicBool,
     /// There is a second processor for clients.
     pub(crate) can_linger: bool,
     /// Most threads that own a source together.
@@ -115,7 +103,7 @@ impl ServingThreads {
             &self.epoll,
             registered.source.descriptor(),
             epoll::EventData::new_u64(key),
-            ownership::watched_for(&registered),
+            registered.announcements(),
         );
         if let Err(errno) = watched {
             self.sources().remove(&key);
@@ -181,77 +169,5 @@ impl ServingThreads {
         if started.is_err() {
             self.threads.fetch_sub(1, Ordering::AcqRel);
         }
-    }
-
-    /// The life of a thread: wait, and serve what comes.
-    fn run_thread(self: &Arc<Self>) {
-        call_before_waits(ownership::release_before_wait);
-        let mut places = RequestPlaces::default();
-        while let Some(key) = self.wait() {
-            let Some(registered) = self.find(key) else {
-                continue;
-            };
-            // Not this thread's if threads that had replied were faster.
-            if registered.own(self.owners_max_of(&registered)) {
-                match registered.pool.is_full() {
-                    true => self.release(&registered),
-                    false => {
-                        let request = places.of(&*registered.source);
-                        self.serve_owned(&registered, request);
-                    }
-                }
-            }
-        }
-        let before = self.threads.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "each serving thread is counted");
-    }
-
-    /// Waits for a source that has a request. None when this thread is not needed any more.
-    fn wait(&self) -> Option<u64> {
-        self.idle.fetch_add(1, Ordering::AcqRel);
-        let woken = loop {
-            if self.stopping.load(Ordering::Relaxed) {
-                break None;
-            }
-            let mut events = [epoll::Event {
-                flags: epoll::EventFlags::empty(),
-                data: epoll::EventData::new_u64(0),
-            }];
-            let watches = self.processors.begin_watch();
-            let limit = if watches { &QUIET } else { &IDLE_MAX };
-            let waited = epoll::wait(&self.epoll, &mut events[..], Some(limit));
-            if watches {
-                if waited == Ok(0) {
-                    self.processors.unless_used();
-                }
-                self.processors.end_watch();
-            }
-            match waited {
-                Ok(0) if watches => {}
-                Ok(0) if self.threads.load(Ordering::Acquire) > THREADS_MIN => break None,
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => break Some(events[0].data.u64()),
-                Err(_) => break None,
-            }
-        };
-        self.idle.fetch_sub(1, Ordering::AcqRel);
-        woken
-    }
-}
-
-/// What a thread reads requests into: one place for each kind of source.
-#[derive(Default)]
-struct RequestPlaces {
-    places: Vec<Box<dyn Any + Send>>,
-}
-
-impl RequestPlaces {
-    fn of(&mut self, source: &dyn AnySource) -> &mut dyn Any {
-        let is_it = |place: &Box<dyn Any + Send>| source.is_place_for_requests(&**place);
-        let at = self.places.iter().position(is_it).unwrap_or_else(|| {
-            self.places.push(source.new_request());
-            self.places.len() - 1
-        });
-        &mut *self.places[at]
     }
 }
