@@ -113,8 +113,9 @@ impl Registered {
         event::poll(&mut polled, Some(&rustix::time::Timespec::default())) == Ok(1)
     }
 
-    /// What announces its next request: that the descriptor is readable; where a request is in memory
-    /// already also that it is writable, as it is at once or when the client has read some replies.
+    /// What announces its next request: that the descriptor is readable; where a request is in
+    /// memory already also that it is writable, as it is at once or when the client has read some
+    /// replies.
     pub(crate) fn announcements(&self) -> epoll::EventFlags {
         let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         if self.source.has_request_in_memory() {

@@ -1,5 +1,5 @@
-//! The life of a serving thread: it waits for any source, serves what comes, and ends when it was idle
-//! for long.
+//! The life of a serving thread: it waits for any source, serves what comes, and ends when it was
+//! idle for long.
 
 use crate::awake_processors::QUIET;
 use crate::ownership::release_before_wait;
