@@ -11,7 +11,7 @@
 use crate::dataset::Dataset;
 use crate::error::DatasetError;
 use crate::namespace::Namespace;
-use crate::properties::inherit::{self, Found};
+use crate::properties::inherit::{Found, Lineage};
 use crate::properties::table;
 use crate::properties::value::{Default as DefaultValue, Property};
 use std::sync::Arc;
@@ -102,14 +102,12 @@ impl Namespace {
 }
 
 /// A property's number: as set or inherited, or the default.
-fn number(dataset: &Dataset<'_>, property: &Property) -> Result<u64, DatasetError> {
-    Ok(
-        match (inherit::find(dataset, property)?, property.default) {
-            (Some((Found::Number(number), _)), _) => number,
-            (_, DefaultValue::Number(number)) => number,
-            _ => 0,
-        },
-    )
+fn number(lineage: &Lineage<'_>, property: &Property) -> Result<u64, DatasetError> {
+    Ok(match (lineage.find(property)?, property.default) {
+        (Some((Found::Number(number), _)), _) => number,
+        (_, DefaultValue::Number(number)) => number,
+        _ => 0,
+    })
 }
 
 /// How the blocks of a head are written, by its properties. Objects are counted for owners where
@@ -118,9 +116,10 @@ pub(crate) fn policy_of(
     dataset: &Dataset<'_>,
     head: Option<&Objset>,
 ) -> Result<SetPolicy, DatasetError> {
+    let lineage = Lineage::read(dataset)?;
     let get = |name: &str| {
         let property = table::find(name).expect("the property is in the table");
-        number(dataset, property)
+        number(&lineage, property)
     };
     let has_flag = |flag| head.is_some_and(|head| head.flags.contains(flag));
     let mos = dataset.directory().view().namespace().mos().policy();

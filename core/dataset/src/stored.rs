@@ -22,6 +22,17 @@ pub struct NamedBookmark {
     pub stored: ondisk::bookmark::Bookmark,
 }
 
+/// The first number of a value.
+pub(crate) fn number_of(value: &ZapValue) -> Option<u64> {
+    value.to_words().first().copied()
+}
+
+/// A value as text.
+pub(crate) fn text_of(value: &ZapValue) -> Option<String> {
+    let text = value.as_text()?;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
 /// An object set to read, and the operation on whose behalf it is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading<'a> {
@@ -64,15 +75,7 @@ impl<'a> Reading<'a> {
 
     /// The first number of a name's value.
     pub(crate) fn number(self, id: ObjectId, name: &str) -> Result<Option<u64>, DatasetError> {
-        let value = self.lookup(id, name)?;
-        Ok(value.and_then(|value| value.to_words().first().copied()))
-    }
-
-    /// A name's value as text.
-    pub(crate) fn text(self, id: ObjectId, name: &str) -> Result<Option<String>, DatasetError> {
-        let value = self.lookup(id, name)?;
-        let text = value.as_ref().and_then(ZapValue::as_text);
-        Ok(text.map(|text| String::from_utf8_lossy(text).into_owned()))
+        Ok(self.lookup(id, name)?.as_ref().and_then(number_of))
     }
 
     /// The object that exactly this name has, and the name as it is stored where `any_case` finds

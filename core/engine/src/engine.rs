@@ -1,4 +1,4 @@
-//! The engine itself: the pools that are open, and who serves them.
+//! The engine itself: the pools that are open, and the mounter that serves them.
 //!
 //! # Mechanism
 //! Pools are in a table by name. A command that changes a pool, or what is mounted of it, has the pool's turn for its whole
@@ -13,11 +13,13 @@ use crate::datasets::{Watched, WatchedReceive};
 use crate::instance::Instance;
 use crate::messages::pool::PoolDescription;
 use crate::messages::{Refusal, RefusalKind};
+use crate::mount_index::MountIndex;
 use crate::mounts::{Mounted, Mounter, Standing};
 use crate::served::ServedFiles;
 use crate::streams::Streams;
 use crate::turns::Turns;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tarn_cache::pressure::MemoryWatch;
 use tarn_cache::{Cache, CacheOptions};
@@ -35,11 +37,11 @@ const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").acro
 const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
-/// Who watches what is sent.
+/// Watched sends.
 const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 17, "watched sendings");
 /// The mounts of one pool.
 const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
-/// Who watches what is received.
+/// Watched receives.
 const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
 
 /// A pool that is open, and what belongs to it here.
@@ -58,11 +60,11 @@ pub(crate) struct OpenPool {
     /// Hot spares and cache devices, which belong to no tree of vdevs.
     pub(crate) auxiliary: Mutex<Auxiliary>,
     /// What is mounted, or was and is still in use, by dataset; the mounter knows where.
-    pub(crate) mounts: Mutex<BTreeMap<String, Mounted>>,
+    pub(crate) mounts: Mutex<MountIndex>,
     mounter: Arc<dyn Mounter>,
     /// The file systems that are served, mounted or not.
     pub(crate) served_files: Arc<ServedFiles>,
-    /// Who changes it.
+    /// One change at a time.
     pub(crate) turns: Turns,
     /// What is being sent and received.
     pub(crate) streams: Streams,
@@ -109,7 +111,7 @@ impl OpenPool {
             checkpoint_bytes,
             opened_ns,
             auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
-            mounts: Mutex::new(MOUNTS, BTreeMap::new()),
+            mounts: Mutex::new(MOUNTS, MountIndex::default()),
             mounter,
             served_files,
             turns: Turns::new(),
@@ -144,14 +146,27 @@ impl OpenPool {
     /// Looks where the mounts are now: folders above them may have got other names, and mount(8) can move them.
     pub(crate) fn look_for_mounts(&self) {
         let places: BTreeMap<_, _> = self.mounter.places().into_iter().collect();
-        for served in self.mounts.lock().values_mut() {
-            if let Some(place) = places.get(&served.key)
-                && *place != served.place
-            {
-                (served.path, served.place) = (place.clone(), place.clone());
+        let mut mounts = self.mounts.lock();
+        let moved = mounts.iter().filter_map(|(dataset, served)| {
+            let place = places.get(&served.key)?;
+            (*place != served.place).then(|| (dataset.clone(), place.clone()))
+        });
+        let moved: Vec<(String, PathBuf)> = moved.collect();
+        for (dataset, place) in moved {
+            mounts.change(&dataset, |served| {
+                (served.path, served.place) = (place.clone(), place);
                 served.is_by_hand = true;
-            }
+            });
         }
+    }
+
+    /// Where each is that is served. The mount table is looked at once.
+    pub(crate) fn standings(&self) -> BTreeMap<String, Standing> {
+        let served = self.all_served().into_iter();
+        let standing = |(dataset, served): (String, Mounted)| {
+            (dataset, self.mounter.standing(served.key, &served.place))
+        };
+        served.map(standing).collect()
     }
 }
 
@@ -178,9 +193,9 @@ pub struct Engine {
     /// Held while cache files are written. Which pools are in the instance's own besides those that are open: by guid, with their names and what is stored of them.
     pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
-    /// Sendings that somebody watches, by their names.
+    /// Sends that a command watches, by their names.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
-    /// Receives that somebody watches, by their names.
+    /// Receives that a command watches, by their names.
     pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
     /// Makes the cache follow the machine's memory.
     _memory: Option<MemoryWatch>,
@@ -265,7 +280,7 @@ impl Engine {
         self.pools.write().remove(name);
     }
 
-    /// Who uses pools that are open here, as their labels say.
+    /// The host that uses pools that are open here, as their labels say.
     pub(crate) fn owner(&self) -> PoolOwner {
         let identity = self.host.identity();
         PoolOwner {

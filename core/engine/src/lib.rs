@@ -24,6 +24,7 @@ pub mod inspect;
 pub mod instance;
 mod kstat;
 pub mod messages;
+mod mount_index;
 pub mod mount_options;
 pub mod mounts;
 mod policy;

@@ -1,6 +1,6 @@
-//! Mounting, as the engine sees it: somebody who can, and what is mounted.
+//! Mounts, and the front end that makes them.
 //!
-//! The engine decides what is mounted where; how a mount is made is a front end's business ([`Mounter`]).
+//! The engine decides what is mounted where; a front end makes the mount ([`Mounter`]).
 //!
 //! # Served and mounted
 //! A file system is *served* as long as the system has it: mounted in some folder, bound to another, copied into another mount
@@ -34,6 +34,11 @@ pub struct MountOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MountKey(pub u64);
 
+impl MountKey {
+    /// No mount has this one: the mounter has not given one yet.
+    pub const NONE: MountKey = MountKey(0);
+}
+
 /// What is told of a mount's end, when the system ended it.
 pub type Ended = Box<dyn Fn() + Send + Sync>;
 
@@ -55,7 +60,7 @@ pub struct MountRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountRefusal {
-    /// Somebody uses it.
+    /// A program uses it.
     #[error("pool or dataset is busy")]
     Busy,
     /// The system has ended it meanwhile.
@@ -69,11 +74,11 @@ pub enum MountRefusal {
 /// Which mounts of a file system end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The file system's own mount in this namespace. Others go on being served, with those who use them.
+    /// The file system's own mount in this namespace. Others go on being served.
     Own,
     /// All in this namespace, so also what is bound to other folders.
     OfNamespace,
-    /// All mounts everywhere, whatever becomes of those who use them.
+    /// All mounts everywhere, also those in use.
     Everywhere,
 }
 
@@ -119,7 +124,7 @@ pub trait Mounter: Send + Sync {
     /// Mounts a file system once more that is served and [not mounted](Standing::Elsewhere). `path` is as in [`MountRequest`].
     ///
     /// # Errors
-    /// Why not: `Ended` when nobody has it any more, so that it can be mounted anew.
+    /// Why not: `Ended` when the kernel has ended the file system, so that it can be mounted anew.
     fn attach(
         &self,
         key: MountKey,
@@ -137,7 +142,7 @@ pub trait Mounter: Send + Sync {
     /// written is lost all the same: asked again, it is unmounted.
     fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal>;
 
-    /// Where a file system is that was mounted on `path` last. Waits for nobody.
+    /// Where a file system is that was mounted on `path` last. Asks no file system.
     fn standing(&self, key: MountKey, path: &Path) -> Standing;
 
     /// Where all that is mounted is now, by paths without links.
@@ -150,7 +155,7 @@ pub trait Mounter: Send + Sync {
     fn find(&self, path: &Path) -> Found;
 
     /// Has what programs have stored in mapped files of a mount written, while it is used. Nothing,
-    /// where nobody can map them.
+    /// where they cannot be mapped.
     ///
     /// # Errors
     /// What could not be written is lost; `Busy` when it takes too long.
@@ -166,14 +171,15 @@ pub trait Mounter: Send + Sync {
     /// last word is dropped. Nothing, where it keeps nothing.
     fn group_stored(&self, _: MountKey) {}
 
-    /// Undoes mounts of a pool that was given up, whatever becomes of those who use them: their calls fail. Waits for nobody for long.
+    /// Undoes mounts of a pool that was given up, also those in use: calls there fail. Waits for no
+    /// call for long.
     fn abandon(&self, mounts: &[(MountKey, &Path)]);
 
     /// Gives a mount other options, while it is used.
     ///
     /// # Errors
-    /// Why not; it has the options that it had. `Busy` when somebody has files open for writing and the mount is to be
-    /// read-only.
+    /// Why not; it has the options that it had. `Busy` when files are open for writing and the mount
+    /// is to be read-only.
     fn change_options(
         &self,
         key: MountKey,

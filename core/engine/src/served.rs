@@ -142,7 +142,7 @@ impl ServedFiles {
         }
     }
 
-    /// Joins those who hold it. None where nothing does: the caller is to open it, and an entry says
+    /// Joins the other holds. None where nothing does: the caller is to open it, and an entry says
     /// so from here on.
     fn join_or_begin(
         self: &Arc<Self>,
@@ -199,7 +199,7 @@ impl ServedFiles {
         held.collect()
     }
 
-    /// Lets nobody into a snapshot any more that is about to be destroyed. Says whether it may be:
+    /// A snapshot is about to be destroyed, and cannot be entered any more. Says whether it may be:
     /// no file of it is open, and it is held for nothing but entries of `.zfs/snapshot`.
     pub(crate) fn begin_ending(&self, snapshot: ObjectId) -> bool {
         let ending = self.table.lock().set_ending(snapshot, true);

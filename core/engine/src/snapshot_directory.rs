@@ -181,7 +181,7 @@ fn check_names(
         })
 }
 
-/// Refuses a user who might not do the same by a command.
+/// Refuses a user without the permissions that the same command needs.
 #[doc(alias(
     "zfs_secpolicy_snapshot_perms",
     "zfs_secpolicy_destroy_perms",

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_engine::administration::{Administration, Call};
 use tarn_engine::engine::{Engine, EngineOptions};
@@ -22,6 +23,9 @@ use tarn_engine::mounts::{
 use tarn_engine::{Host, RealOptions, files::Tree};
 use tempfile::TempDir;
 
+/// Each mount has a key of its own.
+static LAST_KEY: AtomicU64 = AtomicU64::new(0);
+
 /// Keeps what is mounted, by its source.
 #[derive(Default)]
 struct Notebook(Mutex<BTreeMap<String, Arc<dyn Tree>>>);
@@ -30,7 +34,7 @@ impl Mounter for Notebook {
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal> {
         let source = request.source.to_string();
         self.0.lock().unwrap().insert(source, request.tree);
-        Ok(MountKey(1))
+        Ok(MountKey(LAST_KEY.fetch_add(1, Ordering::SeqCst) + 1))
     }
 
     fn attach(&self, _: MountKey, _: &str, _: &Path, _: MountOptions) -> Result<(), MountRefusal> {

@@ -15,6 +15,7 @@ use crate::error::{FileError, OpenError};
 use crate::file::{self, DirectoryEntry, FileKind};
 use crate::file_device::{self, Backend, DeviceOptions};
 use crate::identity::{HostIdentity, parse_hostid};
+use crate::in_threads;
 use crate::layers::{self, DeviceNumber};
 use crate::lock::check_wait;
 use crate::lock_holder::{self, LockHolder};
@@ -263,6 +264,23 @@ impl Host {
     /// All processors at once.
     pub fn compute(&self) -> &Compute {
         &self.inner.compute
+    }
+
+    /// Applies `function`, which may wait, to every item, in up to `threads_max` threads, and gives
+    /// the results in the order of the items. In a simulation the caller does all of it, in order.
+    ///
+    /// # Panics
+    /// If `function` panics for an item, after the items already begun are done.
+    pub fn map_in_threads<T: Send, R: Send>(
+        &self,
+        items: Vec<T>,
+        threads_max: usize,
+        function: impl Fn(T) -> R + Sync,
+    ) -> Vec<R> {
+        match self.is_simulated() {
+            true => items.into_iter().map(function).collect(),
+            false => in_threads::map(items, threads_max, function),
+        }
     }
 
     /// How many processors there are.

@@ -41,6 +41,7 @@ mod file_device;
 mod flushes;
 mod host;
 mod identity;
+mod in_threads;
 mod layers;
 pub mod lock;
 mod lock_holder;

@@ -1,12 +1,12 @@
-//! How many files are kept in memory though nobody uses them: one bound for all file systems of a pool.
+//! Files kept in memory that are not in use: one bound for all file systems of a pool.
 //!
 //! # Problem
 //! What was read of a file is kept for the next time. Each file system bounds what it keeps, but there can be thousands of them, and
-//! somebody who walks through all would fill the machine's memory.
+//! a walk through all of them would fill the machine's memory.
 //!
 //! # Mechanism
-//! The tables of files count here what they have. Who adds a file above the bound sees to it that others go: the file systems take
-//! turns, and each lets go what nobody uses or has looked at since its last turn, until an eighth is free again. If so many are in use that
+//! The tables of files count here what they have. A thread that adds a file above the bound makes others go: the file systems take
+//! turns, and each lets go what is not in use and was not looked at since its last turn, until an eighth is free again. If so many are in use that
 //! this does not help, it is tried again when there is an eighth more.
 //!
 //! # Invariants
@@ -34,9 +34,16 @@ pub(crate) struct IdleFiles {
     count: AtomicUsize,
     /// How many there may be before others go: the bound, or more while more are in use.
     limit: AtomicUsize,
-    /// Who has his turn next is first.
-    turns: Mutex<VecDeque<Weak<FileSystem>>>,
+    turns: Mutex<Turns>,
     is_making_room: AtomicBool,
+}
+
+/// The file systems, the next to let files go first.
+#[derive(Default)]
+struct Turns {
+    line: VecDeque<Weak<FileSystem>>,
+    /// From so many on, those that are closed are removed: each look takes time for all.
+    count_next_look: usize,
 }
 
 impl IdleFiles {
@@ -44,7 +51,7 @@ impl IdleFiles {
         IdleFiles {
             count: AtomicUsize::new(0),
             limit: AtomicUsize::new(FILES_MAX),
-            turns: Mutex::new(ranks::TURNS, VecDeque::new()),
+            turns: Mutex::new(ranks::TURNS, Turns::default()),
             is_making_room: AtomicBool::new(false),
         }
     }
@@ -57,8 +64,11 @@ impl IdleFiles {
     /// A file system takes part.
     pub fn enter(&self, file_system: Weak<FileSystem>) {
         let mut turns = self.turns.lock();
-        turns.retain(|other| other.strong_count() > 0);
-        turns.push_back(file_system);
+        if turns.line.len() >= turns.count_next_look {
+            turns.line.retain(|other| other.strong_count() > 0);
+            turns.count_next_look = 2 * turns.line.len() + 16;
+        }
+        turns.line.push_back(file_system);
     }
 
     /// A table that had so many files now has so many.
@@ -82,7 +92,7 @@ impl IdleFiles {
             return;
         }
         // A first turn may only find out what is not looked at until the second.
-        let mut turns_left = 2 * self.turns.lock().len();
+        let mut turns_left = 2 * self.turns.lock().line.len();
         while self.count() > FILES_MAX - PART && turns_left > 0 {
             turns_left -= 1;
             if let Some(file_system) = self.next_turn() {
@@ -96,9 +106,9 @@ impl IdleFiles {
 
     fn next_turn(&self) -> Option<Arc<FileSystem>> {
         let mut turns = self.turns.lock();
-        let next = turns.pop_front()?;
+        let next = turns.line.pop_front()?;
         let file_system = next.upgrade()?;
-        turns.push_back(next);
+        turns.line.push_back(next);
         Some(file_system)
     }
 }
@@ -112,7 +122,7 @@ mod tests {
         let idle = IdleFiles::new();
         let limit = |idle: &IdleFiles| idle.limit.load(Ordering::Relaxed);
         idle.changed(0, FILES_MAX + 1);
-        // Nobody can let anything go.
+        // No file system is there to let files go.
         idle.make_room();
         assert_eq!(limit(&idle), FILES_MAX + 1 + PART);
         idle.changed(0, PART);

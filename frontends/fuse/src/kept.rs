@@ -29,7 +29,7 @@ const UNSETTLED_S: u64 = 1;
 /// a name that was given to another file, or taken away. And snapshots are named, and `.zfs` comes
 /// and goes, without a word to the kernel.
 pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
-    let leads_into_snapshot = place.which > 0 && id == place.files.root();
+    let leads_into_snapshot = place.which.is_snapshot() && id == place.files.root();
     let is_control = ControlEntry::of(id).is_some();
     match place.files.naming().normalize() {
         None if !leads_into_snapshot && !is_control => CACHED_S,

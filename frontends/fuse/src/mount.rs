@@ -5,7 +5,7 @@
 
 use crate::permission_checks::PermissionChecks;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{AddressFamily, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
@@ -83,7 +83,7 @@ fn place_at(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// A path to what is open, which nobody can lead elsewhere.
+/// A path to what is open, which cannot be led elsewhere.
 fn path_of(place: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
@@ -164,6 +164,19 @@ pub fn seen_id(path: &Path) -> Option<u64> {
     status.ok().map(|status| status.stx_mnt_id)
 }
 
+/// Whether something is mounted on a path. That asks no file system, not even one whose server died;
+/// where the system does not tell, it may be.
+pub fn may_be_mount_point(path: &Path) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let root = StatxAttributes::MOUNT_ROOT;
+    match rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::empty()) {
+        Ok(status) => {
+            !status.stx_attributes_mask.contains(root) || status.stx_attributes.contains(root)
+        }
+        Err(errno) => errno != Errno::NOENT,
+    }
+}
+
 fn seen(path: &Path, flags: AtFlags) -> Result<Option<Seen>, Errno> {
     let flags = flags | AtFlags::STATX_DONT_SYNC;
     let status = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::MNT_ID)?;
@@ -174,13 +187,14 @@ fn seen(path: &Path, flags: AtFlags) -> Result<Option<Seen>, Errno> {
     Ok((status.stx_dev_major == 0).then_some(seen))
 }
 
-/// Ends a connection: whoever waits for an answer gets an error, and so does everybody from now on. Nothing, where the system does not let us.
+/// Aborts a connection: calls that wait for an answer fail, and so do all from now on. Nothing, where
+/// the system does not let us.
 pub fn abort(number: u32) {
     let path = format!("{CONNECTIONS}/{number}/abort");
     if std::fs::write(&path, "1").is_ok() {
         return;
     }
-    // Where nobody has mounted the kernel's list of connections, root can.
+    // Where the kernel's list of connections is not mounted, root can mount it.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("fusectl", CONNECTIONS, "fusectl", flags, None);
     let _ = std::fs::write(path, "1");

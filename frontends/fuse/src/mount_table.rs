@@ -6,8 +6,10 @@
 //!
 //! # Mechanism
 //! A file system is known by the number of its device, which `/proc/self/mountinfo` shows for each mount with the mount's own
-//! number and its path as of now. The system tells whether mounts came or went since the table was read last: who only asks whether
-//! something is mounted mostly costs one call. Paths change without notice, so who wants them has the table read.
+//! number and its path as of now. poll(2) tells whether mounts came or went since the table was read
+//! last, so that asking whether something is mounted mostly costs one call. Paths change without
+//! notice: for those of now the table is read again. A command over many mounts has it read once, and
+//! compares each row with the mount before it is used ([`Age::Last`]).
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -17,6 +19,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The table; see proc_pid_mountinfo(5).
@@ -40,11 +43,16 @@ type Rows = BTreeMap<u32, Vec<Row>>;
 #[derive(Debug, Default)]
 pub struct MountTable {
     read: Mutex<Option<(File, Rows)>>,
+    /// How often it was read.
+    readings: AtomicU64,
 }
 
 /// How old an answer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
+    /// What was read last, whenever that was: for looks at one of many mounts that are compared with
+    /// the mount itself. The table is read only where it never was.
+    Last,
     /// Mounts that came and went are seen; their paths may be those of before.
     Mounts,
     /// Paths are those of now.
@@ -62,13 +70,21 @@ impl MountTable {
         let mut read = self.lock();
         let is_fresh = match &*read {
             // Asking is what marks it as seen, so it comes before reading.
+            Some(_) if age == Age::Last => true,
             Some((file, _)) => !has_changed(file) && age == Age::Mounts,
             None => false,
         };
         if !is_fresh {
             *read = read_again(read.take().map(|(file, _)| file)).ok();
+            self.readings.fetch_add(1, Ordering::Relaxed);
         }
         read.as_ref().map(|(_, rows)| look(rows))
+    }
+
+    /// How often the table was read. Reading takes time for each mount of the machine, so a command
+    /// over many mounts must not read it for each.
+    pub fn readings(&self) -> u64 {
+        self.readings.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(File, Rows)>> {

@@ -25,7 +25,7 @@ use tarn_serving::ServingThreads;
 /// Makes FUSE mounts.
 pub struct FuseMounter {
     server: Server,
-    known: Mutex<BTreeMap<u64, Known>>,
+    known: Mutex<KnownMounts>,
     table: MountTable,
 }
 
@@ -38,6 +38,53 @@ struct Known {
     is_undone: bool,
 }
 
+/// What is known of all mounts, by key, and by the number of the device that shows them.
+#[derive(Debug, Default)]
+struct KnownMounts {
+    by_key: BTreeMap<u64, Known>,
+    by_number: BTreeMap<u32, u64>,
+    /// From so many on, it is looked which of them the kernel has ended since.
+    count_next_look: usize,
+}
+
+impl KnownMounts {
+    /// A mount was made, or is seen elsewhere. The kernel may have given it the device number of one
+    /// that it has ended.
+    fn insert(&mut self, key: u64, known: Known) {
+        if let Some(seen) = known.seen {
+            self.by_number.insert(seen.number, key);
+        }
+        self.by_key.insert(key, known);
+    }
+
+    fn remove(&mut self, key: u64) -> Option<Known> {
+        let known = self.by_key.remove(&key)?;
+        if let Some(seen) = known.seen
+            && self.by_number.get(&seen.number) == Some(&key)
+        {
+            self.by_number.remove(&seen.number);
+        }
+        Some(known)
+    }
+
+    /// The mount whose device has this number.
+    fn with_number(&self, number: u32) -> Option<u64> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// Removes those that are not served any more, now and then: each look takes time for all.
+    fn purge(&mut self, is_served: impl Fn(u64) -> bool) {
+        if self.by_key.len() < self.count_next_look {
+            return;
+        }
+        let keys: Vec<u64> = self.by_key.keys().copied().collect();
+        for key in keys.into_iter().filter(|key| !is_served(*key)) {
+            self.remove(key);
+        }
+        self.count_next_look = 2 * self.by_key.len() + 16;
+    }
+}
+
 /// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -48,8 +95,8 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 /// largest request.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a thread waits for a processor, and not felt by who is told that it is
-/// busy.
+/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a thread waits for a processor, and too short to be noticed
+/// before a mount is called busy.
 const RELEASE_PATIENCE: Duration = Duration::from_millis(100);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 
@@ -58,19 +105,25 @@ impl FuseMounter {
     pub fn new(threads: Arc<ServingThreads>) -> FuseMounter {
         FuseMounter {
             server: Server::new(threads),
-            known: Mutex::new(BTreeMap::new()),
+            known: Mutex::default(),
             table: MountTable::default(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+    /// How often the system's table of mounts was read. That takes time for each mount of the machine:
+    /// a command over many mounts has it read once.
+    pub fn table_readings(&self) -> u64 {
+        self.table.readings()
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownMounts> {
         // A thread that panicked while it held it was inserting or removing one entry.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was seen of a mount that is in some folder, as far as is known.
     fn seen(&self, key: MountKey) -> Option<Seen> {
-        let known = self.known().get(&key.0).copied()?;
+        let known = self.known().by_key.get(&key.0).copied()?;
         known.seen.filter(|_| !known.is_undone)
     }
 
@@ -78,7 +131,8 @@ impl FuseMounter {
     fn connected(&self) -> Vec<(u64, Known)> {
         let known: Vec<(u64, Known)> = {
             let known = self.known();
-            known.iter().map(|(key, known)| (*key, *known)).collect()
+            let known = known.by_key.iter();
+            known.map(|(key, known)| (*key, *known)).collect()
         };
         let is_connected = |(key, _): &(u64, Known)| self.server.is_connected(*key);
         known.into_iter().filter(is_connected).collect()
@@ -99,12 +153,36 @@ impl FuseMounter {
         })
     }
 
-    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do.
+    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do. The
+    /// table is read again where what was read last is not so any more.
     fn take_away(&self, key: MountKey, path: &Path, ending: Ending) -> Result<(), MountRefusal> {
         let Some(seen) = self.seen(key) else {
             return Ok(());
         };
-        let mut rows = self.rows(key, path, Age::Paths);
+        if self.take_rows_away(key, path, seen, ending, Age::Last)? {
+            // What others were bound to since the table was read.
+            if ending == Ending::Own || !self.server.is_connected(key.0) {
+                return Ok(());
+            }
+        }
+        match self.take_rows_away(key, path, seen, ending, Age::Paths)? {
+            true => Ok(()),
+            // Another mount lies over it, which is not ours to end.
+            false => Err(MountRefusal::Busy),
+        }
+    }
+
+    /// Takes those mounts away that a table of this age has. False where one of them is not there, or
+    /// there is none though there should be.
+    fn take_rows_away(
+        &self,
+        key: MountKey,
+        path: &Path,
+        seen: Seen,
+        ending: Ending,
+        age: Age,
+    ) -> Result<bool, MountRefusal> {
+        let mut rows = self.rows(key, path, age);
         if !self.server.is_connected(key.0) {
             // The numbers may be another mount's by now. What is left of this one answers nobody.
             rows.retain(|row| is_dead(&row.place));
@@ -114,34 +192,36 @@ impl FuseMounter {
             // What was mounted last may lie on what was mounted first.
             Ending::OfNamespace | Ending::Everywhere => rows.iter().rev().collect(),
         };
+        if going.is_empty() {
+            return Ok(age != Age::Last);
+        }
         let by_force = ending == Ending::Everywhere;
         for row in going {
             if !is_there(row, seen) {
-                // Another mount lies over it, which is not ours to end.
-                return Err(MountRefusal::Busy);
+                return Ok(false);
             }
             match unmount_patiently(&row.place, by_force) {
                 Ok(()) => {}
-                // Somebody was faster.
+                // It was unmounted meanwhile.
                 Err(Errno::INVAL | Errno::NOENT) => {}
                 Err(_) if by_force => {}
                 Err(Errno::BUSY) => return Err(MountRefusal::Busy),
                 Err(errno) => return Err(MountRefusal::Failed(words_of(&errno.into()))),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Serves a file system no longer. Without its server the calls of those who still have it fail: the caller may open the files once more, or
+    /// Serves a file system no longer. Without its server, calls to what is left of it fail: the caller may open the files once more, or
     /// change them below.
     fn end(&self, key: MountKey) -> Result<(), MountRefusal> {
         let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
         let mut known = self.known();
-        let Some(seen) = known.remove(&key.0).map(|known| known.seen) else {
+        let Some(seen) = known.remove(key.0).map(|known| known.seen) else {
             return removed.map_err(|_| MountRefusal::Busy);
         };
         removed.map_err(|still| {
-            // Those who wait for other requests do not wait for this one.
+            // Calls that wait for other requests do not wait for this one.
             if let Some(seen) = seen.filter(|_| still.is_connected) {
                 mount::abort(seen.number);
             }
@@ -163,7 +243,7 @@ fn said_of(errno: Errno) -> String {
 }
 
 /// Unmounts a folder. What is in use is tried for a moment: the file of an asynchronous transfer is let go by the thread of ours that has answered, after
-/// the program was told and may have ended; and whoever only looks at a path holds its mount as long as that takes.
+/// the program was told and may have ended; and a look at a path holds its mount as long as that takes.
 fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
     let began = Instant::now();
     loop {
@@ -213,8 +293,7 @@ impl Mounter for FuseMounter {
             is_undone: false,
         };
         let mut all = self.known();
-        // The kernel has ended some since.
-        all.retain(|key, _| self.server.has(*key));
+        all.purge(|key| self.server.has(key));
         all.insert(key, known);
         Ok(MountKey(key))
     }
@@ -252,8 +331,10 @@ impl Mounter for FuseMounter {
             Some(Err(other)) => return Err(MountRefusal::Failed(other.to_string())),
         }
         let seen = mount::seen_at(path).filter(|_| !is_one_more);
-        if let Some(known) = self.known().get_mut(&key.0) {
-            known.seen = seen.or(known.seen);
+        let mut all = self.known();
+        if let Some(known) = all.by_key.get(&key.0).copied() {
+            let seen = seen.or(known.seen);
+            all.insert(key.0, Known { seen, ..known });
         }
         Ok(())
     }
@@ -295,9 +376,8 @@ impl Mounter for FuseMounter {
             Ok(None) => return Found::Foreign,
             Ok(Some(through)) => through,
         };
-        let is_it = |known: &Known| known.seen.is_some_and(|seen| seen.number == through.number);
-        let connected = self.connected();
-        let Some((key, _)) = connected.into_iter().find(|(_, known)| is_it(known)) else {
+        let key = self.known().with_number(through.number);
+        let Some(key) = key.filter(|key| self.server.is_connected(*key)) else {
             return Found::Foreign;
         };
         let rows = self.table.rows_of(through.number, Age::Paths);
@@ -355,7 +435,7 @@ impl Mounter for FuseMounter {
         let keys: Vec<u64> = mounts.iter().map(|(key, _)| key.0).collect();
         let alive = self.server.abandon(&keys, PATIENCE);
         for key in keys {
-            let seen = self.known().remove(&key).and_then(|known| known.seen);
+            let seen = self.known().remove(key).and_then(|known| known.seen);
             // The number of one that has gone may be another's by now.
             if let Some(seen) = seen.filter(|_| alive.contains(&key)) {
                 mount::abort(seen.number);
@@ -388,18 +468,15 @@ impl Mounter for FuseMounter {
     }
 
     fn mount_of(&self, device: DeviceNumber) -> Option<MountKey> {
-        let known = self.known();
-        let is_it = |known: &Known| {
-            device.major == 0 && known.seen.is_some_and(|seen| seen.number == device.minor)
-        };
-        let found = known.iter().find(|(_, known)| is_it(known));
-        found.map(|(key, _)| MountKey(*key))
+        let number = (device.major == 0).then_some(device.minor)?;
+        self.known().with_number(number).map(MountKey)
     }
 
     fn clear_remains(&self, path: &Path) -> bool {
         // A mount whose server died answers this, which is asked of the server each time. Attributes may still be cached.
         let mut is_any = false;
-        while is_dead(path) && mount::unmount(path, true).is_ok() {
+        while mount::may_be_mount_point(path) && is_dead(path) && mount::unmount(path, true).is_ok()
+        {
             is_any = true;
         }
         is_any

@@ -1,64 +1,133 @@
 //! Node numbers: how one mount names the files of several file systems.
 //!
-//! ```text
-//!   63        48 47                                   0
-//!  ┌────────────┬──────────────────────────────────────┐
-//!  │ which      │ object number                        │
-//!  └────────────┴──────────────────────────────────────┘
-//!   0            the dataset itself
-//!   1 … FFFFh    snapshots, in the order in which they were first entered
-//! ```
+//! | highest bits | below them | |
+//! |---|---|---|
+//! | 16 zeros | 48 of the object | the dataset |
+//! | `1` | 15 of a place in a list, 48 of the object | a renumbered snapshot |
+//! | `01` | 22 of the snapshot's dataset, 40 of the object | a snapshot |
+//! | `001` | 13 of the snapshot's dataset, 48 of the object | a snapshot |
+//! | `0001` | 28 of the snapshot's dataset, 32 of the object | a snapshot |
 //!
-//! The directories `.zfs` and `.zfs/snapshot` have object numbers of the dataset that no object can have. The kernel wants the root to be node 1; object 1 is the master node, which nobody can reach, so the number is
-//! free.
+//! A snapshot's node numbers follow from the object of its dataset in the MOS, so they are the same in
+//! every session and after a restart. The kernel may know nodes of a snapshot that was destroyed, and
+//! another can get the number of its dataset: within the session, that one is *renumbered*. So is a
+//! snapshot whose dataset has a number of 2^28 or more.
+//!
+//! The directories `.zfs` and `.zfs/snapshot` have object numbers of the dataset that no object can
+//! have. The kernel wants the root to be node 1; object 1 is the master node, which is no file, so the
+//! number is free.
 //!
 //! # Inode numbers
-//! `stat` shows the object number of a live file, as OpenZFS does. A snapshot is a mount of its own in OpenZFS, with its own `st_dev`; here it shares
-//! that of the dataset, for Linux lets only virtiofs have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). What has the same
-//! `st_dev` and `st_ino` is one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers below `.zfs/snapshot` are others: they are made of the number of the
-//! snapshot's dataset and that of the object, and stay the same for as long as the snapshot is there ([`inode_in_snapshot`]).
+//! `stat` shows the object number of a live file, as OpenZFS does. A snapshot is a mount of its own in
+//! OpenZFS, with its own `st_dev`; here it shares that of the dataset, for Linux lets only virtiofs
+//! have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). What has the same `st_dev` and
+//! `st_ino` is one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers below
+//! `.zfs/snapshot` are others: they are made of the number of the snapshot's dataset and that of the
+//! object, and stay the same for as long as the snapshot is there ([`inode_in_snapshot`]).
 
 use tarn_engine::files::ObjectId;
 
 /// The kernel's number for the root.
 pub const ROOT_NODE: u64 = 1;
 
+/// How many bits the object's number has in nodes of the dataset and of renumbered snapshots.
 const SHIFT: u32 = 48;
-const OBJECT_MASK: u64 = (1 << SHIFT) - 1;
+
+/// The bit that renumbered snapshots have.
+const RENUMBERED: u64 = 1 << 63;
+
+/// How a snapshot's dataset and the object share a node number: which bit is set above them, and how
+/// many bits the object's has. The first form in which the dataset's number fits is taken, so that all
+/// nodes of a snapshot have one form.
+const NODE_FORMS: [(u32, u32); 3] = [(61, 48), (62, 40), (60, 32)];
+
+/// Which of the file systems of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The dataset that is mounted.
+    Dataset,
+    /// The snapshot with this dataset.
+    Snapshot(ObjectId),
+    /// The snapshot at this place in the session's list of renumbered ones; below 2^15.
+    Renumbered(u16),
+}
+
+/// So many snapshots of a session can be renumbered.
+pub const RENUMBERED_MAX: usize = 1 << 15;
+
+impl Which {
+    /// How the nodes of a snapshot are numbered unless it has to be renumbered; none where it has to.
+    pub fn of_snapshot(dataset: ObjectId) -> Option<Which> {
+        form_of(dataset).map(|_| Which::Snapshot(dataset))
+    }
+
+    /// Whether it is a snapshot.
+    pub fn is_snapshot(self) -> bool {
+        self != Which::Dataset
+    }
+}
+
+/// The form of the nodes of the snapshot with this dataset, if there is one.
+fn form_of(dataset: ObjectId) -> Option<(u32, u32)> {
+    let fits = |(mark, object_bits): &(u32, u32)| dataset.get() >> (mark - object_bits) == 0;
+    NODE_FORMS.into_iter().find(fits)
+}
 
 /// What a node number names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// The root of the dataset.
     Root,
-    /// An object of the dataset (0) or of a snapshot.
+    /// An object of the dataset or of a snapshot.
     Object {
         /// Which file system.
-        which: u16,
+        which: Which,
         /// Its object.
         id: ObjectId,
     },
 }
 
 impl Node {
-    /// What a number of the kernel's names.
-    pub fn from_number(number: u64) -> Node {
-        let which = u16::try_from(number >> SHIFT).expect("16 bits are left");
-        let object = number & OBJECT_MASK;
-        match (which, object) {
-            (0, ROOT_NODE) => Node::Root,
-            (which, object) => Node::Object {
-                which,
-                id: ObjectId::new(object),
-            },
+    /// What a number of the kernel's names. None where no node can have it.
+    pub fn from_number(number: u64) -> Option<Node> {
+        if number == ROOT_NODE {
+            return Some(Node::Root);
         }
+        let low = |bits: u32| number & ((1 << bits) - 1);
+        let (which, id) = match number.leading_zeros() {
+            0 => {
+                let place =
+                    u16::try_from((number & !RENUMBERED) >> SHIFT).expect("15 bits are left");
+                (Which::Renumbered(place), low(SHIFT))
+            }
+            zeros if zeros >= 64 - SHIFT => (Which::Dataset, number),
+            zeros => {
+                let mut forms = NODE_FORMS.into_iter();
+                let (mark, object_bits) = forms.find(|(mark, _)| *mark == 63 - zeros)?;
+                let dataset = low(mark) >> object_bits;
+                (Which::Snapshot(ObjectId::new(dataset)), low(object_bits))
+            }
+        };
+        let id = ObjectId::new(id);
+        Some(Node::Object { which, id })
     }
 
-    /// The kernel's number of it.
+    /// The kernel's number of it. An object whose number does not fit, which takes a file system with
+    /// more than four billion files in a pool with millions of datasets, gets one that no file has.
     pub fn number(self) -> u64 {
-        match self {
-            Node::Root => ROOT_NODE,
-            Node::Object { which, id } => (u64::from(which) << SHIFT) | (id.get() & OBJECT_MASK),
+        let (which, id) = match self {
+            Node::Root => return ROOT_NODE,
+            Node::Object { which, id } => (which, id.get()),
+        };
+        let capped = |bits: u32| id.min((1 << bits) - 1);
+        match which {
+            Which::Dataset => capped(SHIFT),
+            Which::Renumbered(place) => RENUMBERED | (u64::from(place) << SHIFT) | capped(SHIFT),
+            Which::Snapshot(dataset) => {
+                let form = form_of(dataset);
+                let (mark, object_bits) = form.expect("others are renumbered");
+                (1 << mark) | (dataset.get() << object_bits) | capped(object_bits)
+            }
         }
     }
 }
@@ -118,18 +187,37 @@ mod tests {
     }
 
     #[test]
-    fn a_number_leads_back_to_its_node() {
+    fn a_number_leads_back_to_its_node_and_no_two_share_one() {
         let object = |which, id| Node::Object {
             which,
             id: ObjectId::new(id),
         };
+        let snapshot = |dataset| Which::Snapshot(ObjectId::new(dataset));
+        let largest = RENUMBERED_MAX - 1;
+        let renumbered = |place: usize| Which::Renumbered(u16::try_from(place).unwrap());
+        let mut seen = BTreeSet::new();
         for node in [
             Node::Root,
-            object(0, 34),
-            object(1, 1),
-            object(u16::MAX, (1 << 48) - 1),
+            object(Which::Dataset, 34),
+            object(Which::Dataset, (1 << 48) - 1),
+            object(snapshot(1), 34),
+            object(snapshot((1 << 13) - 1), (1 << 48) - 1),
+            object(snapshot(1 << 13), 34),
+            object(snapshot((1 << 22) - 1), (1 << 40) - 1),
+            object(snapshot(1 << 22), 34),
+            object(snapshot((1 << 28) - 1), (1 << 32) - 1),
+            object(renumbered(0), 34),
+            object(renumbered(largest), (1 << 48) - 1),
         ] {
-            assert_eq!(Node::from_number(node.number()), node);
+            assert_eq!(Node::from_number(node.number()), Some(node));
+            assert!(seen.insert(node.number()), "{node:?}");
         }
+        assert_eq!(Which::of_snapshot(ObjectId::new(1 << 28)), None);
+        // No form has this mark.
+        assert_eq!(Node::from_number(1 << 59), None);
+        // Not another file of the snapshot.
+        let too_large = object(snapshot(1 << 22), 1 << 32).number();
+        let read_back = Node::from_number(too_large).unwrap();
+        assert_eq!(read_back, object(snapshot(1 << 22), (1 << 32) - 1));
     }
 }

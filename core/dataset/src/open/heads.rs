@@ -21,18 +21,40 @@ const CHANGED: Rank = Rank::new(tarn_host::ranks::DATASET + 12, "changed policie
 
 /// The open heads of a pool.
 pub(crate) struct OpenHeads {
-    open: Mutex<BTreeMap<ObjectId, Weak<ObjectSet>>>,
+    open: Mutex<Open>,
     ownership: Mutex<Option<Arc<dyn Ownership>>>,
     /// Directories at and below which blocks are to be written otherwise, and heads have not been
     /// told.
     changed: Mutex<BTreeSet<ObjectId>>,
 }
 
+/// The object sets that are open.
+#[derive(Default)]
+struct Open {
+    sets: BTreeMap<ObjectId, Weak<ObjectSet>>,
+    /// From so many on, those that are closed are removed: each look takes time for all.
+    count_next_look: usize,
+}
+
+impl Open {
+    fn insert(&mut self, set: &Arc<ObjectSet>) {
+        if self.sets.len() >= self.count_next_look {
+            self.sets.retain(|_, set| set.strong_count() > 0);
+            self.count_next_look = 2 * self.sets.len() + 16;
+        }
+        self.sets.insert(set.id(), Arc::downgrade(set));
+    }
+
+    fn find(&self, id: ObjectId) -> Option<Arc<ObjectSet>> {
+        self.sets.get(&id).and_then(Weak::upgrade)
+    }
+}
+
 impl OpenHeads {
     /// None.
     pub(crate) fn new() -> OpenHeads {
         OpenHeads {
-            open: Mutex::new(HEADS, BTreeMap::new()),
+            open: Mutex::new(HEADS, Open::default()),
             ownership: Mutex::new(OWNERSHIP, None),
             changed: Mutex::new(CHANGED, BTreeSet::new()),
         }
@@ -46,37 +68,36 @@ impl OpenHeads {
         open_set: impl FnOnce() -> Result<Arc<ObjectSet>, E>,
     ) -> Result<Arc<ObjectSet>, E> {
         let mut open = self.open.lock();
-        if let Some(set) = open.get(&id).and_then(Weak::upgrade) {
+        if let Some(set) = open.find(id) {
             return Ok(set);
         }
         let set = open_set()?;
         debug_assert_eq!(set.id(), id, "what is opened is what was asked for");
-        open.retain(|_, set| set.strong_count() > 0);
-        open.insert(id, Arc::downgrade(&set));
+        open.insert(&set);
         Ok(set)
     }
 
     /// An object set that was just made is open.
     pub(crate) fn add(&self, set: &Arc<ObjectSet>) {
-        self.open.lock().insert(set.id(), Arc::downgrade(set));
+        self.open.lock().insert(set);
     }
 
     /// Whether this is the open object set of its dataset. It is not when the dataset was
     /// destroyed.
     pub(crate) fn has(&self, set: &Arc<ObjectSet>) -> bool {
-        let there = self.open.lock().get(&set.id()).and_then(Weak::upgrade);
+        let there = self.open.lock().find(set.id());
         there.is_some_and(|there| Arc::ptr_eq(&there, set))
     }
 
     /// All that are open.
     pub(crate) fn all(&self) -> Vec<Arc<ObjectSet>> {
         let open = self.open.lock();
-        open.values().filter_map(Weak::upgrade).collect()
+        open.sets.values().filter_map(Weak::upgrade).collect()
     }
 
     /// A dataset is gone: its number can come back as another.
     pub(crate) fn forget(&self, id: ObjectId) {
-        self.open.lock().remove(&id);
+        self.open.lock().sets.remove(&id);
     }
 
     /// Blocks at and below this directory are to be written otherwise.

@@ -12,7 +12,7 @@ use super::value::{Form, Property};
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DatasetError;
-use crate::stored::Reading;
+use crate::stored::{Reading, number_of, text_of};
 use std::collections::BTreeMap;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::units::ObjectId;
@@ -73,46 +73,102 @@ pub(crate) fn find_by_name(
     is_text: bool,
     is_inheritable: bool,
 ) -> Result<Option<(Found, Place)>, DatasetError> {
-    let mos = dataset.directory().view().mos();
-    if dataset.is_snapshot() {
-        let own = dataset.stored()?.snapshot_properties;
-        match here(mos, own, name, is_text)? {
-            Here::Set(value) => return Ok(Some((value, Place::Local))),
-            Here::Received(value) => return Ok(Some((value, Place::Received))),
-            Here::Nothing | Here::Inherit => {}
-        }
-        if !is_inheritable {
-            return Ok(None);
+    Lineage::of(dataset)?.find_by_name(name, is_text, is_inheritable)
+}
+
+/// The property ZAPs in which a dataset's properties are looked for, its own first.
+pub(crate) struct Lineage<'a> {
+    steps: Vec<Step<'a>>,
+}
+
+/// One of them.
+struct Step<'a> {
+    /// The directory's name; none of a snapshot's own ZAP.
+    name: Option<String>,
+    properties: ObjectId,
+    mos: Reading<'a>,
+    /// All of it, where it was read.
+    entries: Option<BTreeMap<String, ZapValue>>,
+}
+
+impl Step<'_> {
+    fn lookup(&self, name: &str) -> Result<Option<ZapValue>, DatasetError> {
+        match &self.entries {
+            Some(entries) => Ok(entries.get(name).cloned()),
+            None => self.mos.lookup(self.properties, name),
         }
     }
-    let mut lineage = dataset.directory().lineage()?;
-    if !is_inheritable {
-        lineage.truncate(1);
-    }
-    for (index, step) in lineage.iter().enumerate() {
-        let is_own = index == 0 && !dataset.is_snapshot();
-        let inherited = || Place::Inherited(step.name().to_string());
-        match here(mos, step.stored()?.properties, name, is_text)? {
-            Here::Set(value) if is_own => return Ok(Some((value, Place::Local))),
-            Here::Received(value) if is_own => return Ok(Some((value, Place::Received))),
-            Here::Set(value) | Here::Received(value) => return Ok(Some((value, inherited()))),
-            Here::Nothing | Here::Inherit => {}
+}
+
+impl<'a> Lineage<'a> {
+    /// That of a dataset. Each look reads what it needs.
+    fn of(dataset: &Dataset<'a>) -> Result<Lineage<'a>, DatasetError> {
+        let mos = dataset.directory().view().mos();
+        let step = |name, properties| Step {
+            name,
+            properties,
+            mos,
+            entries: None,
+        };
+        let mut steps = Vec::new();
+        if dataset.is_snapshot() {
+            steps.push(step(None, dataset.stored()?.snapshot_properties));
         }
+        for directory in dataset.directory().lineage()? {
+            let name = directory.name().to_string();
+            steps.push(step(Some(name), directory.stored()?.properties));
+        }
+        Ok(Lineage { steps })
     }
-    Ok(None)
+
+    /// The same, for looking up many properties: each ZAP is read once, as a whole. Of one that
+    /// cannot be, the entries that are asked for are looked up.
+    pub(crate) fn read(dataset: &Dataset<'a>) -> Result<Lineage<'a>, DatasetError> {
+        let mut lineage = Lineage::of(dataset)?;
+        for step in &mut lineage.steps {
+            let entries = step.mos.entries(step.properties);
+            step.entries = entries.ok().map(|entries| entries.into_iter().collect());
+        }
+        Ok(lineage)
+    }
+
+    /// The value of a native property, where it is set.
+    pub(crate) fn find(&self, property: &Property) -> Result<Option<(Found, Place)>, DatasetError> {
+        let is_text = matches!(property.form, Form::Text);
+        self.find_by_name(property.name, is_text, property.is_inheritable())
+    }
+
+    fn find_by_name(
+        &self,
+        name: &str,
+        is_text: bool,
+        is_inheritable: bool,
+    ) -> Result<Option<(Found, Place)>, DatasetError> {
+        let steps = match is_inheritable {
+            true => self.steps.len(),
+            false => 1,
+        };
+        for (index, step) in self.steps.iter().enumerate().take(steps) {
+            let place = |own: Place| match (index, &step.name) {
+                (1.., Some(name)) => Place::Inherited(name.clone()),
+                _ => own,
+            };
+            match here(step, name, is_text)? {
+                Here::Set(value) => return Ok(Some((value, place(Place::Local)))),
+                Here::Received(value) => return Ok(Some((value, place(Place::Received)))),
+                Here::Nothing | Here::Inherit => {}
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// What one property ZAP says.
-fn here(
-    mos: Reading<'_>,
-    properties: ObjectId,
-    name: &str,
-    is_text: bool,
-) -> Result<Here, DatasetError> {
-    if properties.is_zero() {
+fn here(step: &Step<'_>, name: &str, is_text: bool) -> Result<Here, DatasetError> {
+    if step.properties.is_zero() {
         return Ok(Here::Nothing);
     }
-    let get = |name: &str| value(mos, properties, name, is_text);
+    let get = |name: &str| value(step, name, is_text);
     if let Some(Found::Number(real)) = get(&format!("{name}{REAL_VALUE_SUFFIX}"))?
         && table::find(name).is_some_and(|property| property.word_of(real).is_some())
     {
@@ -121,10 +177,7 @@ fn here(
     if let Some(found) = get(name)? {
         return Ok(Here::Set(found));
     }
-    if mos
-        .lookup(properties, &format!("{name}{INHERIT_SUFFIX}"))?
-        .is_some()
-    {
+    if step.lookup(&format!("{name}{INHERIT_SUFFIX}"))?.is_some() {
         return Ok(Here::Inherit);
     }
     let received = get(&format!("{name}{RECEIVED_SUFFIX}"))?;
@@ -132,16 +185,12 @@ fn here(
 }
 
 /// One value of a property ZAP, in the form the property has.
-fn value(
-    mos: Reading<'_>,
-    properties: ObjectId,
-    name: &str,
-    is_text: bool,
-) -> Result<Option<Found>, DatasetError> {
-    if is_text {
-        return Ok(mos.text(properties, name)?.map(Found::Text));
-    }
-    Ok(mos.number(properties, name)?.map(Found::Number))
+fn value(step: &Step<'_>, name: &str, is_text: bool) -> Result<Option<Found>, DatasetError> {
+    let found = step.lookup(name)?;
+    Ok(found.and_then(|found| match is_text {
+        true => text_of(&found).map(Found::Text),
+        false => number_of(&found).map(Found::Number),
+    }))
 }
 
 /// A number set on this directory itself, or received with it.

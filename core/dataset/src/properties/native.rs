@@ -7,7 +7,7 @@
 //! What depends on mounts (`mounted`, temporary values, the path of `mountpoint` under an alternate
 //! root) is for the layer that mounts.
 
-use super::inherit::{self, Found, Place};
+use super::inherit::{self, Found, Lineage, Place};
 use super::table::PROPERTIES;
 use super::value::{Change, Default, Form, Kinds, Property};
 use crate::contents::{self, Contents, DEFAULT_QUOTAS};
@@ -58,14 +58,18 @@ pub fn kind(contents: &Contents, dataset: &Dataset<'_>) -> Kinds {
     }
 }
 
-/// The native properties of a dataset, in the table's order; only those that `wanted` accepts.
+/// For so many properties the property ZAPs are read as a whole. A guess: a look for one reads up to
+/// four entries in each ancestor.
+const MANY: usize = 8;
+
+/// The native properties of a dataset, in the table's order; only those that `wanted_row` accepts.
 pub fn of_dataset(
     dataset: &Dataset<'_>,
-    wanted: impl Fn(&Property) -> bool,
+    wanted_row: impl Fn(&Property) -> bool,
 ) -> Result<Vec<NativeValue>, DatasetError> {
     let mut rows = PROPERTIES.iter();
     let is_inside = |name| OF_CONTENTS.contains(&name) || DEFAULT_QUOTAS.contains(&name);
-    let asks_inside = rows.any(|row| is_inside(row.name) && wanted(row));
+    let asks_inside = rows.any(|row| is_inside(row.name) && wanted_row(row));
     let contents = match (asks_inside, dataset.is_snapshot()) {
         (true, _) => contents::read(dataset)?,
         // Of a snapshot its kind is known without a look at its head, which may not have been read
@@ -74,12 +78,21 @@ pub fn of_dataset(
         (false, false) => contents::outline(dataset)?,
     };
     let kinds = kind(&contents, dataset);
-    let facts = Facts { dataset, contents };
+    let wanted = PROPERTIES.iter();
+    let wanted: Vec<&Property> = wanted
+        .filter(|row| row.kinds.meets(kinds) && wanted_row(row))
+        .collect();
+    let lineage = match wanted.len() >= MANY {
+        true => Some(Lineage::read(dataset)?),
+        false => None,
+    };
+    let facts = Facts {
+        dataset,
+        contents,
+        lineage,
+    };
     let mut values = Vec::new();
-    for property in PROPERTIES
-        .iter()
-        .filter(|row| row.kinds.meets(kinds) && wanted(row))
-    {
+    for property in wanted {
         if let Some((value, source)) = facts.value(property)? {
             values.push(NativeValue {
                 property,
@@ -152,6 +165,8 @@ const KEY_UNAVAILABLE: u64 = 1;
 struct Facts<'a> {
     dataset: &'a Dataset<'a>,
     contents: Contents,
+    /// Where properties are looked up, if there are many.
+    lineage: Option<Lineage<'a>>,
 }
 
 impl Facts<'_> {
@@ -382,7 +397,10 @@ impl Facts<'_> {
     fn looked_up(&self, property: &Property) -> Result<Answer, DatasetError> {
         let may_be_set = property.change != Change::ReadOnly;
         let found = if may_be_set {
-            inherit::find(self.dataset, property)?
+            match &self.lineage {
+                Some(lineage) => lineage.find(property)?,
+                None => inherit::find(self.dataset, property)?,
+            }
         } else {
             None
         };

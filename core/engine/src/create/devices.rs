@@ -68,8 +68,7 @@ impl Engine {
         let pools = self.pools();
         pools.iter().find_map(|open| {
             let mounts = open.mounts.lock();
-            let mut found = mounts.iter().filter(|(_, mount)| keys.contains(&mount.key));
-            found.next().map(|(dataset, _)| dataset.clone())
+            keys.iter().find_map(|key| mounts.dataset_of(*key).cloned())
         })
     }
 

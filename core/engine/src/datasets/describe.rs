@@ -145,10 +145,7 @@ impl Engine {
     /// The dataset that is served under this name, and its pool.
     pub(super) fn served_by(&self, key: MountKey) -> Option<(Arc<OpenPool>, String)> {
         self.pools().into_iter().find_map(|open| {
-            let mounts = open.mounts.lock();
-            let (name, _) = mounts.iter().find(|(_, served)| served.key == key)?;
-            let name = name.clone();
-            drop(mounts);
+            let name = open.mounts.lock().dataset_of(key)?.clone();
             Some((open, name))
         })
     }

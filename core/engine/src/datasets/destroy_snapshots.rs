@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! What was asked for is found first: names and ranges are looked up in each dataset by themselves, and what is not there is passed over. Then all
-//! of it goes in one group, or nothing; clones, where they go as well, before. A snapshot in which somebody has a file open below
+//! of it goes in one group, or nothing; clones, where they go as well, before. A snapshot of which a file is open below
 //! `.zfs` stays, and so do the others.
 
 use super::cannot_open;
@@ -144,7 +144,8 @@ impl Engine {
     }
 }
 
-/// Snapshots into which nobody gets below `.zfs` as long as this is there. Afterwards those that were not destroyed go on.
+/// Snapshots that cannot be entered below `.zfs` as long as this is there. Afterwards those that were
+/// not destroyed go on.
 #[must_use]
 pub(super) struct Closed {
     served: Arc<ServedFiles>,
@@ -152,7 +153,7 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    /// Closes these, or none of them: one in which somebody has a file open is busy.
+    /// Closes these, or none of them: one that has an open file or is exported is busy.
     pub(super) fn close<'n>(
         open: &OpenPool,
         snapshots: impl Iterator<Item = (&'n str, ObjectId)>,

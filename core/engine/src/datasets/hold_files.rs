@@ -1,8 +1,8 @@
 //! Holding the files of a dataset without mounting it: for front ends that export, and for commands.
 //!
 //! # Mechanism
-//! The table of what is [served](crate::served) has one file system for each object set, so whoever
-//! holds files here shares them with mounts. What is not held yet is opened as if it were to be
+//! The table of what is [served](crate::served) has one file system for each object set, so holds
+//! that are made here share it with mounts. What is not held yet is opened as if it were to be
 //! mounted: its intent log is replayed. The last hold that leaves in order closes the intent log
 //! and waits until what was changed is stored.
 
@@ -181,7 +181,7 @@ fn hold_snapshot(
             error.why,
         )
     })?;
-    // Snapshots are also destroyed below `.zfs/snapshot`, whoever has the pool's turn.
+    // rmdir(2) below `.zfs/snapshot` destroys snapshots without the pool's turn.
     let again = view.dataset(name).map(|found| found.id());
     match again.is_ok_and(|id| id == snapshot.id()) && !held.files().is_ending() {
         true => Ok(held),

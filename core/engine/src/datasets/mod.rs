@@ -15,6 +15,7 @@ mod holds;
 mod inherit;
 mod list_mounts;
 mod mount;
+mod mount_order;
 mod mount_place;
 mod mountpoint;
 pub(crate) mod owners;

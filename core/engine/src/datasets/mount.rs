@@ -1,7 +1,8 @@
-//! `zfs mount`: one file system, or all of them, in the order of their mount points.
+//! `zfs mount`: one file system, or all of them, level by level of the tree of mount points
+//! ([`mount_order`]).
 
-use super::cannot_open;
 use super::mountpoint::{self, MountPoint};
+use super::{cannot_open, mount_order};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::{Held, HoldPurpose, Tree};
@@ -42,6 +43,16 @@ pub(super) struct Candidate {
     pub(super) is_in_use: bool,
     /// Its key is not loaded.
     pub(super) is_encrypted: bool,
+}
+
+impl Candidate {
+    /// Its mount point; nothing where it has none.
+    fn folder(&self) -> &Path {
+        match &self.point {
+            MountPoint::Path(path) => path,
+            MountPoint::Legacy | MountPoint::None => Path::new(""),
+        }
+    }
 }
 
 /// The properties that matter to a mount, as words.
@@ -178,6 +189,11 @@ impl Values {
     }
 }
 
+/// The path of a candidate that is sorted by it.
+fn path_of(one: &(usize, (PathBuf, Candidate))) -> &Path {
+    &one.1.0
+}
+
 /// How a mount was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -191,12 +207,12 @@ pub(super) enum Asked {
     Untouched,
 }
 
-/// For whom something is mounted.
+/// The user for whom a file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beneficiary {
-    /// Somebody who may do everything.
+    /// A user who may do everything.
     Administrator,
-    /// Somebody who must not get anything by it but his files.
+    /// A user without privilege: no set-id programs, no devices.
     User,
 }
 
@@ -209,7 +225,7 @@ struct How<'a> {
     temporary: TemporaryOptions,
     /// Something may be in the folder.
     over_contents: bool,
-    /// In this folder, by whoever said so by hand, and not where its mount point is.
+    /// In this folder, as mount(8) said, and not where its mount point is.
     by_hand: Option<&'a Path>,
     /// The same mount, where it was undone for a change.
     before: Option<&'a MountedBefore>,
@@ -306,7 +322,13 @@ impl Engine {
             asked: Asked::ByName,
             ..how
         };
-        let path = self.mount_one(&open, &candidate, how, operation)?;
+        let path = self.mount_one(
+            &open,
+            &candidate,
+            self.standing_of(&open, &candidate.name),
+            how,
+            operation,
+        )?;
         if request.place.is_some() {
             self.remember_by_hand(false);
         }
@@ -338,41 +360,71 @@ impl Engine {
         reply
     }
 
-    /// Mounts what is meant to be, parents first: a path is mounted before those below it.
+    /// Mounts what is meant to be, level by level of the tree of mount points: a path is mounted
+    /// before those below it. Paths through links of the machine come last, one after the other,
+    /// since they may lead into any of the others.
     fn mount_candidates(
         &self,
         open: &Arc<OpenPool>,
-        mut candidates: Vec<Candidate>,
+        candidates: Vec<Candidate>,
         how: How<'_>,
         operation: &Operation,
         reply: &mut MountedReply,
     ) {
-        let key = |candidate: &Candidate| match &candidate.point {
-            MountPoint::Path(path) => path.clone(),
-            MountPoint::Legacy | MountPoint::None => PathBuf::new(),
+        let standings = open.standings();
+        let mut sorted: Vec<(PathBuf, Candidate)> = candidates
+            .into_iter()
+            .map(|candidate| (candidate.folder().to_path_buf(), candidate))
+            .collect();
+        sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let numbered: Vec<(usize, (PathBuf, Candidate))> = sorted.into_iter().enumerate().collect();
+        let (plain, linked) = mount_order::apart_from_linked(numbered, path_of, |path| {
+            path.ancestors().any(|above| self.host.is_link(above))
+        });
+        let mount = |(number, (_, candidate)): (usize, (PathBuf, Candidate))| {
+            let standing = standings.get(&candidate.name).copied();
+            let mounted = self.mount_one(open, &candidate, standing, how, operation);
+            (number, candidate.name, mounted)
         };
-        candidates.sort_by_cached_key(key);
-        for candidate in candidates {
-            match self.mount_one(open, &candidate, how, operation) {
-                Ok(Some(path)) => reply.mounts.push(entry_of(&candidate.name, &path)),
+        let mut outcomes = Vec::new();
+        for level in mount_order::levels(plain, path_of) {
+            let threads = mount_order::THREADS;
+            outcomes.extend(self.host.map_in_threads(level, threads, mount));
+        }
+        outcomes.extend(linked.into_iter().map(mount));
+        outcomes.sort_by_key(|(number, ..)| *number);
+        for (_, name, mounted) in outcomes {
+            match mounted {
+                Ok(Some(path)) => reply.mounts.push(entry_of(&name, &path)),
                 Ok(None) => {}
                 Err(refusal) => reply.refused.push(refusal),
             }
         }
     }
 
-    /// Mounts one file system. None when it is not meant to be mounted.
+    /// Where a dataset is that is served; none where it is not.
+    fn standing_of(&self, open: &OpenPool, name: &str) -> Option<Standing> {
+        let served = open.served(name)?;
+        Some(self.mounter.standing(served.key, &served.place))
+    }
+
+    /// Mounts one file system, given where it is if it is served. None when it is not meant to be
+    /// mounted.
     #[doc(alias = "share_mount_one")]
     fn mount_one(
         &self,
         open: &Arc<OpenPool>,
         candidate: &Candidate,
+        standing: Option<Standing>,
         how: How<'_>,
         operation: &Operation,
     ) -> Result<Option<PathBuf>, Refusal> {
         let name = &candidate.name;
-        self.finish_ended(open, name)?;
-        if let Some(refusal) = standing_against(open, candidate, how) {
+        if standing == Some(Standing::Ended) {
+            self.finish_ended(open, name)?;
+        }
+        let is_mounted = standing == Some(Standing::Mounted);
+        if let Some(refusal) = standing_against(candidate, is_mounted, how) {
             return match how.asked {
                 Asked::ByName => Err(refusal),
                 Asked::WithAll | Asked::Again | Asked::Untouched => Ok(None),
@@ -430,7 +482,7 @@ impl Engine {
             path: path.to_path_buf(),
             place: at.place,
             is_by_hand: at.is_by_hand,
-            key: MountKey(0),
+            key: MountKey::NONE,
             options: mount_options,
             temporary,
             held: held.clone(),
@@ -472,7 +524,7 @@ impl Engine {
         };
         let options = candidate.values.mount_options(temporary);
         if options.read_only != served.held.files().properties().is_read_only {
-            // It is the same for all who have it.
+            // It is the same for all mounts of it.
             return Err(mount_refusal(name, &MountRefusal::Busy));
         }
         // mount(8) mounts it in one more folder: the file system's own mount is the first.
@@ -492,11 +544,11 @@ impl Engine {
         let properties = candidate.values.mount_properties(temporary);
         served.held.tree().set_properties(properties);
         self.mounter.properties_changed(served.key);
-        if let Some(served) = open.mounts.lock().get_mut(name) {
+        open.mounts.lock().change(name, |served| {
             (served.path, served.place) = (at.path.to_path_buf(), at.place.clone());
             served.is_by_hand = at.is_by_hand;
             (served.options, served.temporary) = (options, *temporary);
-        }
+        });
         Ok(true)
     }
 
@@ -511,7 +563,7 @@ impl Engine {
         self.mount_new_for(open, name, Beneficiary::Administrator, operation)
     }
 
-    /// The same for somebody.
+    /// The same for a user.
     pub(super) fn mount_new_for(
         &self,
         open: &Arc<OpenPool>,
@@ -524,7 +576,13 @@ impl Engine {
             whom,
             ..How::with_all(TemporaryOptions::default())
         };
-        self.mount_one(open, &candidate, how, operation)
+        self.mount_one(
+            open,
+            &candidate,
+            self.standing_of(open, &candidate.name),
+            how,
+            operation,
+        )
     }
 
     /// Mounts a file system by hand in a folder, where that is what its mount point says.
@@ -545,7 +603,14 @@ impl Engine {
             by_hand: Some(place),
             ..How::with_all(temporary)
         };
-        self.mount_one(open, &candidate, how, operation).map(drop)
+        self.mount_one(
+            open,
+            &candidate,
+            self.standing_of(open, &candidate.name),
+            how,
+            operation,
+        )
+        .map(drop)
     }
 
     /// Mounts a file system where it belongs after a change, with the options that it had before.
@@ -568,7 +633,13 @@ impl Engine {
             before,
             ..How::with_all(temporary.unwrap_or_default())
         };
-        self.mount_one(open, &candidate, how, operation)
+        self.mount_one(
+            open,
+            &candidate,
+            self.standing_of(open, &candidate.name),
+            how,
+            operation,
+        )
     }
 
     /// Holds the files of a dataset, and opens them where nothing else holds them.
@@ -646,9 +717,7 @@ impl Engine {
         };
         match self.mounter.mount(request) {
             Ok(key) => {
-                if let Some(mounted) = open.mounts.lock().get_mut(name) {
-                    mounted.key = key;
-                }
+                open.mounts.lock().change(name, |mounted| mounted.key = key);
                 Ok(())
             }
             Err(refusal) => {
@@ -695,7 +764,7 @@ struct At<'a> {
 }
 
 /// What stands against mounting, in OpenZFS's words.
-fn standing_against(open: &OpenPool, candidate: &Candidate, how: How<'_>) -> Option<Refusal> {
+fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Option<Refusal> {
     let (name, asked) = (&candidate.name, how.asked);
     let refuse = |kind, reason: &str| Some(Refusal::new(kind, cannot_mount(name), reason));
     if candidate.values.is_on("zoned") {
@@ -728,14 +797,14 @@ fn standing_against(open: &OpenPool, candidate: &Candidate, how: How<'_>) -> Opt
                       resumed with \"zfs send -t\"";
         return refuse(RefusalKind::Busy, reason);
     }
-    match open.mount_of(name) {
+    match is_mounted {
         // mount(8) may mount it in several folders.
-        Some(_) if how.by_hand.is_some() && asked == Asked::ByName => None,
+        true if how.by_hand.is_some() && asked == Asked::ByName => None,
         // Its own mount was undone: what is bound to another folder is not that.
-        Some(_) if how.before.is_some() => None,
-        Some(_) => refuse(RefusalKind::Busy, "filesystem already mounted"),
-        None if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
-        None => None,
+        true if how.before.is_some() => None,
+        true => refuse(RefusalKind::Busy, "filesystem already mounted"),
+        false if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
+        false => None,
     }
 }
 
@@ -798,18 +867,43 @@ fn candidates_below(
     operation: &Operation,
 ) -> Result<Vec<Candidate>, DatasetError> {
     let first = name.unwrap_or(open.pool.name());
+    let names = open
+        .pool
+        .namespace()
+        .look_through(first, None, operation, |directory| {
+            let name = directory.head()?.map(|_| directory.name().to_string());
+            Ok(Look {
+                found: Vec::from_iter(name),
+                goes_on: true,
+            })
+        })?;
+    let (host, threads) = (open.pool.host(), mount_order::THREADS);
+    let found = host.map_in_threads(names, threads, |name| {
+        automatic_candidate(open, &name, operation)
+    });
+    let found: Vec<Option<Candidate>> = found.into_iter().collect::<Result<_, _>>()?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// A dataset, if it is a file system that is mounted without being named. None of one that was
+/// destroyed meanwhile.
+fn automatic_candidate(
+    open: &OpenPool,
+    name: &str,
+    operation: &Operation,
+) -> Result<Option<Candidate>, DatasetError> {
     let namespace = open.pool.namespace();
-    namespace.look_through(first, None, operation, |directory| {
-        let head = directory.head()?;
-        let candidate = match head {
-            Some(head) if is_automatic(&head)? => candidate(open, &head)?,
-            _ => None,
-        };
-        Ok(Look {
-            found: candidate.into_iter().collect(),
-            goes_on: true,
-        })
-    })
+    let found = namespace.consistently(|| {
+        let head = namespace.view(operation).directory(name)?.head()?;
+        match head {
+            Some(head) if is_automatic(&head)? => candidate(open, &head),
+            _ => Ok(None),
+        }
+    });
+    match found {
+        Err(DatasetError::NotFound { .. }) => Ok(None),
+        found => found,
+    }
 }
 
 /// Whether a dataset is mounted without being named.

@@ -9,7 +9,8 @@
 //! [`Mounter`](crate::mounts::Mounter) looks again at the folder that it has opened. The path is gone through name by name, and what a link says is gone through in the same way. Each link on it must be
 //! one that the machine's administrator has put there, or it is not followed:
 //! - It is in a folder that no mount of ours has, whichever links have led there.
-//! - Nobody else can have put it into that folder: nobody else can write to it, or those who can may not remove what is there, and the link is the administrator's.
+//! - Only the administrator can have put it into that folder: other users cannot write to it, or can and may not
+//!   remove what is there (`/tmp`), and the link is the administrator's.
 //!
 //! What was unmounted for a change is mounted again only where it was, if its mount point is still the same.
 
@@ -59,17 +60,11 @@ impl Engine {
         let mut nearest: Option<(usize, PathBuf)> = None;
         for open in self.pools() {
             // Also where one was that is in use elsewhere only: no link is followed there.
-            for mounted in open.mounts.lock().values() {
-                for above in [&mounted.path, &mounted.place] {
-                    let Ok(rest) = path.strip_prefix(above) else {
-                        continue;
-                    };
-                    let depth = above.components().count();
-                    if nearest.as_ref().is_none_or(|(other, _)| depth > *other) {
-                        let place = mounted.place.components().chain(rest.components());
-                        nearest = Some((depth, place.collect()));
-                    }
-                }
+            let found = open.mounts.lock().lead_from_above(path);
+            if let Some((depth, place)) = found
+                && nearest.as_ref().is_none_or(|(other, _)| depth > *other)
+            {
+                nearest = Some((depth, place));
             }
         }
         nearest.map(|(_, place)| place)

@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! Where a file system is mounted follows from its own `mountpoint`, or from that of the ancestor it inherits from. A change of that
-//! property, or of a name, moves all who follow. They are unmounted before the change is made, so that one that is in use
+//! property, or of a name, moves all that follow. They are unmounted before the change is made, so that one that is in use
 //! keeps it from happening, and mounted again where they belong afterwards.
 //!
-//! A file system that moves may stay in use elsewhere, bound to another folder or in another mount namespace: those who have it there go on. What is
+//! A file system that moves may stay in use elsewhere, bound to another folder or in another mount namespace: it goes on there. What is
 //! read anew from the pool, or destroyed, may not: its mounts end everywhere, or it is busy.
 //!
 //! Other properties reach what is mounted at once: the file system is told its properties anew, and the system the options of
@@ -23,8 +23,8 @@ use crate::messages::dataset::DatasetKind;
 use crate::messages::{Refusal, RefusalKind, Source};
 use crate::mount_options::TemporaryOptions;
 use crate::mounts::{Ending, MountOptions, MountRefusal, Mounted, MountedBefore, Standing};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tarn_dataset::directory::Directory;
 use tarn_dataset::error::DatasetError;
@@ -38,7 +38,7 @@ pub(super) struct Follower {
     pub(super) name: String,
     /// The dataset itself.
     head: ObjectId,
-    /// Who says where it is mounted.
+    /// Where its mount point is set.
     source: Source,
 }
 
@@ -65,7 +65,7 @@ impl Follower {
         }
     }
 
-    /// The folder is ours: nobody named it.
+    /// The folder is ours: its name follows from the dataset's.
     fn owns_folder(&self) -> bool {
         matches!(self.source, Source::Default | Source::Inherited(_))
     }
@@ -97,9 +97,9 @@ impl Unmounted {
 pub(super) enum Extent {
     /// They move: their mounts in this namespace end. They will not be where they were.
     Here,
-    /// Nobody may have them any more, wherever.
+    /// All their mounts end, in all namespaces; one in use elsewhere is busy.
     Everywhere,
-    /// The same, whoever uses them.
+    /// The same, also those in use.
     ByForce,
 }
 
@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// Mounts file systems where they belong now, the highest first, and removes folders that nobody needs any more. The first that could not be
+    /// Mounts file systems where they belong now, the highest first, and removes folders of mounts that are gone. The first that could not be
     /// mounted is told; the others are.
     pub(super) fn put_back(
         &self,
@@ -251,15 +251,16 @@ impl Engine {
         first
     }
 
-    /// Removes the folders of mounts that are elsewhere now, or gone. One that somebody uses for something else stays, and so does one to which a link in the
+    /// Removes the folders of mounts that are elsewhere now, or gone. One that is not empty stays, and so does one to which a link in the
     /// place of the mount point leads: it would lead to nowhere.
     fn remove_folders<T>(&self, unmounted: &Unmounted, places: &[(PathBuf, String, T)]) {
+        let taken: BTreeSet<&PathBuf> = places.iter().map(|(path, ..)| path).collect();
         let mut left: Vec<&PathBuf> = unmounted
             .mounts
             .iter()
             .filter(|(one, before)| {
                 one.owns_folder()
-                    && places.iter().all(|(path, ..)| *path != before.path)
+                    && !taken.contains(&before.path)
                     && !self.host.is_link(&before.path)
             })
             .map(|(_, before)| &before.place)
@@ -281,24 +282,19 @@ impl Engine {
         property: &str,
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let below = format!("{name}/");
         let whom = self.beneficiary(call);
         let mounts: Vec<(String, Mounted)> = {
             let mut table = open.mounts.lock();
-            if let Some(mounted) = table.get_mut(name) {
-                // What is set stands above what was said when it was mounted.
-                mounted.temporary.forget(property);
-            }
-            let concerned = table
-                .iter_mut()
-                .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&below));
-            let of = |(dataset, mounted): (&String, &mut Mounted)| {
-                if whom == Beneficiary::User {
-                    mounted.temporary.keep_harmless(property, mounted.options);
+            // What is set stands above what was said when it was mounted.
+            table.change(name, |mounted| mounted.temporary.forget(property));
+            if whom == Beneficiary::User {
+                for (dataset, _) in table.at_and_below(name) {
+                    table.change(&dataset, |mounted| {
+                        mounted.temporary.keep_harmless(property, mounted.options);
+                    });
                 }
-                (dataset.clone(), mounted.clone())
-            };
-            concerned.map(of).collect()
+            }
+            table.at_and_below(name)
         };
         self.refresh_all(open, mounts, operation)
             .and(self.refresh_exported(open, name, operation))
@@ -312,16 +308,7 @@ impl Engine {
         name: &str,
         operation: &Operation,
     ) -> Result<(), Refusal> {
-        let below = format!("{name}/");
-        let mounts: Vec<(String, Mounted)> = {
-            let table = open.mounts.lock();
-            let concerned = table
-                .iter()
-                .filter(|(dataset, _)| *dataset == name || dataset.starts_with(&below));
-            concerned
-                .map(|(dataset, mounted)| (dataset.clone(), mounted.clone()))
-                .collect()
-        };
+        let mounts = open.mounts.lock().at_and_below(name);
         self.refresh_all(open, mounts, operation)
             .and(self.refresh_exported(open, name, operation))
     }
@@ -398,9 +385,9 @@ impl Engine {
         }
         let options = values.mount_options(&mounted.temporary);
         let effective = self.change_options(mounted, options).map_err(unable)?;
-        if let Some(mounted) = open.mounts.lock().get_mut(name) {
-            mounted.options = effective;
-        }
+        open.mounts
+            .lock()
+            .change(name, |mounted| mounted.options = effective);
         written
     }
 
@@ -497,10 +484,14 @@ pub(super) fn with_those_on_them(
     open.look_for_mounts();
     let mut mounted = open.all_served();
     mounted.retain(|(_, served)| open.is_mounted(served));
-    let is_going = |name: &String| followers.iter().any(|one| one.name == *name);
+    let names: BTreeSet<&str> = followers.iter().map(|one| one.name.as_str()).collect();
+    let is_going = |name: &String| names.contains(name.as_str());
     let going = mounted.iter().filter(|(name, _)| is_going(name));
-    let below: Vec<&PathBuf> = going.map(|(_, mounted)| &mounted.place).collect();
-    let is_on = |mounted: &Mounted| below.iter().any(|place| mounted.place.starts_with(place));
+    let below: BTreeSet<&Path> = going.map(|(_, mounted)| mounted.place.as_path()).collect();
+    let is_on = |mounted: &Mounted| {
+        let mut above = mounted.place.ancestors();
+        above.any(|place| below.contains(place))
+    };
     let on_them = mounted.iter();
     let on_them = on_them.filter(|(name, mounted)| !is_going(name) && is_on(mounted));
     let on_them: Vec<String> = on_them.map(|(name, _)| name.clone()).collect();

@@ -73,9 +73,9 @@ impl Engine {
             .tree()
             .set_properties(values.mount_properties(&temporary));
         self.mounter.properties_changed(served.key);
-        if let Some(served) = open.mounts.lock().get_mut(name) {
+        open.mounts.lock().change(name, |served| {
             (served.options, served.temporary) = (options, temporary);
-        }
+        });
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ impl Engine {
             return renamed.map(|_| Vec::new());
         }
         let (_, unmounted) = self.rename_head(call, &open, request, operation)?;
-        // Folders that nobody needs any more go.
+        // Folders of mounts that are gone are removed.
         self.put_back(call, &open, &[], &unmounted, Back::WhatWas, operation)?;
         Ok(unmounted.heads())
     }
@@ -178,12 +178,11 @@ fn rename_served(open: &OpenPool, from: &str, to: &str) {
         is_below.then(|| format!("{to}{rest}"))
     };
     let mut mounts = open.mounts.lock();
-    let moved: Vec<(String, String)> = mounts
-        .keys()
-        .filter_map(|name| Some((name.clone(), renamed(name)?)))
-        .collect();
-    for (old, new) in moved {
-        if let Some(mounted) = mounts.remove(&old) {
+    for (old, _) in mounts.at_and_below(from) {
+        let new = renamed(&old);
+        if let Some(new) = new
+            && let Some(mounted) = mounts.remove(&old)
+        {
             mounted.held.tree().rename(&new);
             mounts.insert(new, mounted);
         }

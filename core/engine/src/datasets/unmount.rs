@@ -3,7 +3,7 @@
 use super::describe::missing_path;
 use super::mount::Values;
 use super::mountpoint::{self, MountPoint};
-use super::{cannot_open, describe::bad_name};
+use super::{cannot_open, describe::bad_name, mount_order};
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
 use crate::files::{HoldPurpose, Tree};
@@ -14,6 +14,7 @@ use crate::refusals::of_task;
 use crate::turns::is_stuck;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_dataset::names::DatasetName;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
@@ -113,8 +114,8 @@ impl Engine {
         Ok(refused)
     }
 
-    /// Unmounts everything of a pool that is about to be closed: nobody may have it any more. `action` is what cannot be done with a pool of which somebody
-    /// still has something.
+    /// Unmounts everything of a pool that is about to be closed. A pool of which something is still in
+    /// use is busy for `action`.
     pub(crate) fn unmount_pool(
         &self,
         open: &Arc<OpenPool>,
@@ -154,21 +155,31 @@ impl Engine {
             self.abandon_mounts(open, &left);
             return Ok(());
         }
-        let (mut first, mut gone) = (Ok(()), Vec::new());
         left.reverse();
-        while let Some((name, mounted)) = left.pop() {
-            match self.unmount_one(open, &name, &mounted, Ending::Everywhere) {
-                Ok(_) => gone.push(mounted),
-                Err(refusal) => {
-                    let mut lost = vec![(name, mounted)];
-                    if is_stuck(&open.pool) {
-                        left.reverse();
-                        lost.append(&mut left);
+        let (mut first, mut gone) = (Ok(()), Vec::new());
+        let is_given_up = AtomicBool::new(false);
+        for level in mount_order::levels(left, place_of).into_iter().rev() {
+            let unmount = |(name, mounted): (String, Mounted)| {
+                if is_given_up.load(Ordering::SeqCst) {
+                    return (name, mounted, Err(None));
+                }
+                let outcome = self.unmount_one(open, &name, &mounted, Ending::Everywhere);
+                let is_over = outcome.is_err() && is_stuck(&open.pool);
+                is_given_up.fetch_or(is_over, Ordering::SeqCst);
+                (name, mounted, outcome.map_err(Some))
+            };
+            let threads = mount_order::THREADS;
+            let mut lost = Vec::new();
+            for (name, mounted, outcome) in self.host.map_in_threads(level, threads, unmount) {
+                match outcome {
+                    Ok(_) => gone.push(mounted),
+                    Err(refusal) => {
+                        lost.push((name, mounted));
+                        first = first.and(refusal.map_or(Ok(()), Err));
                     }
-                    self.abandon_mounts(open, &lost);
-                    first = first.and(Err(refusal));
                 }
             }
+            self.abandon_mounts(open, &lost);
         }
         let stored = self.store_unmounted(open, &gone.iter().collect::<Vec<_>>());
         first.and(stored)
@@ -181,13 +192,11 @@ impl Engine {
         name: &str,
         force: bool,
     ) -> Result<(), Refusal> {
-        let prefix = format!("{name}/");
-        let mut below = open.all_served();
-        below.retain(|(dataset, _)| dataset == name || dataset.starts_with(&prefix));
+        let below = open.mounts.lock().at_and_below(name);
         self.unmount_mounted(open, below, force)
     }
 
-    /// Unmounts those of these that are mounted. Others may have them elsewhere and go on; by force, nobody does.
+    /// Unmounts those of these that are mounted. What is in use elsewhere goes on; by force, it ends.
     fn unmount_mounted(
         &self,
         open: &Arc<OpenPool>,
@@ -239,24 +248,63 @@ impl Engine {
             self.abandon_mounts(open, &mounts);
             return (Vec::new(), Vec::new());
         }
+        let outcomes = self.unmount_levels(open, &mounts, ending, then);
         let (mut gone, mut in_use, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, mounted) in &mounts {
-            match self.unmount_one(open, name, mounted, ending) {
-                Ok(Left::Nothing) => gone.push(mounted),
-                Ok(Left::InUse) => in_use.push((name.clone(), mounted.clone())),
-                Err(refusal) => {
-                    refused.push(refusal);
-                    if then == AfterRefusal::End {
-                        break;
-                    }
-                }
+        for ((name, mounted), outcome) in mounts.iter().zip(outcomes) {
+            match outcome {
+                Some(Ok(Left::Nothing)) => gone.push(mounted),
+                Some(Ok(Left::InUse)) => in_use.push((name.clone(), mounted.clone())),
+                Some(Err(refusal)) => refused.push(refusal),
+                None => {}
             }
         }
         refused.extend(self.store_unmounted(open, &gone).err());
         (in_use, refused)
     }
 
-    /// Unmounts what belongs to a pool that nobody waits for. What it could not store was told to those who waited for it.
+    /// Unmounts these, which come with the deepest paths first: level by level of the tree of mount
+    /// points, those below before those above. Gives what came of each; nothing of those that were
+    /// left because of a refusal.
+    fn unmount_levels(
+        &self,
+        open: &Arc<OpenPool>,
+        mounts: &[(String, Mounted)],
+        ending: Ending,
+        then: AfterRefusal,
+    ) -> Vec<Option<Result<Left, Refusal>>> {
+        let is_refused = AtomicBool::new(false);
+        let unmount = |number: usize| {
+            if then == AfterRefusal::End && is_refused.load(Ordering::SeqCst) {
+                return (number, None);
+            }
+            let (name, mounted) = &mounts[number];
+            let outcome = self.unmount_one(open, name, mounted, ending);
+            is_refused.fetch_or(outcome.is_err(), Ordering::SeqCst);
+            (number, Some(outcome))
+        };
+        let unmount_placed = |(number, _): (usize, &Path)| unmount(number);
+        let outcomes: Vec<_> = match mounts.len() <= mount_order::FEW {
+            true => (0..mounts.len()).map(unmount).collect(),
+            false => {
+                let placed = mounts.iter().enumerate();
+                let placed = placed.map(|(number, (_, one))| (number, one.place.as_path()));
+                let levels = mount_order::levels(placed.rev().collect(), |(_, place)| *place);
+                let levels = levels.into_iter().rev();
+                let threads = mount_order::THREADS;
+                levels
+                    .flat_map(|level| self.host.map_in_threads(level, threads, unmount_placed))
+                    .collect()
+            }
+        };
+        let mut in_order: Vec<_> = mounts.iter().map(|_| None).collect();
+        for (number, outcome) in outcomes {
+            in_order[number] = outcome;
+        }
+        in_order
+    }
+
+    /// Unmounts file systems of a pool that does not answer. What it could not store was told to the
+    /// calls that waited for it.
     fn abandon_mounts(&self, open: &Arc<OpenPool>, mounts: &[(String, Mounted)]) {
         let keys = mounts.iter();
         let keys: Vec<_> = keys
@@ -309,8 +357,9 @@ impl Engine {
         self.close_files(&open.pool, leaving, held_on)
     }
 
-    /// Leaves no intent log of those of these heads whose mounts the system has ended: it asked nobody, and their logs stayed open. Calls that are still
-    /// served there would go on with the chain of a file system that is gone, and nobody would free that.
+    /// Leaves no intent log of those of these heads that nothing holds: umount(8) has ended their
+    /// mounts, or a hold was dropped, and their logs stayed open. A call that goes on there would
+    /// extend the chain of a file system that is gone, and its blocks would leak.
     pub(super) fn end_left_logs<'n>(
         &self,
         open: &OpenPool,
@@ -343,6 +392,11 @@ impl Engine {
     }
 }
 
+/// The folder of a mount.
+fn place_of(one: &(String, Mounted)) -> &Path {
+    &one.1.place
+}
+
 /// What becomes of the rest where one cannot be unmounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRefusal {
@@ -368,7 +422,7 @@ fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Moun
     mounts
 }
 
-/// What OpenZFS says of a pool that somebody uses.
+/// What OpenZFS says of a pool in use.
 pub(crate) const POOL_IS_BUSY: &str = "pool is busy";
 
 /// Where a file system may still be, and what ends that.

@@ -20,9 +20,9 @@ impl Engine {
             };
             stored.map_err(|error| of_task(action, &error))?;
             let mounts = open.mounts.lock();
-            let keys: Vec<_> = mounts.values().map(|mounted| mounted.key).collect();
+            let keys: Vec<_> = mounts.iter().map(|(_, mounted)| mounted.key).collect();
             drop(mounts);
-            // Who asks next what a file takes is told what it takes now.
+            // stat(2) shows from here on what files take now.
             keys.into_iter()
                 .for_each(|key| self.mounter.group_stored(key));
         }

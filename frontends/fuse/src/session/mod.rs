@@ -11,7 +11,7 @@ pub use requests::DelayedReply;
 
 use crate::handles::Handle;
 use crate::kept::{RecentNodes, is_unsettled};
-use crate::nodes::Node;
+use crate::nodes::{Node, Which};
 use crate::permission_checks::{Covered, PermissionChecks};
 use rustix::io::Errno;
 use snapshots::Entered;
@@ -90,20 +90,20 @@ impl Session {
         operation: &Operation,
     ) -> bool {
         let number = self.device_number.load(Ordering::Relaxed);
-        directory.which == 0
+        directory.which == Which::Dataset
             && Covered::read(number).is_on_the_way(&directory.files, directory.id, name, operation)
     }
 
     /// A file was opened so.
     pub(crate) fn opened(&self, file: &Place, handle: Handle) {
-        if file.which == 0 && handle.may_be_mapped() {
+        if file.which == Which::Dataset && handle.may_be_mapped() {
             *self.mapped().entry(file.id).or_default() += 1;
         }
     }
 
     /// A file is closed that was opened so.
     pub(crate) fn closed(&self, file: &Place, handle: Handle) {
-        if file.which > 0 || !handle.may_be_mapped() {
+        if file.which.is_snapshot() || !handle.may_be_mapped() {
             return;
         }
         if let Entry::Occupied(mut opens) = self.mapped().entry(file.id) {
@@ -116,7 +116,7 @@ impl Session {
 
     /// Whether a program may have stored into a file what the kernel has not told us yet.
     pub(crate) fn may_be_mapped(&self, file: &Place) -> bool {
-        file.which == 0 && self.mapped().contains_key(&file.id)
+        file.which == Which::Dataset && self.mapped().contains_key(&file.id)
     }
 
     /// The kernel has written back what a program stored into mapped memory, or was refused.
@@ -147,12 +147,12 @@ impl Session {
 
     /// What a node number of the kernel's is.
     pub(crate) fn place(&self, number: u64) -> Result<Place, Errno> {
-        let (which, id) = match Node::from_number(number) {
-            Node::Root => (0, self.tree.files().root()),
+        let (which, id) = match Node::from_number(number).ok_or(Errno::STALE)? {
+            Node::Root => (Which::Dataset, self.tree.files().root()),
             Node::Object { which, id } => (which, id),
         };
         let files = match which {
-            0 => self.tree.files().clone(),
+            Which::Dataset => self.tree.files().clone(),
             which => {
                 let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
                 // The kernel looks the name up again.
@@ -163,8 +163,8 @@ impl Session {
     }
 
     /// The node of an object, which for the dataset's root is the kernel's own.
-    pub(crate) fn node_of(&self, which: u16, files: &FileSystem, id: ObjectId) -> u64 {
-        if which == 0 && id == files.root() {
+    pub(crate) fn node_of(&self, which: Which, files: &FileSystem, id: ObjectId) -> u64 {
+        if which == Which::Dataset && id == files.root() {
             return Node::Root.number();
         }
         Node::Object { which, id }.number()
@@ -176,7 +176,7 @@ impl Session {
         Place {
             id: files.root(),
             files,
-            which: 0,
+            which: Which::Dataset,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A file as a request names it, and the numbers that it shows.
 
-use crate::nodes::inode_in_snapshot;
+use crate::nodes::{Which, inode_in_snapshot};
 use std::sync::Arc;
 use tarn_engine::files::{Attributes, ControlEntry, DirectoryEntry, FileSystem, ObjectId};
 
@@ -8,8 +8,8 @@ use tarn_engine::files::{Attributes, ControlEntry, DirectoryEntry, FileSystem, O
 pub(crate) struct Place {
     /// Its file system.
     pub(crate) files: Arc<FileSystem>,
-    /// Which one that is: see [`Node`].
-    pub(crate) which: u16,
+    /// Which one that is.
+    pub(crate) which: Which,
     /// Its object.
     pub(crate) id: ObjectId,
 }
@@ -26,23 +26,25 @@ impl Place {
 
     /// Whether it is the root of a snapshot.
     pub(crate) fn is_root_of_snapshot(&self) -> bool {
-        self.which > 0 && self.id == self.files.root()
+        self.which.is_snapshot() && self.id == self.files.root()
     }
 
-    /// The inode number that an object of the same file system shows. The root of a snapshot has that of its entry in `.zfs/snapshot`, as if it were mounted there.
+    /// The inode number that an object of the same file system shows. The root of a snapshot has that
+    /// of its entry in `.zfs/snapshot`, as if it were mounted there.
     fn inode_of(&self, id: ObjectId) -> ObjectId {
         let dataset = self.files.object_set().id();
         match self.which {
-            0 => id,
+            Which::Dataset => id,
             _ if id == self.files.root() => ControlEntry::Snapshot(dataset).id(),
             _ => ObjectId::new(inode_in_snapshot(dataset, id)),
         }
     }
 
-    /// The attributes of an object of the same file system as they are shown. A snapshot can get the number of one that was destroyed, and its
-    /// node number after a restart: what tells their files apart is the generation, which says the group in which the snapshot was last changed, too.
+    /// The attributes of an object of the same file system as they are shown. A snapshot can get the
+    /// number of one that was destroyed, and after a restart its node numbers: what tells their files
+    /// apart is the generation, which says the txg in which the snapshot was last changed, too.
     pub(crate) fn shown(&self, attributes: Attributes) -> Attributes {
-        if self.which == 0 {
+        if self.which == Which::Dataset {
             return attributes;
         }
         let born = self.files.object_set().root_pointer().logical_birth.get();

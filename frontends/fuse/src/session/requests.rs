@@ -4,7 +4,7 @@ use super::{Session, errno_of};
 use crate::clients;
 use crate::device::Device;
 use crate::inbox::Request;
-use crate::nodes::{Node, ROOT_NODE};
+use crate::nodes::{Node, ROOT_NODE, Which};
 use crate::operations::{self, Reply};
 use crate::protocol::{Answer, Arguments, RequestHead, opcode};
 use rustix::io::Errno;
@@ -46,7 +46,11 @@ impl Session {
             }
         }
         for node in nodes {
-            if let Node::Object { which: 0, id } = Node::from_number(node) {
+            if let Some(Node::Object {
+                which: Which::Dataset,
+                id,
+            }) = Node::from_number(node)
+            {
                 let who = Who {
                     client: clients::of(head.uid),
                     protocol: Protocol::Fuse,
@@ -198,7 +202,7 @@ impl Session {
         let mapped = self.mapped();
         mapped
             .keys()
-            .map(|id| self.node_of(0, files, *id))
+            .map(|id| self.node_of(Which::Dataset, files, *id))
             .collect()
     }
 

@@ -1,27 +1,99 @@
 //! Snapshots that were entered below `.zfs`.
+//!
+//! # Invariants
+//! - Within a session, no node number names files of two snapshots, though one may get the dataset
+//!   number of another that was destroyed: the kernel may still know nodes of that.
 
 use super::{Place, Session};
+use crate::nodes::{RENUMBERED_MAX, Which};
 use crate::operations;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use tarn_engine::files::{ControlEntry, FileSystem, ObjectId, Operation, Tree};
 
-/// Snapshots that were entered, by number and by their entry below `.zfs`.
+/// Snapshots that were entered, by dataset.
 #[derive(Default)]
 pub(super) struct Entered {
-    pub(super) by_number: Vec<Option<Arc<dyn Tree>>>,
-    pub(super) by_entry: BTreeMap<ObjectId, u16>,
+    by_dataset: BTreeMap<ObjectId, Slot>,
+    /// The datasets of those that were renumbered.
+    renumbered: Vec<ObjectId>,
+}
+
+/// The snapshot of a dataset that was entered last.
+struct Slot {
+    which: Which,
+    /// None when it was destroyed.
+    tree: Option<Arc<dyn Tree>>,
+    /// Tells it from another that has the dataset's number now.
+    files: Weak<FileSystem>,
 }
 
 impl Entered {
-    /// The snapshot of this number. Of one that is destroyed nothing is left, and its number stays empty.
-    pub(super) fn find(&mut self, which: u16) -> Option<&Arc<FileSystem>> {
-        let place = self.by_number.get_mut(usize::from(which).checked_sub(1)?)?;
-        if place.as_ref().is_some_and(|tree| tree.files().is_ending()) {
-            *place = None;
+    /// The file system of a snapshot. Of one that is destroyed nothing is kept but its number.
+    pub(super) fn find(&mut self, which: Which) -> Option<&Arc<FileSystem>> {
+        let dataset = match which {
+            Which::Dataset => return None,
+            Which::Snapshot(dataset) => dataset,
+            Which::Renumbered(place) => *self.renumbered.get(usize::from(place))?,
+        };
+        let slot = self.by_dataset.get_mut(&dataset)?;
+        if slot.which != which {
+            return None;
         }
-        place.as_ref().map(|tree| tree.files())
+        if slot
+            .tree
+            .as_ref()
+            .is_some_and(|tree| tree.files().is_ending())
+        {
+            slot.tree = None;
+        }
+        slot.tree.as_ref().map(|tree| tree.files())
+    }
+
+    /// The snapshot with this dataset, if it was entered.
+    fn known(&mut self, dataset: ObjectId) -> Option<Place> {
+        let which = self.by_dataset.get(&dataset)?.which;
+        let files = self.find(which)?.clone();
+        Some(Place {
+            id: files.root(),
+            files,
+            which,
+        })
+    }
+
+    /// A snapshot is entered. None where too many were renumbered.
+    pub(super) fn add(&mut self, dataset: ObjectId, tree: Arc<dyn Tree>) -> Option<Place> {
+        let files = tree.files().clone();
+        let of_files = Arc::downgrade(&files);
+        let before = self.by_dataset.get(&dataset);
+        let own = match before {
+            None => Which::of_snapshot(dataset),
+            // It was to be destroyed, and was not.
+            Some(slot) => Weak::ptr_eq(&slot.files, &of_files).then_some(slot.which),
+        };
+        let which = match own {
+            Some(which) => which,
+            None => {
+                let place = self.renumbered.len();
+                if place >= RENUMBERED_MAX {
+                    return None;
+                }
+                self.renumbered.push(dataset);
+                Which::Renumbered(u16::try_from(place).expect("it has 15 bits"))
+            }
+        };
+        let slot = Slot {
+            which,
+            tree: Some(tree),
+            files: of_files,
+        };
+        self.by_dataset.insert(dataset, slot);
+        Some(Place {
+            id: files.root(),
+            files,
+            which,
+        })
     }
 }
 
@@ -33,39 +105,24 @@ impl Session {
         entry: ObjectId,
         operation: &Operation,
     ) -> Result<Place, Errno> {
-        let known = |entered: &mut Entered| {
-            let which = *entered.by_entry.get(&entry)?;
-            let files = entered.find(which)?.clone();
-            Some(Place {
-                id: files.root(),
-                files,
-                which,
-            })
+        let Some(ControlEntry::Snapshot(dataset)) = ControlEntry::of(entry) else {
+            return Err(Errno::NOENT);
         };
         let lock = || self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known(&mut lock()) {
+        if let Some(found) = lock().known(dataset) {
             return Ok(found);
         }
         // Opened without the lock, since it reads from devices; another thread may be faster.
         let tree = self.tree.snapshot(name, operation);
         let tree = tree.map_err(operations::refused)?;
-        let files = tree.files().clone();
         // The name may be another's by now. The kernel looks it up again.
-        if ControlEntry::Snapshot(files.object_set().id()).id() != entry {
+        if tree.files().object_set().id() != dataset {
             return Err(Errno::STALE);
         }
         let mut entered = lock();
-        if let Some(found) = known(&mut entered) {
+        if let Some(found) = entered.known(dataset) {
             return Ok(found);
         }
-        let which = u16::try_from(entered.by_number.len() + 1);
-        let which = which.map_err(|_| Errno::NOENT)?;
-        entered.by_number.push(Some(tree));
-        entered.by_entry.insert(entry, which);
-        Ok(Place {
-            id: files.root(),
-            files,
-            which,
-        })
+        entered.add(dataset, tree).ok_or(Errno::NOENT)
     }
 }

@@ -1,0 +1,173 @@
+//! Many mounts at once: what is done for each must not look at all of them.
+//!
+//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tarn_engine::administration::{Administration, Call};
+use tarn_engine::instance::Instance;
+use tarn_engine::messages::dataset::{Create, Mount, Unmount};
+use tarn_engine::messages::pool::{self, Search, VdevKind, VdevRole, VdevSpec};
+use tarn_engine::{Engine, EngineOptions, Host, RealOptions};
+use tarn_fuse::FuseMounter;
+use tarn_serving::{AwakeProcessors, ServingThreads};
+use tempfile::TempDir;
+
+/// The most readings of the table that a command takes, however many file systems it mounts or
+/// unmounts: one when it begins, and one more where that finds something changed.
+const READINGS_MAX: u64 = 2;
+
+/// A pool with so many file systems, in two levels.
+struct Bench {
+    engine: Arc<Engine>,
+    mounter: Arc<FuseMounter>,
+    folder: TempDir,
+    count: usize,
+}
+
+impl Bench {
+    /// None where nothing can be mounted.
+    fn new(count: usize) -> Option<Bench> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("not seen: mounts need root and /dev/fuse");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+        let threads = ServingThreads::new(AwakeProcessors::new(false)).unwrap();
+        let mounter = Arc::new(FuseMounter::new(threads));
+        let options = EngineOptions {
+            cache_bytes: Some(64 << 20),
+            ..EngineOptions::default()
+        };
+        let host = Host::real(RealOptions::default());
+        let instance = Instance::at(folder.path());
+        let engine = Engine::new(host, instance, mounter.clone(), options);
+        let create = pool::Create {
+            name: "tank".to_string(),
+            altroot: Some(folder.path().join("mnt").display().to_string()),
+            vdevs: vec![VdevSpec {
+                kind: VdevKind::Leaf,
+                path: Some(disk.display().to_string()),
+                children: Vec::new(),
+                role: VdevRole::Data,
+            }],
+            ..pool::Create::default()
+        };
+        engine.pool_create(&call(), create).unwrap();
+        let bench = Bench {
+            engine,
+            mounter,
+            folder,
+            count,
+        };
+        for name in bench.names() {
+            let create = Create {
+                name: name.clone(),
+                ..Create::default()
+            };
+            bench.engine.dataset_create(&call(), create).unwrap();
+            fs::write(bench.path(&name).join("name"), &name).unwrap();
+        }
+        Some(bench)
+    }
+
+    /// Of all but the root: a quarter, and three below each of these.
+    fn names(&self) -> Vec<String> {
+        let above = (0..self.count / 4).map(|number| format!("tank/{number}"));
+        let with_below = above.flat_map(|above| {
+            let below = (0..3).map(|number| format!("{above}/{number}"));
+            let below: Vec<String> = below.collect();
+            std::iter::once(above).chain(below)
+        });
+        with_below.collect()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("mnt").join(name)
+    }
+
+    /// Each is mounted, with its own file; or none is.
+    fn assert_mounted(&self, are_mounted: bool) {
+        for name in self.names() {
+            let found = fs::read_to_string(self.path(&name).join("name")).ok();
+            assert_eq!(found, are_mounted.then_some(name));
+        }
+    }
+
+    /// Does something, and counts how often the table is read for it.
+    fn readings_of(&self, step: impl FnOnce()) -> u64 {
+        let before = self.mounter.table_readings();
+        step();
+        self.mounter.table_readings() - before
+    }
+
+    fn mount_all(&self) {
+        let mounted = self.engine.dataset_mount(&call(), Mount::default());
+        assert_eq!(mounted.unwrap().refused, []);
+        self.assert_mounted(true);
+    }
+
+    fn unmount_all(&self) {
+        let unmounted = self.engine.dataset_unmount(&call(), Unmount::default());
+        assert_eq!(unmounted.unwrap().refused, []);
+        self.assert_mounted(false);
+    }
+
+    fn export(&self) {
+        let export = pool::Export {
+            name: "tank".to_string(),
+            force: false,
+        };
+        self.engine.pool_export(&call(), export).unwrap();
+        self.assert_mounted(false);
+    }
+
+    fn import(&self) {
+        let import = pool::Import {
+            search: Search {
+                places: vec![self.folder.path().display().to_string()],
+                ..Search::default()
+            },
+            pool: Some("tank".to_string()),
+            altroot: Some(self.folder.path().join("mnt").display().to_string()),
+            ..pool::Import::default()
+        };
+        let imported = self.engine.pool_import(&call(), import).unwrap();
+        assert_eq!(imported.warnings, Vec::<String>::new());
+        self.assert_mounted(true);
+    }
+}
+
+fn call() -> Call {
+    Call::default()
+}
+
+#[test]
+fn the_mount_table_is_read_as_often_for_many_as_for_few() {
+    for count in [20, 80] {
+        let Some(bench) = Bench::new(count) else {
+            return;
+        };
+        bench.assert_mounted(true);
+        let steps: [(&str, &dyn Fn()); 5] = [
+            ("zfs unmount -a", &|| bench.unmount_all()),
+            ("zfs mount -a", &|| bench.mount_all()),
+            ("zfs mount -a of what is mounted", &|| bench.mount_all()),
+            ("zpool export", &|| bench.export()),
+            ("zpool import", &|| bench.import()),
+        ];
+        for (step, run) in steps {
+            let readings = bench.readings_of(run);
+            assert!(
+                readings <= READINGS_MAX,
+                "{step} of {count}: the table was read {readings} times"
+            );
+        }
+        let stopped = bench.readings_of(|| assert_eq!(bench.engine.stop(), []));
+        assert!(stopped <= 2 * READINGS_MAX, "stopping: {stopped}");
+        bench.assert_mounted(false);
+    }
+}
