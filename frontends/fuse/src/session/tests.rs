@@ -602,7 +602,9 @@ fn a_handle_of_a_file_in_a_snapshot_never_leads_into_another_snapshot() {
 #[test]
 fn a_snapshot_with_the_number_of_one_that_was_destroyed_is_renumbered() {
     let bench = Bench::new();
-    ["one", "two"].map(|name| take_snapshot(&bench.engine, name));
+    for name in ["one", "two"] {
+        take_snapshot(&bench.engine, name);
+    }
     let enter = |name: &[u8]| bench.tree.snapshot(name, &Operation::unmeasured()).unwrap();
     let (one, two) = (enter(b"one"), enter(b"two"));
     let mut entered = Entered::default();
