@@ -14,7 +14,7 @@ use crate::metaslab::{Allocated, for_each_entry, top_zap};
 use crate::out::Out;
 use crate::references::{Meaning, References};
 use std::collections::BTreeMap;
-use tarn_block::{Form, ReadError};
+use tarn_block::{BlockScope, Form, ReadError, ReadRequest};
 use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
 use tarn_engine::inspect::{InspectError, errno_of};
 use tarn_object::ObjectError;
@@ -384,15 +384,17 @@ impl<'a, 'b> Census<'a, 'b> {
     fn verify_unread(&mut self) {
         let unread = std::mem::take(&mut self.unread);
         // What is encrypted verifies as it is stored.
-        let wanted = unread
-            .iter()
-            .map(|(_, pointer)| match pointer.is_encrypted() {
-                true => (*pointer, Form::Stored),
-                false => (*pointer, Form::Plain),
-            });
-        let wanted: Vec<(BlockPointer, Form)> = wanted.collect();
+        let wanted = unread.iter().map(|(mark, pointer)| ReadRequest {
+            pointer: *pointer,
+            scope: BlockScope::of_visit(*mark, pointer),
+            form: match pointer.is_encrypted() {
+                true => Form::Stored,
+                false => Form::Plain,
+            },
+        });
+        let wanted: Vec<ReadRequest> = wanted.collect();
         let io = self.look.pool().io();
-        let outcomes = io.read_many_as(&wanted, self.look.operation());
+        let outcomes = io.read_many(&wanted, self.look.operation());
         for ((mark, pointer), outcome) in unread.iter().zip(outcomes) {
             if let Err(error) = outcome {
                 self.unreadable_block(mark, pointer, &error);

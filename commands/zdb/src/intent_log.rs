@@ -5,13 +5,14 @@ use crate::out::Out;
 use crate::set::SetView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tarn_block::BlockScope;
 use tarn_object::ObjectSet;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva};
 use tarn_ondisk::intent_log::{
     CreateKind, LogBlock, LogForm, LogRecord, LoggedAttributes, LoggedChange, LoggedWrite,
     RenameKind, SEQUENCE_WORD, mask,
 };
-use tarn_ondisk::units::Txg;
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_terminal::timestamp::ctime;
 
 /// What details begin with.
@@ -77,6 +78,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, view: &SetView, set: &Arc<ObjectSet>
     writeln!(out);
     let mut shower = Shower {
         look,
+        set: view.id,
         level,
         is_claimed: !head.claim_txg.is_zero(),
         is_encrypted: view.is_encrypted,
@@ -93,6 +95,7 @@ pub fn show(out: &mut Out, look: &Look<'_>, view: &SetView, set: &Arc<ObjectSet>
 
 struct Shower<'a, 'b> {
     look: &'a Look<'b>,
+    set: ObjectId,
     level: u32,
     is_claimed: bool,
     is_encrypted: bool,
@@ -112,7 +115,8 @@ impl Shower<'_, '_> {
             let Some(form) = LogForm::of_checksum(next.checksum_kind()) else {
                 return;
             };
-            let Ok(contents) = self.look.pool().io().read(&next, self.look.operation()) else {
+            let (io, scope) = (self.look.pool().io(), BlockScope::of_log_block(&next));
+            let Ok(contents) = io.read(&next, scope, self.look.operation()) else {
                 return;
             };
             let Ok(block) = LogBlock::decode(&contents, form) else {
@@ -301,8 +305,10 @@ impl Shower<'_, '_> {
                     writeln!(out, "{TAB}LSIZE 0x{size:x}\n{TAB}<hole>");
                     return;
                 }
-                let Ok(contents) = self.look.pool().io().read(pointer, self.look.operation())
-                else {
+                let (set, object) = (self.set, write.object);
+                let scope = BlockScope::of_logged_write(set, object, write.offset, pointer);
+                let io = self.look.pool().io();
+                let Ok(contents) = io.read(pointer, scope, self.look.operation()) else {
                     return;
                 };
                 read = contents;

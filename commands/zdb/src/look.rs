@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use std::cell::Cell;
+use tarn_block::BlockScope;
 use tarn_engine::inspect::Inspection;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::{Corrupt, Stored};
@@ -58,10 +59,14 @@ impl<'a> Look<'a> {
     ///
     /// # Errors
     /// What is in the way, in words.
-    pub fn pointers(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, String> {
+    pub fn pointers(
+        &self,
+        parent: &BlockPointer,
+        scope: BlockScope,
+    ) -> Result<Vec<BlockPointer>, String> {
         let words = |error: Corrupt| error.to_string();
         parent.check().map_err(words)?;
-        let block = self.pool().io().read(parent, self.operation());
+        let block = self.pool().io().read(parent, scope, self.operation());
         let block = block.map_err(|error| error.to_string())?;
         let order = parent.byte_order();
         block

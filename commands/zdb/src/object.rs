@@ -7,6 +7,7 @@ use crate::pointer;
 use crate::set::SetView;
 use crate::viewer;
 use std::sync::Arc;
+use tarn_block::{BlockKind, BlockScope};
 use tarn_object::{META_DNODE, Object, ObjectInfo};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::checksum::ChecksumKind;
@@ -14,7 +15,7 @@ use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::{Dnode, DnodeFlags, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{BlockId, ObjectId};
+use tarn_ondisk::units::{BlockId, Level, ObjectId};
 
 /// The smallest slots of a block of dnodes, by which OpenZFS counts how full the meta dnode is.
 const SLOTS_PER_BLOCK: f64 = 32.0;
@@ -70,6 +71,8 @@ impl ObjectShower<'_, '_> {
             }
             Tree {
                 look,
+                set: self.view.id,
+                object: id,
                 dnode: &dnode,
             }
             .show(out);
@@ -189,6 +192,8 @@ fn flags(out: &mut Out, dnode: &Dnode) {
 /// The tree of an object's pointers.
 struct Tree<'a, 'b> {
     look: &'a Look<'b>,
+    set: ObjectId,
+    object: ObjectId,
     dnode: &'a Dnode,
 }
 
@@ -228,7 +233,14 @@ impl Tree<'_, '_> {
         if !goes_below {
             return;
         }
-        match self.look.pointers(pointer) {
+        let scope = BlockScope::of_object(
+            self.set,
+            self.object,
+            Level::new(level),
+            BlockId::from(block),
+            BlockKind::Metadata,
+        );
+        match self.look.pointers(pointer, scope) {
             Ok(children) => {
                 let first = block << self.dnode.pointers_per_block_shift();
                 let mut fill = 0u64;

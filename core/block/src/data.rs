@@ -9,7 +9,7 @@ use tarn_host::buffer::Buffer;
 pub struct Block(Arc<Buffer>);
 
 impl Block {
-    /// Takes a buffer over. Nobody can change it from now on.
+    /// Takes a buffer over, which never changes from now on.
     pub fn new(buffer: Buffer) -> Block {
         Block(Arc::new(buffer))
     }
@@ -24,7 +24,7 @@ impl Block {
         Block::new(Buffer::from_slice(bytes))
     }
 
-    /// The buffer, to change it: without a copy if nobody else has this block.
+    /// The buffer, to change it: uncopied if this is the only reference to the block.
     pub fn into_buffer(self) -> Buffer {
         Arc::unwrap_or_clone(self.0)
     }

@@ -1,30 +1,32 @@
 //! Blocks that live in their pointer.
 //!
 //! # Mechanism
-//! A block of data that compresses to 112 bytes or less is put into the words of its pointer that it does
-//! not need then. Reading it costs nothing once the pointer is there. Only the lowest level is
-//! embedded, and nothing whose fill counts more than itself, for an embedded pointer has no room for
-//! a fill.
+//! A block of data that compresses to 112 bytes or less is stored in words of its pointer that lead
+//! nowhere then. Reading it costs no I/O once the pointer is read. Only level 0 is embedded, and no
+//! block whose fill counts more than itself: an embedded pointer has no room for a fill.
 
 use crate::data::Block;
 use crate::error::ReadError;
 use crate::io::{WritePhase, address};
 use crate::policy::{Embedding, WritePolicy};
-use crate::stored::{compression_of, expand};
-use tarn_ondisk as ondisk;
+use crate::read::expand::decompress;
+use crate::stored::compression_of;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::embedded::PAYLOAD_BYTES_MAX;
 use tarn_ondisk::units::LogicalSize;
 
 /// The contents of an embedded block.
+///
+/// # Errors
+/// The pointer makes no sense, or its payload cannot be decompressed.
 pub(crate) fn read(pointer: &BlockPointer) -> Result<Block, ReadError> {
     let block = address(pointer);
     let corrupt = |what| ReadError::Corrupt { block, what };
     pointer.check().map_err(corrupt)?;
     let payload = pointer.payload().map_err(corrupt)?;
     let compression = compression_of(pointer)?;
-    let expanded = expand(compression, payload.bytes(), pointer.logical_size());
+    let expanded = decompress(compression, payload.bytes(), pointer.logical_size());
     expanded
         .map(Block::new)
         .map_err(|why| ReadError::Undecodable { block, why })
@@ -38,19 +40,29 @@ pub(crate) fn is_embeddable(policy: &WritePolicy, size: usize) -> bool {
         && (1..=PAYLOAD_BYTES_MAX).contains(&size)
 }
 
-/// The pointer that holds `compressed`.
+/// The pointer that holds `compressed`, which is [embeddable](is_embeddable).
 pub(crate) fn pointer(
     compressed: &[u8],
     logical_size: LogicalSize,
     policy: &WritePolicy,
     phase: WritePhase,
-) -> ondisk::block_pointer::BlockPointer {
-    BlockPointer::embedded(
+) -> BlockPointer {
+    assert!(
+        is_embeddable(policy, compressed.len()),
+        "it was asked before"
+    );
+    let pointer = BlockPointer::embedded(
         compressed,
         logical_size,
         Compression::from_code(policy.compression.code()),
         policy.object_type,
         policy.level,
         phase.txg,
-    )
+    );
+    debug_assert!(
+        pointer
+            .payload()
+            .is_ok_and(|payload| payload.bytes() == compressed)
+    );
+    pointer
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a block.
 
+use crate::scope::BlockScope;
 use std::fmt;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva};
 use tarn_ondisk::declare::Corrupt;
@@ -104,7 +105,8 @@ pub enum ReadError {
         copies: Vec<CopyFailure>,
     },
     /// The pointer, or a gang header that verified, makes no sense: a checksum guards bytes, not
-    /// meaning. Damage that was written with its checksum, or a bug of whoever wrote it.
+    /// meaning. Damage that was written with its checksum, or a bug of the implementation that
+    /// wrote it.
     #[error("block {block} is damaged: {what}")]
     Corrupt {
         /// The block.
@@ -127,10 +129,12 @@ pub enum ReadError {
         why: DecompressError,
     },
     /// The block is encrypted. This version of Tarn cannot open encrypted datasets.
-    #[error("block {block} is encrypted, which is not supported")]
+    #[error("block {block} at {scope} is encrypted, which is not supported")]
     Encrypted {
         /// The block.
         block: BlockAddress,
+        /// Where it belongs: the object set has the key.
+        scope: BlockScope,
     },
     /// The contents were left out of the redacted stream this dataset was received from.
     #[error("block {block} was redacted: its contents were never received")]
@@ -157,8 +161,9 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether devices answered, for every copy, with bytes that are not the block; or the pointer says nothing that could be read. So
-    /// it is known that the block is not there. Otherwise it may be, on devices that are missing or fail.
+    /// Whether devices answered, for every copy, with bytes that are not the block; or the pointer
+    /// says nothing that could be read. So it is known that the block is not there. Otherwise it
+    /// may be, on devices that are missing or fail.
     pub fn is_mismatch(&self) -> bool {
         let is_answered = |copy: &CopyFailure| {
             let CopyFailureReason::Vdev(why) = &copy.why else {
@@ -183,7 +188,7 @@ impl ReadError {
             | ReadError::Corrupt { block, .. }
             | ReadError::GangMismatch { block }
             | ReadError::Undecodable { block, .. }
-            | ReadError::Encrypted { block }
+            | ReadError::Encrypted { block, .. }
             | ReadError::Redacted { block }
             | ReadError::UnknownChecksum { block, .. }
             | ReadError::UnknownCompression { block, .. } => block,
@@ -194,7 +199,7 @@ impl ReadError {
 /// Why it is not certain that all devices have a block.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum HealError {
+pub enum SelfHealError {
     /// The block cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -203,8 +208,8 @@ pub enum HealError {
     Vdev(#[from] VdevWriteError),
 }
 
-/// Why a batch was not written. Nothing of it is referenced, and its space is given back; the same batch may be
-/// tried again.
+/// Why a batch was not written. Nothing of it is referenced, and its space is given back; the same
+/// batch may be tried again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -236,7 +241,7 @@ pub enum BlockFreeError {
         /// Why.
         why: Box<ReadError>,
     },
-    /// The block has twins, and nobody here can count them.
+    /// The block is in the dedup table, which is not supported.
     #[error("block {block} is deduplicated, which is not supported")]
     Deduplicated {
         /// The block.

@@ -1,15 +1,15 @@
 //! Giving a block's space back.
 //!
 //! # Mechanism
-//! In the first pass of a sync, what is freed goes to `space` at once. In later passes it would dirty
-//! space maps again, and storing would not end; so the pointer is kept, and `pool` stores it to
-//! be freed in the next txg ([`BlockIo::take_deferred_frees`]).
+//! In the first pass of a sync, what is freed goes to `space` at once. In later passes it would
+//! dirty space maps again, and storing would not end; so the pointer is kept, and `pool` stores it
+//! to be freed in the next txg ([`BlockIo::take_deferred_frees`]).
 
 use crate::error::BlockFreeError;
 use crate::gang;
 use crate::io::{BlockIo, WritePhase, address};
 use crate::ref_table::Release;
-use crate::write::PASS_DEFER_FREES;
+use crate::write::request::PASS_DEFER_FREES;
 use tarn_host::canary::{Canary, sings};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::units::Txg;
@@ -20,8 +20,8 @@ impl BlockIo {
     /// Frees a block in this phase, or keeps it to be freed in the next txg.
     ///
     /// # Errors
-    /// The pointer leads to what was never allocated, or to a block in the dedup table, or the references to it cannot be
-    /// read: the pool must not go on storing.
+    /// The pointer leads to what was never allocated, or to a block in the dedup table, or the
+    /// references to it cannot be read: the pool must not go on storing.
     pub fn free(
         &self,
         pointer: &BlockPointer,
@@ -31,6 +31,7 @@ impl BlockIo {
         if pointer.kind() != PointerKind::Stored {
             return Ok(());
         }
+        assert!(!phase.txg.is_zero(), "a block is freed in a syncing txg");
         self.probes.frees.increment();
         if phase.pass >= PASS_DEFER_FREES {
             self.deferred_frees.lock().push(*pointer);

@@ -1,34 +1,38 @@
 //! Gang blocks: a block in pieces, when no free range is large enough for it.
 //!
 //! # Mechanism
-//! The block's pointer leads to a header of one sector with up to three pointers to pieces, and a piece
-//! may be a gang again. The header guards itself: its checksum is keyed with its place and birth, since
-//! the pointer's own is that of the whole block, whether it is in pieces or not.
+//! The block's pointer leads to a header of one sector with up to three pointers to pieces, and a
+//! piece may be a gang again. The header guards itself: its checksum is keyed with its place and
+//! birth, since the pointer's own is that of the whole block, whether it is in pieces or not.
 //!
 //! To write, the header is placed first, then each piece gets its share of what is left, near the
-//! header; a piece that finds no room is split again. Headers have one copy more than the block where
-//! metadata has, for without its header a gang cannot even be freed.
+//! header; a piece that finds no room is split again. Headers have one copy more than the block
+//! where metadata has, for without its header a gang cannot even be freed.
 //!
 //! A gang's allocated size, as its pointer has it, is that of the header and all pieces.
 //!
-//! A gang that was written by an earlier pass of the same txg is rewritten in place as any other block is: its headers say where
-//! the pieces are, each piece gets its new share, and the headers, which have the checksums of the pieces, are made anew. A header's own
-//! checksum is keyed with what stays: its place and birth.
+//! A gang that was written by an earlier pass of the same txg is rewritten in place like any other
+//! block: its headers say where the pieces are, each piece gets its new share, and the headers,
+//! which have the checksums of the pieces, are made anew. A header's own checksum is keyed with its
+//! place and birth, which stay.
 //!
-//! So a device that lost the later of two such writes has a header that verifies and leads to pieces as they were: it must not be believed, nor a piece be
-//! *repaired* by it. To read, all parts are gathered and left as they are, whatever is wrong with their copies; only when the whole is what the pointer means are they
-//! read once more, and mended. If it is not, headers are looked for that say something else, which another copy may have.
+//! So a device that lost the later of two such writes has a header that verifies and leads to
+//! pieces as they were: no piece is self-healed by such a header. A read gathers all parts without
+//! healing any; only when the whole verifies by the pointer's checksum, the parts are read once
+//! more and self-healed. If it does not verify, other copies are searched for a header that
+//! differs.
 //!
 //! # Invariants
-//! - The pieces' sizes add up to the block's, and each piece is smaller than what it is a piece of: so
-//!   trees read from disk are finite. Their depth is bounded besides.
+//! - The pieces' sizes add up to the block's, and each piece is smaller than what it is a piece of:
+//!   so trees read from disk are finite. Their depth is bounded besides.
 //! - To free, all headers are read before anything is freed: all or nothing. To rewrite, too.
 
 use crate::error::ReadError;
 use crate::io::BlockIo;
-use crate::read::Faults;
+use crate::read::faults::Faults;
+use crate::shapes::dva_of;
 use crate::stored::StoredPointer;
-use crate::write::Batch;
+use crate::write::devices::Batch;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind, StoredBlock};
@@ -43,14 +47,15 @@ use tarn_space::{Allocation, NoSpace};
 use tarn_transform::checksum::embedded;
 use tarn_transform::{ChecksumAlgorithm, checksum};
 
-/// How deep gangs may be nested. Three pieces each, the largest block has been cut to sectors by then.
+/// How deep gangs may be nested. Three pieces each, the largest block has been cut to sectors by
+/// then.
 const DEPTH_MAX: usize = 16;
 
 /// The size of a header as its vdev stores it.
 pub(crate) const HEADER_SIZE: PhysicalSize = PhysicalSize::new(512);
 
-/// How many headers more than one a block may have tried. A guess: more than copies that can have been overlooked, and little beside the time that a
-/// pool may take that was made to be slow.
+/// How many further headers are tried for one block. A guess: more than stale copies can make, and
+/// a bound on the time that a crafted pool can take.
 const OTHER_HEADERS_MAX: u32 = 64;
 
 /// Reads a block from its pieces.
@@ -75,7 +80,8 @@ fn whole_of(parts: &[Part], size: usize) -> Buffer {
     whole
 }
 
-/// The headers and pieces of a gang that make up the block its pointer means. Devices that had others, or none, get these.
+/// The headers and pieces of a gang that make up the block its pointer means. Devices that had
+/// others, or none, are self-healed with these.
 fn right_parts(
     io: &BlockIo,
     stored: &StoredPointer<'_>,
@@ -98,7 +104,7 @@ fn right_parts(
             if is_wrong.load(Ordering::Relaxed) && io.is_settled(stored.pointer, operation) =>
         {
             for part in parts {
-                part.mend(io, operation);
+                part.self_heal(io, operation);
             }
         }
         Ok(_) => {}
@@ -151,7 +157,8 @@ impl Search<'_> {
                 }
                 return found;
             }
-            // OpenZFS does not look at the checksums of pieces that are gangs: perhaps this one is right all the same.
+            // OpenZFS does not look at the checksums of pieces that are gangs: perhaps this one is
+            // right all the same.
             if found.is_ok() && best.as_ref().is_none_or(Result::is_err) || best.is_none() {
                 best = Some(found);
             }
@@ -294,7 +301,7 @@ fn collect_places(
         }));
         return Ok(());
     }
-    let header = read_header(io, pointer, depth_left, operation, Faults::Mend, &[])?;
+    let header = read_header(io, pointer, depth_left, operation, Faults::Heal, &[])?;
     for member in header.members {
         collect_places(io, &member, depth_left - 1, found, operation)?;
     }
@@ -319,16 +326,18 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Reads it again, now that it is known to be right: who has other bytes gets these.
-    fn mend(&self, io: &BlockIo, operation: &Operation) {
+    /// Reads the part again, now that it is known to be right: devices with other bytes are
+    /// self-healed.
+    fn self_heal(&self, io: &BlockIo, operation: &Operation) {
         let right = self.bytes.get(..self.size.to_usize());
         let is_right = |bytes: &[u8]| bytes.get(..self.size.to_usize()) == right;
-        // The reader has what he wants. What is not mended now is found again by the next one.
-        let _ = io.read_copies(&self.pointer, self.size, operation, Faults::Mend, &is_right);
+        // The reader has its bytes. What is not healed now is found again by the next read.
+        let _ = io.read_copies(&self.pointer, self.size, operation, Faults::Heal, &is_right);
     }
 }
 
-/// All that a block consists of, each part verified: the block itself, or the headers and pieces of a gang.
+/// All that a block consists of, each part verified: the block itself, or the headers and pieces of
+/// a gang.
 pub(crate) fn parts(
     io: &BlockIo,
     pointer: &BlockPointer,
@@ -341,7 +350,7 @@ pub(crate) fn parts(
     Ok(vec![Part {
         pointer: *pointer,
         size: pointer.physical_size(),
-        bytes: io.read_stored(&stored, operation)?,
+        bytes: io.fetch(&stored, operation)?,
     }])
 }
 
@@ -394,6 +403,12 @@ fn write_gang(
         members.push(member);
         rest = later;
     }
+    let pieces: PhysicalSize = members.iter().map(BlockPointer::physical_size).sum();
+    assert_eq!(
+        pieces,
+        PhysicalSize::of(bytes),
+        "the pieces make up the block"
+    );
     let dvas: Vec<Dva> = places
         .iter()
         .zip(totals)
@@ -418,6 +433,15 @@ fn push_header(
         &mut header,
         &embedded::gang_verifier(vdev.get(), offset.get(), policy.txg.get()),
         checksum::ByteOrder::Little,
+    );
+    debug_assert!(
+        embedded::verify(
+            ChecksumAlgorithm::GangHeader,
+            &header,
+            &embedded::gang_verifier(vdev.get(), offset.get(), policy.txg.get()),
+        )
+        .is_ok(),
+        "what is written can be read back"
     );
     batch.push(&io.shapes(), dvas, HEADER_SIZE, header.into());
 }
@@ -474,9 +498,11 @@ struct Node {
     members: Vec<Node>,
 }
 
-/// Writes `bytes` over a gang of this txg and of the same size, where it is. Gives back the places of its leading header.
+/// Writes `bytes` over a gang of this txg and of the same size, where it is. Gives back the places
+/// of its leading header.
 ///
-/// Nothing is written, and `None` given back, where that cannot be: a header cannot be read, or the gang is not what would be written now.
+/// Nothing is written, and `None` given back, when a header cannot be read, or the gang is not what
+/// would be written now.
 #[doc(alias = "zio_rewrite_gang")]
 pub(crate) fn rewrite(
     io: &BlockIo,
@@ -502,7 +528,7 @@ fn read_node(
         return None;
     }
     let members = if pointer.is_gang() {
-        let header = read_header(io, pointer, depth_left, operation, Faults::Mend, &[]).ok()?;
+        let header = read_header(io, pointer, depth_left, operation, Faults::Heal, &[]).ok()?;
         let members = header.members.iter();
         members
             .map(|member| read_node(io, member, policy, depth_left - 1, operation))
@@ -516,7 +542,8 @@ fn read_node(
     })
 }
 
-/// Whether this policy wrote it. A header comes from a device, which may lie: what cannot be is not written to.
+/// Whether this policy wrote it. A header comes from a device, which may lie: impossible places are
+/// not written to.
 fn is_as_written(io: &BlockIo, pointer: &BlockPointer, policy: GangPolicy) -> bool {
     let (copies, size) = match pointer.is_gang() {
         true => (policy.header_copies.max(policy.copies), HEADER_SIZE),
@@ -558,11 +585,6 @@ fn rewrite_node(
     assert!(rest.is_empty(), "the pieces make up the block");
     push_header(io, &dvas, &members, policy, batch);
     dvas
-}
-
-/// A place as a pointer names it.
-pub(crate) fn dva_of(place: &Allocation) -> Dva {
-    Dva::new(place.vdev, place.offset, place.size)
 }
 
 fn rounded_up(size: usize, step: u64) -> usize {

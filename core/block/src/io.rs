@@ -4,17 +4,17 @@ use crate::error::BlockAddress;
 use crate::probes::Probes;
 use crate::ranks;
 use crate::ref_table::RefTable;
-use std::collections::BTreeMap;
+use crate::shapes::VdevShapes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
-use tarn_ondisk::block_pointer::{BlockPointer, Dva};
+use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::units::{AllocatedSize, PhysicalSize, Txg, VdevId};
 use tarn_probe::Operation;
 use tarn_space::Space;
 use tarn_transform::Salt;
-use tarn_vdev::{Place, VdevTree};
+use tarn_vdev::VdevTree;
 
 /// Reads, writes and frees the blocks of one pool. Shared.
 pub struct BlockIo {
@@ -27,16 +27,17 @@ pub struct BlockIo {
     salt: OnceLock<Salt>,
     shapes: RwLock<Arc<VdevShapes>>,
     pub(crate) deferred_frees: Mutex<Vec<BlockPointer>>,
-    /// Bytes that logs may still take before it is looked how much room there is.
+    /// Bytes that logs may still take before the room that is left is counted again.
     pub(crate) log_allowance: AtomicU64,
-    /// The newest group that is stored: blocks of later ones may be written again where they are.
+    /// The newest txg that is stored: blocks of later ones may be rewritten in place.
     stored: AtomicU64,
-    /// When that was, in nanoseconds of the host's clock, and when the group before it was stored. Zero if that was not said.
+    /// When it was stored, in nanoseconds of the host's clock, and when the txg before it was. Zero
+    /// if unknown.
     stored_ns: AtomicU64,
     stored_before_ns: AtomicU64,
     /// Blocks that a test wants split.
     force_ganging: OnceLock<ForceGanging>,
-    /// State of the dice for that.
+    /// State of the pseudo-random numbers for that.
     dice: AtomicU64,
 }
 
@@ -91,77 +92,6 @@ pub struct ForceGanging {
     pub seed: u64,
 }
 
-/// What the pipelines need to know of the top-level vdevs at every block.
-#[derive(Debug, Default)]
-pub(crate) struct VdevShapes {
-    sector_bytes: BTreeMap<VdevId, u64>,
-    /// What a sector allocated there counts, in bytes.
-    deflate_ratios: BTreeMap<VdevId, u64>,
-    /// How much room each has.
-    room_bytes: BTreeMap<VdevId, u64>,
-    /// The smallest sector of those that hold ordinary blocks. What is stored is a multiple of it.
-    pub(crate) allocation_min: u64,
-    /// What so much takes at worst, as its owner is charged: see [`worst`](crate::worst).
-    pub(crate) piece_worst: u64,
-}
-
-impl VdevShapes {
-    fn of(vdevs: &VdevTree) -> VdevShapes {
-        let top_levels = vdevs.top_levels();
-        let sector_bytes: BTreeMap<VdevId, u64> = top_levels
-            .iter()
-            .map(|vdev| (vdev.id, 1_u64 << vdev.ashift))
-            .collect();
-        // A hole has no sectors.
-        let ordinary = top_levels
-            .iter()
-            .filter(|vdev| !vdev.is_log && vdev.ashift != 0);
-        let ordinary: Vec<VdevId> = ordinary.map(|vdev| vdev.id).collect();
-        let sectors = ordinary.iter().map(|vdev| sector_bytes[vdev]);
-        let mut shapes = VdevShapes {
-            allocation_min: sectors
-                .min()
-                .unwrap_or(tarn_ondisk::block_pointer::SECTOR_BYTES),
-            sector_bytes,
-            room_bytes: top_levels
-                .iter()
-                .map(|vdev| (vdev.id, vdev.asize.get()))
-                .collect(),
-            deflate_ratios: top_levels
-                .iter()
-                .map(|vdev| (vdev.id, vdev.deflate_ratio))
-                .collect(),
-            piece_worst: 0,
-        };
-        let piece_on = |vdev, size| vdevs.find_allocated_size(vdev, size).unwrap_or_default();
-        shapes.piece_worst = shapes.find_piece_worst(&ordinary, piece_on);
-        shapes
-    }
-
-    /// What an allocation counts for its owner: without the parity that every block there has.
-    fn deflated(&self, dva: Dva) -> AllocatedSize {
-        self.deflated_on(dva.vdev(), dva.allocated_size())
-    }
-
-    /// What so much of a vdev counts.
-    pub(crate) fn deflated_on(&self, vdev: VdevId, size: AllocatedSize) -> AllocatedSize {
-        let ratio = self.deflate_ratios.get(&vdev).copied().unwrap_or(0);
-        AllocatedSize::new(size.sectors().saturating_mul(ratio))
-    }
-
-    /// The place of `size` bytes that were placed in the txg `birth`, made whole sectors of that
-    /// vdev. `None` if there is no such vdev.
-    pub(crate) fn place(&self, dva: Dva, size: PhysicalSize, birth: Txg) -> Option<Place> {
-        let sector = *self.sector_bytes.get(&dva.vdev())?;
-        Some(Place {
-            vdev: dva.vdev(),
-            offset: dva.offset(),
-            size: size.get().checked_next_multiple_of(sector)?,
-            birth,
-        })
-    }
-}
-
 impl BlockIo {
     /// For a pool with these vdevs and this space.
     pub fn new(
@@ -195,34 +125,42 @@ impl BlockIo {
         io
     }
 
-    /// For tests of pools that are open: from now on blocks are split though there is room. Once: later calls change nothing.
+    /// For tests of pools that are open: from now on blocks are split though there is room. Later
+    /// calls change nothing.
     pub fn force_ganging(&self, force: ForceGanging) {
         if self.force_ganging.set(force).is_ok() {
             self.dice.store(force.seed | 1, Ordering::Relaxed);
         }
     }
 
-    /// Says what salted checksums are mixed with. Once: later calls change nothing.
+    /// Sets the salt of salted checksums. Later calls change nothing.
     pub fn set_salt(&self, salt: Salt) {
         let _ = self.salt.set(salt);
     }
 
-    /// Says which group is the newest that is stored. Until it is said for the first time all are. To be said by one thread, and before space that the
-    /// group makes free is given out.
+    /// Notes that a txg is stored. Until the first call, all txgs count as stored. The sync thread
+    /// calls it, before space that the txg frees is allocated again.
     pub fn note_stored(&self, txg: Txg) {
+        let newest = self.stored.load(Ordering::Acquire);
+        assert!(
+            newest == u64::MAX || newest <= txg.get(),
+            "txgs are stored in their order"
+        );
         let now_ns = self.host.monotonic_ns();
         let before = self.stored_ns.swap(now_ns, Ordering::AcqRel);
         self.stored_before_ns.store(before, Ordering::Release);
         self.stored.store(txg.get(), Ordering::Release);
     }
 
-    /// Whether a block is where its pointer says, and stays there as it is. If not, other bytes in its places are no fault of a device, and must not be
-    /// replaced by those of the block:
+    /// Whether a block is where its pointer says, and stays there as it is. If not, other bytes in
+    /// its places are no fault of a device, and self-healing must not replace them:
     ///
-    /// - A block of a group that is being stored may be written again where it is, while somebody reads it who was led to it before.
-    /// - A block that somebody looked up long ago may have been freed, and its places been given to another one. That takes three groups at
-    ///   least: the one that frees it, and two until what it frees is given out (`TXG_DEFER_SIZE`). Here no more than one is allowed, for
-    ///   a repair takes time as well.
+    /// - A block of the syncing txg may be rewritten in place while a reader with its older pointer
+    ///   reads it.
+    /// - A block whose pointer was looked up long ago may have been freed, and its places allocated
+    ///   again. That takes three txgs at least: the one that frees it, and two until its space is
+    ///   allocated again (`TXG_DEFER_SIZE`). Here only one may pass, for healing takes time as
+    ///   well.
     pub(crate) fn is_settled(&self, pointer: &BlockPointer, operation: &Operation) -> bool {
         let is_stored = pointer.physical_birth().get() <= self.stored.load(Ordering::Acquire);
         let stored_before_ns = self.stored_before_ns.load(Ordering::Acquire);
@@ -235,8 +173,8 @@ impl BlockIo {
         *self.shapes.write() = shapes;
     }
 
-    /// What a block counts for whoever has it, in all its places: what it takes, less the parity that every block
-    /// on such a vdev takes. Nothing for a hole or an embedded block.
+    /// What a block counts for its dataset, in all its places: what it takes, less the parity that
+    /// every block on such a vdev takes. Nothing for a hole or an embedded block.
     #[doc(alias = "bp_get_dsize")]
     pub fn deflated_size(&self, pointer: &BlockPointer) -> AllocatedSize {
         let shapes = self.shapes();
@@ -244,7 +182,8 @@ impl BlockIo {
         sizes.fold(AllocatedSize::ZERO, AllocatedSize::saturating_add)
     }
 
-    /// What was freed in the normal class, and may not be used again before more groups are stored.
+    /// What was freed in the normal class, and is not allocated again before two more txgs are
+    /// stored.
     #[doc(alias = "metaslab_class_get_deferred")]
     pub fn deferred_size(&self) -> AllocatedSize {
         self.space.class_totals(tarn_space::Class::Normal).deferred
@@ -256,8 +195,8 @@ impl BlockIo {
         table.is_some_and(|table| table.is_enabled())
     }
 
-    /// Gives a block one more reference, as part of a group that is not being stored yet: as often it has to be
-    /// [freed](BlockIo::free). It waits for nothing.
+    /// Gives a block one more reference, in a txg that is not syncing yet: it must be
+    /// [freed](BlockIo::free) once more. Never waits.
     ///
     /// # Panics
     /// When blocks cannot be [shared](BlockIo::shares_blocks).

@@ -3,16 +3,20 @@
 //! # Problem
 //! Between an object, which knows contents, and a device, which knows sectors, much is decided for
 //! every block: whether it is stored at all, how small, where, how often, and how it will be known
-//! again. A mistake in any of these loses data silently, so each is made in one place, and the same way
-//! for all blocks.
+//! again. A mistake in any of these loses data silently, so each is made in one place, and the same
+//! way for all blocks.
 //!
 //! # Mechanism
-//! A *read* ([`read`]) tries copies until one verifies, and expands it. A *write* ([`mod@write`]) takes a
-//! batch through shaping, placing and writing, and gives back pointers. A *free* ([`free`]) gives
-//! space back, at once or in the next txg. Beside them: blocks in pieces ([`gang`]), blocks in their
-//! pointer ([`embed`]), blocks of intent logs ([`log_block`]) and those that logs lead to ([`early`]), bad copies written anew ([`repair`]), blocks of encrypted datasets, whose keys nobody has here
-//! ([`sealed`]), what a block takes at worst ([`worst`]), and what kind of block is written how
-//! ([`policy`]).
+//! A *read* ([`read`]) fetches a copy that verifies, opens it and expands it. A *write*
+//! ([`mod@write`]) takes a batch through compressing, sealing, claiming, placing and writing, and
+//! gives back pointers. Each stage is a function in a file of its own. A *free* ([`free`]) gives
+//! space back, at once or in the next txg. A read carries its [`scope`]: object set, object, level
+//! and number of the block.
+//!
+//! Beside them: blocks in pieces ([`gang`]), blocks in their pointer ([`embed`]), blocks of intent
+//! logs ([`log_block`]) and the data that log records lead to ([`log_data`]), bad copies written
+//! anew ([`self_heal_copies`]), what a block takes at worst ([`worst`]), and what kind of block is written
+//! how ([`policy`]).
 //!
 //! # Invariants
 //! - A pointer is given out only after its block is written; it is lost only with its txg.
@@ -20,37 +24,42 @@
 //! - Sizes, places and algorithms from a pointer are checked before they are used.
 //!
 //! # Knows nothing about
-//! Objects, transactions, who may read what. Which slot a pointer is in, and whether a snapshot needs the
-//! block that was there before, is for the layers above.
+//! Objects, transactions, permissions. Which slot a pointer is in, and whether a snapshot needs the
+//! block that was there before, is known by the layers above.
 
 pub mod data;
-mod early;
 mod embed;
 pub mod error;
 mod free;
 mod gang;
 pub mod io;
 mod log_block;
+mod log_data;
 pub mod policy;
 mod probes;
 mod ranks;
 mod read;
 pub mod ref_table;
-mod repair;
-mod sealed;
+mod scope;
+mod self_heal_copies;
+mod shapes;
 mod stored;
 mod worst;
 mod write;
 
 pub use data::Block;
-pub use early::PlacedBlocks;
 pub use error::{
-    BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, HealError, ReadError, WriteError,
+    BlockAddress, BlockFreeError, CopyFailure, CopyFailureReason, ReadError, SelfHealError,
+    WriteError,
 };
 pub use io::{BlockIo, BlockIoOptions, ForceGanging, HoleBirth, Repair, WritePhase};
 pub use log_block::{LogBlockWrite, LogPlace};
+pub use log_data::PlacedBlocks;
 pub use policy::{BlockRole, DatasetPolicy, Embedding, RedundantMetadata, WritePolicy};
-pub use read::Form;
+pub use read::request::{Form, ReadRequest};
 pub use ref_table::{RefTable, Release};
-pub use sealed::seal_of_pointers;
-pub use write::{GivenForm, PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest};
+pub use scope::{BlockKind, BlockScope};
+pub use write::request::{
+    GivenForm, PASS_DEFER_FREES, PASS_DONT_COMPRESS, PASS_REWRITE, WriteRequest,
+};
+pub use write::seal::seal_of_pointers;

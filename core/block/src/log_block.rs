@@ -1,23 +1,25 @@
-//! Blocks of intent logs: placed before they are written, written by whoever waits for them.
+//! Blocks of intent logs: placed before they are written, written by the thread that commits.
 //!
 //! # Mechanism
-//! A log block is named by the block before it, which is written first; so its pointer is made when it has a place, and not a byte
-//! of contents. Instead of a checksum the pointer has what the block will be known by: two random numbers of the log, its object set, and
-//! how many blocks were before it. The block carries its checksum itself ([`embedded`]).
+//! The block before it in the chain points to a log block, and is written first; so the pointer is
+//! made when the block has a place, and not a byte of contents. In the words of the checksum the
+//! pointer has the block's name: two random numbers of the log, its object set, and how many blocks
+//! were before it. The block carries its checksum itself ([`embedded`]).
 //!
-//! Only the used part of a block is written, and summed, in steps of 4 KiB; not on RAID-Z, where the rows of a block depend on its
-//! size.
+//! Only the used part of a block is written and summed, in steps of 4 KiB; not on RAID-Z, where the
+//! rows of a block depend on its size.
 //!
-//! Logs may take the normal class's room, but not the last of it: a group that cannot be stored for want of room would suspend the
-//! pool. When little is left there is [`NoSpace`], and whoever asked waits for his group instead.
+//! Logs may take room of the normal class, but not the last of it: a txg that cannot be stored for
+//! want of room would suspend the pool. When little is left, allocation fails with [`NoSpace`], and
+//! the commit waits for its txg instead.
 //!
 //! # Invariants
 //! - A log block is never split into a gang.
 //! - When [`BlockIo::write_log`] succeeds, its blocks are durable on every leaf that was written.
 
-use crate::early::PlacedBlocks;
 use crate::error::WriteError;
 use crate::io::BlockIo;
+use crate::log_data::PlacedBlocks;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,9 +37,9 @@ use tarn_transform::checksum::embedded;
 use tarn_transform::{ChecksumAlgorithm, checksum};
 use tarn_vdev::{PhysicalWrite, Place};
 
-/// How often it is looked how much room is left: after so many bytes.
+/// After so many bytes of log blocks the room that is left is counted again.
 const ALLOWANCE_BYTES: u64 = 16 << 20;
-/// This part of the normal class is not for logs: twice what is kept from datasets as slop.
+/// Logs leave this part of the normal class free: twice the slop that datasets leave.
 const RESERVE_DIVISOR: u64 = 16;
 
 /// A log block that is ready to be written.
@@ -59,7 +61,8 @@ pub enum LogPlace {
 }
 
 impl BlockIo {
-    /// A place for a block of an intent log. `name` is what the block is known by. The caller holds the transaction.
+    /// A place for a block of an intent log. `name` is the block's name. The caller holds the
+    /// transaction.
     ///
     /// # Errors
     /// No room in one piece, or too little left.
@@ -77,6 +80,7 @@ impl BlockIo {
         };
         self.take_log_allowance(class, size)?;
         let places = self.allocate(class, 1, &[], size, birth)?;
+        assert!(!birth.is_zero(), "a log block is born in an open txg");
         let dvas: Vec<Dva> = places
             .iter()
             .map(|place| Dva::new(place.vdev, place.offset, place.size))
@@ -95,7 +99,8 @@ impl BlockIo {
         }))
     }
 
-    /// Gives back a place that nothing points to, under the transaction under which it was allocated.
+    /// Gives back a place that nothing points to, under the transaction under which it was
+    /// allocated.
     pub fn forget_log_block(&self, pointer: &BlockPointer) {
         let places: Vec<Allocation> = pointer
             .dvas()
@@ -108,11 +113,11 @@ impl BlockIo {
         self.space.undo(&places, pointer.birth());
     }
 
-    /// Writes log blocks and the data that their records lead to, and returns when they are durable. In the calling thread, as far as devices
-    /// let it.
+    /// Writes log blocks and the data that their records lead to, and returns when they are
+    /// durable. The calling thread does the I/O where devices allow it.
     ///
     /// # Errors
-    /// Devices failed beyond what redundancy covers: nobody knows what of it is stored.
+    /// Devices failed beyond what redundancy covers: some of it may be stored.
     #[doc(alias = "zil_lwb_write_issue")]
     pub fn write_log(
         &self,
@@ -127,6 +132,10 @@ impl BlockIo {
         writes.reserve(blocks.len());
         for LogBlockWrite { pointer, contents } in blocks {
             let mut contents = contents;
+            assert!(
+                PhysicalSize::of(&contents) <= pointer.physical_size() && !pointer.is_gang(),
+                "the used part is within the block, which is in one piece"
+            );
             let name = checksum::Checksum(pointer.checksum_words.0);
             let order = checksum::ByteOrder::Little;
             embedded::seal(ChecksumAlgorithm::Zilog2, &mut contents, &name, order);
@@ -141,6 +150,10 @@ impl BlockIo {
                 true => used.min(whole.size),
                 false => whole.size,
             };
+            debug_assert!(
+                embedded::verify(ChecksumAlgorithm::Zilog2, &contents, &name).is_ok(),
+                "what is written can be read back"
+            );
             contents.resize(narrow(size));
             self.probes.log_writes.increment();
             self.probes.log_bytes.add(size);
@@ -155,7 +168,7 @@ impl BlockIo {
             false => self.vdevs.write_durably(writes, operation),
         };
         if written.is_err() {
-            // The next block goes where there is something to write to.
+            // The next block goes to vdevs that can be written.
             for vdev in vdevs {
                 if !self.vdevs.top_standing(vdev).state.is_usable() {
                     self.space.set_admission(vdev, Admission::Closed);
@@ -165,7 +178,7 @@ impl BlockIo {
         Ok(written?)
     }
 
-    /// Looks now and then how much room is left, and refuses when it is little.
+    /// Counts the room that is left once in [`ALLOWANCE_BYTES`], and refuses when it is little.
     pub(crate) fn take_log_allowance(
         &self,
         class: Class,
@@ -180,7 +193,7 @@ impl BlockIo {
         }
         let normal = self.space.class_totals(Class::Normal);
         let reserve = normal.size.get() / RESERVE_DIVISOR;
-        // The room of log vdevs is nobody else's.
+        // Only logs use the room of log vdevs.
         let free = normal.free().get().saturating_sub(reserve);
         let own_free = match class {
             Class::Log => self.space.admitted_free(Class::Log).get(),

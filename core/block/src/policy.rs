@@ -2,9 +2,9 @@
 //!
 //! # Mechanism
 //! A dataset has settings; a block has a type and a level. Metadata is always compressed and always
-//! checksummed with something that can be relied on, whatever the settings say, and has one copy more than
-//! data, because losing it loses everything below. The rules are OpenZFS's, so that a pool does
-//! not tell who wrote it.
+//! checksummed with something that can be relied on, whatever the settings say, and has one copy
+//! more than data, because losing it loses everything below. The rules are OpenZFS's, so that a
+//! pool looks as if OpenZFS had written it.
 
 use tarn_ondisk as ondisk;
 use tarn_ondisk::object_type::ObjectType;
@@ -43,8 +43,8 @@ pub struct WritePolicy {
 }
 
 impl WritePolicy {
-    /// Whether a block may stay where it is if it is written anew with the contents it has. As in OpenZFS only contents may, and only where they
-    /// are compressed.
+    /// Whether a block may stay where it is if it is written anew with the contents it has (nop
+    /// write). As in OpenZFS only contents of files and volumes may, and only compressed ones.
     pub fn may_stay(&self) -> bool {
         self.level.is_data()
             && !self.object_type.is_metadata()
@@ -52,8 +52,9 @@ impl WritePolicy {
             && self.checksum.allows_skipped_write()
     }
 
-    /// The same in an encrypted dataset: what is encrypted gives one of its places away for what its owner needs to open it, nothing lives in its pointer, and
-    /// heads and dnodes are as they are.
+    /// The same in an encrypted dataset: an encrypted block uses the third place of its pointer for
+    /// salt and initialization vector, nothing lives in its pointer, and heads and dnodes are not
+    /// compressed.
     pub fn sealed(self) -> WritePolicy {
         let (mut policy, is_data) = (self, self.level.is_data());
         policy.embedding = Embedding::Forbidden;

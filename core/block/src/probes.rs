@@ -8,6 +8,10 @@ use tarn_probe::{Counter, Instance, Registry};
 pub(crate) struct Probes {
     /// Blocks read from devices.
     pub(crate) reads: Arc<Counter>,
+    /// Requests to read a block, by what it is to its object.
+    pub(crate) data_reads: Arc<Counter>,
+    pub(crate) metadata_reads: Arc<Counter>,
+    pub(crate) log_reads: Arc<Counter>,
     /// Copies found bad while another was good.
     pub(crate) bad_copies: Arc<Counter>,
     /// Blocks of which no copy was good.
@@ -43,6 +47,9 @@ impl Probes {
         let instance = registry.instance("block", pool, "pipelines");
         Probes {
             reads: instance.counter("reads"),
+            data_reads: instance.counter("data_reads"),
+            metadata_reads: instance.counter("metadata_reads"),
+            log_reads: instance.counter("log_reads"),
             bad_copies: instance.counter("bad_copies"),
             unreadable: instance.counter("unreadable"),
             writes: instance.counter("writes"),

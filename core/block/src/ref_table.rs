@@ -1,4 +1,4 @@
-//! A door upward: has this block twins?
+//! A door upward: how many references lead to a block?
 
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::units::{AllocatedSize, Txg};
@@ -13,20 +13,23 @@ pub enum Release {
     Shared,
 }
 
-/// Counts the references to blocks that have several: clones, and one day deduplicated ones. Declared here,
-/// implemented by `pool`, which has the tables.
+/// Counts the references to blocks that have several: the block reference table of clones; the
+/// dedup table is planned. Declared here, implemented by `pool`, which has the tables.
 pub trait RefTable: Send + Sync {
     /// Whether blocks can get further references.
     fn is_enabled(&self) -> bool;
 
-    /// Gives a block one more reference, as part of a group that is not being stored yet. It counts before anything is
-    /// released in that group. `size` is what the block counts for who has it. Called with locks of objects held: it waits for nothing.
+    /// Gives a block one more reference, in a txg that is not syncing yet. It counts before
+    /// anything is released in that txg. `size` is what the block counts for its dataset. Called
+    /// with locks of objects held: never waits.
     fn add(&self, pointer: &BlockPointer, size: AllocatedSize, txg: Txg);
 
-    /// Gives up one reference to a block, in the group that is being stored, whose thread alone asks. Says whether it was the last.
+    /// Gives up one reference to a block, in the syncing txg, called by the sync thread only. Says
+    /// whether it was the last.
     ///
     /// # Errors
-    /// When the table cannot be read: nobody knows, and the pool must not go on storing.
+    /// The table cannot be read: the number of references is unknown, and the txg must not be
+    /// stored.
     fn release(
         &self,
         pointer: &BlockPointer,

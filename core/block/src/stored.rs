@@ -1,28 +1,29 @@
-//! What a pointer to a stored block says, taken apart once: how to verify and expand its bytes.
+//! A pointer to a stored block, checked and taken apart once: how to verify and decompress its
+//! bytes.
 
 use crate::error::{BlockAddress, ReadError};
 use crate::io::address;
-use tarn_host::buffer::Buffer;
-use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::sealing;
-use tarn_ondisk::units::LogicalSize;
 use tarn_transform::checksum::embedded;
-use tarn_transform::{
-    Checksum, ChecksumAlgorithm, CompressionAlgorithm, DecompressError, Salt, checksum, compress,
-};
+use tarn_transform::{Checksum, ChecksumAlgorithm, CompressionAlgorithm, Salt, checksum};
 
 /// A pointer that was checked: sizes are within bounds, and algorithms are known.
 pub(crate) struct StoredPointer<'a> {
     pub(crate) pointer: &'a BlockPointer,
     checksum: ChecksumAlgorithm,
-    compression: CompressionAlgorithm,
+    pub(crate) compression: CompressionAlgorithm,
 }
 
 impl<'a> StoredPointer<'a> {
-    /// Takes a pointer to a stored block apart. Refuses what cannot be read.
+    /// Takes a pointer to a stored block apart.
+    ///
+    /// # Errors
+    /// It cannot be read: sizes are out of bounds, or an algorithm is not known.
     pub(crate) fn parse(pointer: &'a BlockPointer) -> Result<StoredPointer<'a>, ReadError> {
+        assert_eq!(pointer.kind(), PointerKind::Stored, "others have no bytes");
         let block = address(pointer);
         let code = pointer.checksum_kind().code();
         let checksum = ChecksumAlgorithm::from_code(code)
@@ -59,7 +60,8 @@ impl<'a> StoredPointer<'a> {
             ByteOrder::Big => checksum::ByteOrder::Big,
         };
         if self.checksum.is_embedded() {
-            // A log block carries its checksum; what the pointer has is the verifier, which tells the block from others.
+            // A log block carries its checksum; what the pointer has is the verifier, which tells
+            // the block from others.
             return embedded::verify(self.checksum, bytes, &expected).is_ok();
         }
         if self.has_truncated_checksum() {
@@ -100,44 +102,18 @@ impl<'a> StoredPointer<'a> {
             ChecksumAlgorithm::Off | ChecksumAlgorithm::NoParity
         )
     }
-
-    /// The plain contents, of bytes that verified.
-    pub(crate) fn expand(&self, mut stored: Buffer) -> Result<Buffer, ReadError> {
-        let block = self.address();
-        // Of dnodes only the bonuses are encrypted: what leads to blocks is for everybody.
-        let is_dnodes = self.pointer.object_type() == ObjectType::Dnode;
-        if self.pointer.is_encrypted() && !is_dnodes {
-            return Err(ReadError::Encrypted { block });
-        }
-        stored.truncate(self.physical_bytes());
-        let logical_size = self.pointer.logical_size();
-        if self.compression == CompressionAlgorithm::Off && stored.len() == logical_size.to_usize()
-        {
-            return Ok(stored);
-        }
-        expand(self.compression, &stored, logical_size)
-            .map_err(|why| ReadError::Undecodable { block, why })
-    }
 }
 
 /// How the block of a pointer is compressed.
+///
+/// # Errors
+/// The pointer names an algorithm that is not known.
 pub(crate) fn compression_of(pointer: &BlockPointer) -> Result<CompressionAlgorithm, ReadError> {
     let code = pointer.compression().code();
     CompressionAlgorithm::from_code(code).map_err(|_| ReadError::UnknownCompression {
         block: address(pointer),
         code,
     })
-}
-
-/// Decompresses into a buffer of its own.
-pub(crate) fn expand(
-    compression: CompressionAlgorithm,
-    stored: &[u8],
-    logical_size: LogicalSize,
-) -> Result<Buffer, DecompressError> {
-    let mut plain = Buffer::for_overwrite(logical_size.to_usize());
-    compress::decompress(compression, stored, &mut plain)?;
-    Ok(plain)
 }
 
 #[cfg(test)]
@@ -147,7 +123,9 @@ mod tests {
     use tarn_ondisk::checksum::ChecksumKind;
     use tarn_ondisk::compression::Compression;
     use tarn_ondisk::intent_log::{LogBlock, LogForm};
-    use tarn_ondisk::units::{AllocatedSize, Level, PhysicalSize, Txg, VdevId, VdevOffset};
+    use tarn_ondisk::units::{
+        AllocatedSize, Level, LogicalSize, PhysicalSize, Txg, VdevId, VdevOffset,
+    };
 
     /// A block of an intent log, and the pointer that the block before it has.
     fn log_block(form: LogForm, kind: ChecksumKind) -> (Vec<u8>, BlockPointer) {

@@ -1,28 +1,31 @@
-//! What a block takes at worst: who asks for room is told before the block has a place.
+//! What a block takes at worst: room is promised to a writer before its blocks have places.
 //!
 //! # Mechanism
-//! In one piece a block takes its size in whole sectors, once for each copy, with parity and padding. Where free space is cut to
-//! pieces it becomes a gang of pieces as small as the smallest allocation, each with all its parity, and with a header for
-//! every two or three of them: that is the worst case, and no block in one piece takes more. All sizes are deflated, as
-//! datasets are charged.
+//! In one piece a block takes its size in whole sectors, once for each copy, with parity and
+//! padding. Where free space is cut to pieces it becomes a gang of pieces as small as the smallest
+//! allocation, each with all its parity, and with a header for every two or three of them: that is
+//! the worst case, and no block in one piece takes more. All sizes are deflated, as datasets are
+//! charged.
 //!
 //! # Invariants
-//! - What storing a block charges its dataset is at most [`BlockIo::worst_size`] of it, as long as the vdevs stay the same.
+//! - What storing a block charges its dataset is at most [`BlockIo::worst_size`] of it, as long as
+//!   the vdevs stay the same.
 
-use crate::io::{BlockIo, VdevShapes};
+use crate::io::BlockIo;
 use crate::policy::WritePolicy;
+use crate::shapes::VdevShapes;
 use tarn_ondisk::units::{AllocatedSize, PhysicalSize, VdevId};
 use tarn_space::Class;
 
-/// A gang has this many headers for each [`PIECES`] pieces at most: a header leads to three pieces, and pieces are as large as
-/// each other but for one sector, so that few headers lead to two.
+/// A gang has this many headers for each [`PIECES`] pieces at most: a header leads to three pieces,
+/// and pieces are as large as each other but for one sector, so that few headers lead to two.
 const HEADERS: u64 = 3;
 /// See [`HEADERS`].
 const PIECES: u64 = 4;
 
 impl BlockIo {
-    /// What a block of this size takes at worst, written as the policy says, in deflated bytes: in pieces, all copies and headers
-    /// included. Compression is not counted on.
+    /// What a block of this size takes at worst, written as the policy says, in deflated bytes: in
+    /// pieces, all copies and headers included. Compression is not counted on.
     #[doc(alias = "spa_get_worst_case_asize")]
     pub fn worst_size(&self, policy: &WritePolicy, size_bytes: u64) -> u64 {
         self.shapes().worst_size(policy, size_bytes)
@@ -55,7 +58,8 @@ impl VdevShapes {
         parts.saturating_mul(self.piece_worst)
     }
 
-    /// What the smallest piece takes where it takes the most, deflated. `piece_on` says what it takes on a vdev.
+    /// What the smallest piece takes where it takes the most, deflated. `piece_on` says what it
+    /// takes on a vdev.
     pub(crate) fn find_piece_worst(
         &self,
         ordinary: &[VdevId],

@@ -4,8 +4,8 @@ mod support;
 
 use support::*;
 use tarn_block::{
-    BlockIoOptions, DatasetPolicy, Embedding, ForceGanging, HealError, ReadError, WriteError,
-    WritePolicy,
+    BlockIoOptions, DatasetPolicy, Embedding, ForceGanging, ReadError, ReadRequest, SelfHealError,
+    WriteError, WritePolicy,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::checksum::ChecksumKind;
@@ -71,7 +71,7 @@ fn a_batch_gives_pointers_in_the_order_of_its_requests() {
     let blocks: Vec<_> = (0..100).map(|seed| noise(4096, seed)).collect();
     let requests = blocks.iter().map(|data| request(data, file_policy()));
     let pointers = pool.write(requests.collect(), 1);
-    let read = pool.io.read_many(&pointers, &Operation::unmeasured());
+    let read = pool.read_many(&pointers);
     for (block, data) in read.into_iter().zip(&blocks) {
         assert_eq!(&*block.unwrap(), &data[..]);
     }
@@ -172,7 +172,10 @@ fn a_copy_that_may_be_in_the_midst_of_being_written_again_is_left_as_it_is() {
     assert_eq!(&*pool.read(&pointer), &data[..]);
     pool.damage(copies[1], 17);
     let operation = Operation::unmeasured();
-    assert!(pool.io.read(&pointer, &operation).is_err(), "no repair");
+    assert!(
+        pool.io.read(&pointer, SCOPE, &operation).is_err(),
+        "no repair"
+    );
     let leaves = pool.io.vdevs().leaves();
     let errors = leaves.iter().map(|leaf| leaf.errors.values().checksum);
     assert_eq!(errors.sum::<u64>(), 0, "and nobody is blamed");
@@ -198,7 +201,7 @@ fn a_copy_of_a_block_that_was_looked_up_long_ago_is_left_as_it_is() {
     let store = |later| pool.io.note_stored(Txg::new(TXG.get() + later));
     store(0);
     let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Read);
-    let read = || pool.io.read(&pointer, &operation);
+    let read = || pool.io.read(&pointer, SCOPE, &operation);
     store(1);
     pool.damage(copies[0], 17);
     assert_eq!(&*read().unwrap(), &data[..], "one group is too few");
@@ -209,10 +212,9 @@ fn a_copy_of_a_block_that_was_looked_up_long_ago_is_left_as_it_is() {
     store(2);
     pool.damage(copies[0], 17);
     assert_eq!(&*read().unwrap(), &data[..]);
-    assert_eq!(
-        &*pool.io.read_many(&[pointer], &operation).remove(0).unwrap(),
-        &data[..]
-    );
+    let request = ReadRequest::plain(pointer, SCOPE);
+    let mut batched = pool.io.read_many(&[request], &operation);
+    assert_eq!(&*batched.remove(0).unwrap(), &data[..]);
     let errors = || -> u64 {
         let leaves = pool.io.vdevs().leaves();
         leaves
@@ -274,7 +276,7 @@ fn in_a_read_only_pool_nothing_is_written_anew() {
     pool.damage(copies[0], 17);
     pool.read(&pointer);
     pool.damage(copies[1], 17);
-    let error = pool.io.read(&pointer, &Operation::unmeasured());
+    let error = pool.io.read(&pointer, SCOPE, &Operation::unmeasured());
     let Err(ReadError::Unreadable { copies: failed, .. }) = error else {
         panic!("{error:?}");
     };
@@ -298,7 +300,7 @@ fn damage_anywhere_in_a_block_is_seen() {
             let pool = Pool::new(1, 9, options());
             let pointer = pool.write_one(&noise(4096, at), policy(&dataset));
             pool.damage(pointer.dva_words[0], at);
-            let read = pool.io.read(&pointer, &Operation::unmeasured());
+            let read = pool.io.read(&pointer, SCOPE, &Operation::unmeasured());
             assert_eq!(read.is_err(), is_checked, "{checksum} at {at}");
         }
     }
@@ -367,7 +369,7 @@ fn a_gang_header_that_is_damaged_is_read_from_its_copy() {
     assert_eq!(&*pool.read(&pointer), &data[..], "the first was repaired");
     pool.damage(headers[0], 200);
     pool.damage(headers[1], 200);
-    let read = pool.io.read(&pointer, &Operation::unmeasured());
+    let read = pool.io.read(&pointer, SCOPE, &Operation::unmeasured());
     assert!(matches!(read, Err(ReadError::Unreadable { .. })));
     let freed = pool.io.free(&pointer, phase(1), &Operation::unmeasured());
     assert!(freed.is_err(), "what cannot be known is not freed");
@@ -413,7 +415,10 @@ fn healing_writes_all_places_of_a_block_that_lack_it() {
         pool.lose(VdevId::new(0));
         pool.lose(VdevId::new(1));
         let refused = pool.io.self_heal(&pointer, &Operation::unmeasured());
-        assert!(matches!(refused, Err(HealError::Read(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(SelfHealError::Read(_))),
+            "{refused:?}"
+        );
     }
     // What has no checksum is left as it is: perhaps the second copy is the right one.
     let pool = Pool::new(2, 9, options);
@@ -543,7 +548,7 @@ fn from_the_second_pass_on_a_gang_of_this_txg_is_rewritten_where_it_is() {
                 assert_eq!(&*pool.read(&next), &data[..]);
                 last = next;
             }
-            let before = pool.io.read(&first, &Operation::unmeasured());
+            let before = pool.io.read(&first, SCOPE, &Operation::unmeasured());
             assert!(before.is_err(), "it is gone");
             // All places lead to it, those of nested headers, too.
             assert!(pool.io.self_heal(&last, &Operation::unmeasured()).is_ok());
@@ -772,7 +777,7 @@ fn frees_of_later_passes_are_kept_for_the_next_txg() {
 fn pointers_that_cannot_be_are_refused() {
     let pool = Pool::new(1, 9, options());
     let good = pool.write_one(&noise(4096, 1), file_policy());
-    let read = |pointer: &BlockPointer| pool.io.read(pointer, &Operation::unmeasured());
+    let read = |pointer: &BlockPointer| pool.io.read(pointer, SCOPE, &Operation::unmeasured());
     let mut unknown = good;
     unknown.set_checksum(ChecksumKind::from_code(77), good.checksum());
     assert!(matches!(

@@ -130,7 +130,8 @@ fn a_block_with_the_contents_it_has_is_not_placed_early() {
             ..request(data, policy)
         };
         let operation = Operation::unmeasured();
-        pool.io.place_early(vec![request], TXG.next(), &operation)
+        pool.io
+            .place_log_data(vec![request], TXG.next(), &operation)
     };
     assert!(place(&data).is_none());
     assert_eq!(pool.allocated(), before);

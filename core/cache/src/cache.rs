@@ -13,7 +13,7 @@ use crate::single_flight::{Flight, Landing};
 use crate::workers::{Job, Workers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_block::{Block, BlockIo, ReadError};
+use tarn_block::{Block, BlockIo, BlockScope, ReadError, ReadRequest};
 use tarn_host::Host;
 use tarn_host::lock::Mutex;
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
@@ -51,20 +51,9 @@ impl Default for CacheOptions {
     }
 }
 
-/// What a block is to its object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Contents of a file or volume.
-    Data,
-    /// Anything else.
-    Metadata,
-}
-
 /// How a block is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint {
-    /// What it is.
-    pub kind: Kind,
     how: Use,
     /// The reader keeps the whole block itself.
     passes: bool,
@@ -72,32 +61,23 @@ pub struct Hint {
 
 impl Hint {
     /// A demand read: a caller waits for it.
-    pub const fn demand(kind: Kind) -> Hint {
-        Hint {
-            kind,
-            how: Use::Demand,
-            passes: false,
-        }
-    }
+    pub const DEMAND: Hint = Hint {
+        how: Use::Demand,
+        passes: false,
+    };
 
-    /// A demand read of a reader that keeps all of it itself: it stays here only if it was wanted
-    /// before.
-    pub const fn passing(kind: Kind) -> Hint {
-        Hint {
-            kind,
-            how: Use::Demand,
-            passes: true,
-        }
-    }
+    /// A reader waits for it, and will keep all of it itself: the block stays in the cache only if
+    /// it was wanted before.
+    pub const PASSING: Hint = Hint {
+        how: Use::Demand,
+        passes: true,
+    };
 
-    /// A prefetch read.
-    pub const fn prefetch(kind: Kind) -> Hint {
-        Hint {
-            kind,
-            how: Use::Prefetch,
-            passes: false,
-        }
-    }
+    /// A reader may want it soon.
+    pub(crate) const PREFETCH: Hint = Hint {
+        how: Use::Prefetch,
+        passes: false,
+    };
 
     pub(crate) fn is_prefetch(self) -> bool {
         self.how == Use::Prefetch
@@ -300,10 +280,11 @@ impl PoolCache {
     pub fn read(
         &self,
         pointer: &BlockPointer,
+        scope: BlockScope,
         hint: Hint,
         operation: &Operation,
     ) -> Result<Block, ReadError> {
-        self.read_contents(pointer, hint, operation)
+        self.read_contents(pointer, scope, hint, operation)
             .map(Contents::into_block)
     }
 
@@ -315,14 +296,15 @@ impl PoolCache {
     pub fn read_contents(
         &self,
         pointer: &BlockPointer,
+        scope: BlockScope,
         hint: Hint,
         operation: &Operation,
     ) -> Result<Contents, ReadError> {
         if pointer.kind() != PointerKind::Stored {
-            return self.read_unkept(pointer, operation);
+            return self.read_unkept(pointer, scope, operation);
         }
         let key = Key::of(self.0.pool, pointer);
-        let contents = self.obtain(pointer, key, hint, operation)?;
+        let contents = self.obtain(pointer, scope, key, hint, operation)?;
         if hint.passes {
             self.0.cache.shard(&key).pass(&key);
         }
@@ -333,6 +315,7 @@ impl PoolCache {
     fn obtain(
         &self,
         pointer: &BlockPointer,
+        scope: BlockScope,
         key: Key,
         hint: Hint,
         operation: &Operation,
@@ -344,22 +327,22 @@ impl PoolCache {
             let now_ns = operation.started_ns();
             let flight = match shard.find(&key, fingerprint, hint.how, now_ns) {
                 Answer::Hit(contents, is_first_use) => {
-                    probes.hit(hint, is_first_use);
+                    probes.hit(scope.kind, hint, is_first_use);
                     operation.mark(Outcome::CacheHit);
                     return Ok(contents);
                 }
                 Answer::Join(flight) => {
-                    probes.joined(hint);
+                    probes.joined(scope.kind, hint);
                     flight
                 }
                 Answer::Lead(flight, memory) => {
-                    probes.miss(hint, memory);
+                    probes.miss(scope.kind, hint, memory);
                     flight
                 }
-                Answer::Stranger => return self.read_unkept(pointer, operation),
+                Answer::Stranger => return self.read_unkept(pointer, scope, operation),
             };
             if flight.try_lead() {
-                return self.lead(pointer, key, flight, hint, operation);
+                return self.lead(pointer, scope, key, flight, hint, operation);
             }
             operation.mark(Outcome::CacheInFlight);
             let _timer = operation.stage(Stage::Cache);
@@ -373,12 +356,13 @@ impl PoolCache {
     fn read_unkept(
         &self,
         pointer: &BlockPointer,
+        scope: BlockScope,
         operation: &Operation,
     ) -> Result<Contents, ReadError> {
         if let Some(contents) = self.0.rewritten.find(pointer) {
             return Ok(contents);
         }
-        match self.0.io.read(pointer, operation) {
+        match self.0.io.read(pointer, scope, operation) {
             Ok(block) => Ok(Contents::of(pointer, block)),
             // It may have been written in place meanwhile.
             Err(why) => self.0.rewritten.find(pointer).ok_or(why),
@@ -389,6 +373,7 @@ impl PoolCache {
     fn lead(
         &self,
         pointer: &BlockPointer,
+        scope: BlockScope,
         key: Key,
         flight: Arc<Flight>,
         hint: Hint,
@@ -399,7 +384,7 @@ impl PoolCache {
             key,
             flight,
         };
-        let answer = self.read_unkept(pointer, operation);
+        let answer = self.read_unkept(pointer, scope, operation);
         leader.land(answer.clone(), hint.how, operation.started_ns());
         answer
     }
@@ -418,12 +403,12 @@ impl PoolCache {
     /// Has blocks read that may be wanted soon. Returns at once; what is here or on its way already
     /// is left out, and when the workers have too much to do, so is the rest. The pointers were
     /// looked up by `operation`.
-    pub fn prefetch(&self, pointers: &[BlockPointer], kind: Kind, operation: &Operation) {
+    pub fn prefetch(&self, wanted: &[(BlockPointer, BlockScope)], operation: &Operation) {
         let cache = &self.0.cache;
-        let hint = Hint::prefetch(kind);
+        let hint = Hint::PREFETCH;
         let (io, looked_up_ns) = (self.0.io.clone(), operation.looked_up_ns());
         let mut job = Job::new(cache.clone(), io, self.0.pool, looked_up_ns);
-        for pointer in pointers {
+        for (pointer, scope) in wanted {
             if pointer.kind() != PointerKind::Stored {
                 continue;
             }
@@ -432,11 +417,11 @@ impl PoolCache {
                 .shard(&key)
                 .find(&key, fingerprint(pointer), hint.how, 0);
             match found {
-                Answer::Hit(..) => cache.probes.hit(hint, false),
-                Answer::Join(_) => cache.probes.joined(hint),
+                Answer::Hit(..) => cache.probes.hit(scope.kind, hint, false),
+                Answer::Join(_) => cache.probes.joined(scope.kind, hint),
                 Answer::Lead(flight, memory) => {
-                    cache.probes.miss(hint, memory);
-                    job.add(*pointer, key, flight);
+                    cache.probes.miss(scope.kind, hint, memory);
+                    job.add(ReadRequest::plain(*pointer, *scope), key, flight);
                 }
                 Answer::Stranger => {}
             }
@@ -458,11 +443,11 @@ impl PoolCache {
 
     /// A block is about to be written in place. Readers with the earlier pointer still find it as
     /// it was, until [`groups_stored`](Self::groups_stored).
-    pub fn keep_rewritten(&self, pointer: &BlockPointer, operation: &Operation) {
+    pub fn keep_rewritten(&self, pointer: &BlockPointer, scope: BlockScope, operation: &Operation) {
         let key = Key::of(self.0.pool, pointer);
         let found = self.0.cache.shard(&key).peek(&key, fingerprint(pointer));
         // A reader that does not find it looks up the pointer once more.
-        let contents = found.or_else(|| self.read_unkept(pointer, operation).ok());
+        let contents = found.or_else(|| self.read_unkept(pointer, scope, operation).ok());
         if let Some(contents) = contents {
             self.0.rewritten.keep(pointer, contents);
         }

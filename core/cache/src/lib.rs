@@ -55,6 +55,6 @@ mod shard;
 mod single_flight;
 mod workers;
 
-pub use cache::{Cache, CacheOptions, Hint, Kind, Lent, PoolCache};
+pub use cache::{Cache, CacheOptions, Hint, Lent, PoolCache};
 pub use contents::{Contents, WeakContents};
 pub use prefetch::{ObjectKey, Prefetcher};

@@ -2,9 +2,10 @@
 //! it has one.
 
 use crate::adaptive::Memory;
-use crate::cache::{Hint, Kind};
+use crate::cache::Hint;
 use crate::pressure::MachineMemory;
 use std::sync::Arc;
+use tarn_block::BlockKind;
 use tarn_probe::{Counter, Gauge, Instance, Registry, Value};
 
 /// Counters of one kind of block and one way of asking.
@@ -128,19 +129,19 @@ impl Probes {
         }
     }
 
-    pub(crate) fn hit(&self, hint: Hint, is_first_use: bool) {
-        self.of(hint).hits.increment();
+    pub(crate) fn hit(&self, kind: BlockKind, hint: Hint, is_first_use: bool) {
+        self.of(kind, hint).hits.increment();
         if is_first_use {
             self.prefetch_used.increment();
         }
     }
 
-    pub(crate) fn joined(&self, hint: Hint) {
-        self.of(hint).joined.increment();
+    pub(crate) fn joined(&self, kind: BlockKind, hint: Hint) {
+        self.of(kind, hint).joined.increment();
     }
 
-    pub(crate) fn miss(&self, hint: Hint, memory: Memory) {
-        let asked = self.of(hint);
+    pub(crate) fn miss(&self, kind: BlockKind, hint: Hint, memory: Memory) {
+        let asked = self.of(kind, hint);
         asked.misses.increment();
         match memory {
             Memory::Nothing => {}
@@ -181,9 +182,9 @@ impl Probes {
         self.no_grow.set_unsigned(no_grow.into());
     }
 
-    fn of(&self, hint: Hint) -> &Asked {
+    fn of(&self, kind: BlockKind, hint: Hint) -> &Asked {
         let how = usize::from(hint.is_prefetch());
-        let kind = usize::from(hint.kind == Kind::Metadata);
+        let kind = usize::from(kind != BlockKind::Data);
         &self.asked[how][kind]
     }
 }

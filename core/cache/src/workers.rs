@@ -17,10 +17,9 @@ use crate::ranks;
 use crate::single_flight::Flight;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tarn_block::BlockIo;
+use tarn_block::{BlockIo, ReadRequest};
 use tarn_host::Host;
 use tarn_host::lock::{Condvar, Mutex};
-use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who};
 
 /// How many blocks may wait. A guess: some windows full.
@@ -35,7 +34,7 @@ pub(crate) struct Job {
     pool: u64,
     /// When its blocks were looked up, in nanoseconds of the host's clock.
     looked_up_ns: u64,
-    blocks: VecDeque<(BlockPointer, Key, Arc<Flight>)>,
+    blocks: VecDeque<(ReadRequest, Key, Arc<Flight>)>,
 }
 
 impl Job {
@@ -49,8 +48,8 @@ impl Job {
         }
     }
 
-    pub(crate) fn add(&mut self, pointer: BlockPointer, key: Key, flight: Arc<Flight>) {
-        self.blocks.push_back((pointer, key, flight));
+    pub(crate) fn add(&mut self, request: ReadRequest, key: Key, flight: Arc<Flight>) {
+        self.blocks.push_back((request, key, flight));
     }
 
     /// Reads everything that has no leader yet.
@@ -60,7 +59,7 @@ impl Job {
         while !self.blocks.is_empty() {
             let batch = self.take_batch();
             let cache = self.cache.clone();
-            let led: Vec<(BlockPointer, Leader<'_>)> = batch
+            let led: Vec<(ReadRequest, Leader<'_>)> = batch
                 .into_iter()
                 .filter(|(_, _, flight)| flight.try_lead())
                 .filter(|(_, key, flight)| {
@@ -70,27 +69,27 @@ impl Job {
                     }
                     is_wanted
                 })
-                .map(|(pointer, key, flight)| {
+                .map(|(request, key, flight)| {
                     let shard = cache.shard(&key);
-                    (pointer, Leader { shard, key, flight })
+                    (request, Leader { shard, key, flight })
                 })
                 .collect();
-            let pointers: Vec<BlockPointer> = led.iter().map(|(pointer, _)| *pointer).collect();
-            let answers = self.io.read_many(&pointers, &operation);
-            for ((pointer, leader), answer) in led.iter().zip(answers) {
-                let contents = answer.map(|block| Contents::of(pointer, block));
+            let requests: Vec<ReadRequest> = led.iter().map(|(request, _)| *request).collect();
+            let answers = self.io.read_many(&requests, &operation);
+            for ((request, leader), answer) in led.iter().zip(answers) {
+                let contents = answer.map(|block| Contents::of(&request.pointer, block));
                 leader.land(contents, Use::Prefetch, operation.started_ns());
             }
         }
     }
 
-    fn take_batch(&mut self) -> Vec<(BlockPointer, Key, Arc<Flight>)> {
+    fn take_batch(&mut self) -> Vec<(ReadRequest, Key, Arc<Flight>)> {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while bytes < BATCH_BYTES
             && let Some(block) = self.blocks.pop_front()
         {
-            bytes += block.0.logical_size().get();
+            bytes += block.0.pointer.logical_size().get();
             batch.push(block);
         }
         batch

@@ -5,9 +5,9 @@ mod support;
 
 use std::time::Duration;
 use support::*;
-use tarn_block::{Block, ForceGanging, ReadError};
+use tarn_block::{Block, BlockKind, BlockScope, ForceGanging, ReadError};
 use tarn_cache::pressure::{Governor, MachineMemory};
-use tarn_cache::{Cache, CacheOptions, Hint, Kind, ObjectKey, PoolCache};
+use tarn_cache::{Cache, CacheOptions, Hint, ObjectKey, PoolCache};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::units::{PhysicalSize, Txg};
 use tarn_probe::{Operation, OperationKind, Outcome, Registry, Value};
@@ -36,8 +36,8 @@ impl Fixture {
     }
 
     fn read(&self, pointer: &BlockPointer) -> Result<Block, ReadError> {
-        let hint = Hint::demand(Kind::Data);
-        self.cache.read(pointer, hint, &Operation::unmeasured())
+        let operation = Operation::unmeasured();
+        self.cache.read(pointer, SCOPE, Hint::DEMAND, &operation)
     }
 
     fn counted(&self, name: &str) -> u64 {
@@ -55,12 +55,17 @@ fn a_block_is_read_from_its_device_once() {
     let data = noise(4096, 1);
     let pointer = fixture.pool.write_one(&data, file_policy());
     let operation = Operation::unmeasured();
-    let hint = Hint::demand(Kind::Data);
-    let first = fixture.cache.read(&pointer, hint, &operation).unwrap();
+    let read = |operation: &Operation| {
+        let cache = &fixture.cache;
+        cache
+            .read(&pointer, SCOPE, Hint::DEMAND, operation)
+            .unwrap()
+    };
+    let first = read(&operation);
     assert!(operation.is_marked(Outcome::Disk) && !operation.is_marked(Outcome::CacheHit));
     assert_eq!(&*first, &data[..]);
     let operation = Operation::unmeasured();
-    let second = fixture.cache.read(&pointer, hint, &operation).unwrap();
+    let second = read(&operation);
     assert!(operation.is_marked(Outcome::CacheHit) && !operation.is_marked(Outcome::Disk));
     assert!(first.is_same(&second), "no byte is copied");
     assert_eq!(fixture.counted("demand_data_misses"), 1);
@@ -103,7 +108,7 @@ fn a_block_that_is_written_in_place_stays_readable_by_its_earlier_pointer() {
             let block = Block::from_slice(&old);
             fixture.cache.insert(&before, block, &operation);
         }
-        fixture.cache.keep_rewritten(&before, &operation);
+        fixture.cache.keep_rewritten(&before, SCOPE, &operation);
         let mut again = request(&new, file_policy());
         again.previous = before;
         assert!(again.may_rewrite(phase(2)));
@@ -159,7 +164,8 @@ fn prefetched_blocks_are_there_when_their_reader_comes() {
         .collect();
     let pointers = fixture.pool.write(requests, 1);
     let operation = Operation::unmeasured();
-    fixture.cache.prefetch(&pointers, Kind::Data, &operation);
+    let wanted: Vec<_> = pointers.iter().map(|pointer| (*pointer, SCOPE)).collect();
+    fixture.cache.prefetch(&wanted, &operation);
     for (seed, pointer) in (0..).zip(&pointers) {
         let block = fixture.read(pointer).unwrap();
         assert_eq!(&*block, &noise(65536, seed)[..]);
@@ -252,19 +258,24 @@ fn metadata_in_use_survives_a_scan() {
         let operation = Operation::internal(clock, OperationKind::Read);
         fixture
             .cache
-            .read(pointer, Hint::demand(kind), &operation)
+            .read(
+                pointer,
+                BlockScope { kind, ..SCOPE },
+                Hint::DEMAND,
+                &operation,
+            )
             .unwrap();
         operation.is_marked(Outcome::CacheHit)
     };
     for _ in 0..3 {
         hot.iter()
-            .for_each(|pointer| _ = read(pointer, Kind::Metadata));
+            .for_each(|pointer| _ = read(pointer, BlockKind::Metadata));
     }
     cold.iter()
-        .for_each(|pointer| _ = read(pointer, Kind::Data));
+        .for_each(|pointer| _ = read(pointer, BlockKind::Data));
     let hits = hot
         .iter()
-        .filter(|pointer| read(pointer, Kind::Metadata))
+        .filter(|pointer| read(pointer, BlockKind::Metadata))
         .count();
     assert_eq!(hits, 20);
 }

@@ -43,6 +43,7 @@ pub mod receiving;
 mod snapshot_names;
 pub mod snapshots_served;
 mod space_charge;
+pub mod space_door;
 pub mod space_used;
 mod stored;
 mod stored_tree;

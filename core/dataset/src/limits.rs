@@ -48,6 +48,7 @@ use crate::namespace::Namespace;
 pub use crate::open::Leave;
 use crate::open::{ADVANCE_BYTES, Promises};
 use crate::properties::inherit::number_in;
+use crate::space_door::SpaceUse;
 use crate::stored::Reading;
 use crate::stored_tree::DEPTH_MAX;
 use crate::task::{Room, SlopUse, TaskRefusal};
@@ -94,23 +95,12 @@ pub enum AdmitRefusal {
     Dataset(#[from] DatasetError),
 }
 
-/// What room is wanted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// For what can be asked for in smaller pieces, should it be refused.
-    Divisible,
-    /// For what is done whole or not at all.
-    Whole,
-    /// For what gives back more than it takes (a transaction that is `netfree`).
-    Freeing,
-}
-
 /// What is asked for.
 #[derive(Clone, Copy)]
 struct Asking {
     head: ObjectId,
     bytes: u64,
-    wish: Wish,
+    space_use: SpaceUse,
     /// The group that was open when it was first asked.
     since: Txg,
     /// How often it was waited since.
@@ -208,7 +198,7 @@ impl Namespace {
         &self,
         head: ObjectId,
         bytes: u64,
-        wish: Wish,
+        space_use: SpaceUse,
         operation: &Operation,
     ) -> Result<Leave, AdmitRefusal> {
         let txgs = &self.mos().env().txgs;
@@ -220,7 +210,7 @@ impl Namespace {
             let asking = Asking {
                 head,
                 bytes,
-                wish,
+                space_use,
                 since,
                 waits,
             };
@@ -278,7 +268,7 @@ impl Namespace {
     fn give(&self, asking: &Asking, promises: &mut Promises, open: Txg, has_plenty: bool) -> Leave {
         promises.give(asking.head, asking.bytes);
         // Quotas were not asked for what gives back room, and are for later writers.
-        if has_plenty && asking.wish != Wish::Freeing {
+        if has_plenty && asking.space_use != SpaceUse::Freeing {
             promises.give_advance(asking.head, open);
         }
         Leave::of_promise(self.promised(), asking.head, asking.bytes)
@@ -290,9 +280,9 @@ impl Namespace {
         asking: &Asking,
         reading: Reading<'_>,
     ) -> Result<(HeadLimits, Vec<Step>), DatasetError> {
-        if asking.wish == Wish::Freeing {
+        if asking.space_use == SpaceUse::Freeing {
             let root: DatasetDirectory = reading.bonus_of(self.root_directory())?;
-            let step = self.step(self.root_directory(), &root, asking.wish);
+            let step = self.step(self.root_directory(), &root, asking.space_use);
             return Ok((HeadLimits::default(), vec![step]));
         }
         let dataset: ondisk::dataset::Dataset = reading.bonus_of(asking.head)?;
@@ -304,7 +294,7 @@ impl Namespace {
             if head.is_none() {
                 head = Some(HeadLimits::read(reading, &dataset, &directory)?);
             }
-            steps.push(self.step(id, &directory, asking.wish));
+            steps.push(self.step(id, &directory, asking.space_use));
             if directory.parent.is_zero() {
                 break;
             }
@@ -313,14 +303,14 @@ impl Namespace {
         Ok((head.unwrap_or_default(), steps))
     }
 
-    fn step(&self, id: ObjectId, directory: &DatasetDirectory, wish: Wish) -> Step {
+    fn step(&self, id: ObjectId, directory: &DatasetDirectory, space_use: SpaceUse) -> Step {
         let used = directory.used.get();
         let mut limits = Vec::new();
-        if directory.quota.get() != 0 && wish != Wish::Freeing {
+        if directory.quota.get() != 0 && space_use != SpaceUse::Freeing {
             limits.push(Limit::of_quota(directory.quota.get()));
         }
         if directory.parent.is_zero() {
-            limits.push(self.limit_of_pool(used, wish));
+            limits.push(self.limit_of_pool(used, space_use));
         }
         Step {
             directory: id,
@@ -332,12 +322,12 @@ impl Namespace {
 
     /// What all datasets together may use now.
     #[doc(alias = "dsl_pool_unreserved_space")]
-    fn limit_of_pool(&self, used: u64, wish: Wish) -> Limit {
+    fn limit_of_pool(&self, used: u64, space_use: SpaceUse) -> Limit {
         let io = self.mos().env().cache.io();
         let slop = self.slop_bytes();
-        let (into_slop, untouched) = match wish {
-            Wish::Divisible | Wish::Whole => (0, slop / 2),
-            Wish::Freeing => (slop / 2, slop / 4),
+        let (into_slop, untouched) = match space_use {
+            SpaceUse::Divisible | SpaceUse::Whole => (0, slop / 2),
+            SpaceUse::Freeing => (slop / 2, slop / 4),
         };
         let freed = io.deferred_size().get();
         let by_size = self.adjusted_bytes().saturating_sub(freed);
@@ -503,9 +493,9 @@ impl Limit {
             return Answer::Later;
         }
         let is_within = sum <= left.saturating_add(self.overdraft);
-        match (asking.wish, is_within) {
-            (Wish::Whole | Wish::Freeing, true) => Answer::Yes { has_plenty: false },
-            (Wish::Whole | Wish::Freeing, false) if in_flight > 0 => Answer::Later,
+        match (asking.space_use, is_within) {
+            (SpaceUse::Whole | SpaceUse::Freeing, true) => Answer::Yes { has_plenty: false },
+            (SpaceUse::Whole | SpaceUse::Freeing, false) if in_flight > 0 => Answer::Later,
             _ => Answer::No(self.full),
         }
     }
@@ -602,19 +592,19 @@ mod tests {
         }
     }
 
-    fn asking(wish: Wish, bytes: u64, waits: usize) -> Asking {
+    fn asking(space_use: SpaceUse, bytes: u64, waits: usize) -> Asking {
         Asking {
             head: ObjectId::new(1),
             bytes,
-            wish,
+            space_use,
             since: Txg::ZERO,
             waits,
         }
     }
 
     /// The answer of a quota of 100, in a letter.
-    fn of_quota(wish: Wish, used: u64, in_flight: u64, wanted: u64, waits: usize) -> char {
-        let asking = asking(wish, wanted, waits);
+    fn of_quota(space_use: SpaceUse, used: u64, in_flight: u64, wanted: u64, waits: usize) -> char {
+        let asking = asking(space_use, wanted, waits);
         letter(&Limit::of_quota(100).answer(&asking, used, in_flight, wanted))
     }
 
@@ -628,29 +618,33 @@ mod tests {
 
     #[test]
     fn a_limit_is_reached_and_not_exceeded_by_what_is_in_flight() {
-        for wish in [Wish::Divisible, Wish::Whole] {
-            assert_eq!(of_quota(wish, 50, 20, 30, 0), 'y', "it fits");
+        for space_use in [SpaceUse::Divisible, SpaceUse::Whole] {
+            assert_eq!(of_quota(space_use, 50, 20, 30, 0), 'y', "it fits");
             assert_eq!(
-                of_quota(wish, 50, 20, 31, 0),
+                of_quota(space_use, 50, 20, 31, 0),
                 'l',
                 "what is in flight may be less"
             );
-            assert_eq!(of_quota(wish, 100, 0, 1, 0), 'n', "it is reached");
-            assert_eq!(of_quota(wish, 100, 50, 1, 0), 'n', "it is reached");
+            assert_eq!(of_quota(space_use, 100, 0, 1, 0), 'n', "it is reached");
+            assert_eq!(of_quota(space_use, 100, 50, 1, 0), 'n', "it is reached");
         }
         assert_eq!(
-            of_quota(Wish::Divisible, 99, 0, 2, 0),
+            of_quota(SpaceUse::Divisible, 99, 0, 2, 0),
             'n',
             "a smaller piece may fit"
         );
-        assert_eq!(of_quota(Wish::Whole, 99, 0, 2, 0), 'y', "the last piece");
         assert_eq!(
-            of_quota(Wish::Whole, 99, 1, 2, 0),
+            of_quota(SpaceUse::Whole, 99, 0, 2, 0),
+            'y',
+            "the last piece"
+        );
+        assert_eq!(
+            of_quota(SpaceUse::Whole, 99, 1, 2, 0),
             'l',
             "but not beside others"
         );
         assert_eq!(
-            of_quota(Wish::Whole, 99, 1, 2, PATIENT_WAITS),
+            of_quota(SpaceUse::Whole, 99, 1, 2, PATIENT_WAITS),
             'y',
             "for ever"
         );
@@ -663,7 +657,7 @@ mod tests {
             ..Limit::of_quota(100)
         };
         let answer = |wanted, in_flight| {
-            let asking = asking(Wish::Whole, wanted, PATIENT_WAITS);
+            let asking = asking(SpaceUse::Whole, wanted, PATIENT_WAITS);
             letter(&pool.answer(&asking, 95, in_flight, wanted))
         };
         assert_eq!(answer(15, 0), 'y');
@@ -677,7 +671,7 @@ mod tests {
             freed: 10,
             ..Limit::of_quota(100)
         };
-        let answer = |used| letter(&pool.answer(&asking(Wish::Whole, 1, 0), used, 0, 1));
+        let answer = |used| letter(&pool.answer(&asking(SpaceUse::Whole, 1, 0), used, 0, 1));
         assert_eq!([answer(99), answer(109), answer(110)], ['y', 'l', 'n']);
     }
 
@@ -699,7 +693,7 @@ mod tests {
         };
         let full = [step(2, 50, 80), step(3, 100, 0)];
         let judged = |head: &HeadLimits, wanted, in_flight| {
-            let asking = asking(Wish::Whole, wanted, 0);
+            let asking = asking(SpaceUse::Whole, wanted, 0);
             letter(&judge(&asking, head, &full, &Flight::AtMost(in_flight)))
         };
         assert_eq!(judged(&head(0, 0), 30, 0), 'y', "of the directory below");

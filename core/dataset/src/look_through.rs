@@ -86,7 +86,7 @@ impl Namespace {
         }
         let root = |name: &String| {
             let head = self.view(operation).directory(name).ok()?.head().ok()??;
-            Some(head.stored().ok()?.root)
+            Some((head.id(), head.stored().ok()?.root))
         };
         let roots: Vec<_> = names.iter().filter_map(root).collect();
         self.mos().env().expect_heads(&roots, operation);

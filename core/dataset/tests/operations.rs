@@ -8,7 +8,7 @@ use std::sync::Arc;
 use support::{Filler, POOL_BYTES, Pool};
 use tarn_dataset::contents::{self, Contents};
 use tarn_dataset::error::DatasetError;
-use tarn_dataset::limits::{AdmitRefusal, Leave, Wish};
+use tarn_dataset::limits::{AdmitRefusal, Leave};
 use tarn_dataset::look_through::Look;
 use tarn_dataset::names::DatasetName;
 use tarn_dataset::ops::create::{CreateFilesystem, CreateVolume, NameRules};
@@ -20,6 +20,7 @@ use tarn_dataset::ops::volume_size;
 use tarn_dataset::properties::native::{Shown, of_dataset};
 use tarn_dataset::properties::parse::{Checked, Moment, check};
 use tarn_dataset::properties::value::Kinds;
+use tarn_dataset::space_door::SpaceUse;
 use tarn_dataset::task::TaskRefusal;
 use tarn_object::{NewObject, TxEstimate};
 use tarn_ondisk::dataset_dir::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
@@ -740,32 +741,38 @@ fn a_full_pool_admits_nobody() {
     let mut pool = Pool::new();
     create(&mut pool, &["tank/a"]);
     let head = pool.head_id("tank/a");
-    drop(admit(&pool, head, MIB, Wish::Whole).unwrap());
+    drop(admit(&pool, head, MIB, SpaceUse::Whole).unwrap());
     pool.sync();
     let used = pool.directory("tank").used.get();
     pool.namespace.set_adjusted_bytes(used);
-    for wish in [Wish::Whole, Wish::Divisible, Wish::Freeing] {
-        let refused = admit(&pool, head, 1, wish);
+    for space_use in [SpaceUse::Whole, SpaceUse::Divisible, SpaceUse::Freeing] {
+        let refused = admit(&pool, head, 1, space_use);
         assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
     }
     pool.namespace.set_slop_bytes(64 * MIB);
-    let refused = admit(&pool, head, 1, Wish::Whole);
+    let refused = admit(&pool, head, 1, SpaceUse::Whole);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
-    drop(admit(&pool, head, MIB, Wish::Freeing).unwrap());
+    drop(admit(&pool, head, MIB, SpaceUse::Freeing).unwrap());
     pool.namespace
         .set_adjusted_bytes(used.saturating_sub(40 * MIB));
     pool.namespace.set_slop_bytes(0);
-    let refused = admit(&pool, head, 1, Wish::Freeing);
+    let refused = admit(&pool, head, 1, SpaceUse::Freeing);
     assert!(
         matches!(refused, Err(AdmitRefusal::NoSpace)),
         "half of the slop"
     );
     pool.namespace.set_adjusted_bytes(POOL_BYTES);
-    drop(admit(&pool, head, 1, Wish::Whole).unwrap());
+    drop(admit(&pool, head, 1, SpaceUse::Whole).unwrap());
 }
 
-fn admit(pool: &Pool, head: ObjectId, bytes: u64, wish: Wish) -> Result<Leave, AdmitRefusal> {
-    pool.namespace.admit(head, bytes, wish, &pool.operation)
+fn admit(
+    pool: &Pool,
+    head: ObjectId,
+    bytes: u64,
+    space_use: SpaceUse,
+) -> Result<Leave, AdmitRefusal> {
+    pool.namespace
+        .admit(head, bytes, space_use, &pool.operation)
 }
 
 #[test]
@@ -776,9 +783,9 @@ fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
     let used = pool.directory("tank").used.get();
     pool.namespace.set_adjusted_bytes(used + 32 * MIB);
     // Nobody stores groups here, so who would have to wait is refused: in pieces he would not be.
-    let is_admitted = |pool: &Pool, bytes| admit(pool, b, bytes, Wish::Divisible).is_ok();
+    let is_admitted = |pool: &Pool, bytes| admit(pool, b, bytes, SpaceUse::Divisible).is_ok();
     assert!(is_admitted(&pool, 24 * MIB));
-    let leave = admit(&pool, a, 16 * MIB, Wish::Divisible).unwrap();
+    let leave = admit(&pool, a, 16 * MIB, SpaceUse::Divisible).unwrap();
     assert!(is_admitted(&pool, 8 * MIB));
     let txgs = pool.env.txgs.clone();
     let in_flight = || txgs.in_flight_bytes();
@@ -794,7 +801,7 @@ fn what_is_dirty_and_what_is_promised_count_until_they_are_stored() {
     let taken = pool.directory("tank").used.get() - used;
     assert!(taken <= worst, "{taken} of {worst}");
     assert!(is_admitted(&pool, 28 * MIB - taken));
-    let refused = admit(&pool, b, 32 * MIB - taken + 1, Wish::Divisible);
+    let refused = admit(&pool, b, 32 * MIB - taken + 1, SpaceUse::Divisible);
     assert!(matches!(refused, Err(AdmitRefusal::NoSpace)));
 }
 
@@ -806,13 +813,13 @@ fn what_is_in_flight_counts_where_it_is_and_above() {
     pool.run(set("tank/a/b", &[("reservation", "10M")]))
         .unwrap();
     let head = |name| pool.head_id(name);
-    let _of_other = admit(&pool, head("tank/c"), 64 * MIB, Wish::Whole).unwrap();
-    let _paid = admit(&pool, head("tank/a/b"), 8 * MIB, Wish::Whole).unwrap();
+    let _of_other = admit(&pool, head("tank/c"), 64 * MIB, SpaceUse::Whole).unwrap();
+    let _paid = admit(&pool, head("tank/a/b"), 8 * MIB, SpaceUse::Whole).unwrap();
     let is_admitted = |name, bytes| {
         // What has to wait for a group would wait for ever.
         let found = pool
             .namespace
-            .admit(head(name), bytes, Wish::Divisible, &pool.operation);
+            .admit(head(name), bytes, SpaceUse::Divisible, &pool.operation);
         found.is_ok()
     };
     assert!(
@@ -833,7 +840,7 @@ fn leave_is_given_in_advance_where_there_is_plenty_of_room_until_the_group_is_cl
     let admit = |pool: &Pool, head| {
         let admitted = pool
             .namespace
-            .admit(head, 4096, Wish::Divisible, &pool.operation);
+            .admit(head, 4096, SpaceUse::Divisible, &pool.operation);
         admitted.map(drop)
     };
     admit(&pool, plenty).unwrap();
@@ -858,7 +865,7 @@ fn a_used_up_quota_admits_nobody_below_it() {
     let admit = |name: &str| {
         let head = pool.head_id(name);
         pool.namespace
-            .admit(head, 1, Wish::Whole, &pool.operation)
+            .admit(head, 1, SpaceUse::Whole, &pool.operation)
             .map(drop)
     };
     for name in ["tank/a/b", "tank/a"] {
@@ -877,9 +884,9 @@ fn who_gives_back_room_passes_no_quota_for_those_who_come_after_him() {
     pool.namespace.set_adjusted_bytes(used + 1024 * MIB);
     for name in ["tank/a", "tank/b"] {
         let head = pool.head_id(name);
-        drop(admit(&pool, head, MIB, Wish::Freeing).unwrap());
-        drop(admit(&pool, head, 2 * MIB, Wish::Divisible).unwrap());
-        let refused = admit(&pool, head, 4 * MIB, Wish::Divisible);
+        drop(admit(&pool, head, MIB, SpaceUse::Freeing).unwrap());
+        drop(admit(&pool, head, 2 * MIB, SpaceUse::Divisible).unwrap());
+        let refused = admit(&pool, head, 4 * MIB, SpaceUse::Divisible);
         assert!(
             matches!(refused, Err(AdmitRefusal::QuotaExceeded)),
             "{name}"
@@ -897,7 +904,7 @@ fn a_used_up_refquota_admits_its_children() {
     let admit = |name: &str| {
         let head = pool.head_id(name);
         pool.namespace
-            .admit(head, 1, Wish::Whole, &pool.operation)
+            .admit(head, 1, SpaceUse::Whole, &pool.operation)
             .map(drop)
     };
     assert!(matches!(admit("tank/a"), Err(AdmitRefusal::QuotaExceeded)));

@@ -15,14 +15,13 @@ use std::sync::{Arc, Weak};
 use tarn_dataset::dataset::Dataset;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::intent_log::ForgetLog;
-use tarn_dataset::limits::{AdmitRefusal, Wish};
+use tarn_dataset::limits::AdmitRefusal;
+use tarn_dataset::space_door::{SpaceDoor, SpaceRefusal, SpaceTotals, Uncounted};
 use tarn_dataset::task::FeatureCounts;
 use tarn_host::lock::{Mutex, Rank};
 use tarn_ondisk::features::Feature;
 use tarn_pool::{Mode, Pool};
 use tarn_posix::MountProperties;
-use tarn_posix::space::{SpaceDoor, SpaceRefusal, SpaceUse, Uncounted};
-use tarn_posix::types::SpaceFacts;
 use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetId, DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
@@ -271,29 +270,22 @@ impl ServedTree {
 
 /// How much room the dataset has.
 fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> SpaceDoor {
-    let facts = {
+    let totals = {
         let pool = pool.clone();
         move || {
             let space = space_facts(&pool, head, &internal()).unwrap_or_default();
-            SpaceFacts {
+            SpaceTotals {
                 total_bytes: space.referenced.saturating_add(space.available),
                 available_bytes: space.available,
-                id: head.get(),
-                ..SpaceFacts::default()
             }
         }
     };
     let may_write = {
         let pool = pool.clone();
         move |bytes, space_use| {
-            let wish = match space_use {
-                SpaceUse::Divisible => Wish::Divisible,
-                SpaceUse::Whole => Wish::Whole,
-                SpaceUse::Freeing => Wish::Freeing,
-            };
             let asked = pool
                 .namespace()
-                .admit(head, bytes, wish, &Operation::unmeasured());
+                .admit(head, bytes, space_use, &Operation::unmeasured());
             match asked {
                 Ok(leave) => Ok(leave
                     .is_to_be_kept()
@@ -306,7 +298,7 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> Space
         }
     };
     SpaceDoor {
-        facts: Arc::new(facts),
+        totals: Arc::new(totals),
         may_write: Arc::new(may_write),
         count_owners: Arc::new(move |uncounted| match uncounted {
             Uncounted::Something => counts.bring_up(),
@@ -318,21 +310,19 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> Space
 /// How much room there is where a snapshot is. Nothing is written there.
 fn space_of_snapshot(pool: &Arc<Pool>, snapshot: ObjectId) -> SpaceDoor {
     let pool = pool.clone();
-    let facts = move || {
+    let totals = move || {
         let operation = internal();
         let view = pool.namespace().view(&operation);
         let found = view.dataset_without_name(snapshot);
         let space = found.and_then(|snapshot| tarn_dataset::space_used::snapshot_space(&snapshot));
         let space = space.unwrap_or_default();
-        SpaceFacts {
+        SpaceTotals {
             total_bytes: space.referenced.saturating_add(space.available),
             available_bytes: space.available,
-            id: snapshot.get(),
-            ..SpaceFacts::default()
         }
     };
     SpaceDoor {
-        facts: Arc::new(facts),
+        totals: Arc::new(totals),
         ..SpaceDoor::unlimited()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tarn_block::ForceGanging;
+use tarn_block::{BlockScope, ForceGanging};
 use tarn_cache::{Cache, CacheOptions};
 use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
 use tarn_dataset::ops::create::{CreateFilesystem, NameRules};
@@ -188,7 +188,9 @@ impl BlockVisitor for Census<'_> {
         self.gangs += u64::from(is_of_mos && found.pointer.is_gang());
         self.count(found.pointer);
         if found.reference == Reference::ObjectSet {
-            self.pool.io().read(found.pointer, self.operation).unwrap();
+            let scope = BlockScope::of_visit(found.mark, found.pointer);
+            let io = self.pool.io();
+            io.read(found.pointer, scope, self.operation).unwrap();
         }
     }
 

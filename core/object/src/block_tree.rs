@@ -1,15 +1,18 @@
-//! Destroyed datasets that are freed little by little: an object of the MOS that lists the roots of their trees.
+//! Destroyed datasets that are freed little by little: an object of the MOS that lists the roots of
+//! their trees.
 //!
 //! # Mechanism
-//! Entries are appended at the end and worked on from the start. Freeing an entry is a walk through its tree
-//! ([`traverse`](crate::traverse)) that gives each block to the caller after what is below it. When the caller has had enough for
-//! this group, the walk's mark is stored with the entry, and the next group goes on there.
+//! Entries are appended at the end and worked on from the start. Freeing an entry is a walk through
+//! its tree ([`traverse`](crate::traverse)) that gives each block to the caller after what is below
+//! it. When the caller has had enough for this group, the walk's mark is stored with the entry, and
+//! the next group goes on there.
 //!
-//! What is below a block that cannot be read is waited for or given up, as the caller says ([`Unreadable`]).
+//! What is below a block that cannot be read is waited for or given up, as the caller says
+//! ([`Unreadable`]).
 //!
 //! # Invariants
-//! - All entries of a list that was opened are within its object, and none of them is a hole of it: whoever goes through them comes
-//!   to an end.
+//! - All entries of a list that was opened are within its object, and none of them is a hole of it:
+//!   going through them ends.
 //! - The caller stops on level 0 only; see the traversal.
 
 use std::sync::Arc;
@@ -55,9 +58,10 @@ pub enum Freeing {
 /// What becomes of what is below a block that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is tried again: freeing stops there. What was read and makes no sense will not become better, and leaks.
+    /// It is tried again: freeing stops there. What was read and makes no sense will not become
+    /// better, and leaks.
     Wait,
-    /// It is given up: it stays allocated and belongs to nobody.
+    /// It is given up: it stays allocated, and nothing leads to it.
     Leak,
 }
 
@@ -111,8 +115,8 @@ impl BlockTrees {
         Ok(head.begin >= head.end)
     }
 
-    /// Adds a tree: the blocks below `root`, and it, that were born after `born_after`; `sizes` is what they add up to. One that was
-    /// never stored has none.
+    /// Adds a tree: the blocks below `root`, and it, that were born after `born_after`; `sizes` is
+    /// what they add up to. One that was never stored has none.
     #[doc(alias = "bptree_add")]
     pub fn append(
         &self,
@@ -139,8 +143,8 @@ impl BlockTrees {
         self.object.set_bonus(tx, &head.to_bytes())
     }
 
-    /// Gives blocks to `free` until nothing is left, or it says to stop; the one it stops at is given again next
-    /// time. It may stop at blocks of level 0 that are not heads.
+    /// Gives blocks to `free` until nothing is left, or it says to stop; the one it stops at is
+    /// given again next time. It may stop at blocks of level 0 that are not heads.
     #[doc(alias = "bptree_iterate")]
     pub fn free_each(
         &self,
@@ -227,7 +231,8 @@ impl BlockTrees {
             .read(self.place(index)?, &mut bytes, operation)?;
         let entry = BlockTreeEntry::from_bytes(&bytes, ByteOrder::Little)
             .map_err(|what| self.object.corrupt(what))?;
-        // OpenZFS may have added a tree that was never stored, but none that is older than the pool.
+        // OpenZFS may have added a tree that was never stored, but none that is older than the
+        // pool.
         if entry.root.is_hole() && entry.birth == Txg::ZERO {
             return Err(self.damaged("a tree that it counts was never written"));
         }

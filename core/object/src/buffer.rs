@@ -1,18 +1,21 @@
 //! Changing an object: dirty buffers, frees, and the fields of its dnode.
 //!
 //! # Mechanism
-//! A change belongs to the group of its [`Tx`]. The first change of a group makes a [`Pending`] for it and puts the object
-//! on the group's list. A block written for the first time in a group gets a buffer of its own: all of its old contents if only
-//! a part is written (read from the stored tree if no older group has them), nothing if it is
-//! written whole. From then on writes of the group go into that buffer, unless a reader still
-//! has it; then into a copy.
+//! A change belongs to the group of its [`Tx`]. The first change of a group makes a [`Pending`] for
+//! it and puts the object on the group's list. A block written for the first time in a group gets a
+//! buffer of its own: all of its old contents if only a part is written (what a prepared change
+//! [holds](crate::prepare), or else read from the stored tree, if no older group has them), nothing
+//! if it is written whole. From then on writes of the group go into that buffer, unless a reader
+//! still has it; then into a copy.
 //!
-//! Before a block is written whole, the pointer to it is looked up, though its contents are not needed, and a new one has none: storing
-//! the group will need the block of pointers, and if that cannot be read, it is the writer who should hear of it. So are the ends of a range
-//! before it is freed. What lies wholly in the range need not be readable.
+//! Before a block is written whole, the pointer to it is looked up, though its contents are not
+//! needed, and a new one has none: storing the txg will need the block of pointers, and if that
+//! cannot be read, the write must fail, not the sync. So are the ends of a range before it is
+//! freed. What lies wholly in the range need not be readable.
 //!
 //! # Invariants
-//! - The lock is not held while a block is read; what was decided under it is decided again afterwards.
+//! - The lock is not held while a block is read; what was decided under it is decided again
+//!   afterwards.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,43 +32,28 @@ use tarn_ondisk::object_type::{Layout, ObjectType};
 use tarn_ondisk::units::{BlockId, Level, LogicalSize};
 use tarn_probe::Operation;
 
-use crate::dirty::{Given, Pending, Shape, SpillContents};
+use crate::dirty::{Given, Old, Pending, Shape, SpillContents};
 use crate::error::ObjectError;
-use crate::object::{Newest, Object, ObjectState};
-use crate::sealed::SealedBlock;
+use crate::head::META_DNODE;
+use crate::object::{Caching, Newest, Object, ObjectState};
+use crate::prepare::FreedRange;
+use crate::set_sealing::SealedBlock;
 use crate::tx::Tx;
 
-/// What the throttle counts for a changed dnode: its part of a block of dnodes, and the bookkeeping. A guess.
+/// What the throttle counts for a changed dnode: its part of a block of dnodes, and the
+/// bookkeeping. A guess.
 const DNODE_DIRTY_BYTES: u64 = 1024;
 
 /// The largest length: to the end of the object, wherever that is.
 #[doc(alias = "DMU_OBJECT_END")]
 pub const TO_END: u64 = u64::MAX;
 
-/// Who keeps the contents of a block that is read or written whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caching {
-    /// Our cache.
-    Ours,
-    /// Whoever reads or writes it keeps a copy himself, as the kernel does above FUSE, or wants none, as who receives a stream. One in our cache
-    /// would take the place of something else, and hardly be asked for.
-    Callers,
-}
-
-/// Whether a change needs what was there before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Old {
-    /// It does.
-    Needed,
-    /// It writes the whole block, and may see anything.
-    Overwritten,
-}
-
 impl Object {
     /// Writes bytes. The object grows as needed.
     ///
     /// # Errors
-    /// `NoSuchObject` when it was freed meanwhile, or the block that could not be read to be changed in part.
+    /// `NoSuchObject` when it was freed meanwhile, or the block that could not be read to be
+    /// changed in part.
     pub fn write(
         &self,
         tx: &Tx,
@@ -76,8 +64,8 @@ impl Object {
         self.write_caching(tx, offset, bytes, Caching::Ours, operation)
     }
 
-    /// Writes bytes, and says who caches the blocks that they fill. Blocks that are changed in part stay with us: the rest of
-    /// them is likely to follow.
+    /// Writes bytes; `caching` applies to the blocks that they fill. Blocks that are changed in
+    /// part stay in our cache: the rest of them is likely to follow.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -116,8 +104,9 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the first `length` bytes of buffers, of which all but the last are used whole, and says who caches the blocks
-    /// that they fill. A buffer that is exactly a block becomes it, uncopied.
+    /// Writes the first `length` bytes of buffers, of which all but the last are used whole;
+    /// `caching` applies to the blocks that they fill. A buffer that is exactly a block becomes it,
+    /// uncopied.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -188,8 +177,9 @@ impl Object {
         Ok(())
     }
 
-    /// Gives a block contents that are ready, together with what is to be stored of them: whoever sent them has compressed them. Changed before its group is stored, the block is
-    /// stored as others are.
+    /// Gives a block contents that are ready, together with their stored form: the sender of a
+    /// stream has compressed them. Changed before its group is stored, the block is stored as
+    /// others are.
     ///
     /// # Panics
     /// As [`write_block`](Self::write_block).
@@ -249,16 +239,20 @@ impl Object {
         loop {
             let mut state = self.alive()?;
             self.check_reach(&state, block)?;
+            let held = state.take_held(block);
             if let Some(pending) = state.pending.back_mut()
                 && pending.txg == tx.txg()
                 && let Some(buffer) = pending.blocks.get_mut(&block)
             {
+                // It may be the same buffer, which is changed in place.
+                drop(held);
                 change(&mut Arc::make_mut(buffer)[part]);
                 pending.passing.remove(&block);
                 return Ok(());
             }
             let size = state.newest.block_size.to_usize();
-            let mut buffer = match (state.newest_of(block), base.take()) {
+            let old = base.take().or(held).filter(|_| !is_whole);
+            let mut buffer = match (state.newest_of(block), old) {
                 (Newest::Data(_), _) | (Newest::Unknown | Newest::Cloned(_), None) if is_whole => {
                     Arc::new(Buffer::for_overwrite(size))
                 }
@@ -285,7 +279,7 @@ impl Object {
     }
 
     /// The contents of a block, to be changed: in little-endian order, as everything we write.
-    fn read_to_change(
+    pub(crate) fn read_to_change(
         &self,
         block: BlockId,
         operation: &Operation,
@@ -315,8 +309,9 @@ impl Object {
         Ok(turned)
     }
 
-    /// Looks up the pointer to a block that will be written, unless it is read anyway. Where it is in memory already, that was done; but what this
-    /// group has freed and will have after all is taken out of what is given up unread.
+    /// Looks up the pointer to a block that will be written, unless it is read anyway. Where it is
+    /// in memory already, that was done; but what this group has freed and will have after all is
+    /// taken out of what is given up unread.
     pub(crate) fn look_up_parent(
         &self,
         tx: &Tx,
@@ -341,11 +336,13 @@ impl Object {
         Ok(())
     }
 
-    /// Looks up what will be changed where a range of freed blocks begins or ends: all blocks of pointers of which a part is in it.
-    fn look_up_bound(&self, tx: &Tx, bound: u64, operation: &Operation) -> Result<(), ObjectError> {
-        if tx.is_syncing() {
-            return Ok(());
-        }
+    /// Looks up what will be changed where a range of freed blocks begins or ends: all blocks of
+    /// pointers of which a part is in it.
+    pub(crate) fn look_up_bound(
+        &self,
+        bound: u64,
+        operation: &Operation,
+    ) -> Result<(), ObjectError> {
         let (levels, geometry) = {
             let state = self.alive()?;
             (state.stored.levels, state.geometry())
@@ -368,8 +365,9 @@ impl Object {
         let end = block
             .checked_add(1)
             .and_then(|b| b.checked_mul(state.newest.block_size.get()));
-        // The meta dnode, too, ends where object numbers do. The last byte of others can be the one at 2^63 - 2, as offsets go, so their last block may end just beyond.
-        let is_meta = self.id == crate::objset::META_DNODE;
+        // The meta dnode, too, ends where object numbers do. The last byte of others can be the one
+        // at 2^63 - 2, as offsets go, so their last block may end just beyond.
+        let is_meta = self.id == META_DNODE;
         let bound = if is_meta {
             1 << (OBJECT_BITS + 9)
         } else {
@@ -387,6 +385,7 @@ impl Object {
         let newest_max = state.newest.max_block.max(BlockId::from(block));
         state.newest.max_block = newest_max;
         let levels = state.stored_levels();
+        state.held.drop_range(block..block + 1);
         let pending = self.pending_for(state, tx);
         pending.shape.max_block = newest_max;
         pending.freed.remove(block);
@@ -522,8 +521,8 @@ impl Object {
         Ok(())
     }
 
-    /// Changes the size of the object's blocks, which is possible while it has at most one. Its contents
-    /// are kept, cut or continued with zeros.
+    /// Changes the size of the object's blocks, which is possible while it has at most one. Its
+    /// contents are kept, cut or continued with zeros.
     #[doc(alias = "dmu_object_set_blocksize")]
     pub fn set_block_size(
         &self,
@@ -547,17 +546,23 @@ impl Object {
                     size: now,
                 });
             }
+            // What a txg in flight has is newer, or the same buffer, which is resized in place.
+            let held = state.take_held(0);
+            let held = held.filter(|_| !matches!(state.newest_of(0), Newest::Data(_)));
             if self.resize_changed(&mut state, tx, size) {
                 return Ok(());
             }
             drop(state);
-            match self.has_block(BlockId::ZERO, operation)? {
-                true => Some(self.read_to_change(BlockId::ZERO, operation)?),
-                false => None,
+            match held {
+                Some(held) => Some(held),
+                None if self.has_block(BlockId::ZERO, operation)? => {
+                    Some(self.read_to_change(BlockId::ZERO, operation)?)
+                }
+                None => None,
             }
         };
         let mut state = self.alive()?;
-        // Writers of one object's size are kept apart by whoever calls; one that slipped in is newer.
+        // Callers keep writers of one object's size apart; a write that slipped in is newer.
         let newer = match state.newest_of(0) {
             Newest::Data(buffer) => Some(buffer.clone()),
             Newest::Sealed => return Err(self.is_encrypted_error()),
@@ -577,8 +582,9 @@ impl Object {
         Ok(())
     }
 
-    /// Changes the size of the only block where this group has changed it already: then there is a buffer to resize, with room for what is likely to follow. A
-    /// file that grows by small writes comes here for each of them.
+    /// Changes the size of the only block where this group has changed it already: then there is a
+    /// buffer to resize, with room for what is likely to follow. A file that grows by small writes
+    /// comes here for each of them.
     fn resize_changed(&self, state: &mut ObjectState, tx: &Tx, size: LogicalSize) -> bool {
         let newest = state.pending.back_mut();
         let Some(pending) = newest.filter(|pending| pending.txg == tx.txg()) else {
@@ -588,7 +594,7 @@ impl Object {
             return false;
         };
         let (before, after) = (widen(buffer.len()), size.get());
-        // Whoever else has it keeps it as it is.
+        // Other holders of the buffer keep it as it is.
         let most = narrow(BLOCK_BYTES_MAX);
         Arc::make_mut(buffer).grow(size.to_usize(), most);
         pending.passing.remove(&0);
@@ -612,14 +618,16 @@ impl Object {
         self.put_buffer(state, tx, 0, buffer);
     }
 
-    /// Makes a range read as zeros, and gives back the blocks that are wholly in it. With [`TO_END`] as the length the object
-    /// ends at `offset`, as it does when the range reaches its end.
+    /// Makes a range read as zeros, and gives back the blocks that are wholly in it. With
+    /// [`TO_END`] as the length the object ends at `offset`, as it does when the range reaches its
+    /// end.
     ///
     /// It costs little now, and when the group is stored about as much as there are blocks of
     /// pointers in the range; huge ranges are better freed in several groups.
     ///
     /// # Errors
-    /// What could not be read to be zeroed in part, or has pointers to blocks of which a part is freed; or the object was freed meanwhile.
+    /// What could not be read to be zeroed in part, or has pointers to blocks of which a part is
+    /// freed; or the object was freed meanwhile.
     pub fn free_range(
         &self,
         tx: &Tx,
@@ -627,6 +635,35 @@ impl Object {
         length: u64,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
+        let Some(freed) = self.freed_by(offset, length)? else {
+            return Ok(());
+        };
+        let bounds = freed.bounds();
+        let FreedRange {
+            zeroed,
+            blocks,
+            is_tail,
+        } = freed;
+        for (block, part) in zeroed.into_iter().flatten() {
+            self.zero_part(tx, block, part, operation)?;
+        }
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        if !tx.is_syncing() {
+            for bound in bounds {
+                self.look_up_bound(bound, operation)?;
+            }
+        }
+        self.free_blocks(tx, blocks.start, blocks.end, is_tail)
+    }
+
+    /// What freeing a range does to its blocks; none where the object has nothing there.
+    pub(crate) fn freed_by(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<FreedRange>, ObjectError> {
         let (block_size, max_block) = {
             let state = self.alive()?;
             (state.newest.block_size.get(), state.newest.max_block.get())
@@ -634,7 +671,7 @@ impl Object {
         let data_end = (max_block.saturating_add(1)).saturating_mul(block_size);
         let end = offset.saturating_add(length);
         if offset >= data_end || length == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let is_tail = end >= data_end;
         let first = offset.div_ceil(block_size);
@@ -643,31 +680,24 @@ impl Object {
         } else {
             end / block_size
         };
+        let mut zeroed = [None, None];
         if !offset.is_multiple_of(block_size) {
-            let block = offset / block_size;
             let stop = if last < first {
                 end % block_size
             } else {
                 block_size
             };
-            self.zero_part(
-                tx,
-                block,
-                narrow(offset % block_size)..narrow(stop),
-                operation,
-            )?;
+            let part = narrow(offset % block_size)..narrow(stop);
+            zeroed[0] = Some((offset / block_size, part));
         }
         if !is_tail && !end.is_multiple_of(block_size) && last >= first {
-            self.zero_part(tx, last, 0..narrow(end % block_size), operation)?;
+            zeroed[1] = Some((last, 0..narrow(end % block_size)));
         }
-        if first < last {
-            self.look_up_bound(tx, first, operation)?;
-            if !is_tail {
-                self.look_up_bound(tx, last, operation)?;
-            }
-            self.free_blocks(tx, first, last, is_tail)?;
-        }
-        Ok(())
+        Ok(Some(FreedRange {
+            zeroed,
+            blocks: first..last,
+            is_tail,
+        }))
     }
 
     /// Zeroes a part of a block, if it has contents.
@@ -678,7 +708,11 @@ impl Object {
         part: Range<usize>,
         operation: &Operation,
     ) -> Result<(), ObjectError> {
-        if !part.is_empty() && self.has_block(BlockId::from(block), operation)? {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let is_held = self.alive()?.held.has(block);
+        if is_held || self.has_block(BlockId::from(block), operation)? {
             self.change_part(tx, block, part, Old::Needed, operation, |bytes| {
                 bytes.fill(0)
             })?;
@@ -701,6 +735,8 @@ impl Object {
         }
         let max_block = state.newest.max_block;
         let levels = state.stored_levels();
+        let end = if is_tail { u64::MAX } else { last };
+        state.held.drop_range(first..end);
         let pending = self.pending_for(&mut state, tx);
         pending.shape.max_block = max_block;
         // Of the blocks of pointers in between nothing is left.
@@ -708,7 +744,6 @@ impl Object {
         if !is_tail {
             self.count_pointers(pending, levels, last - 1);
         }
-        let end = if is_tail { u64::MAX } else { last };
         let mut dropped = pending.blocks.split_off(&first);
         pending.blocks.append(&mut dropped.split_off(&end));
         pending.freed.insert(first, end);
@@ -727,6 +762,7 @@ impl Object {
     pub(crate) fn free_all(&self, tx: &Tx) -> Result<usize, ObjectError> {
         let mut state = self.alive()?;
         let slots = state.newest.slots;
+        state.held.drop_range(0..u64::MAX);
         let pending = self.pending_for(&mut state, tx);
         let bytes = count_bytes(&pending.blocks) + count_sealed_bytes(&pending.sealed);
         self.uncount_blocks(pending, sizes_of(&pending.blocks, &pending.sealed));

@@ -1,29 +1,34 @@
 //! Clones: blocks of an object that are blocks of another as well.
 //!
 //! # Mechanism
-//! Who copies a range asks for the pointers to its blocks ([`Object::clonable`]), and gives them to another object ([`Object::clone_blocks`]), or to
-//! another place of the same one. Nothing is read or written: the block gets one more reference
-//! ([`BlockIo::share`](tarn_block::BlockIo::share)), and when the group is stored the tree gets the pointer. In it the block was
-//! born in this group, and physically when it was written; so snapshots, deadlists and increments treat it as any other.
+//! A copy of a range looks up the pointers to its blocks ([`Object::clonable`]), and gives them to
+//! another object ([`Object::clone_blocks`]), or to another place of the same one. Nothing is read
+//! or written: the block gets one more reference ([`BlockIo::share`](tarn_block::BlockIo::share)),
+//! and when the group is stored the tree gets the pointer. In it the block was born in this group,
+//! and physically when it was written; so snapshots, deadlists and increments treat it as any
+//! other.
 //!
-//! A clone that is written, freed or cloned over before its group is stored gives its reference up with the group, as
-//! a place does that was taken [early](crate::early) for nothing.
+//! A clone that is written, freed or cloned over before its group is stored gives its reference up
+//! with the group, as the place of an [indirect log write](crate::indirect_writes) that was
+//! superseded is.
 //!
 //! # Invariants
-//! - Every reference that was added becomes part of the tree with its group, or is given up with it.
-//! - What is cloned was stored with an earlier group, and nobody has changed it since: what a record of the intent log leads to is there after a
-//!   crash. References of a group count before anything is freed in it, so nobody can have freed the block in between.
+//! - Every reference that was added becomes part of the tree with its group, or is given up with
+//!   it.
+//! - A cloned block was stored with an earlier txg, and has not changed since: what a record of the
+//!   intent log leads to is there after a crash. References of a txg count before anything is freed
+//!   in it, so the block is not freed in between.
 
 use std::ops::Range;
 
+use tarn_block::{Block, BlockKind, ReadError};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
 use tarn_probe::Operation;
 
-use crate::buffer::Old;
-use crate::dirty::Pending;
+use crate::dirty::{Old, Pending};
 use crate::error::ObjectError;
 use crate::object::{Newest, Object};
 use crate::tx::Tx;
@@ -32,8 +37,9 @@ use crate::tx::Tx;
 pub(crate) const CLONE_DIRTY_BYTES: u64 = 128;
 
 impl Object {
-    /// The pointers to blocks as they are now, for them to be cloned in this transaction; holes where there is nothing. `None` for a block
-    /// that cannot be: it is not stored yet, or in the dedup table. Nobody may change them before they are cloned.
+    /// The pointers to blocks as they are now, for them to be cloned in this transaction; holes
+    /// where there is nothing. `None` for a block that cannot be: it is not stored yet, or in the
+    /// dedup table. The caller keeps them from changing before they are cloned.
     ///
     /// # Errors
     /// When the tree cannot be read, or the object was freed meanwhile.
@@ -54,7 +60,23 @@ impl Object {
             .collect()
     }
 
-    /// Whether a block of this object can be a clone of this one: it is as large, was stored before, and references to it can be counted. Holes always can.
+    /// The contents of a stored block that will become the block of this number by being copied,
+    /// where it cannot be cloned.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_to_clone(
+        &self,
+        pointer: &BlockPointer,
+        block: BlockId,
+        operation: &Operation,
+    ) -> Result<Block, ReadError> {
+        let scope = self.scope(Level::ZERO, block, BlockKind::Data);
+        self.context.env.cache.io().read(pointer, scope, operation)
+    }
+
+    /// Whether a block of this object can be a clone of this one: it is as large, was stored
+    /// before, and references to it can be counted. Holes always can.
     pub fn accepts_clone(&self, pointer: &BlockPointer) -> bool {
         let env = &self.context.env;
         let is_counted = || {
@@ -87,8 +109,9 @@ impl Object {
         Ok(Some(pointer))
     }
 
-    /// Has blocks from `first` on be clones of others, whose pointers [`Object::clonable`] or a record of the intent log has given: holes are
-    /// freed. As ever with writing, the object grows as needed.
+    /// Makes blocks from `first` on clones of others, whose pointers [`Object::clonable`] or a
+    /// record of the intent log has given: holes are freed. As ever with writing, the object grows
+    /// as needed.
     ///
     /// # Panics
     /// When a block is not of the size of the object's blocks, or was not stored before this group.
@@ -117,6 +140,7 @@ impl Object {
         self.check_reach(&state, last)?;
         let block_size = state.newest.block_size;
         for (block, source) in (first.get()..).zip(pointers) {
+            state.held.drop_range(block..block + 1);
             if source.is_hole() {
                 let pending = self.pending_for(&mut state, tx);
                 self.drop_written(pending, block);
@@ -166,7 +190,8 @@ impl Object {
 }
 
 impl Pending {
-    /// A clone of this group is not wanted any more, if the block is one. The throttle counts its pointer on, which is kept until the group is stored.
+    /// A clone of this group is not wanted any more, if the block is one. The throttle counts its
+    /// pointer on, which is kept until the group is stored.
     pub fn drop_clone(&mut self, block: u64) {
         self.superseded.extend(self.cloned.remove(&block));
     }
@@ -180,7 +205,8 @@ impl Pending {
     }
 }
 
-/// Whether a block can be a block of this size of somebody else, when this is the newest group that is stored.
+/// Whether a block can be cloned as a block of this size, when this is the newest txg that is
+/// stored.
 fn is_clonable(pointer: &BlockPointer, size: LogicalSize, stored: Txg) -> bool {
     let fits = pointer.uncompressed_size() == size.get();
     match pointer.kind() {
@@ -200,7 +226,7 @@ fn is_clonable(pointer: &BlockPointer, size: LogicalSize, stored: Txg) -> bool {
     }
 }
 
-/// The pointer to the same block, for somebody who has it since this group.
+/// The pointer to the same block, for a clone born in this txg.
 fn born_again(pointer: &BlockPointer, txg: Txg) -> BlockPointer {
     let mut again = *pointer;
     match pointer.kind() {

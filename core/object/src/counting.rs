@@ -1,16 +1,18 @@
-//! Counting for owners begins in a file system that is there already: its pool got the features `userobj_accounting` and `project_quota`
-//! later.
+//! Counting for owners begins in a file system that is there already: its pool got the features
+//! `userobj_accounting` and `project_quota` later.
 //!
 //! # Mechanism
-//! *Projects*: until now no file counted for any, so all that is counted for users is what project 0 has, which all are in who have no other. The sums of
-//! the users become its counts, and from then on what changes is counted for projects, too. All of that is in one group.
+//! *Projects*: until now no file counted for any, so all that is counted for users is what project
+//! 0 has, the project of all files without another. The sums of the users become its counts, and
+//! from then on what changes is counted for projects, too. All of that is in one group.
 //!
-//! *Objects*: each dnode says whether it was counted as an object (`owner`). So those that were not are stored again, one after the other and as they are,
-//! while others are changed; each counts from then on.
+//! *Objects*: each dnode says whether it was counted as an object (`owner`). So those that were not
+//! are stored again, one after the other and as they are, while others are changed; each counts
+//! from then on.
 //!
 //! # After a crash
-//! Projects are counted or not. What of the objects was counted stays so, and the head does not say yet that all were: it goes on with those that were
-//! not.
+//! Projects are counted or not. What of the objects was counted stays so, and the head does not say
+//! yet that all were: it goes on with those that were not.
 
 use std::sync::Arc;
 
@@ -20,9 +22,10 @@ use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
+use crate::head::{PROJECT_USED, USER_USED};
 use crate::object::Object;
-use crate::objset::{ObjectSet, PROJECT_USED, USER_USED};
-use crate::owner::OBJECT_COUNT_PREFIX;
+use crate::objset::ObjectSet;
+use crate::owner_door::OBJECT_COUNT_PREFIX;
 use crate::tx::{SyncTx, TxEstimate};
 use crate::zap::{Name, ObjectZap, OwnedName};
 
@@ -35,10 +38,11 @@ pub struct Countable {
     pub projects: bool,
 }
 
-/// How many objects are counted in one transaction. A guess: their dnodes are in some hundred blocks at most.
+/// How many objects are counted in one transaction. A guess: their dnodes are in some hundred
+/// blocks at most.
 const OBJECTS_PER_TX: usize = 1024;
 
-/// The number of the project of all who have no other.
+/// The project of all files without another.
 const NO_PROJECT_SAID: &str = "0";
 
 impl ObjectSet {
@@ -94,7 +98,8 @@ impl ObjectSet {
         Ok(())
     }
 
-    /// Objects are counted when they are stored, from this group on. Those that are not stored again are for [`ObjectSet::count_objects`].
+    /// Objects are counted when they are stored, from this group on. Those that are not stored
+    /// again are for [`ObjectSet::count_objects`].
     pub fn begin_to_count_objects(&self, tx: &SyncTx) {
         self.change_head(tx, |head| {
             if head.accounting == Accounting::None {
@@ -110,8 +115,9 @@ impl ObjectSet {
         self.set_policy(policy);
     }
 
-    /// Counts some of the objects behind this one that are not counted yet, in the open group: when that is stored they are. Gives the last it has looked
-    /// at; none behind which there are no more. What cannot be read is passed over.
+    /// Counts some of the objects behind this one that are not counted yet, in the open group: when
+    /// that is stored they are. Gives the last it has looked at; none behind which there are no
+    /// more. What cannot be read is passed over.
     ///
     /// # Errors
     /// The pool does not store anything now, or the dnodes cannot be found.
@@ -145,7 +151,8 @@ impl ObjectSet {
         Ok(last)
     }
 
-    /// All objects are counted, and from this group on the head says so. False where they are not: somebody has closed the set meanwhile, and it is to be begun again.
+    /// All objects are counted, and from this group on the head says so. False where they are not:
+    /// the set was closed meanwhile, and counting is to begin again.
     pub fn end_counting_objects(&self, tx: &SyncTx) -> bool {
         let is_so = self.policy().counts_objects;
         if is_so {

@@ -1,17 +1,20 @@
 //! What has changed in an object and is not stored yet, group by group.
 //!
 //! # Mechanism
-//! An object has a [`Pending`] per transaction group that changed it: the blocks written, the ranges freed, and
-//! the dnode's fields as the group leaves them (its [`Shape`]). At most three groups are in flight, so there are at most three.
+//! An object has a [`Pending`] per transaction group that changed it: the blocks written, the
+//! ranges freed, and the dnode's fields as the group leaves them (its [`Shape`]). At most three
+//! groups are in flight, so there are at most three.
 //!
-//! In one group a block is written, freed or untouched: writing takes it out of what is freed, freeing drops what was written.
-//! So to read a block one asks the groups from the newest to the oldest, and the first that knows the
-//! block decides; if none does, the stored tree has it.
+//! In one group a block is written, freed or untouched: writing takes it out of what is freed,
+//! freeing drops what was written. So to read a block one asks the groups from the newest to the
+//! oldest, and the first that knows the block decides; if none does, the stored tree has it.
 //!
-//! Groups share the bytes of a block until a later group changes them (copy on write through `Arc`).
+//! Groups share the bytes of a block until a later group changes them (copy on write through
+//! `Arc`).
 //!
 //! # Invariants
-//! - Pendings are in order of their groups, and only the newest is changed: groups follow each other strictly.
+//! - Pendings are in order of their groups, and only the newest is changed: groups follow each
+//!   other strictly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,7 +30,7 @@ use tarn_ondisk::dnode::{CORE_BYTES, POINTER_SHIFT, SLOT_BYTES, Spill};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, LogicalSize, Txg};
 
-use crate::sealed::SealedBlock;
+use crate::set_sealing::SealedBlock;
 
 /// The fields of a dnode that transactions change.
 #[derive(Debug, Clone)]
@@ -108,8 +111,8 @@ impl Shape {
         levels.max(told)
     }
 
-    /// How many bytes of bonus there is room for, with or without a spill block. None if the pointers leave no room
-    /// for one to a spill block.
+    /// How many bytes of bonus there is room for, with or without a spill block. None if the
+    /// pointers leave no room for one to a spill block.
     pub fn bonus_room(&self, spill: Spill) -> Option<usize> {
         let spill_pointers = match spill {
             Spill::Absent => 0,
@@ -130,7 +133,7 @@ impl Shape {
     }
 }
 
-/// What is to be stored of a block, given by who has compressed it.
+/// The stored form of a block, from the stream that brought it compressed.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     /// The contents that it is of. As long as the block has these, it is stored as given.
@@ -141,9 +144,9 @@ pub(crate) struct Given {
     pub form: GivenForm,
 }
 
-/// A block that was written before its group is stored.
+/// A block of an indirect log write: it was written before its txg is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Early {
+pub(crate) struct PlacedForLog {
     /// What was written. As long as this is what the block has, it need not be written again.
     pub buffer: Arc<Buffer>,
     /// Where.
@@ -156,7 +159,8 @@ pub(crate) struct Pending {
     pub txg: Txg,
     /// The dnode's fields as the group leaves them.
     pub shape: Shape,
-    /// Blocks of encrypted objects written, by index, as they are to be stored. Such objects have no others.
+    /// Blocks of encrypted objects written, by index, as they are to be stored. Such objects have
+    /// no others.
     pub sealed: BTreeMap<u64, SealedBlock>,
     /// Blocks written, by index.
     pub blocks: BTreeMap<u64, Arc<Buffer>>,
@@ -164,11 +168,12 @@ pub(crate) struct Pending {
     pub given: BTreeMap<u64, Given>,
     /// Those of them that need not be cached when they are stored.
     pub passing: BTreeSet<u64>,
-    /// Those of them that have their places already, and are written.
-    pub early: BTreeMap<u64, Early>,
-    /// Blocks that are clones of others, by index, as they are to be pointed at. None of them is also written.
+    /// Those of them that indirect log writes have placed and written.
+    pub placed_for_log: BTreeMap<u64, PlacedForLog>,
+    /// Blocks that are clones of others, by index, as they are to be pointed at. None of them is
+    /// also written.
     pub cloned: BTreeMap<u64, BlockPointer>,
-    /// Places that were taken early, and have nothing that is still wanted; and blocks that were cloned and are not wanted any more.
+    /// Places of indirect log writes whose blocks changed since, and clones that were replaced.
     pub superseded: Vec<BlockPointer>,
     /// Blocks freed.
     pub freed: BlockRanges,
@@ -178,7 +183,8 @@ pub(crate) struct Pending {
     pub is_object_freed: bool,
     /// What the throttle counts for it, blocks included.
     pub dirty_bytes: u64,
-    /// Blocks of pointers that change, by level and index: how many pointers they have, and what is counted as in flight for them.
+    /// Blocks of pointers that change, by level and index: how many pointers they have, and what is
+    /// counted as in flight for them.
     pub parents: BTreeMap<(u8, u64), (u64, u64)>,
     /// What is counted as in flight for the spill block.
     pub spill_worst: u64,
@@ -203,7 +209,7 @@ impl Pending {
             blocks: BTreeMap::new(),
             given: BTreeMap::new(),
             passing: BTreeSet::new(),
-            early: BTreeMap::new(),
+            placed_for_log: BTreeMap::new(),
             cloned: BTreeMap::new(),
             superseded: Vec::new(),
             freed: BlockRanges::default(),
@@ -215,10 +221,10 @@ impl Pending {
         }
     }
 
-    /// What is stored of a block, and cached then: without the room that it had to grow. What was written early, or given as it is to be stored, is
-    /// known by its buffer.
+    /// What is stored of a block, and cached then: without the room that it had to grow. Blocks of
+    /// indirect log writes, and those given in their stored form, are recognized by their buffer.
     pub fn to_be_stored(&self, block: u64, buffer: &Arc<Buffer>) -> Arc<Buffer> {
-        let is_known = self.early.contains_key(&block) || self.given.contains_key(&block);
+        let is_known = self.placed_for_log.contains_key(&block) || self.given.contains_key(&block);
         match buffer.has_room_to_spare() && !is_known {
             true => Arc::new((**buffer).clone()),
             false => buffer.clone(),
@@ -244,6 +250,15 @@ impl Pending {
         // An object that has sealed blocks has no others.
         sealed.chain(mixed)
     }
+}
+
+/// Whether a change needs what was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Old {
+    /// It does.
+    Needed,
+    /// It writes the whole block, and may see anything.
+    Overwritten,
 }
 
 /// A set of block indexes, as ranges that neither touch nor overlap.
@@ -274,6 +289,17 @@ impl BlockRanges {
             to = to.max(other_end);
         }
         self.ranges.insert(from, to);
+        debug_assert!(self.is_apart(), "ranges neither touch nor overlap");
+    }
+
+    fn is_apart(&self) -> bool {
+        let mut ranges = self.ranges.iter();
+        let mut end_before = None;
+        ranges.all(|(start, end)| {
+            let is_apart = start < end && end_before.is_none_or(|before| before < *start);
+            end_before = Some(*end);
+            is_apart
+        })
     }
 
     /// Takes one block out.

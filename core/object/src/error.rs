@@ -4,8 +4,8 @@ use tarn_block::{BlockFreeError, ReadError, WriteError};
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, ObjectId};
 
-/// Why an object could not be read or changed. Objects are named as `zdb -dddd` names them: object set and
-/// number.
+/// Why an object could not be read or changed. Objects are named as `zdb -dddd` names them: object
+/// set and number.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -87,7 +87,7 @@ pub enum ObjectError {
         /// What is wrong.
         why: crate::zap::ZapError,
     },
-    /// Its contents are encrypted, and nobody here has the key.
+    /// Its contents are encrypted, and no key is loaded.
     #[error("object {} of object set {set} is encrypted, and its key is not loaded", Number(*.object))]
     Encrypted {
         /// The object set.
@@ -132,8 +132,8 @@ pub enum AssignError {
     Stopped,
 }
 
-/// Why a transaction group could not be stored. Nothing of it counts: the uberblock was not written, and
-/// the pool must be suspended.
+/// Why a transaction group could not be stored. Nothing of it counts: the uberblock was not
+/// written, and the pool must be suspended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {

@@ -1,70 +1,83 @@
 //! Objects: numbered things made of blocks, changed in transactions, stored in groups.
 //!
 //! # Problem
-//! Everything above wants to say "write these bytes there" and mean it; everything below knows blocks that are never overwritten,
-//! each found by a pointer in another block. In between, changes must be gathered, made visible at once, stored together, and either
-//! all be there after a crash or not at all.
+//! Everything above wants to say "write these bytes there" and mean it; everything below knows
+//! blocks that are never overwritten, each found by a pointer in another block. In between, changes
+//! must be gathered, made visible at once, stored together, and either all be there after a crash
+//! or not at all.
 //!
 //! # Mechanism
-//! An *object* ([`object`]) is a tree of blocks with a dnode at its root; an *object set* ([`objset`]) is a numbered
-//! collection of them, whose dnodes are the blocks of one more object. Changes are made under a [`Tx`] ([`tx`]), pile up in memory by
-//! transaction group ([`dirty`], [`buffer`]), and are stored level by level when the group is ([`sync`], [`sync_tree`]). [`txg`] says which
-//! group is open and holds up writers that are too fast; [`in_flight`] counts what is not stored yet. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an
-//! object set. Numbers of objects are given out by [`numbers`]; who owns an object is asked through the door in [`owner`].
+//! An *object* ([`object`]) is a tree of blocks with a dnode at its root; an *object set*
+//! ([`objset`]) is a numbered collection of them, whose dnodes are the blocks of one more object.
+//! Changes are made under a [`Tx`] ([`tx`]), pile up in memory by transaction group ([`dirty`],
+//! [`buffer`]), and are stored level by level when the group is ([`sync`], [`sync_tree`]). [`txg`]
+//! says which group is open and holds up writers that are too fast; [`in_flight`] counts what is
+//! not stored yet. [`walk`] finds blocks by index, [`traverse`] visits all blocks of an object set.
+//! [`prepare`] reads before a transaction what a change needs. [`numbers`] allocates object
+//! numbers; the door in [`owner_door`] tells the owner of an object.
 //!
-//! On top of objects are the two kinds of contents that all layers above share: ZAPs ([`zap`]), and lists of block pointers
-//! ([`pointer_list`], [`block_tree`]).
+//! On top of objects are the two kinds of contents that all layers above share: ZAPs ([`zap`]), and
+//! lists of block pointers ([`pointer_list`], [`block_tree`]).
 //!
 //! # Invariants
-//! Those of the files above, and: what a reader sees is what the last writer before him wrote, whether
-//! that is in memory, on its way to the disk, or there.
+//! Those of the files above, and: what a reader sees is what the last writer before it wrote,
+//! whether that is in memory, on its way to the disk, or there.
 //!
 //! # Knows nothing about
-//! Datasets, snapshots, files. Whether a block that an object gives up can be freed is decided through [`BlockLedger`].
+//! Datasets, snapshots, files. Whether a block that an object gives up can be freed is decided
+//! through [`BlockLedger`].
 
+mod block_ledger;
 mod block_tree;
 mod buffer;
 mod cloned;
 mod counting;
 mod dirty;
-mod early;
+mod encrypted_blocks;
 mod error;
+mod head;
+mod held_blocks;
 mod in_flight;
+mod indirect_writes;
+mod last_read;
+mod number_tables;
 mod numbers;
 mod object;
 mod objset;
 mod owner;
+mod owner_door;
 mod pointer_list;
 mod prefetch;
+mod prepare;
 mod ranks;
-mod sealed;
+mod set_sealing;
 mod sync;
 mod sync_tree;
 mod traverse;
+mod tree_shape;
 mod tx;
 mod txg;
 mod walk;
+mod worst_case;
 pub mod zap;
 
+pub use block_ledger::{BlockLedger, SetLedger};
 pub use block_tree::{BlockTrees, Freeing, Unreadable};
-pub use buffer::{Caching, TO_END};
+pub use buffer::TO_END;
 pub use counting::{CountError, Countable};
-pub use early::EarlyBlocks;
 pub use error::{AssignError, ObjectError, SyncError};
+pub use head::{GROUP_USED, META_DNODE, MOS_ID, PROJECT_USED, USER_USED, read_head};
+pub use indirect_writes::IndirectWrites;
+pub use object::Caching;
 pub use object::{Object, ObjectInfo};
-pub use objset::{
-    GROUP_USED, META_DNODE, MOS_ID, NewObject, NewObjectSet, ObjectEnv, ObjectSet, PROJECT_USED,
-    SetPolicy, USER_USED, read_head,
-};
-pub use owner::{OBJECT_COUNT_PREFIX, Owner, Ownership};
+pub use objset::{NewObject, NewObjectSet, ObjectEnv, ObjectSet, SetPolicy};
+pub use owner_door::{OBJECT_COUNT_PREFIX, Owner, Ownership};
 pub use pointer_list::{BlockSpace, Entry, LIST_BLOCK_BYTES, PointerList};
-pub use sealed::{HeadSealing, NewSealedSet, ObjectForm, SealedBlock};
-pub use sync::{BlockLedger, SetLedger, discard_changes, sync_objsets};
+pub use prepare::PreparedChange;
+pub use set_sealing::{HeadSealing, NewSealedSet, ObjectForm, SealedBlock};
+pub use sync::{discard_changes, sync_objsets};
 /// The unit in which contents are read: verified, plain, shared, unchangeable.
 pub use tarn_block::Block;
-pub use traverse::{
-    HEAD_LEVEL, Holes, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions, Walked, walk_object,
-    walk_objset,
-};
+pub use traverse::{Holes, Step, Visit, Visitor, WalkOptions, Walked, walk_object, walk_objset};
 pub use tx::{OpenTx, SyncTx, Tx, TxEstimate, Urgency};
-pub use txg::{DoorCounts, FailMode, TxgLimits, Txgs, Wake};
+pub use txg::{FailMode, ThrottleStatistics, TxgLimits, Txgs, Wake};

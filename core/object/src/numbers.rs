@@ -1,18 +1,20 @@
 //! Object numbers: which are free, and giving them out.
 //!
 //! # Mechanism
-//! A number is a slot of the meta dnode, so free numbers are found by looking into its blocks. A cursor goes through
-//! them from the start, and takes what is free. Each time it has gone through what one block of pointers covers (32,768 numbers), it moves to the
-//! next such region that is at most a quarter full; so regions that are nearly full are not searched again and again. After many
-//! objects were freed it starts anew from the beginning.
+//! A number is a slot of the meta dnode, so free numbers are found by looking into its blocks. A
+//! cursor goes through them from the start, and takes what is free. Each time it has gone through
+//! what one block of pointers covers (32,768 numbers), it moves to the next such region that is at
+//! most a quarter full; so regions that are nearly full are not searched again and again. After
+//! many objects were freed it starts anew from the beginning.
 //!
-//! What is allocated or freed in memory only is in [`Taken`]: numbers allocated and not stored yet look free in the blocks,
-//! and numbers freed and not stored yet look used, and must not be given out before they are stored.
+//! What is allocated or freed in memory only is in [`Taken`]: numbers allocated and not stored yet
+//! look free in the blocks, and numbers freed and not stored yet look used, and must not be given
+//! out before they are stored.
 //!
 //! # Invariants
-//! - A number is given out only if none of its slots is part of another object, in memory or in the blocks.
+//! - A number is given out only if none of its slots is part of another object, in memory or in the
+//!   blocks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tarn_ondisk::declare::{narrow, widen};
@@ -21,8 +23,10 @@ use tarn_ondisk::units::{BlockId, Level, ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
+use crate::head::{is_special, occupied};
+use crate::number_tables::Numbers;
 use crate::object::Object;
-use crate::objset::{NewObject, ObjectSet, is_special, occupied};
+use crate::objset::{NewObject, ObjectSet};
 use crate::tx::Tx;
 
 /// A region that holds more than this part of its objects is passed over.
@@ -30,73 +34,6 @@ const SPARSE_DIVISOR: u64 = 4;
 /// After so many freed objects numbers are given out from the start again.
 #[doc(alias = "dmu_rescan_dnode_threshold")]
 const RESCAN_FREED: u64 = 131_072;
-
-/// Where numbers are given out.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    /// The next number to look at.
-    cursor: u64,
-    /// The slots of the block the cursor is in: true for those in use.
-    current: Option<(u64, Vec<bool>)>,
-    /// Objects freed since the cursor was at the start.
-    freed: u64,
-}
-
-/// Numbers whose state in memory is not that in the blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// Allocated, not stored yet: number to slots.
-    fresh: BTreeMap<u64, usize>,
-    /// Freed, not stored yet: number to slots and the group that freed it.
-    freed: BTreeMap<u64, (usize, Txg)>,
-}
-
-impl Taken {
-    pub fn is_freed(&self, id: ObjectId) -> bool {
-        self.freed.contains_key(&id.get())
-    }
-
-    /// The first number from `from` on that is allocated and not stored.
-    pub fn next_fresh(&self, from: u64) -> Option<u64> {
-        self.fresh.range(from..).next().map(|(id, _)| *id)
-    }
-
-    /// The object was freed in this group.
-    pub fn free(&mut self, id: ObjectId, slots: usize, txg: Txg) {
-        self.fresh.remove(&id.get());
-        self.freed.insert(id.get(), (slots, txg));
-    }
-
-    /// The object's dnode, or that there is none, is in the blocks now.
-    pub fn stored(&mut self, id: ObjectId, txg: Txg) {
-        self.fresh.remove(&id.get());
-        if self
-            .freed
-            .get(&id.get())
-            .is_some_and(|(_, freed)| *freed == txg)
-        {
-            self.freed.remove(&id.get());
-        }
-    }
-
-    /// Marks the slots from `first` on that belong to these numbers.
-    fn mark(&self, first: u64, used: &mut [bool]) {
-        let end = first + widen(used.len());
-        let fresh = self
-            .fresh
-            .range(first..end)
-            .map(|(id, slots)| (*id, *slots));
-        let freed = self
-            .freed
-            .range(first..end)
-            .map(|(id, (slots, _))| (*id, *slots));
-        for (id, slots) in fresh.chain(freed) {
-            let start = narrow(id - first);
-            let stop = (start + slots).min(used.len());
-            used[start..stop].fill(true);
-        }
-    }
-}
 
 impl ObjectSet {
     /// Makes a new object, with a number that was free.
@@ -151,8 +88,8 @@ impl ObjectSet {
         Ok(self.begin(tx, id.get(), new))
     }
 
-    /// Frees an object with all its blocks. Its number can be given out again once that is stored. What
-    /// has very many blocks is better freed in parts before, with [`Object::free_range`].
+    /// Frees an object with all its blocks. Its number can be given out again once that is stored.
+    /// What has very many blocks is better freed in parts before, with [`Object::free_range`].
     ///
     /// # Errors
     /// There is no such object, or its block could not be read.
@@ -248,7 +185,8 @@ impl ObjectSet {
         Err(ObjectError::NumbersExhausted { set: self.id() })
     }
 
-    /// Moves the cursor from the start of a region to that of the first one, from there on, that is sparse.
+    /// Moves the cursor from the start of a region to that of the first one, from there on, that is
+    /// sparse.
     fn enter_region(
         &self,
         numbers: &mut Numbers,
@@ -281,7 +219,8 @@ impl ObjectSet {
     fn used_slots(&self, block: u64, operation: &Operation) -> Result<Vec<bool>, ObjectError> {
         let per_block = self.dnodes_per_block();
         let mut used = vec![false; narrow(per_block)];
-        // First what is in memory: a number goes from there into the block when it is stored, and whoever looks the other way round may see it in neither.
+        // First what is in memory: a number goes from there into the block when it is stored, and
+        // looking the other way round may see it in neither.
         self.taken.lock().mark(block * per_block, &mut used);
         if self.meta.has_block(BlockId::from(block), operation)? {
             let contents = self.meta.read_block(BlockId::from(block), operation)?;

@@ -1,19 +1,21 @@
 //! An object: bytes in blocks, a bonus, and a dnode that holds them together.
 //!
 //! # Mechanism
-//! An [`Object`] is the dnode in memory. It knows two states: the dnode *as stored*, whose pointers root the tree
-//! of blocks on disk, and on top of it, for each transaction group in flight, what that group changes ([`dirty`](crate::dirty)).
-//! Reading asks the groups from the newest to the oldest and then the tree ([`walk`](crate::walk)); changing
-//! (`buffer.rs`) adds to the newest. Storing a group (`sync.rs`) writes its blocks, makes a new tree
-//! beside the old one, and then replaces the stored dnode and drops the group's changes in one step under the
-//! lock. So a reader sees one of the two, and both say the same.
+//! An [`Object`] is the dnode in memory. It knows two states: the dnode *as stored*, whose pointers
+//! root the tree of blocks on disk, and on top of it, for each transaction group in flight, what
+//! that group changes ([`dirty`](crate::dirty)). Reading asks the groups from the newest to the
+//! oldest and then the tree ([`walk`](crate::walk)); changing (`buffer.rs`) adds to the newest.
+//! Storing a group (`sync.rs`) writes its blocks, makes a new tree beside the old one, and then
+//! replaces the stored dnode and drops the group's changes in one step under the lock. So a reader
+//! sees one of the two, and both say the same.
 //!
 //! Clean blocks are not kept here: `cache` has them.
 //!
 //! # Invariants
-//! - The lock of an object is never held while a device is waited for. What was looked up under it is either
-//!   bytes, or a pointer that stays readable long enough: its block is not given out again for two more groups. The
-//!   exception are blocks of the MOS that are rewritten in place within a group: `cache` has them as they were, and a read that fails is looked up again.
+//! - The lock of an object is never held while a device is waited for. What was looked up under it
+//!   is either bytes, or a pointer that stays readable long enough: its block is not given out
+//!   again for two more groups. The exception are blocks of the MOS that are rewritten in place
+//!   within a group: `cache` has them as they were, and a read that fails is looked up again.
 //! - An object with changes is kept alive by its object set.
 //!
 //! # Knows nothing about
@@ -25,8 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tarn_block::Block;
-use tarn_cache::{Hint, Kind};
+use tarn_block::{Block, BlockKind, BlockScope};
+use tarn_cache::Hint;
 use tarn_host::buffer::Buffer;
 use tarn_host::lock::{Mutex, MutexGuard};
 use tarn_ondisk as ondisk;
@@ -39,20 +41,20 @@ use tarn_ondisk::object_type::{Layout, ObjectType};
 use tarn_ondisk::units::{AllocatedSize, BlockId, Level, LogicalSize, ObjectId, Txg};
 use tarn_probe::{Operation, Outcome};
 
-use crate::buffer::Caching;
 use crate::dirty::{Pending, Shape, SpillContents};
 use crate::error::ObjectError;
+use crate::held_blocks::HeldBlocks;
+use crate::last_read::LastRead;
 use crate::objset::SetContext;
-use crate::prefetch::LastRead;
 use crate::ranks;
-use crate::walk::{PointerMemo, TreeTop, hint_for, metadata_hint};
+use crate::tree_shape::{PointerMemo, TreeTop, check_tree, kind_of};
 
 /// How often a read that fails is looked up again while its object is being stored.
 pub(crate) const READ_ATTEMPTS_MAX: u32 = 20;
 /// How long to wait in between. A guess: a batch of writes takes about as long.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// An object of an object set. Shared; all who use it have the same one.
+/// An object of an object set. Shared; all users have the same one.
 pub struct Object {
     pub(crate) context: Arc<SetContext>,
     pub(crate) id: ObjectId,
@@ -80,6 +82,8 @@ pub(crate) struct ObjectState {
     pub memo: Option<PointerMemo>,
     /// Whether the newest group has freed the object.
     pub is_freed: bool,
+    /// What changes to come have read.
+    pub held: HeldBlocks,
 }
 
 /// Facts about an object, as of now.
@@ -133,6 +137,16 @@ impl ObjectInfo {
     }
 }
 
+/// Where the contents of a block that is read or written whole are cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// Our cache.
+    Ours,
+    /// The caller keeps a copy itself, as the kernel does above FUSE, or wants none, as a receiver
+    /// of a stream. A copy in our cache would evict something else, and hardly be read.
+    Callers,
+}
+
 /// Where the newest contents of a block are.
 pub(crate) enum Located {
     /// In memory, not stored yet.
@@ -162,6 +176,13 @@ pub(crate) enum Newest<'a> {
 }
 
 impl ObjectState {
+    /// A block is about to be changed: what was held of it, and is held no longer.
+    pub fn take_held(&mut self, block: u64) -> Option<Arc<Buffer>> {
+        let taken = self.held.take(block);
+        debug_assert!(!self.held.has(block), "a change drops what is held");
+        taken
+    }
+
     /// What the groups in flight say about a block.
     pub fn newest_of(&self, block: u64) -> Newest<'_> {
         for pending in self.pending.iter().rev() {
@@ -225,6 +246,7 @@ impl Object {
                     pending: VecDeque::new(),
                     memo: None,
                     is_freed: false,
+                    held: HeldBlocks::default(),
                 },
             ),
             was_used: AtomicBool::new(true),
@@ -243,7 +265,7 @@ impl Object {
         self.context.id
     }
 
-    /// Its object set. None when nobody uses that any more.
+    /// Its object set. None when the set is closed.
     pub fn set(&self) -> Option<Arc<crate::ObjectSet>> {
         self.context.outer.upgrade()
     }
@@ -278,7 +300,7 @@ impl Object {
         }
     }
 
-    /// The dnode as it is stored, for `zdb` and for whoever walks trees.
+    /// The dnode as it is stored, for `zdb` and walks over trees.
     pub fn stored_dnode(&self) -> ondisk::dnode::Dnode {
         self.state.lock().stored.clone()
     }
@@ -335,8 +357,9 @@ impl Object {
             }
         };
         pointer.check().map_err(|what| self.corrupt(what))?;
-        let hint = metadata_hint();
-        let block = self.context.env.cache.read(&pointer, hint, operation);
+        let scope = BlockScope::of_spill(self.context.id, self.id);
+        let cache = &self.context.env.cache;
+        let block = cache.read(&pointer, scope, Hint::DEMAND, operation);
         block
             .map(Some)
             .map_err(|why| self.read_error(Level::ZERO, BlockId::MAX, why))
@@ -360,15 +383,11 @@ impl Object {
             let (block, within) = (at / block_size, narrow(at % block_size));
             let count = (narrow(block_size) - within).min(bytes.len() - done);
             let part = &mut bytes[done..done + count];
-            match self.fetch(
-                BlockId::from(block),
-                hint_for(self.object_type()),
-                operation,
-            )? {
+            match self.fetch(BlockId::from(block), Hint::DEMAND, operation)? {
                 None => part.fill(0),
                 Some((contents, order)) => {
                     let contents = self.in_our_order(contents, order);
-                    // The block size may have changed while nobody held a lock.
+                    // The block size may have changed while no lock was held.
                     let end = (within + count).min(contents.len());
                     let there = contents.get(within..end).unwrap_or_default();
                     part[..there.len()].copy_from_slice(there);
@@ -385,7 +404,7 @@ impl Object {
         self.read_block_caching(block, Caching::Ours, operation)
     }
 
-    /// The same, for somebody who may keep the whole block himself.
+    /// The same, for a caller that may keep the whole block itself.
     pub fn read_block_caching(
         &self,
         block: BlockId,
@@ -394,8 +413,8 @@ impl Object {
     ) -> Result<Block, ObjectError> {
         self.read_ahead(block.get()..block.get().saturating_add(1), operation);
         let hint = match caching {
-            Caching::Ours => hint_for(self.object_type()),
-            Caching::Callers => Hint::passing(Kind::Data),
+            Caching::Ours => Hint::DEMAND,
+            Caching::Callers => Hint::PASSING,
         };
         let found = self.fetch(block, hint, operation)?;
         let zeros = || (self.context.env.zeros(self.block_size()), ByteOrder::Little);
@@ -403,15 +422,14 @@ impl Object {
         Ok(self.in_our_order(contents, order))
     }
 
-    /// The same as it is stored, with its byte order: for ZAPs and dnodes, which cannot be turned around
-    /// without taking them apart.
+    /// The same as it is stored, with its byte order: for ZAPs and dnodes, which cannot be turned
+    /// around without taking them apart.
     pub fn read_block_ordered(
         &self,
         block: BlockId,
         operation: &Operation,
     ) -> Result<(Block, ByteOrder), ObjectError> {
-        let hint = hint_for(self.object_type());
-        match self.fetch(block, hint, operation)? {
+        match self.fetch(block, Hint::DEMAND, operation)? {
             Some(found) => Ok(found),
             None => Ok((self.context.env.zeros(self.block_size()), ByteOrder::Little)),
         }
@@ -428,8 +446,8 @@ impl Object {
         }
     }
 
-    /// What others keep in memory with the object, such as an index of its contents. Made when it is first
-    /// asked for, and dropped with the object.
+    /// What others keep in memory with the object, such as an index of its contents. Made when it
+    /// is first asked for, and dropped with the object.
     pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut companion = self.companion.lock();
         let existing = companion
@@ -458,7 +476,10 @@ impl Object {
                 }
                 Located::Sealed => return Err(self.is_encrypted_error()),
                 Located::Cloned(pointer) => {
-                    return self.fetch_at(&pointer, block, hint, operation).map(Some);
+                    // Only contents of files and volumes are cloned.
+                    let kind = BlockKind::Data;
+                    let found = self.fetch_at(&pointer, block, kind, hint, operation);
+                    return found.map(Some);
                 }
                 Located::Zeros => return Ok(None),
                 Located::Stored(top) => top,
@@ -483,11 +504,13 @@ impl Object {
         hint: Hint,
         operation: &Operation,
     ) -> Result<Option<(Block, ByteOrder)>, ObjectError> {
+        let kind = kind_of(top.geometry.object_type);
         let pointer = self.descend(top, Level::ZERO, block.get(), operation)?;
         if pointer.is_hole() {
             return Ok(None);
         }
-        self.fetch_at(&pointer, block, hint, operation).map(Some)
+        let found = self.fetch_at(&pointer, block, kind, hint, operation);
+        found.map(Some)
     }
 
     /// Reads a block where it is.
@@ -495,16 +518,19 @@ impl Object {
         &self,
         pointer: &BlockPointer,
         block: BlockId,
+        kind: BlockKind,
         hint: Hint,
         operation: &Operation,
     ) -> Result<(Block, ByteOrder), ObjectError> {
-        let contents = self.context.env.cache.read(pointer, hint, operation);
+        let scope = self.scope(Level::ZERO, block, kind);
+        let cache = &self.context.env.cache;
+        let contents = cache.read(pointer, scope, hint, operation);
         let contents = contents.map_err(|why| self.read_error(Level::ZERO, block, why))?;
         Ok((contents, pointer.byte_order()))
     }
 
-    /// After a failed read: whether the tree was replaced since, or is being replaced just now. In the latter case waits
-    /// a little.
+    /// After a failed read: whether the tree was replaced since, or is being replaced just now. In
+    /// the latter case waits a little.
     pub(crate) fn may_have_moved(&self, generation: u64) -> bool {
         {
             let state = self.state.lock();
@@ -617,28 +643,4 @@ impl std::fmt::Debug for Object {
             self.context.id
         )
     }
-}
-
-/// Refuses a dnode whose tree cannot be walked, or does not reach the blocks it claims to have.
-pub(crate) fn check_tree(dnode: &ondisk::dnode::Dnode) -> Result<(), Corrupt> {
-    dnode.check()?;
-    let refuse = |field, offset, found| {
-        Err(Corrupt::Value {
-            what: "Dnode",
-            field,
-            offset,
-            found,
-        })
-    };
-    let shifts = ondisk::dnode::INDIRECT_SHIFT_MIN..=ondisk::dnode::INDIRECT_SHIFT_MAX;
-    if !shifts.contains(&dnode.indirect_shift) {
-        return refuse("indirect shift", 1, u64::from(dnode.indirect_shift));
-    }
-    let fanout = dnode.pointers_per_block_shift();
-    let roots = u128::try_from(dnode.pointers.len()).expect("at most 3 pointers");
-    let reach = roots << (fanout * u32::from(dnode.levels - 1)).min(120);
-    if u128::from(dnode.max_block.get()) >= reach {
-        return refuse("highest block", 16, dnode.max_block.get());
-    }
-    Ok(())
 }

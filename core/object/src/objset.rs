@@ -1,70 +1,63 @@
 //! Object sets: numbered collections of objects, and the table of those in memory.
 //!
 //! # Mechanism
-//! The dnodes of all objects are the data of one more object, the *meta dnode*, which is stored in the head of the set. An
-//! object's number is the place of its dnode there. So an object is found by reading a block of the meta dnode.
+//! The dnodes of all objects are the data of one more object, the *meta dnode*, which is stored in
+//! the head of the set. An object's number is the place of its dnode there. So an object is found
+//! by reading a block of the meta dnode.
 //!
-//! Objects in memory are in a table of weak references: whoever uses an object keeps it, and all use the same one. A
-//! few more are kept for a while though nobody uses them. Objects with changes are kept by the list of their group until
-//! it is stored. So memory is bounded by what is used, what is dirty, and a constant.
+//! Objects in memory are in a table of weak references: its users keep an object, and all have the
+//! same one. A few more are kept for a while though they are not used. Objects with changes are
+//! kept by the list of their group until it is stored. So memory is bounded by what is used, what
+//! is dirty, and a constant.
 //!
-//! Objects know their set by a weak reference only, so that a set that nobody uses any more goes away with all it keeps.
+//! Objects know their set by a weak reference only, so that a set that is not used any more is
+//! dropped with all it keeps.
 //!
 //! # Invariants
-//! - An object that has changes is in the table. So what a stored dnode says is true for an object that is not in the table.
-//! - A dnode that was read while dnodes were being stored is not believed, but read again: `dnode_generation`
-//!   is counted up whenever dnodes have been stored, before their objects may leave the table.
+//! - An object that has changes is in the table. So what a stored dnode says is true for an object
+//!   that is not in the table.
+//! - A dnode that was read while dnodes were being stored is not believed, but read again:
+//!   `dnode_generation` is counted up whenever dnodes have been stored, before their objects may
+//!   leave the table.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use tarn_block::{Block, DatasetPolicy, HoleBirth};
-use tarn_cache::{Kind, PoolCache};
+use tarn_block::{Block, BlockScope, DatasetPolicy, HoleBirth};
+use tarn_cache::PoolCache;
 use tarn_host::Host;
 use tarn_host::lock::{Mutex, RwLock};
 use tarn_ondisk as ondisk;
-use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
-use tarn_ondisk::declare::{Corrupt, narrow, widen};
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::dnode::{DNODE_BYTES_MAX, Dnode, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::{Accounting, Objset, ObjsetFlags, ObjsetType};
-use tarn_ondisk::units::{BlockId, Level, LogicalSize, ObjectId, Txg};
+use tarn_ondisk::units::{BlockId, LogicalSize, ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
+use crate::head::{
+    META_DNODE, account_index, accounting_dnodes, check_meta, corrupt, is_special, occupied,
+    read_head, slots_at,
+};
 use crate::in_flight::{FirstOf, InFlight};
-use crate::numbers::{Numbers, Taken};
-use crate::object::{Object, check_tree};
-use crate::owner::Ownership;
+use crate::number_tables::{Numbers, Taken};
+use crate::object::Object;
+use crate::owner_door::Ownership;
 use crate::ranks;
-use crate::sealed::{NewSealedSet, SetSealing};
+use crate::set_sealing::{NewSealedSet, SetSealing};
+use crate::tree_shape::check_tree;
 use crate::tx::{SyncTx, Tx};
 use crate::txg::Txgs;
-use crate::walk::metadata_hint;
 use crate::zap::{NewZap, ObjectZap};
-
-/// The number of the MOS among object sets.
-#[doc(alias = "DMU_META_OBJSET")]
-pub const MOS_ID: ObjectId = ObjectId::ZERO;
-/// The meta dnode, which has no number of its own.
-#[doc(alias = "DMU_META_DNODE_OBJECT")]
-pub const META_DNODE: ObjectId = ObjectId::ZERO;
-/// The object that counts space by user.
-#[doc(alias = "DMU_USERUSED_OBJECT")]
-pub const USER_USED: ObjectId = ObjectId::new(u64::MAX);
-/// The object that counts space by group.
-#[doc(alias = "DMU_GROUPUSED_OBJECT")]
-pub const GROUP_USED: ObjectId = ObjectId::new(u64::MAX - 1);
-/// The object that counts space by project.
-#[doc(alias = "DMU_PROJECTUSED_OBJECT")]
-pub const PROJECT_USED: ObjectId = ObjectId::new(u64::MAX - 2);
 
 /// Into how many parts the table is cut.
 const SHARDS: usize = 16;
-/// How many objects of a set are kept though nobody uses them. A guess: some 2 KiB each, so that a thousand
-/// sets in use keep half a GiB at most.
+/// How many objects of a set are kept though they are not used. A guess: some 2 KiB each, so that a
+/// thousand sets in use keep half a GiB at most.
 const RECENT_MAX: usize = 256;
 /// How often a dnode is read again because dnodes were being stored.
 const LOOKUP_ATTEMPTS_MAX: usize = 1000;
@@ -96,8 +89,8 @@ impl ObjectEnv {
         })
     }
 
-    /// What a layer above keeps in memory for the pool as a whole, as [`Object::companion`] for one object. Made when it is first asked
-    /// for.
+    /// What a layer above keeps in memory for the pool as a whole, as [`Object::companion`] for one
+    /// object. Made when it is first asked for.
     pub fn companion<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut companion = self.companion.lock();
         let existing = companion
@@ -110,11 +103,12 @@ impl ObjectEnv {
         })
     }
 
-    /// Has the heads of object sets read that will be looked at soon.
-    pub fn expect_heads(&self, roots: &[BlockPointer], operation: &Operation) {
-        let sound = roots.iter().filter(|root| root.check().is_ok());
-        let sound: Vec<BlockPointer> = sound.copied().collect();
-        self.cache.prefetch(&sound, Kind::Metadata, operation);
+    /// Prefetches the heads of object sets, each given by the number of its set and its root.
+    pub fn expect_heads(&self, heads: &[(ObjectId, BlockPointer)], operation: &Operation) {
+        let sound = heads.iter().filter(|(_, root)| root.check().is_ok());
+        let wanted = sound.map(|(set, root)| (*root, BlockScope::of_head(*set)));
+        let wanted: Vec<(BlockPointer, BlockScope)> = wanted.collect();
+        self.cache.prefetch(&wanted, operation);
     }
 
     /// A block of zeros.
@@ -133,7 +127,8 @@ impl std::fmt::Debug for ObjectEnv {
     }
 }
 
-/// How the blocks of a set are written, and what is counted. From the dataset's properties and the pool's features.
+/// How the blocks of a set are written, and what is counted. From the dataset's properties and the
+/// pool's features.
 #[derive(Debug, Clone, Copy)]
 pub struct SetPolicy {
     /// Checksum, compression, copies and so on.
@@ -258,8 +253,9 @@ pub struct NewObjectSet {
     pub objset_type: ObjsetType,
     /// Whether there is room for accounting: not in pools before version 15.
     pub has_accounting: bool,
-    /// How many levels the meta dnode has. Zero for as many as all object numbers need, so that it never grows:
-    /// right for everything but the MOS, which is stored more than once per group and so is better low.
+    /// How many levels the meta dnode has. Zero for as many as all object numbers need, so that it
+    /// never grows: right for everything but the MOS, which is stored more than once per group and
+    /// so is better low.
     pub levels: u8,
 }
 
@@ -362,7 +358,7 @@ impl ObjectSet {
         set
     }
 
-    /// Makes a new, empty object set for what is encrypted elsewhere. Nobody is counted in it.
+    /// Makes a new, empty object set for what is encrypted elsewhere. Owners are not counted in it.
     #[doc(alias = "dmu_objset_create_impl_dnstats")]
     pub fn create_sealed(
         env: Arc<ObjectEnv>,
@@ -492,7 +488,8 @@ impl ObjectSet {
         self.head.lock().objset.objset_type
     }
 
-    /// Changes the head: flags, the intent log's head. What concerns dnodes is overwritten when the set is stored.
+    /// Changes the head: flags, the intent log's head. What concerns dnodes is overwritten when the
+    /// set is stored.
     pub fn change_head(&self, tx: &SyncTx, change: impl FnOnce(&mut Objset)) {
         let mut head = self.head.lock();
         change(&mut head.objset);
@@ -504,8 +501,8 @@ impl ObjectSet {
         self.add_dirty(tx.txg(), None);
     }
 
-    /// A record of the intent log was applied, by changes of this group: when the group is stored, the head says so, and the record is never
-    /// applied again.
+    /// A record of the intent log was applied, by changes of this group: when the group is stored,
+    /// the head says so, and the record is never applied again.
     #[doc(alias = "zl_replayed_seq")]
     pub fn note_replayed(&self, tx: &Tx, sequence: u64) {
         let mut head = self.head.lock();
@@ -577,12 +574,13 @@ impl ObjectSet {
         Err(self.no_such_object(id))
     }
 
-    /// The object if somebody has it already.
+    /// The object if it is in memory already.
     pub fn in_memory(&self, id: ObjectId) -> Option<Arc<Object>> {
         self.shard(id).lock().get(&id)?.upgrade()
     }
 
-    /// Puts an object that was read into the table, unless dnodes were stored since then, or somebody was faster.
+    /// Puts an object that was read into the table, unless dnodes were stored since then, or
+    /// another thread was faster.
     fn enter(&self, object: Arc<Object>, generation: u64) -> Option<Arc<Object>> {
         let id = object.id();
         {
@@ -610,7 +608,7 @@ impl ObjectSet {
         self.keep(object.clone());
     }
 
-    /// Keeps an object for a while, and lets the oldest go of those that nobody has asked for since.
+    /// Keeps an object for a while, and drops the oldest that was not asked for since.
     fn keep(&self, object: Arc<Object>) {
         let mut dropped = Vec::new();
         {
@@ -630,7 +628,7 @@ impl ObjectSet {
         drop(dropped);
     }
 
-    /// Lets all objects go that nobody uses.
+    /// Drops all objects that are not used.
     pub fn drop_idle(&self) {
         let idle = std::mem::take(&mut *self.recent.lock());
         drop(idle);
@@ -735,7 +733,8 @@ impl ObjectSet {
         ObjectZap::make(&object, tx, NewZap::micro(self), operation)
     }
 
-    /// The set is to be looked at when this group is stored, though no object of it has changed: its log has.
+    /// The set is to be looked at when this group is stored, though no object of it has changed:
+    /// its log has.
     pub fn touch(&self, tx: &Tx) {
         self.add_dirty(tx.txg(), None);
     }
@@ -777,116 +776,6 @@ impl std::fmt::Debug for ObjectSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ObjectSet({})", self.context.id)
     }
-}
-
-/// Reads and decodes the head of an object set.
-pub fn read_head(
-    cache: &PoolCache,
-    id: ObjectId,
-    root: &BlockPointer,
-    operation: &Operation,
-) -> Result<Objset, ObjectError> {
-    let why = match (root.kind(), root.object_type(), root.level()) {
-        (PointerKind::Stored, ObjectType::Objset, Level::ZERO) => None,
-        (PointerKind::Stored, ..) => Some("the root does not point to the head of an object set"),
-        _ => Some("the root points to no block"),
-    };
-    if let Some(why) = why {
-        let what = Corrupt::Inconsistent {
-            what: "root block pointer",
-            offset: 48,
-            why,
-        };
-        return Err(corrupt(id, META_DNODE, what));
-    }
-    root.check().map_err(|what| corrupt(id, META_DNODE, what))?;
-    let block = cache
-        .read(root, metadata_hint(), operation)
-        .map_err(|why| ObjectError::Read {
-            set: id,
-            object: META_DNODE,
-            level: Level::ZERO,
-            block: BlockId::ZERO,
-            why: Box::new(why),
-        })?;
-    Objset::from_block(&block, root.byte_order()).map_err(|what| corrupt(id, META_DNODE, what))
-}
-
-/// The accounting dnodes a head has room for, free ones included.
-pub(crate) fn accounting_dnodes(objset: &Objset) -> Vec<(ObjectId, &Dnode)> {
-    match &objset.accounting {
-        Accounting::None => Vec::new(),
-        Accounting::Users { user, group } => vec![(USER_USED, user), (GROUP_USED, group)],
-        Accounting::Projects {
-            user,
-            group,
-            project,
-        } => {
-            vec![
-                (USER_USED, user),
-                (GROUP_USED, group),
-                (PROJECT_USED, project),
-            ]
-        }
-    }
-}
-
-/// Which of the accounting objects a number means.
-pub(crate) fn account_index(id: ObjectId) -> Option<usize> {
-    [USER_USED, GROUP_USED, PROJECT_USED]
-        .iter()
-        .position(|account| *account == id)
-}
-
-/// True for the objects that are not in the meta dnode.
-pub(crate) fn is_special(id: ObjectId) -> bool {
-    id == META_DNODE || account_index(id).is_some()
-}
-
-/// The slots of a block of dnodes that are the first of an object, with how many it takes. In any byte order: the
-/// type and the count of slots are bytes. A count beyond the end of the block is cut.
-pub(crate) fn occupied(block: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    let count = block.len() / SLOT_BYTES;
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        while at < count {
-            let slot = at;
-            at += slots_at(block, slot);
-            if block[slot * SLOT_BYTES] != ObjectType::None.code() {
-                return Some((slot, (at - slot).min(count - slot)));
-            }
-        }
-        None
-    })
-}
-
-/// How many slots what begins at this one takes: one if it is free.
-fn slots_at(block: &[u8], slot: usize) -> usize {
-    let dnode = &block[slot * SLOT_BYTES..];
-    if dnode[0] == ObjectType::None.code() {
-        1
-    } else {
-        usize::from(dnode[12]) + 1
-    }
-}
-
-fn corrupt(set: ObjectId, object: ObjectId, what: Corrupt) -> ObjectError {
-    ObjectError::Corrupt { set, object, what }
-}
-
-/// Refuses a meta dnode that is none.
-pub(crate) fn check_meta(dnode: &Dnode) -> Result<(), Corrupt> {
-    check_tree(dnode)?;
-    let size = dnode.data_block_size;
-    let is_whole = size.get() >= widen(SLOT_BYTES) && size.get().is_power_of_two();
-    if dnode.object_type != ObjectType::Dnode || !is_whole {
-        return Err(Corrupt::Inconsistent {
-            what: "meta dnode",
-            offset: 0,
-            why: "it is not an object of dnodes",
-        });
-    }
-    Ok(())
 }
 
 /// How many levels the meta dnode needs for all object numbers there can be.

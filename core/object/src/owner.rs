@@ -1,54 +1,35 @@
-//! Whose quota does an object count against? The door [`Ownership`], and counting.
+//! Space and object accounting by user, group and project, and the door [`Ownership`].
 //!
 //! # Mechanism
-//! A file system counts, by user, group and project, the space of its objects and how many they are. The counts are in three ZAPs beside
-//! the meta dnode: a user's space is under his number in hexadecimal, the number of his objects under the same with
-//! `obj-` before it. They are brought up to date in the group that stores an object: what the dnode
-//! counted for before is taken off, what it counts for now is added. The dnode's flags tell whether it was counted at all, so
-//! that a file system from before accounting becomes right object by object.
+//! A file system counts, by user, group and project, the space of its objects and how many they
+//! are. The counts are in three ZAPs beside the meta dnode: a user's space is under the user's
+//! number in hexadecimal, the number of objects under the same with `obj-` before it. They are
+//! brought up to date in the group that stores an object: what the dnode counted for before is
+//! taken off, what it counts for now is added. The dnode's flags tell whether it was counted at
+//! all, so that a file system from before accounting becomes right object by object.
 //!
-//! Who owns an object is in its bonus, which only the layer above can read.
+//! The owner of an object is in its bonus, which only the layer above can read.
 //!
 //! # Invariants
 //! - An object counts its space and one slot, whatever the number of its slots.
-//! - The accounting objects themselves, and the meta dnode, count for nobody.
+//! - The accounting objects themselves, and the meta dnode, are not counted.
 
 use std::collections::BTreeMap;
 
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::{Dnode, DnodeFlags, SLOT_BYTES};
-use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
-use crate::objset::{GROUP_USED, ObjectSet, PROJECT_USED, SetPolicy, USER_USED};
+use crate::head::{GROUP_USED, PROJECT_USED, USER_USED};
+use crate::objset::{ObjectSet, SetPolicy};
+use crate::owner_door::{OBJECT_COUNT_PREFIX, Owner};
 use crate::tx::SyncTx;
 
-/// What the numbers of objects, as opposed to their space, are counted under.
-#[doc(alias = "DMU_OBJACCT_PREFIX")]
-pub const OBJECT_COUNT_PREFIX: &str = "obj-";
-
-/// Whom an object counts against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// The user's number.
-    pub user: u64,
-    /// The group's number.
-    pub group: u64,
-    /// The project's number.
-    pub project: u64,
-}
-
-/// Tells owners apart. Implemented where the contents of bonuses are known.
-pub trait Ownership: Send + Sync {
-    /// The owner of an object with this bonus. None for one that counts against nobody. Where the bonus is empty and the
-    /// object has a spill block, `bonus` is what that holds.
-    fn owner(&self, bonus_type: ObjectType, bonus: &[u8]) -> Option<Owner>;
-}
-
-/// What of an owner is counted. New counts are put into their ZAP in this order, owner by owner, which is what OpenZFS comes to for a file system of one owner:
-/// blocks of the same contents then take the same space on both sides of a stream.
+/// What of an owner is counted. New counts are put into their ZAP in this order, owner by owner,
+/// which is what OpenZFS comes to for a file system of one owner: blocks of the same contents then
+/// take the same space on both sides of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Counted {
     Objects,
@@ -127,6 +108,7 @@ impl Usage {
 mod tests {
     use super::*;
     use tarn_block::{DatasetPolicy, Embedding};
+    use tarn_ondisk::object_type::ObjectType;
     use tarn_ondisk::units::AllocatedSize;
     use tarn_transform::CompressionAlgorithm;
 

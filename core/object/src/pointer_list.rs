@@ -1,19 +1,21 @@
 //! Lists of block pointers, in objects of the MOS: deadlists, and blocks that wait to be freed.
 //!
 //! # Mechanism
-//! The object's data are the pointers, and its bonus counts them ([`ondisk::bpobj`](tarn_ondisk::bpobj)). A list can take over
-//! another one by naming it in its object of *sublists*; short ones are copied instead, so that lists do not nest
-//! needlessly deep. All sizes in a list's bonus include its sublists.
+//! The object's data are the pointers, and its bonus counts them
+//! ([`ondisk::bpobj`](tarn_ondisk::bpobj)). A list can take over another one by naming it in its
+//! object of *sublists*; short ones are copied instead, so that lists do not nest needlessly deep.
+//! All sizes in a list's bonus include its sublists.
 //!
-//! A list is emptied from its end, and a list's own pointers before its sublists, so that what is left after each pointer
-//! is a list again: emptying can stop anywhere and go on in a later group.
+//! A list is emptied from its end, and a list's own pointers before its sublists, so that what is
+//! left after each pointer is a list again: emptying can stop anywhere and go on in a later group.
 //!
 //! # Invariants
-//! - A list is a sublist of one other at most. The empty list that deadlists share is a sublist of none.
-//! - A pointer in a list has no checksum (unless the dedup table needs it) and an embedded one no payload: nobody reads
-//!   through a list, and so it compresses.
-//! - A list has no holes, nor has its object of sublists: a count that lies about a sparse object is found out at the first
-//!   entry that was never written.
+//! - A list is a sublist of one other at most. The empty list that deadlists share is a sublist of
+//!   none.
+//! - A pointer in a list has no checksum (unless the dedup table needs it) and an embedded one no
+//!   payload: blocks are not read through a list, and so it compresses.
+//! - A list has no holes, nor has its object of sublists: a count that lies about a sparse object
+//!   is found out at the first entry that was never written.
 //! - Only the sync thread changes lists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +42,8 @@ use crate::tx::SyncTx;
 pub const LIST_BLOCK_BYTES: u64 = 128 << 10;
 /// How many pointers are read at a time.
 const BATCH: u64 = LIST_BLOCK_BYTES >> POINTER_SHIFT;
-/// How deep lists may be nested before we think that they are damaged. OpenZFS keeps them within a few.
+/// How deep lists may be nested before we think that they are damaged. OpenZFS keeps them within a
+/// few.
 const DEPTH_MAX: usize = 1024;
 
 /// What is wrong with a list that has a hole.
@@ -221,8 +224,8 @@ impl PointerList {
         self.set_head(tx, &head)
     }
 
-    /// Takes over another list, whose object is gone or a sublist afterwards. The caller has seen to it that it is not the
-    /// empty list that datasets share.
+    /// Takes over another list, whose object is gone or a sublist afterwards. The caller has seen
+    /// to it that it is not the empty list that datasets share.
     #[doc(alias = "bpobj_enqueue_subobj")]
     pub fn append_list(
         &self,
@@ -329,8 +332,8 @@ impl PointerList {
     /// Visits all pointers, those of sublists last. Nothing is changed.
     ///
     /// # Errors
-    /// Something cannot be read or was never written, or a list is met twice: few that name each other could be met more often than
-    /// anybody can count.
+    /// Something cannot be read or was never written, or a list is met twice: a few lists that name
+    /// each other could be met without end.
     pub fn for_each(
         &self,
         operation: &Operation,
@@ -384,8 +387,9 @@ impl PointerList {
         Ok(())
     }
 
-    /// What a part of a livelist still has: the blocks that were added and are not marked as freed after that, the oldest first. `None`
-    /// when it contradicts itself: a block is freed that was not added, or added twice, or something is on it that is no block.
+    /// What a part of a livelist still has: the blocks that were added and are not marked as freed
+    /// after that, the oldest first. `None` when it contradicts itself: a block is freed that was
+    /// not added, or added twice, or something is on it that is no block.
     #[doc(alias = "dsl_process_sub_livelist")]
     pub fn still_allocated(
         &self,
@@ -396,10 +400,11 @@ impl PointerList {
         let mut left = Vec::new();
         let mut is_right = true;
         self.walk(operation, |entry| {
-            // Nobody notes one: it is no block.
+            // Holes are not noted: a hole is no block.
             is_right &= !entry.pointer.is_hole();
             let key = key_of(&entry.pointer);
-            // A block in the dedup table is freed as often as it was written, and one that was cloned as often as that was done.
+            // A block in the dedup table is freed as often as it was written, and one that was
+            // cloned as often as that was done.
             let may_repeat = entry.pointer.is_dedup() || is_clone(&entry.pointer);
             if entry.is_freed {
                 let count = freed.entry(key).or_default();
@@ -423,7 +428,8 @@ impl PointerList {
         Ok((is_right && freed.is_empty()).then_some(left))
     }
 
-    /// Takes pointers off the list until it is empty, or `take` says to stop; the one it stops at stays.
+    /// Takes pointers off the list until it is empty, or `take` says to stop; the one it stops at
+    /// stays.
     #[doc(alias = "bpobj_iterate")]
     pub fn take_each(
         &self,
@@ -593,7 +599,8 @@ fn as_listed(entry: &Entry) -> BlockPointer {
     pointer
 }
 
-/// Changes the sizes of a head. In a livelist freed blocks count negative, so sizes wrap as OpenZFS has them wrap.
+/// Changes the sizes of a head. In a livelist freed blocks count negative, so sizes wrap as OpenZFS
+/// has them wrap.
 fn add_space(head: &mut PointerListHead, space: &BlockSpace) {
     let add = |size: u64, by: i128| {
         let sum = (i128::from(size) + by).rem_euclid(1 << 64);

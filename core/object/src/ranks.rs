@@ -1,7 +1,8 @@
 //! The order in which this crate takes its locks.
 //!
-//! Those of ZAPs and of the allocator of object numbers may be held while a device is waited for, because they mean "one at a
-//! time, however long"; everything else is short, and nothing of it is held when `cache` is called.
+//! Those of ZAPs and of the allocator of object numbers may be held while a device is waited for,
+//! because they mean "one at a time, however long"; everything else is short, and nothing of it is
+//! held when `cache` is called.
 
 use tarn_host::lock::Rank;
 use tarn_host::ranks::OBJECT as FIRST;
@@ -20,7 +21,7 @@ pub(crate) const POLICY: Rank = Rank::new(FIRST + 40, "object set policy");
 pub(crate) const TAKEN: Rank = Rank::new(FIRST + 50, "taken object numbers");
 /// One part of the table of objects.
 pub(crate) const TABLE: Rank = Rank::new(FIRST + 60, "object table");
-/// Objects kept though nobody uses them.
+/// Objects kept though they are not used.
 pub(crate) const RECENT: Rank = Rank::new(FIRST + 70, "recent objects");
 /// The dirty objects of an object set.
 pub(crate) const DIRTY: Rank = Rank::new(FIRST + 80, "dirty objects");

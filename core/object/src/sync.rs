@@ -1,24 +1,29 @@
 //! Storing a transaction group: all changed object sets together.
 //!
 //! # Mechanism
-//! The order is that of `docs/theory/txg_sync.md`. The trees of all changed objects of all sets are stored level by level
-//! ([`sync_tree`](crate::sync_tree)). Their dnodes are put into the blocks of the meta dnodes, and each object is handed
-//! its new tree. What has changed in space is counted for the owners, which changes the accounting objects; they are stored. Then the
-//! trees of the meta dnodes are, and at last the heads.
+//! The order is that of `docs/theory/txg_sync.md`. The trees of all changed objects of all sets are
+//! stored level by level ([`sync_tree`](crate::sync_tree)). Their dnodes are put into the blocks of
+//! the meta dnodes, and each object is handed its new tree. What has changed in space is counted
+//! for the owners, which changes the accounting objects; they are stored. Then the trees of the
+//! meta dnodes are, and at last the heads.
 //!
-//! A set can be stored several times in one group: each time what was changed since. The sync thread calls this once per
-//! pass, with the sets that [`Txgs::dirty_sets`](crate::Txgs::dirty_sets) names.
+//! A set can be stored several times in one group: each time what was changed since. The sync
+//! thread calls this once per pass, with the sets that
+//! [`Txgs::dirty_sets`](crate::Txgs::dirty_sets) names.
 //!
 //! # Invariants
 //! - Level by level: when a parent is written, every child pointer in it is final for this pass.
-//! - An object's changes are dropped only when the stored dnode leads to all of them, in the same step.
-//! - After an error nothing may be stored any more in this run of the pool: some objects have their new trees
-//!   already, others do not, and the ledgers have heard of some. The disk still has the group before.
+//! - An object's changes are dropped only when the stored dnode leads to all of them, in the same
+//!   step.
+//! - After an error nothing may be stored any more in this run of the pool: some objects have their
+//!   new trees already, others do not, and the ledgers have heard of some. The disk still has the
+//!   group before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tarn_block::{Block, BlockIo, BlockRole, Embedding, WritePhase, WriteRequest};
+use tarn_block::{Block, BlockIo, BlockRole, BlockScope, Embedding, WritePhase, WriteRequest};
+use tarn_cache::Hint;
 use tarn_host::buffer::Buffer;
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::widen;
@@ -29,49 +34,19 @@ use tarn_ondisk::sealing::Sealing;
 use tarn_ondisk::units::{Level, LogicalSize, ObjectId};
 use tarn_probe::Operation;
 
+use crate::block_ledger::SetLedger;
 use crate::dirty::SpillContents;
 use crate::error::SyncError;
+use crate::head::{META_DNODE, account_index, is_special};
 use crate::object::Object;
-use crate::objset::{META_DNODE, ObjectSet, account_index, is_special};
-use crate::owner::{Owner, Usage};
+use crate::objset::ObjectSet;
+use crate::owner::Usage;
+use crate::owner_door::Owner;
 use crate::sync_tree::{Storing, TreeJob, store_trees};
 use crate::tx::SyncTx;
-use crate::walk::metadata_hint;
 
-/// Hears of every pointer that a stored object set gains or loses. It decides what becomes of a lost block: freed, or
-/// kept for a snapshot.
-pub trait BlockLedger {
-    /// The set has this block now. Never a hole; embedded ones are told of too, for they have a size.
-    #[doc(alias = "dsl_dataset_block_born")]
-    fn born(&mut self, pointer: &BlockPointer);
-
-    /// The set does not have this block any more.
-    #[doc(alias = "dsl_dataset_block_kill")]
-    fn killed(&mut self, pointer: &BlockPointer);
-}
-
-/// An object set to be stored, with its ledger.
-pub struct SetLedger<'a> {
-    /// The object set.
-    pub set: Arc<ObjectSet>,
-    /// Who hears of its blocks.
-    pub ledger: &'a mut dyn BlockLedger,
-}
-
-impl SetLedger<'_> {
-    pub(crate) fn born(&mut self, pointer: &BlockPointer) {
-        self.ledger.born(pointer);
-    }
-
-    /// What was overwritten or freed need not be cached: nobody looks for it again, but for a snapshot, which reads it anew.
-    pub(crate) fn killed(&mut self, pointer: &BlockPointer) {
-        self.set.env().cache.forget(pointer);
-        self.ledger.killed(pointer);
-    }
-}
-
-/// Stores what the group has changed in these object sets since they were last stored. Gives back where their heads are, in the same
-/// order.
+/// Stores what the group has changed in these object sets since they were last stored. Gives back
+/// where their heads are, in the same order.
 pub fn sync_objsets(
     sets: &mut [SetLedger<'_>],
     tx: &SyncTx,
@@ -106,10 +81,12 @@ pub fn sync_objsets(
     Ok(roots)
 }
 
-/// Drops what the group has changed in an object set: nothing leads to it any more, and it is not to be stored.
+/// Drops what the group has changed in an object set: nothing leads to it any more, and it is not
+/// to be stored.
 ///
 /// # Errors
-/// When a place that was taken early, or a block that was cloned, cannot be freed: the group must not be stored.
+/// The place of an indirect log write, or a cloned block, cannot be freed: the txg must not be
+/// stored.
 pub fn discard_changes(
     set: &Arc<ObjectSet>,
     tx: &SyncTx,
@@ -133,9 +110,12 @@ pub fn discard_changes(
         };
         if let Some(dropped) = dropped {
             set.env().txgs.remove_dirty(dropped.dirty_bytes);
-            let early = dropped.early.into_values().map(|early| early.pointer);
+            let placed = dropped
+                .placed_for_log
+                .into_values()
+                .map(|placed| placed.pointer);
             let shared = dropped.cloned.into_values();
-            for pointer in dropped.superseded.into_iter().chain(early).chain(shared) {
+            for pointer in dropped.superseded.into_iter().chain(placed).chain(shared) {
                 io.free(&pointer, phase, operation)?;
             }
         }
@@ -148,7 +128,8 @@ pub fn discard_changes(
     Ok(())
 }
 
-/// Stores all objects that have numbers, and puts their dnodes into the meta dnodes. Gives back what changed for their owners.
+/// Stores all objects that have numbers, and puts their dnodes into the meta dnodes. Gives back
+/// what changed for their owners.
 fn store_objects(
     sets: &mut [SetLedger<'_>],
     tx: &SyncTx,
@@ -309,7 +290,7 @@ fn count_owners(
         Accounting::Projects { .. }
     );
     if job.was_stored
-        && let Some(owner) = owner_of(set, &job.old, None, operation)?
+        && let Some(owner) = owner_of(set, (job.object.id(), &job.old), None, operation)?
     {
         usage.remove(&job.old, owner, &policy);
     }
@@ -318,7 +299,7 @@ fn count_owners(
         SpillContents::Absent | SpillContents::Stored | SpillContents::Sealed(_) => None,
     };
     if !job.is_object_freed
-        && let Some(owner) = owner_of(set, new, spill, operation)?
+        && let Some(owner) = owner_of(set, (job.object.id(), new), spill, operation)?
     {
         usage.add(new, owner, &policy);
     }
@@ -328,7 +309,7 @@ fn count_owners(
 /// The owner that a dnode names in its bonus or, where that is empty, in its spill block.
 fn owner_of(
     set: &ObjectSet,
-    dnode: &Dnode,
+    (id, dnode): (ObjectId, &Dnode),
     spill: Option<&Arc<Buffer>>,
     operation: &Operation,
 ) -> Result<Option<Owner>, SyncError> {
@@ -342,7 +323,9 @@ fn owner_of(
         (true, None, None) => return Ok(None),
         (true, None, Some(pointer)) => {
             // An owner that cannot be read is not counted; that costs an account, not a pool.
-            match set.env().cache.read(pointer, metadata_hint(), operation) {
+            let scope = BlockScope::of_spill(set.id(), id);
+            let cache = &set.env().cache;
+            match cache.read(pointer, scope, Hint::DEMAND, operation) {
                 Ok(block) => block,
                 Err(_) => return Ok(None),
             }
@@ -378,7 +361,8 @@ fn store_heads(
     for (entry, request) in sets.iter().zip(&requests) {
         if request.may_rewrite(storing.phase) {
             let cache = &entry.set.env().cache;
-            cache.keep_rewritten(&request.previous, storing.operation);
+            let scope = BlockScope::of_head(entry.set.id());
+            cache.keep_rewritten(&request.previous, scope, storing.operation);
         }
     }
     let roots = storing

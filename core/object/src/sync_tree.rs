@@ -1,32 +1,37 @@
 //! Storing the trees of many objects, level by level.
 //!
 //! # Problem
-//! A group may have dirtied a million blocks of thousands of objects. Each parent can be written only when all its
-//! children have their places, many blocks should be written at once, and there is no memory for all the parents.
+//! A group may have dirtied a million blocks of thousands of objects. Each parent can be written
+//! only when all its children have their places, many blocks should be written at once, and there
+//! is no memory for all the parents.
 //!
 //! # Mechanism
-//! Each object is a [`TreeJob`]: what the group changed in it, and the stored tree, which stays as it is until the end. Storing makes
-//! *edits*: this block of this level has that pointer now. First the frees: they walk the stored tree below the freed
-//! ranges, give up what is there, and leave edits where a subtree ends. Then all blocks of level 0 are written, in batches over all objects;
-//! each gives an edit, as do those that the log has had written [early](crate::early), and [clones](crate::cloned). Then, for each level above, the edits below are grouped by their parent, the parents are read, changed and
-//! written, again in batches, which gives the edits of that level. The edits of the highest level are the dnode's pointers. So
-//! between levels only edits are in memory, a pointer each.
+//! Each object is a [`TreeJob`]: what the group changed in it, and the stored tree, which stays as
+//! it is until the end. Storing makes *edits*: this block of this level has that pointer now. First
+//! the frees: they walk the stored tree below the freed ranges, give up what is there, and leave
+//! edits where a subtree ends. Then all blocks of level 0 are written, in batches over all objects;
+//! each gives an edit, as do [indirect log writes](crate::indirect_writes) and
+//! [clones](crate::cloned). Then, for each level above, the edits below are grouped by their
+//! parent, the parents are read, changed and written, again in batches, which gives the edits of
+//! that level. The edits of the highest level are the dnode's pointers. So between levels only
+//! edits are in memory, a pointer each.
 //!
-//! When a tree grows, the dnode's old pointers become edits, too: the first ones of the first block of the new level.
+//! When a tree grows, the dnode's old pointers become edits, too: the first ones of the first block
+//! of the new level.
 //!
 //! A block of pointers in which only holes are left becomes a hole itself.
 //!
 //! # Invariants
-//! - Every pointer that the new tree lacks is given to the ledger as killed, every one that the old tree lacked as
-//!   born, once. A block rewritten in place is neither.
+//! - Every pointer that the new tree lacks is given to the ledger as killed, every one that the old
+//!   tree lacked as born, once. A block rewritten in place is neither.
 //! - Nothing of the old tree is changed: readers walk it until the new one replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tarn_block::{
-    Block, BlockIo, BlockRole, DatasetPolicy, Embedding, HoleBirth, WritePhase, WriteRequest,
-    seal_of_pointers,
+    Block, BlockIo, BlockRole, BlockScope, DatasetPolicy, Embedding, HoleBirth, WritePhase,
+    WriteRequest, seal_of_pointers,
 };
 use tarn_cache::PoolCache;
 use tarn_host::buffer::Buffer;
@@ -34,20 +39,20 @@ use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::{Stored, narrow, widen};
 use tarn_ondisk::dnode::{Dnode, DnodeFlags, POINTER_SHIFT};
 use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{AllocatedSize, Level, LogicalSize};
+use tarn_ondisk::units::{AllocatedSize, BlockId, Level, LogicalSize};
 use tarn_probe::{Operation, Outcome};
 
+use crate::block_ledger::SetLedger;
 use crate::cloned::CLONE_DIRTY_BYTES;
-use crate::dirty::{BlockRanges, Early, Given, Shape, SpillContents};
+use crate::dirty::{BlockRanges, Given, PlacedForLog, Shape, SpillContents};
 use crate::error::SyncError;
+use crate::head::{META_DNODE, MOS_ID, occupied};
 use crate::object::Object;
-use crate::objset::{META_DNODE, MOS_ID, occupied};
-use crate::sealed::SealedBlock;
-use crate::sync::SetLedger;
-use crate::walk::{Geometry, low_bits};
+use crate::set_sealing::SealedBlock;
+use crate::tree_shape::{Geometry, check_tree, kind_of, low_bits};
 
-/// How much is gathered for one batch of writes. Large enough to keep many devices busy; so much memory is used on
-/// top of the dirty data itself.
+/// How much is gathered for one batch of writes. Large enough to keep many devices busy; so much
+/// memory is used on top of the dirty data itself.
 const BATCH_BYTES: u64 = 64 << 20;
 /// How many blocks are gathered for one batch.
 const BATCH_BLOCKS: usize = 16_384;
@@ -77,11 +82,11 @@ pub(crate) struct TreeJob {
     given: BTreeMap<u64, Given>,
     /// Those of them that need not be cached.
     passing: BTreeSet<u64>,
-    /// Those of them that were written already, unless they changed since.
-    early: BTreeMap<u64, Early>,
+    /// Those of them that indirect log writes have written, unless they changed since.
+    placed_for_log: BTreeMap<u64, PlacedForLog>,
     /// Blocks that are clones of others.
     cloned: BTreeMap<u64, BlockPointer>,
-    /// Places that were taken early for nothing, and clones that are not wanted.
+    /// Places of superseded indirect log writes, and clones that were replaced.
     superseded: Vec<BlockPointer>,
     freed: BlockRanges,
     /// What becomes of the spill block: none if nothing does.
@@ -128,7 +133,7 @@ impl TreeJob {
                 .collect(),
             given: pending.given.clone(),
             passing: pending.passing.clone(),
-            early: pending.early.clone(),
+            placed_for_log: pending.placed_for_log.clone(),
             cloned: pending.cloned.clone(),
             superseded: pending.superseded.clone(),
             freed: pending.freed.clone(),
@@ -190,7 +195,8 @@ impl TreeJob {
         Ok(())
     }
 
-    /// Gives up what was freed below a pointer, and leaves an edit if all of it was. Goes down once per level.
+    /// Gives up what was freed below a pointer, and leaves an edit if all of it was. Goes down once
+    /// per level.
     fn free_below(
         &mut self,
         pointer: &BlockPointer,
@@ -221,8 +227,9 @@ impl TreeJob {
         Ok(())
     }
 
-    /// Gives up a block and all below it. What lies below a block that cannot be read is lost to the pool until it is made
-    /// anew: space that nobody uses does less harm than a pool that cannot be written.
+    /// Gives up a block and all below it. What lies below a block that cannot be read is lost to
+    /// the pool until it is made anew: leaked space does less harm than a pool that cannot be
+    /// written.
     fn kill_tree(
         &mut self,
         pointer: &BlockPointer,
@@ -273,14 +280,14 @@ impl TreeJob {
             return;
         }
         self.used_change -= i128::from(storing.io.deflated_size(pointer).get());
-        // Nobody reads a block of the MOS again that is not in it any more; and there is one of each for every group.
+        // Replaced blocks of the MOS are not read again; and each txg makes some.
         if pointer.birth() == storing.phase.txg || self.object.context.id == MOS_ID {
             self.cache().forget(pointer);
         }
         ledger.killed(pointer);
     }
 
-    /// Adds the write of one block of level 0, unless it was written early.
+    /// Adds the write of one block of level 0, unless an indirect log write has written it.
     fn gather_block(
         &mut self,
         job: usize,
@@ -293,17 +300,17 @@ impl TreeJob {
         let previous = self
             .object
             .stored_pointer(Level::ZERO, block, storing.operation)?;
-        if let Some(early) = self.early.remove(&block) {
-            if Arc::ptr_eq(&early.buffer, &buffer) {
+        if let Some(placed) = self.placed_for_log.remove(&block) {
+            if Arc::ptr_eq(&placed.buffer, &buffer) {
                 let counted = widen(buffer.len());
                 let is_cached = !self.passing.contains(&block);
                 let contents = is_cached.then(|| Block::from(buffer));
                 let (slot, ledger) = (Slot::Tree { level: 0, block }, &mut ledgers[self.set]);
-                self.written(slot, &previous, early.pointer, contents, ledger, storing);
+                self.written(slot, &previous, placed.pointer, contents, ledger, storing);
                 self.uncount(counted);
                 return Ok(());
             }
-            self.superseded.push(early.pointer);
+            self.superseded.push(placed.pointer);
         }
         let fill = match self.shape.object_type {
             ObjectType::Dnode => widen(occupied(&buffer).count()),
@@ -340,7 +347,8 @@ impl TreeJob {
         Ok(())
     }
 
-    /// Puts the pointers to what blocks are clones of. Nothing is written: the references are counted already.
+    /// Puts the pointers to what blocks are clones of. Nothing is written: the references are
+    /// counted already.
     fn put_clones(
         &mut self,
         ledger: &mut SetLedger<'_>,
@@ -401,10 +409,11 @@ impl TreeJob {
         self.dirty_bytes -= bytes;
     }
 
-    /// Frees places that were taken early and do not become part of the tree, and gives up clones that do not. The ledger never heard of them.
+    /// Frees places of superseded indirect log writes, and gives up clones that were replaced. The
+    /// ledger has no entry of them.
     fn free_superseded(&mut self, storing: &Storing<'_>) -> Result<(), SyncError> {
-        let cut_off = std::mem::take(&mut self.early).into_values();
-        self.superseded.extend(cut_off.map(|early| early.pointer));
+        let cut_off = std::mem::take(&mut self.placed_for_log).into_values();
+        self.superseded.extend(cut_off.map(|placed| placed.pointer));
         for pointer in self.superseded.drain(..) {
             storing
                 .io
@@ -616,6 +625,18 @@ impl TreeJob {
         }
     }
 
+    /// Where the block of a slot belongs.
+    fn scope_of(&self, slot: Slot) -> BlockScope {
+        match slot {
+            Slot::Tree { level, block } => {
+                let kind = kind_of(self.shape.object_type);
+                let (level, block) = (Level::new(level), BlockId::from(block));
+                self.object.scope(level, block, kind)
+            }
+            Slot::Spill => BlockScope::of_spill(self.object.set_id(), self.object.id()),
+        }
+    }
+
     /// The dnode that leads to the new tree.
     pub fn finish(&mut self, flags: DnodeFlags) -> Dnode {
         let mut dnode = self.old.clone();
@@ -633,6 +654,14 @@ impl TreeJob {
         for (block, pointer) in std::mem::take(&mut self.edits[usize::from(self.levels) - 1]) {
             dnode.pointers[narrow(block)] = pointer;
         }
+        assert!(
+            self.blocks.is_empty() && self.sealed.is_empty() && self.superseded.is_empty(),
+            "all blocks are written before the dnode"
+        );
+        assert!(
+            self.edits.iter().all(Vec::is_empty),
+            "each new pointer has come into its parent"
+        );
         if self.new_spill.is_none() {
             dnode.set_spill(None);
         }
@@ -651,6 +680,10 @@ impl TreeJob {
         let used = i128::from(dnode.used.get()) + self.used_change;
         // A dnode that was damaged may have claimed less than it had.
         dnode.used = AllocatedSize::from(u64::try_from(used.max(0)).unwrap_or(u64::MAX));
+        debug_assert!(
+            dnode.object_type == ObjectType::None || check_tree(&dnode).is_ok(),
+            "what is stored can be read back: {dnode:?}"
+        );
         dnode
     }
 }
@@ -736,8 +769,10 @@ impl<'a, 'b> Batches<'a, 'b> {
         } = *self.storing;
         for (request, target) in requests.iter().zip(&targets) {
             if request.may_rewrite(phase) {
-                let cache = jobs[target.job].cache();
-                cache.keep_rewritten(&request.previous, operation);
+                let job = &jobs[target.job];
+                let scope = job.scope_of(target.slot);
+                job.cache()
+                    .keep_rewritten(&request.previous, scope, operation);
             }
         }
         let pointers = io.write(requests, phase, operation)?;

@@ -1,33 +1,41 @@
 //! Visiting every block of an object set.
 //!
 //! # Problem
-//! Destroying a dataset, scrubbing, sending and checking all ask the same: which blocks are there? There may be billions, some cannot
-//! be read, and the visitor may want to stop today and go on tomorrow, after a restart.
+//! Destroying a dataset, scrubbing, sending and checking all ask the same: which blocks are there?
+//! There may be billions, some cannot be read, and the visitor may want to stop today and go on
+//! tomorrow, after a restart.
 //!
 //! # Mechanism
-//! The walk goes through the tree of the meta dnode; in each block of dnodes, through the trees of its objects, each followed by
-//! its spill block; at last through those of the accounting objects. A [`Visitor`] hears of every pointer twice: before what is below it, and
-//! after. Blocks of pointers and of dnodes are prefetched a little ahead; data is never read.
+//! The walk goes through the tree of the meta dnode; in each block of dnodes, through the trees of
+//! its objects, each followed by its spill block; at last through those of the accounting objects.
+//! A [`Visitor`] is called for every pointer twice: before what is below it, and after. Blocks of
+//! pointers and of dnodes are prefetched a little ahead; data is never read.
 //!
-//! A place in the walk is a `TraversalMark`: object and block of level 0. All that lies before it is done. A walk that is resumed passes over
-//! pointers whose whole subtree is done. The mark of a block of dnodes means that its objects are done, and it is not; who stops before those
-//! gets the mark of the first of them. That is how OpenZFS stores the progress of a destroy, so each of us can go on where the other stopped. (Where OpenZFS cannot read a
-//! block of dnodes it stores the mark of that block, too, and goes on behind its objects. Nobody can tell the two apart, and freeing twice would be worse.)
+//! A place in the walk is a `TraversalMark`: object and block of level 0. All that lies before it
+//! is done. A walk that is resumed passes over pointers whose whole subtree is done. The mark of a
+//! block of dnodes means that its objects are done, and it is not; a walk that stops before those
+//! gives the mark of the first of them. OpenZFS stores the progress of a destroy like that, so both
+//! can go on where the other stopped. (Where OpenZFS cannot read a block of dnodes it stores the
+//! mark of that block, too, and goes on behind its objects. The two cannot be told apart, and
+//! freeing twice would be worse.)
 //!
-//! The numbers of objects and of blocks reach up to the largest there is: those of the accounting objects are the last three, which are walked in the order of their numbers. So no place is
-//! made by adding to a number of an object.
+//! The numbers of objects and of blocks reach up to the largest there is: those of the accounting
+//! objects are the last three, which are walked in the order of their numbers. So no place is made
+//! by adding to a number of an object.
 //!
 //! # Invariants
 //! - Each pointer below is on the level below, or refused; and a tree has at most twelve levels. So
 //!   damaged pointers cannot lead the walk in circles or into the depth.
-//! - A walk that stops on level 0, or at what cannot be read, and is resumed visits every pointer exactly once.
+//! - A walk that stops on level 0, or at what cannot be read, and is resumed visits every pointer
+//!   exactly once.
 
 use std::ops::{ControlFlow, Range};
 
-use tarn_cache::{Kind, PoolCache};
+use tarn_block::{BlockKind, BlockScope};
+use tarn_cache::{Hint, PoolCache};
 use tarn_ondisk as ondisk;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::bookmark::{HEAD_LEVEL, SPILL_BLOCK, TraversalMark};
 use tarn_ondisk::declare::{Corrupt, widen};
 use tarn_ondisk::dnode::{Dnode, SLOT_BYTES};
 use tarn_ondisk::object_type::ObjectType;
@@ -35,16 +43,8 @@ use tarn_ondisk::units::{BlockId, Level, ObjectId, Txg};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
-use crate::object::check_tree;
-use crate::objset::{META_DNODE, PROJECT_USED, accounting_dnodes, check_meta, read_head};
-use crate::walk::{Geometry, PointerBlock, check_place, metadata_hint};
-
-/// The block number of a spill block in a mark.
-#[doc(alias = "DMU_SPILL_BLKID")]
-pub const SPILL_BLOCK: u64 = u64::MAX - 1;
-/// The level of the head of an object set in a mark.
-#[doc(alias = "ZB_ROOT_LEVEL")]
-pub const HEAD_LEVEL: i64 = -1;
+use crate::head::{META_DNODE, PROJECT_USED, accounting_dnodes, check_meta, read_head};
+use crate::tree_shape::{Geometry, PointerBlock, check_place, check_tree};
 
 /// How many blocks of pointers or dnodes are prefetched at a time.
 const PREFETCH_COUNT: usize = 64;
@@ -52,8 +52,8 @@ const PREFETCH_COUNT: usize = 64;
 /// One pointer, as a visitor sees it.
 #[derive(Debug)]
 pub struct Visit<'a> {
-    /// Where it is: object set, object, level, block. The head has level [`HEAD_LEVEL`], a spill block the number
-    /// [`SPILL_BLOCK`].
+    /// Where it is: object set, object, level, block. The head has level [`HEAD_LEVEL`], a spill
+    /// block the number [`SPILL_BLOCK`].
     pub mark: TraversalMark,
     /// The pointer.
     pub pointer: &'a BlockPointer,
@@ -72,7 +72,7 @@ pub enum Step {
     Stop,
 }
 
-/// Whoever wants to know.
+/// What a walk calls for each pointer.
 pub trait Visitor {
     /// A pointer, before what is below it.
     fn enter(&mut self, _visit: &Visit<'_>) -> Step {
@@ -94,8 +94,8 @@ pub trait Visitor {
         Step::Continue
     }
 
-    /// What is below this pointer cannot be read, or makes no sense. With `Continue` the walk passes over it, and the
-    /// pointer itself is left as usual; with `Skip` it is not.
+    /// What is below this pointer cannot be read, or makes no sense. With `Continue` the walk
+    /// passes over it, and the pointer itself is left as usual; with `Skip` it is not.
     fn unreadable(&mut self, visit: &Visit<'_>, why: &ObjectError) -> Step;
 }
 
@@ -110,14 +110,15 @@ pub struct WalkOptions {
     pub holes: Holes,
 }
 
-/// Which holes a visitor wants to hear of.
+/// Which holes a visitor is called for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Holes {
     /// None.
     #[default]
     None,
-    /// All that may be new: those that were punched after [`WalkOptions::born_after`], and those that do not know when they were. The latter may always
-    /// have been holes, or belong to an object whose number another one had before.
+    /// All that may be new: those that were punched after [`WalkOptions::born_after`], and those
+    /// that do not know when they were. The latter may always have been holes, or belong to an
+    /// object whose number another one had before.
     MaybeNew,
 }
 
@@ -375,7 +376,11 @@ impl<'a> Walker<'a> {
                     Err(why) => return self.failed(&visit, start, stop, &why),
                 }
             } else if tree.geometry.object_type == ObjectType::Dnode {
-                match self.cache.read(pointer, metadata_hint(), self.operation) {
+                let scope = BlockScope::of_visit(mark, pointer);
+                let read = self
+                    .cache
+                    .read(pointer, scope, Hint::DEMAND, self.operation);
+                match read {
                     Ok(contents) => self.dnodes(&visit, &contents, block)?,
                     Err(why) => {
                         let why = self.read_error(tree.object, level, block, why);
@@ -387,7 +392,8 @@ impl<'a> Walker<'a> {
         self.leave(&visit, stop)
     }
 
-    /// All pointers of a block of them. Holes that were never anything are visited only for those who want to hear of them.
+    /// All pointers of a block of them. Holes that were never anything are visited only where the
+    /// options ask for them.
     fn children(
         &mut self,
         tree: &Tree<'_>,
@@ -409,11 +415,15 @@ impl<'a> Walker<'a> {
         self.want_left_out(next..pointers.count(), &mut wanted);
         for part in wanted.chunks(PREFETCH_COUNT) {
             if is_read && part.len() > 1 {
-                let soon = part.iter().map(|(_, pointer)| *pointer);
                 let is_sound =
                     |pointer: &BlockPointer| !pointer.is_hole() && pointer.check().is_ok();
-                let soon: Vec<_> = soon.filter(is_sound).collect();
-                self.cache.prefetch(&soon, Kind::Metadata, self.operation);
+                let soon = part.iter().filter(|(_, pointer)| is_sound(pointer));
+                let soon = soon.map(|(entry, pointer)| {
+                    let block = first + widen(*entry);
+                    (*pointer, self.scope(tree.object, level - 1, block))
+                });
+                let soon: Vec<_> = soon.collect();
+                self.cache.prefetch(&soon, self.operation);
             }
             for (entry, pointer) in part {
                 self.pointer(tree, pointer, level - 1, first + widen(*entry))?;
@@ -450,7 +460,7 @@ impl<'a> Walker<'a> {
     /// Slots of a block of dnodes that are free.
     fn free_numbers(&mut self, first: u64, slots: Range<usize>) -> Flow {
         let start = first + widen(slots.start);
-        // The number of the meta dnode is in nobody's way.
+        // The number of the meta dnode is not a free number.
         let start = start.max(META_DNODE.get() + 1);
         let end = first + widen(slots.end);
         if start >= end {
@@ -491,15 +501,22 @@ impl<'a> Walker<'a> {
         level: u8,
         block: u64,
     ) -> Result<PointerBlock, ObjectError> {
+        let scope = self.scope(object, level, block);
         let contents = self
             .cache
-            .read_contents(pointer, metadata_hint(), self.operation);
+            .read_contents(pointer, scope, Hint::DEMAND, self.operation);
         let contents = contents.map_err(|why| self.read_error(object, level, block, why))?;
         PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(object, what))
     }
 
-    /// The mark of an object of which nothing is done, though everything before it is. The meta dnode has the number of no object: what it leads to begins with the
-    /// first.
+    /// Where a block of pointers or dnodes belongs.
+    fn scope(&self, object: ObjectId, level: u8, block: u64) -> BlockScope {
+        let (level, block) = (Level::new(level), BlockId::from(block));
+        BlockScope::of_object(self.set, object, level, block, BlockKind::Metadata)
+    }
+
+    /// The mark of an object of which nothing is done, though everything before it is. The meta
+    /// dnode has the number of no object: what it leads to begins with the first.
     fn start_of(&self, object: ObjectId) -> TraversalMark {
         TraversalMark {
             objset: self.set,
@@ -528,7 +545,7 @@ impl<'a> Walker<'a> {
         self.resumed_at().is_some_and(|(at, _)| id.get() < at)
     }
 
-    /// True for what the visitor does not want to hear of.
+    /// True for what the options leave out.
     fn is_old(&self, pointer: &BlockPointer) -> bool {
         if pointer.is_hole() {
             match self.options.holes {

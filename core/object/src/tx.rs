@@ -1,14 +1,16 @@
 //! Transactions: leave to change what is stored.
 //!
 //! # Mechanism
-//! Every change is part of a transaction group, and whoever changes something proves it with a [`Tx`].
-//! There are two ways to one. An [`OpenTx`] is a hold on the open group: anybody gets one from
-//! [`Txgs::assign`](crate::Txgs::assign) (where the throttle is), changes objects of datasets, and drops it;
-//! the group cannot be stored before. A [`SyncTx`] belongs to the group that is being stored; the pool's sync
-//! thread has the only one, and only with it the MOS and the accounting objects are changed.
+//! Every change is part of a transaction group, and takes a [`Tx`] as proof. There are two kinds.
+//! An [`OpenTx`] is a hold on the open group: a writer gets one from
+//! [`Txgs::assign`](crate::Txgs::assign) (where the throttle is), changes objects of datasets, and
+//! drops it; the group cannot be stored before. A [`SyncTx`] belongs to the group that is being
+//! stored; the pool's sync thread has the only one, and only with it the MOS and the accounting
+//! objects are changed.
 //!
 //! # Invariants
-//! - A thread has at most one `OpenTx`. Whoever holds one takes no lock that another holds while it waits for one.
+//! - A thread has at most one `OpenTx`. A thread that holds one takes no lock that another thread
+//!   holds while it waits for one.
 //! - Groups follow each other strictly: the first `OpenTx` of a group is given out after the last
 //!   one of the group before it is dropped.
 
@@ -75,7 +77,8 @@ impl OpenTx {
         }
     }
 
-    /// Keeps something until the transaction is over: the room that was promised for it, which by then is counted as dirty.
+    /// Keeps something until the transaction is over: the room that was promised for it, which by
+    /// then is counted as dirty.
     pub fn keep(&mut self, kept: Box<dyn Any + Send>) {
         self.kept = Some(kept);
     }
@@ -95,8 +98,8 @@ impl Drop for OpenTx {
     }
 }
 
-/// Leave to change anything in the group that is being stored. Only the pool's sync thread has one, so
-/// a function that takes `&mut SyncTx` needs no lock and no assertion.
+/// Leave to change anything in the group that is being stored. Only the pool's sync thread has one,
+/// so a function that takes `&mut SyncTx` needs no lock and no assertion.
 #[derive(Debug)]
 pub struct SyncTx {
     tx: Tx,
@@ -120,8 +123,8 @@ impl SyncTx {
         self.pass
     }
 
-    /// How often an object or an object set was changed in this group by the sync thread. Where the number stays the same, what was done
-    /// between has changed nothing that is stored.
+    /// How often an object or an object set was changed in this group by the sync thread. Where the
+    /// number stays the same, what was done between has changed nothing that is stored.
     pub fn change_count(&self) -> u64 {
         self.tx.changes.load(Ordering::Relaxed)
     }
@@ -175,7 +178,7 @@ pub enum Urgency {
     /// It waits its turn.
     #[default]
     Throttled,
-    /// It goes first, and fails where others wait for a suspended pool to be resumed: what waits for it holds up others, and whoever asks
-    /// has another way.
+    /// It is not throttled, and fails where others wait for a suspended pool to resume: other
+    /// threads wait for the caller, and the caller has another way.
     Now,
 }

@@ -1,22 +1,25 @@
-//! Transaction groups: which one is open, which one is being stored, and the throttle at the door.
+//! Transaction groups: which one is open, which one is being stored, and the write throttle.
 //!
 //! # Problem
-//! Changes are made faster than they can be stored, and by many threads at once. They must become durable in
-//! an order that makes sense, in groups large enough to be worth it, and memory must not fill up.
+//! Changes are made faster than they can be stored, and by many threads at once. They must become
+//! durable in an order that makes sense, in groups large enough to be worth it, and memory must not
+//! fill up.
 //!
 //! # Mechanism
-//! The groups are numbered. One is *open*: [`Txgs::assign`] gives out holds on it. The sync thread *quiesces* it: new
-//! holds wait until the last of the old ones is dropped, then the next group is open. So the changes of two groups
-//! never interleave, and a later group always builds on what an earlier one has made. The quiesced group is then
-//! *synced* (stored), while the next one is open.
+//! The groups are numbered. One is *open*: [`Txgs::assign`] gives out holds on it. The sync thread
+//! *quiesces* it: new holds wait until the last of the old ones is dropped, then the next group is
+//! open. So the changes of two groups never interleave, and a later group always builds on what an
+//! earlier one has made. The quiesced group is then *synced* (stored), while the next one is open.
 //!
-//! The throttle counts dirty bytes. When the open group has made [`TxgLimits::sync_percent`] of the limit dirty, the sync thread is woken. From
-//! [`TxgLimits::delay_percent`] on every assignment is delayed, by a time that grows without bound towards the
-//! limit (`delay_scale * (dirty - from) / (limit - dirty)`); all writers share one clock, so that ten writers are delayed
-//! in turn, not at once. At the limit they wait until something has been stored. What is dirty beyond [`DIRTY_BYTES_FREE`] is memory that the cache
-//! does without.
+//! The throttle counts dirty bytes. When the open group has made [`TxgLimits::sync_percent`] of the
+//! limit dirty, the sync thread is woken. From [`TxgLimits::delay_percent`] on every assignment is
+//! delayed, by a time that grows without bound towards the limit (`delay_scale * (dirty - from) /
+//! (limit - dirty)`); all writers share one clock, so that ten writers are delayed in turn, not at
+//! once. At the limit they wait until something has been stored. What is dirty beyond
+//! [`DIRTY_BYTES_FREE`] is memory that the cache does without.
 //!
-//! A group that took its time to be filled may take some to be stored, if nobody waits for it ([`Pace`]): who asks for something else meanwhile hardly notices.
+//! A txg that was filled slowly is stored slowly, unless a thread waits for it ([`Pace`]): so other
+//! requests are hardly delayed.
 //!
 //! # Invariants
 //! - Holders never wait for the sync thread, so quiescing ends.
@@ -30,6 +33,7 @@ use std::time::Duration;
 use tarn_cache::{Cache, Lent};
 use tarn_host::background::Pace;
 use tarn_host::lock::{Condvar, Mutex, MutexGuard};
+use tarn_ondisk::declare::widen;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Counter, Operation, OperationKind, Outcome, Stage};
 
@@ -39,16 +43,20 @@ use crate::objset::ObjectSet;
 use crate::ranks;
 use crate::tx::{OpenTx, SyncTx, TxEstimate, Urgency};
 
-/// So much may be dirty before the cache has to do with less. A guess: what a pool with fast devices has dirty under steady load.
+/// So much may be dirty before the cache has to do with less. A guess: what a pool with fast
+/// devices has dirty under steady load.
 const DIRTY_BYTES_FREE: u64 = 128 << 20;
 
-/// A group that was filled in less time comes from somebody who writes as fast as he can, and is stored as fast as it can be.
+/// A txg that was filled in less time comes from a writer at full speed, and is stored at full
+/// speed.
 const EASY_FILL_NS: u64 = 500_000_000;
 
-/// Writing begins in earnest when this part of what closes a group is dirty: the little before it may have been there for long.
+/// Writing begins in earnest when this part of what closes a group is dirty: the little before it
+/// may have been there for long.
 const FILLING_PART: u64 = 8;
 
-/// The part of the time a group took to be filled that it has to be stored: little enough for the next one not to wait.
+/// The part of the time a group took to be filled that it has to be stored: little enough for the
+/// next one not to wait.
 const EASY_PART: u64 = 8;
 
 /// The cache is told of what is dirty in steps of this size.
@@ -63,8 +71,8 @@ pub struct TxgLimits {
     /// A group that has made this part of the limit dirty is stored before its time.
     #[doc(alias = "zfs_dirty_data_sync_percent")]
     pub sync_percent: u64,
-    /// A group that has made so much dirty is stored before its time, whatever the limit: storing begins while the next is filled,
-    /// and who waits for the end waits for less.
+    /// A group that has made so much dirty is stored before its time, whatever the limit: storing
+    /// begins while the next is filled, so waiting for the last takes less.
     #[doc(alias = "zfs_dirty_data_sync")]
     pub sync_bytes_max: u64,
     /// From this part of the limit on, writers are delayed.
@@ -81,8 +89,8 @@ pub struct TxgLimits {
 }
 
 impl TxgLimits {
-    /// For a machine with this much memory: a tenth of it may be dirty, but not more than 4 GiB, nor more than there is together with
-    /// the cache, which does without what is dirty.
+    /// For a machine with this much memory: a tenth of it may be dirty, but not more than 4 GiB,
+    /// nor more than there is together with the cache, which does without what is dirty.
     pub fn for_memory(memory_bytes: u64, cache_bytes: u64) -> TxgLimits {
         let lendable = (cache_bytes / 2).saturating_add(DIRTY_BYTES_FREE);
         TxgLimits {
@@ -106,7 +114,7 @@ impl Default for TxgLimits {
     }
 }
 
-/// How often who waits for a group looks whether that is hopeless.
+/// How often a thread that waits for a txg checks whether the pool was given up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Why the sync thread was woken.
@@ -116,7 +124,7 @@ pub enum Wake {
     Timeout,
     /// There is much to store.
     Dirty,
-    /// Somebody waits for the open group to be stored or closed.
+    /// A thread waits for the open group to be stored or closed.
     Asked,
     /// There will be no more transactions.
     Stopped,
@@ -135,7 +143,8 @@ pub enum FailMode {
 pub struct Txgs {
     limits: TxgLimits,
     dirty_bytes: AtomicU64,
-    /// What the open group has made dirty. What holders of the one before add late counts here: it is a hint.
+    /// What the open group has made dirty. What holders of the one before add late counts here: it
+    /// is a hint.
     group_bytes: AtomicU64,
     counts: Counters,
     /// What each group that is not stored takes at worst: see [`in_flight`](crate::in_flight).
@@ -153,7 +162,7 @@ pub struct Txgs {
     work: Condvar,
 }
 
-/// What is counted at the door.
+/// What the throttle counts.
 #[derive(Debug, Default)]
 struct Counters {
     assigned: Counter,
@@ -163,9 +172,9 @@ struct Counters {
     cleaned_bytes: Counter,
 }
 
-/// What happened at the door since the pool was opened.
+/// What the throttle did since the pool was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DoorCounts {
+pub struct ThrottleStatistics {
     /// Holds given out.
     pub assigned: u64,
     /// Holds that were delayed, because much was dirty.
@@ -182,9 +191,9 @@ pub struct DoorCounts {
 struct State {
     open: Txg,
     stored: Txg,
-    /// The highest group somebody waits to see stored.
+    /// The highest group that a thread waits for to be stored.
     wanted: Txg,
-    /// The highest group somebody waits to see open.
+    /// The highest group that a thread waits for to be open.
     wanted_open: Txg,
     holds: u64,
     is_quiescing: bool,
@@ -234,11 +243,12 @@ impl Txgs {
         })
     }
 
-    /// Goes on behind a later group, as if that and all before it were stored: a log has blocks of groups that never were, and their
-    /// numbers must not come again. Before the first group is begun.
+    /// Goes on behind a later group, as if that and all before it were stored: a log has blocks of
+    /// groups that never were, and their numbers must not come again. Before the first group is
+    /// begun.
     ///
     /// # Panics
-    /// When somebody has begun already.
+    /// When another sync has begun already.
     #[doc(alias = "spa_claim_max_txg")]
     pub fn skip_to(&self, txg: Txg) {
         let mut state = self.state.lock();
@@ -258,7 +268,8 @@ impl Txgs {
         &self.limits
     }
 
-    /// A hold on the open group. Waits while there is too much dirty data, and while a group is being quiesced.
+    /// A hold on the open group. Waits while there is too much dirty data, and while a group is
+    /// being quiesced.
     pub fn assign(
         self: &Arc<Self>,
         estimate: &TxEstimate,
@@ -342,6 +353,7 @@ impl Txgs {
     /// A hold on the open group is given back.
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
+        assert!(state.holds > 0, "a hold is dropped once");
         state.holds -= 1;
         if state.holds == 0 && state.is_quiescing {
             self.changed.notify_all();
@@ -363,9 +375,9 @@ impl Txgs {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// What happened at the door so far.
-    pub fn door_counts(&self) -> DoorCounts {
-        DoorCounts {
+    /// What the throttle did so far.
+    pub fn throttle_statistics(&self) -> ThrottleStatistics {
+        ThrottleStatistics {
             assigned: self.counts.assigned.value(),
             delayed: self.counts.delayed.value(),
             delay_ns: self.counts.delay_ns.value(),
@@ -478,14 +490,19 @@ impl Txgs {
         }
     }
 
-    /// For the sync thread: closes the open group, waits until nobody holds it, opens the next one. Gives back
-    /// the closed one.
+    /// For the sync thread: closes the open group, waits until its last hold is dropped, opens the
+    /// next one. Gives back the closed one.
     pub fn quiesce(&self) -> Txg {
         let mut state = self.state.lock();
         assert!(!state.is_quiescing, "one thread quiesces");
         state.is_quiescing = true;
         self.changed.wait_while(&mut state, |state| state.holds > 0);
         let closed = state.open;
+        assert!(state.stored < closed, "the open txg is not stored");
+        assert!(
+            closed.get() - state.stored.get() < widen(GROUPS),
+            "few txgs are in flight"
+        );
         state.open = closed.next();
         // What had this place is stored.
         self.in_flight[slot_of(state.open)].store(0, Ordering::Relaxed);
@@ -539,8 +556,8 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// Waits until the group is stored, and sees to it that it will be. On a suspended pool applications wait or fail as writers do;
-    /// administration fails at once.
+    /// Waits until the group is stored, and sees to it that it will be. On a suspended pool
+    /// applications wait or fail as writers do; administration fails at once.
     pub fn wait_stored(&self, txg: Txg, operation: &Operation) -> Result<(), AssignError> {
         self.wait_stored_unless(txg, &|| false, operation)
     }
@@ -624,7 +641,8 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// There will be no more transactions: who waits gets an error. A group that is being stored goes on being stored.
+    /// There will be no more transactions: waiting threads get an error. A group that is being
+    /// stored goes on being stored.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.pace.hurry();
@@ -646,12 +664,16 @@ impl Txgs {
     /// The object set has changes in this group.
     pub(crate) fn add_dirty_set(&self, txg: Txg, set: &Arc<ObjectSet>) {
         let mut state = self.state.lock();
+        assert!(
+            txg > state.stored && txg <= state.open,
+            "a change is part of a txg that is not stored"
+        );
         let sets = state.dirty_sets.entry(txg).or_default();
         sets.entry(set.id()).or_insert_with(|| set.clone());
     }
 
-    /// The object sets with changes in this group that are not stored yet, by their numbers. Object sets stay in the list
-    /// until [`sync_objsets`](crate::sync_objsets) has stored them.
+    /// The object sets with changes in this group that are not stored yet, by their numbers. Object
+    /// sets stay in the list until [`sync_objsets`](crate::sync_objsets) has stored them.
     pub fn dirty_sets(&self, txg: Txg) -> Vec<Arc<ObjectSet>> {
         let state = self.state.lock();
         let sets = state.dirty_sets.get(&txg);
@@ -731,7 +753,7 @@ mod tests {
     #[test]
     fn a_group_has_time_unless_it_was_filled_fast_or_somebody_waits() {
         let txgs = txgs();
-        // Nobody knows how long the first was filled: since the machine was started.
+        // How long the first was filled is not known: since the machine was started.
         let (sync, is_easy) = begins_easily(&txgs);
         assert!(is_easy);
         txgs.finish_sync(sync);
@@ -862,7 +884,7 @@ mod tests {
             txgs.remove_dirty(900);
             assert_eq!(writer.join().unwrap(), Txg::from(10));
         });
-        let counts = txgs.door_counts();
+        let counts = txgs.throttle_statistics();
         assert_eq!((counts.assigned, counts.cleaned_bytes), (1, 900));
     }
 

@@ -2,9 +2,10 @@
 //!
 //! # Mechanism
 //! A block of pointers holds a power of two of them, so the way down is spelled by the bits of the
-//! index: the highest choose one of the dnode's pointers, the next ones an entry in the block it leads to, and
-//! so on. Blocks of pointers come from the cache and are neither unpacked nor decoded: the entry wanted is taken out. The lowest
-//! one used last is remembered with the object, so that reading along a file looks at one entry per block.
+//! index: the highest choose one of the dnode's pointers, the next ones an entry in the block it
+//! leads to, and so on. Blocks of pointers come from the cache and are neither unpacked nor
+//! decoded: the entry wanted is taken out. The lowest one used last is remembered with the object,
+//! so that reading along a file looks at one entry per block.
 //!
 //! A hole in the middle of the tree stands for holes in all its blocks, punched when it was.
 //!
@@ -14,167 +15,21 @@
 
 use std::ops::Range;
 
-use tarn_cache::{Contents, Hint, Kind, WeakContents};
-use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
-use tarn_ondisk::declare::{ByteOrder, Corrupt, Stored, narrow, widen};
-use tarn_ondisk::dnode::{Dnode, POINTER_SHIFT};
-use tarn_ondisk::object_type::ObjectType;
-use tarn_ondisk::units::{BlockId, Level, LogicalSize};
+use tarn_block::{BlockKind, BlockScope};
+use tarn_cache::Hint;
+use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::declare::{narrow, widen};
+use tarn_ondisk::dnode::Dnode;
+use tarn_ondisk::units::{BlockId, Level};
 use tarn_probe::Operation;
 
 use crate::error::ObjectError;
 use crate::object::{Located, Newest, Object, ObjectState, READ_ATTEMPTS_MAX};
-
-/// A pointer of the stored tree from which to go down, as of one instant.
-#[derive(Debug, Clone)]
-pub(crate) struct TreeTop {
-    pub pointer: BlockPointer,
-    /// The level of the block it leads to.
-    pub level: u8,
-    pub geometry: Geometry,
-    /// The generation of the stored dnode.
-    pub generation: u64,
-}
-
-/// What decides the shape of a tree.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Geometry {
-    pub object_type: ObjectType,
-    pub indirect_shift: u8,
-    pub block_size: LogicalSize,
-}
-
-impl Geometry {
-    /// How many pointers a block of pointers holds, as a power of two.
-    pub fn fanout_shift(&self) -> u32 {
-        u32::from(self.indirect_shift) - POINTER_SHIFT
-    }
-
-    /// How many pointers a block of pointers holds.
-    pub fn fanout(&self) -> usize {
-        1 << self.fanout_shift()
-    }
-
-    /// The size of a block of this level.
-    pub fn size_at(&self, level: u8) -> LogicalSize {
-        if level == 0 {
-            self.block_size
-        } else {
-            LogicalSize::from(1 << self.indirect_shift)
-        }
-    }
-
-    /// The index, `levels` further up, of what holds this block.
-    pub fn ancestor(&self, block: u64, levels: u8) -> u64 {
-        block
-            .checked_shr(self.fanout_shift() * u32::from(levels))
-            .unwrap_or(0)
-    }
-
-    /// The blocks of level 0 below a block of `level`; the end is the largest number where it would be more.
-    pub fn span(&self, level: u8, block: u64) -> Range<u64> {
-        let shift = self.fanout_shift() * u32::from(level);
-        let bound = |block: u128| u64::try_from(block << shift.min(64)).unwrap_or(u64::MAX);
-        bound(u128::from(block))..bound(u128::from(block) + 1)
-    }
-
-    /// What a hole stands for one level further down.
-    pub fn hole_below(&self, hole: &BlockPointer, level: u8) -> BlockPointer {
-        if hole.logical_birth.is_zero() {
-            return BlockPointer::HOLE;
-        }
-        let (size, birth) = (self.size_at(level), hole.logical_birth);
-        BlockPointer::punched(size, self.object_type, Level::new(level), birth)
-    }
-}
-
-/// A block of pointers, as it is stored.
-#[derive(Debug, Clone)]
-pub(crate) struct PointerBlock {
-    contents: Contents,
-    order: ByteOrder,
-}
-
-impl PointerBlock {
-    /// What a pointer leads to. Refused if it is not as large as the pointer says.
-    pub fn new(contents: Contents, pointer: &BlockPointer) -> Result<PointerBlock, Corrupt> {
-        if contents.pointer_count() != pointer.logical_size().to_usize() >> POINTER_SHIFT {
-            return Err(Corrupt::Inconsistent {
-                what: "block of pointers",
-                offset: 0,
-                why: "the block is not as large as its pointer says",
-            });
-        }
-        Ok(PointerBlock {
-            contents,
-            order: pointer.byte_order(),
-        })
-    }
-
-    /// How many pointers it holds.
-    pub fn count(&self) -> usize {
-        self.contents.pointer_count()
-    }
-
-    /// One of them.
-    pub fn get(&self, index: usize) -> BlockPointer {
-        let bytes = self.contents.pointer(index);
-        bytes.map_or(BlockPointer::HOLE, |bytes| self.decode(bytes))
-    }
-
-    /// Those from this index on, with their indexes. Holes that remember nothing may be left out.
-    pub fn present(&self, from: usize) -> impl Iterator<Item = (usize, BlockPointer)> {
-        let each = self.contents.pointers();
-        each.skip_while(move |(index, _)| *index < from)
-            .map(|(index, bytes)| (index, self.decode(bytes)))
-    }
-
-    /// Puts all of them into bytes that are zeros, in the order that we write.
-    pub fn write_to(&self, bytes: &mut [u8]) {
-        for (index, stored) in self.contents.pointers() {
-            let place = &mut bytes[index << POINTER_SHIFT..][..stored.len()];
-            match self.order {
-                ByteOrder::Little => place.copy_from_slice(stored),
-                ByteOrder::Big => self.decode(stored).write_to(place),
-            }
-        }
-    }
-
-    fn decode(&self, bytes: &[u8]) -> BlockPointer {
-        BlockPointer::from_bytes(bytes, self.order).expect("these are the bytes of a pointer")
-    }
-}
-
-/// The block of pointers to data that was used last, as long as the cache keeps it: thousands of objects that are open and not
-/// used hold none.
-#[derive(Debug)]
-pub(crate) struct PointerMemo {
-    /// Its index at level 1.
-    index: u64,
-    contents: WeakContents,
-    order: ByteOrder,
-}
-
-impl PointerMemo {
-    fn new(index: u64, pointers: &PointerBlock) -> PointerMemo {
-        PointerMemo {
-            index,
-            contents: pointers.contents.downgrade(),
-            order: pointers.order,
-        }
-    }
-
-    fn pointers(&self) -> Option<PointerBlock> {
-        Some(PointerBlock {
-            contents: self.contents.upgrade()?,
-            order: self.order,
-        })
-    }
-}
+use crate::tree_shape::{Geometry, PointerBlock, PointerMemo, TreeTop, check_place, low_bits};
 
 impl Object {
-    /// Where to begin on the way to a block: at the remembered block of pointers, or at the dnode. None
-    /// for what the stored tree does not reach.
+    /// Where to begin on the way to a block: at the remembered block of pointers, or at the dnode.
+    /// None for what the stored tree does not reach.
     pub(crate) fn top_of(&self, state: &ObjectState, block: u64) -> Option<TreeTop> {
         let geometry = state.geometry();
         let top = |pointer, level| TreeTop {
@@ -237,6 +92,7 @@ impl Object {
             geometry,
             generation,
         } = top;
+        assert!(at >= level.get(), "the way leads down");
         self.check_pointer(&pointer, at, &geometry)?;
         while at > level.get() {
             if pointer.is_hole() {
@@ -264,10 +120,16 @@ impl Object {
         operation: &Operation,
     ) -> Result<PointerBlock, ObjectError> {
         let cache = &self.context.env.cache;
-        let contents = cache.read_contents(pointer, metadata_hint(), operation);
-        let contents = contents
-            .map_err(|why| self.read_error(Level::new(level), BlockId::from(index), why))?;
+        let (level_above, block) = (Level::new(level), BlockId::from(index));
+        let scope = self.scope(level_above, block, BlockKind::Metadata);
+        let contents = cache.read_contents(pointer, scope, Hint::DEMAND, operation);
+        let contents = contents.map_err(|why| self.read_error(level_above, block, why))?;
         PointerBlock::new(contents, pointer).map_err(|what| self.corrupt(what))
+    }
+
+    /// Where a block of the object's tree belongs.
+    pub(crate) fn scope(&self, level: Level, block: BlockId, kind: BlockKind) -> BlockScope {
+        BlockScope::of_object(self.context.id, self.id, level, block, kind)
     }
 
     /// Refuses a pointer that cannot be at this place of the tree.
@@ -318,8 +180,9 @@ impl Object {
         }
     }
 
-    /// The last part of a range that has contents, of at most so many blocks: behind it none has any, up to the range's end. It is found
-    /// in few steps however far apart contents lie. What is below a block of pointers that cannot be read counts as contents.
+    /// The last part of a range that has contents, of at most so many blocks: behind it none has
+    /// any, up to the range's end. It is found in few steps however far apart contents lie. What is
+    /// below a block of pointers that cannot be read counts as contents.
     ///
     /// # Errors
     /// When the object was freed.
@@ -351,7 +214,8 @@ impl Object {
         Ok(None)
     }
 
-    /// The first block from `from` on that has no contents. Behind the highest block there are none.
+    /// The first block from `from` on that has no contents. Behind the highest block there are
+    /// none.
     pub fn next_hole(&self, from: BlockId, operation: &Operation) -> Result<BlockId, ObjectError> {
         let mut at = from.get();
         loop {
@@ -377,7 +241,8 @@ impl Object {
         }
     }
 
-    /// The first block from `from` on in the stored tree that is what is wanted. Beyond the tree there are holes.
+    /// The first block from `from` on in the stored tree that is what is wanted. Beyond the tree
+    /// there are holes.
     fn next_stored(
         &self,
         from: u64,
@@ -401,7 +266,8 @@ impl Object {
         }
     }
 
-    /// The same in one tree, which may be replaced meanwhile: then blocks of pointers may not be there any more.
+    /// The same in one tree, which may be replaced meanwhile: then blocks of pointers may not be
+    /// there any more.
     fn next_within(
         &self,
         stored: &Dnode,
@@ -562,50 +428,4 @@ impl ObjectState {
             .get(narrow(index))
             .map(|pointer| (*pointer, top))
     }
-}
-
-/// Refuses a pointer that cannot be at its place of a tree.
-pub(crate) fn check_place(
-    pointer: &BlockPointer,
-    level: u8,
-    geometry: &Geometry,
-) -> Result<(), Corrupt> {
-    pointer.check()?;
-    let refuse = |why| {
-        Err(Corrupt::Inconsistent {
-            what: "block pointer",
-            offset: 48,
-            why,
-        })
-    };
-    match pointer.kind() {
-        PointerKind::Hole | PointerKind::Redacted => return Ok(()),
-        PointerKind::Embedded | PointerKind::Stored => {}
-    }
-    if pointer.level().get() != level {
-        return refuse("the level is not that of its place in the tree");
-    }
-    if pointer.logical_size() != geometry.size_at(level) {
-        return refuse("the size is not that of the object's blocks");
-    }
-    Ok(())
-}
-
-/// The lowest bits of an index: its place within its block of pointers.
-pub(crate) fn low_bits(index: u64, bits: u32) -> usize {
-    narrow(index & ((1 << bits) - 1))
-}
-
-/// How the cache should treat blocks of pointers, dnodes and spill blocks.
-pub(crate) fn metadata_hint() -> Hint {
-    Hint::demand(Kind::Metadata)
-}
-
-/// How the cache should treat data of an object.
-pub(crate) fn hint_for(object_type: ObjectType) -> Hint {
-    Hint::demand(if object_type.is_metadata() {
-        Kind::Metadata
-    } else {
-        Kind::Data
-    })
 }

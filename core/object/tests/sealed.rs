@@ -4,12 +4,13 @@ mod support;
 
 use std::sync::Arc;
 use support::{Pool, SET};
-use tarn_block::{Block, GivenForm, seal_of_pointers};
+use tarn_block::{Block, BlockScope, GivenForm, seal_of_pointers};
 use tarn_object::{
     HeadSealing, META_DNODE, NewObject, NewSealedSet, Object, ObjectError, ObjectForm, ObjectSet,
     SealedBlock, TO_END,
 };
 use tarn_ondisk::block_pointer::BlockPointer;
+use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::{ByteOrder, Stored};
@@ -89,6 +90,17 @@ fn make_file(pool: &Pool, set: &ObjectSet) -> Arc<Object> {
     file
 }
 
+/// Where a block belongs, as far as these tests care.
+fn scope_of(pointer: &BlockPointer) -> BlockScope {
+    let mark = TraversalMark {
+        objset: ObjectId::from(54),
+        object: ObjectId::from(8),
+        level: 0,
+        block: 3,
+    };
+    BlockScope::of_visit(mark, pointer)
+}
+
 /// The pointer to a block, from a dnode's first pointer down. Each block of pointers on the way must be sealed by what is in it.
 fn pointer_to(pool: &Pool, dnode: &tarn_ondisk::dnode::Dnode, block: u64) -> BlockPointer {
     let shift = dnode.pointers_per_block_shift();
@@ -96,7 +108,8 @@ fn pointer_to(pool: &Pool, dnode: &tarn_ondisk::dnode::Dnode, block: u64) -> Blo
     let mut pointer = dnode.pointers[0];
     while level > 0 && !pointer.is_hole() {
         assert!(pointer.uses_encryption() && !pointer.is_encrypted());
-        let pointers = pool.io.read(&pointer, &pool.operation).unwrap();
+        let scope = scope_of(&pointer);
+        let pointers = pool.io.read(&pointer, scope, &pool.operation).unwrap();
         assert_eq!(Sealing::of_pointer(&pointer), seal_of_pointers(&pointers));
         level -= 1;
         let entry = usize::try_from(block >> (level * shift)).unwrap() % (1 << shift);
@@ -132,9 +145,15 @@ fn what_is_sealed_is_stored_as_it_came() {
         assert_eq!(pointer.compression(), Compression::Lz4);
         assert_eq!(pointer.logical_size().get(), BLOCK_BYTES);
         assert_eq!(Sealing::of_pointer(&pointer), sealing(of));
-        let stored = pool.io.read_raw(&pointer, &pool.operation).unwrap();
+        let scope = scope_of(&pointer);
+        let stored = pool.io.read_raw(&pointer, scope, &pool.operation).unwrap();
         assert_eq!(&*stored, [of; 1024]);
-        assert!(pool.io.read(&pointer, &pool.operation).is_err());
+        let refused = pool.io.read(&pointer, scope, &pool.operation);
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("<54, 8, 0, 3>"),
+            "it names the object set: {refused}"
+        );
     }
     assert!(pointer_to(&pool, &dnode, 1).is_hole());
     let meta = set.object(META_DNODE, &pool.operation).unwrap();

@@ -8,6 +8,16 @@ use crate::declare::{ByteOrder, Corrupt, Stored};
 use crate::on_disk;
 use crate::units::{AllocatedSize, Guid, LogicalSize, ObjectId, PhysicalSize, Txg};
 
+/// The level of the head of an object set in a [`TraversalMark`].
+#[doc(alias = "ZB_ROOT_LEVEL")]
+pub const HEAD_LEVEL: i64 = -1;
+/// The level of a block of an intent log in a [`TraversalMark`].
+#[doc(alias = "ZB_ZIL_LEVEL")]
+pub const INTENT_LOG_LEVEL: i64 = -2;
+/// The block number of a spill block in a [`TraversalMark`].
+#[doc(alias = "DMU_SPILL_BLKID")]
+pub const SPILL_BLOCK: u64 = u64::MAX - 1;
+
 on_disk! {
     /// A place in the traversal of a pool: a block, by its object set, object, level and index.
     #[doc(alias = "zbookmark_phys_t")]
@@ -15,7 +25,7 @@ on_disk! {
     pub struct TraversalMark [32 bytes] {
         0  => objset: ObjectId,
         8  => object: ObjectId,
-        /// -1 for the head of the object set, -2 for a dnode.
+        /// [`HEAD_LEVEL`] for the head of the object set, [`INTENT_LOG_LEVEL`] for a log block.
         16 => level: i64,
         24 => block: u64,
     }

@@ -1,20 +1,23 @@
 //! Adding top-level vdevs to a pool.
 //!
 //! # Mechanism
-//! The devices are opened and labelled as of no txg while the pool knows nothing of them: what fails there leaves it as it was. All vdevs of a
-//! command join the tree in one job of the sync thread, which makes their objects in the MOS in the same group. They take blocks from
-//! the group after: until the uberblock is written, no block may be on a device that the last uberblock does not know.
+//! The devices are opened and labelled as of no txg while the pool knows nothing of them: what
+//! fails there leaves it as it was. All vdevs of a command join the tree in one job of the sync
+//! thread, which makes their objects in the MOS in the same group. They take blocks from the group
+//! after: until the uberblock is written, no block may be on a device that the last uberblock does
+//! not know.
 //!
 //! # Invariants
-//! - No stored configuration has a vdev without its space maps. Where it had, nobody could tell what is free there.
+//! - No stored configuration has a vdev without its space maps. Otherwise the next import could not
+//!   tell what is free there.
 //!
 //! # After a crash
-//! The pool is found without the vdevs, whose labels make them nobody's, or with all of them and all that belongs to them.
+//! The pool is found without the vdevs, whose labels then belong to no pool, or with all of them
+//! and all that belongs to them.
 
 use crate::config;
 use crate::create::{NewVdev, complete_vdev, write_first_label};
-use crate::error::ImportError;
-use crate::jobs::TaskError;
+use crate::error::{ImportError, TaskError};
 use crate::pool::Pool;
 use crate::space_maps::geometry_of;
 use tarn_dataset::task::InternalEvent;
@@ -38,7 +41,8 @@ impl Pool {
     /// Adds top-level vdevs, and waits until they are part of the pool.
     ///
     /// # Errors
-    /// When a device cannot be opened or labelled, or the pool not changed: none of them is part of it.
+    /// When a device cannot be opened or labelled, or the pool not changed: none of them is part of
+    /// it.
     #[doc(alias = "spa_vdev_add")]
     pub fn add(
         &self,
@@ -99,7 +103,7 @@ impl Pool {
         if joined.is_empty() {
             return;
         }
-        // Who finds a place there can tell what it counts for.
+        // From here on blocks on it are counted deflated.
         self.io().vdevs_changed();
         for top in self.vdevs().top_levels() {
             if joined.contains(&top.id) {

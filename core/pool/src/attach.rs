@@ -1,16 +1,18 @@
 //! Attaching devices to log vdevs, and replacing them there.
 //!
-//! A log vdev holds nothing when it was emptied ([`log_devices`](crate::log_devices)), so a device that joins it, or takes the place of another, need not be filled: one
-//! group has the vdev with the new device, and after it blocks are placed there again.
+//! A log vdev holds nothing when it was emptied ([`log_devices`](crate::log_devices)), so a device
+//! that joins it, or takes the place of another, need not be filled: one group has the vdev with
+//! the new device, and after it blocks are placed there again.
 //!
 //! # After a crash
-//! The pool is found with the vdev as it was, empty, or as it is to be. In the first case the new device has a label of no txg, which makes
-//! it nobody's; in the second one that was replaced may still have labels, of a device that no configuration has.
+//! The pool is found with the vdev as it was, empty, or as it is to be. In the first case the new
+//! device has a label of no txg, so it belongs to no pool; in the second a replaced device may
+//! still have labels, of a device that no configuration has.
 
 use crate::config;
 use crate::create::new_guid;
 use crate::error::{ImportError, VdevChangeError};
-use crate::log_devices::LogHold;
+use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
 use std::path::Path;
@@ -46,7 +48,7 @@ impl Joining {
             Joining::InsteadOf(old) => top.with_replaced(old, new.clone()),
             Joining::Beside(to) => {
                 let config = top.with_attached(to, new.clone(), mirror)?;
-                // Nothing of what belongs to nobody is freed.
+                // A device that belongs to no pool has no objects to free.
                 let leaf = VdevConfig::new(new.kind, Guid::ZERO);
                 let heir = None;
                 Some(Left { config, leaf, heir })
@@ -79,8 +81,8 @@ impl Pool {
     /// Has a device join a log vdev, and waits until it is part of it.
     ///
     /// # Errors
-    /// The device cannot be used, the vdev cannot be changed so, a log that was not replayed yet has a block on it, or nothing can be stored: all is as it
-    /// was.
+    /// The device cannot be used, the vdev cannot be changed so, a log that was not replayed yet
+    /// has a block on it, or nothing can be stored: all is as it was.
     ///
     /// # Panics
     /// When it is no log vdev.

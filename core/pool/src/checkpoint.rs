@@ -1,9 +1,10 @@
 //! The checkpoint: a state of the pool that is kept, and what keeping it costs.
 //!
 //! # Mechanism
-//! What is freed while there is a checkpoint and belongs to it is not given back; each top-level vdev has a
-//! space map with these ranges, in its ZAP. Their sum is what the checkpoint consumes, and what datasets cannot use.
-//! Neither can they use what the last txg left to be freed by the next one.
+//! What is freed while there is a checkpoint and belongs to it is not given back; each top-level
+//! vdev has a space map with these ranges, in its ZAP. Their sum is what the checkpoint consumes,
+//! and what datasets cannot use. Neither can they use what the last txg left to be freed by the
+//! next one.
 
 use crate::error::PoolError;
 use crate::pool::Pool;
@@ -19,7 +20,8 @@ use tarn_vdev::TopLevel;
 /// The ZAP of a top-level vdev, in its configuration.
 const VDEV_ZAP: &str = "com.delphix:vdev_zap_top";
 
-/// What the checkpoint consumes, in deflated bytes; none where there is no checkpoint. The tree of datasets is told.
+/// What the checkpoint consumes, in deflated bytes; none where there is no checkpoint. The tree of
+/// datasets counts it as used.
 pub fn load(pool: &Pool, operation: &Operation) -> Result<Option<u64>, PoolError> {
     let directory = pool.directory(operation);
     let mut bytes = 0_u64;

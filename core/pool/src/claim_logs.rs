@@ -1,28 +1,31 @@
 //! Claiming the intent logs that an earlier run left behind, before a pool is written.
 //!
 //! # Mechanism
-//! All logs of all datasets are looked at; if one of them cannot be claimed, the pool is not opened for writing, and nothing has changed. Then their
-//! blocks are taken out of what is free, before anybody can allocate, blocks of files that they lead to get a reference, and the heads are changed by the first job
-//! of the first group: so one group stores all.
+//! The import surveys the logs of all datasets; if one of them cannot be claimed, the pool is not
+//! opened for writing, and nothing has changed. Then their blocks are marked as allocated, before
+//! anything is allocated, blocks of files that they lead to get a reference, and the first job of
+//! the first txg changes the heads: so one txg stores all.
 //!
-//! Before that, what was read of the logs is written to those devices that lack it: the power may have failed when a block was on some of them
-//! only. A device that fails meanwhile is taken out of use, and perhaps nobody else had the end of a log, which nobody was promised. So then logs are
-//! looked at once more.
+//! Before that, what was read of the logs is self-healed on the devices that lack it: the power may
+//! have failed when a block was on some of them only. A device that fails meanwhile is taken out of
+//! use, and perhaps it alone had the end of a log, of a commit that had not returned. So then the
+//! logs are surveyed once more.
 //!
-//! A log that waits for its pool holds what was promised after the newest stored group, and nothing of what that group stored: its records went when it was stored.
-//! So who goes back behind that group must not replay it: what the records build on is given up. Logs that were not
-//! claimed are emptied then. One that was claimed is part of the group that is opened: it was whole before that group was stored, and nobody has changed its
-//! dataset since.
+//! A log holds what was committed after the newest stored txg, and nothing of what that txg stored:
+//! its records were dropped when it was stored. So a rewind to an earlier txg must not replay it:
+//! what the records build on is given up. Logs that were not claimed are emptied then. A log that
+//! was claimed is part of the txg that is opened: it was whole before that txg was stored, and its
+//! dataset has not changed since.
 //!
-//! Groups of the crashed run that were never stored have left their numbers in the log. Groups go on behind the newest of them, so that no
-//! block is of the future.
+//! Groups of the crashed run that were never stored have left their numbers in the log. Groups go
+//! on behind the newest of them, so that no block is of the future.
 //!
-//! Logs stay claimed until their datasets are mounted and they are replayed. Who imports without missing log devices (`-m`) gives up the logs
-//! that cannot be read; who says so (`-o discardlog`), all that cannot be claimed.
+//! Logs stay claimed until their datasets are mounted and they are replayed. An import without
+//! missing log devices (`-m`) gives up the logs that cannot be read; with `-o discardlog`, all that
+//! cannot be claimed.
 
-use crate::error::{ImportError, PoolError};
+use crate::error::{ImportError, PoolError, TaskError};
 use crate::import::ImportRequest;
-use crate::jobs::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::intent_log::StoreClaims;
 use tarn_host::canary::{Canary, sings};
@@ -65,7 +68,7 @@ struct Found {
 struct Needed {
     dataset: String,
     blocks: Vec<BlockPointer>,
-    /// The log was claimed before, by whoever. What is wrong with it is said when it is replayed.
+    /// The log was claimed by an earlier import. Its damage is reported when it is replayed.
     is_claimed: bool,
 }
 

@@ -1,10 +1,10 @@
-//! What an import for writing tidies up first: datasets that were half received, or half destroyed by an older program, and holds of
-//! those who are not there any more.
+//! What an import for writing tidies up first: datasets that were half received, or half destroyed
+//! by an older program, and user holds of processes that are gone.
 //!
-//! Nobody can make anything of them, and they take space. One that cannot be destroyed stays as it is: the import does not
-//! fail for it, and the next one tries again.
+//! They take space, and no command would use them. One that cannot be destroyed stays as it is: the
+//! import does not fail for it, and the next one tries again.
 
-use crate::jobs::TaskError;
+use crate::error::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::error::DatasetError;
 use tarn_dataset::ops::destroy::{Destroy, inconsistent};
@@ -28,7 +28,7 @@ impl Pool {
             }
         }
         if ReleaseTemporaryHolds::is_needed(self.namespace().view(operation))? {
-            // Whoever cannot write now tries again with the next import.
+            // What cannot be written now is tried again by the next import.
             if let Err(TaskError::Refused(TaskRefusal::Dataset(error))) =
                 self.run(ReleaseTemporaryHolds, operation)
             {

@@ -1,25 +1,30 @@
 //! How often cloned blocks are referenced (feature `block_cloning`): the door [`RefTable`].
 //!
 //! # Problem
-//! A block that was cloned has several pointers to it, and none of them says so. Whoever gives one up has to learn whether others are left, and most
-//! blocks were never cloned.
+//! A cloned block has several pointers to it, and none of them says so. Freeing one has to find out
+//! whether others are left, and most blocks were never cloned.
 //!
 //! # Mechanism
-//! Each top-level vdev with cloned blocks has a table in the MOS ([`tarn_ondisk::block_cloning`]). Its counters are in memory: where one is zero nothing near
-//! the block was ever cloned, and nobody looks further. Entries are read when a block is given up that may have one, and kept, changed, until the
-//! pass ends, which writes them.
+//! Each top-level vdev with cloned blocks has a table in the MOS ([`tarn_ondisk::block_cloning`]).
+//! Its counters are in memory: where one is zero nothing near the block was ever cloned, and no
+//! entry is read. Entries are read when a block is given up that may have one, and kept, changed,
+//! until the pass ends, which writes them.
 //!
-//! References are added in open groups. They are gathered by group, and entered before anything of that group is freed
-//! ([`ClonedBlockTables::enter`]): a file whose blocks are cloned can be removed in the same group.
+//! References are added in open groups. They are gathered by group, and entered before anything of
+//! that group is freed ([`ClonedBlockTables::enter`]): a file whose blocks are cloned can be
+//! removed in the same group.
 //!
 //! # Invariants
-//! - A block with an entry of *n* has *n + 1* pointers to it in all stored trees, lists of what is to be freed, and claimed intent logs.
+//! - A block with an entry of *n* has *n + 1* pointers to it in all stored trees, lists of what is
+//!   to be freed, and claimed intent logs.
 //! - Entries, counters and sums change in the same group as the pointers.
-//! - Only the thread that stores groups changes tables; so what it reads without the lock is not changed meanwhile.
+//! - Only the thread that stores groups changes tables; so what it reads without the lock is not
+//!   changed meanwhile.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
-use crate::jobs::SyncScope;
+use crate::features::SyncingFeatures;
+use crate::mos_writer::MosWriter;
 use crate::size::usable_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -44,7 +49,8 @@ use tarn_ondisk::zap::ZapFlags;
 use tarn_probe::Operation;
 use tarn_vdev::VdevTree;
 
-/// What was cloned in groups that are not stored yet; taken for a moment, with locks of objects held.
+/// What was cloned in groups that are not stored yet; taken for a moment, with locks of objects
+/// held.
 const ADDED: Rank = Rank::new(tarn_host::ranks::LEAF, "references added");
 /// The tables; taken for a moment.
 const TABLES: Rank = Rank::new(tarn_host::ranks::LEAF, "cloned blocks");
@@ -138,7 +144,8 @@ impl Table {
         self.changed_counters.insert(index / per_block);
     }
 
-    /// Adds references to a block that has `stored` of them on the disk, unless the pass has changed that.
+    /// Adds references to a block that has `stored` of them on the disk, unless the pass has
+    /// changed that.
     fn add(&mut self, offset: VdevOffset, stored: u64, added: Added) {
         let entry = Entry {
             stored,
@@ -221,7 +228,7 @@ impl ClonedBlockTables {
     /// Reads the tables of an imported pool.
     ///
     /// # Errors
-    /// When one cannot be read, or contradicts itself: then nobody can say what may be freed.
+    /// A table cannot be read, or contradicts itself: what may be freed is not known.
     #[doc(alias = "brt_load")]
     pub(crate) fn load(&self, directory: Directory<'_>) -> Result<(), PoolError> {
         let mut tables = BTreeMap::new();
@@ -250,7 +257,8 @@ impl ClonedBlockTables {
         self.added.lock().contains_key(&txg)
     }
 
-    /// Enters what was added in the group that is about to be stored. Before anything of it is freed.
+    /// Enters what was added in the group that is about to be stored. Before anything of it is
+    /// freed.
     ///
     /// # Errors
     /// When a table cannot be read.
@@ -277,7 +285,8 @@ impl ClonedBlockTables {
         Ok(())
     }
 
-    /// The entry that a block has on the disk. None where there is none, or the pass has changed it.
+    /// The entry that a block has on the disk. None where there is none, or the pass has changed
+    /// it.
     fn stored_count(
         &self,
         vdev: VdevId,
@@ -309,14 +318,18 @@ impl ClonedBlockTables {
     /// # Errors
     /// When the MOS cannot be changed.
     #[doc(alias = "brt_sync")]
-    pub(crate) fn store(&self, scope: &SyncScope<'_>) -> Result<(), PoolError> {
+    pub(crate) fn store(
+        &self,
+        writer: MosWriter<'_>,
+        features: &SyncingFeatures<'_>,
+    ) -> Result<(), PoolError> {
         let changed: Vec<VdevId> = {
             let tables = self.tables.lock();
             let changed = tables.iter().filter(|(_, table)| table.is_changed);
             changed.map(|(vdev, _)| *vdev).collect()
         };
         for vdev in changed {
-            self.store_table(scope, vdev)?;
+            self.store_table(writer, features, vdev)?;
         }
         Ok(())
     }
@@ -331,9 +344,14 @@ impl ClonedBlockTables {
         )
     }
 
-    /// Stores what has changed in the table of a vdev, which is made or freed with its first or last entry.
-    fn store_table(&self, scope: &SyncScope<'_>, vdev: VdevId) -> Result<(), PoolError> {
-        let writer = scope.writer;
+    /// Stores what has changed in the table of a vdev, which is made or freed with its first or
+    /// last entry.
+    fn store_table(
+        &self,
+        writer: MosWriter<'_>,
+        features: &SyncingFeatures<'_>,
+        vdev: VdevId,
+    ) -> Result<(), PoolError> {
         let (changed, stored) = self.with_table(vdev, |table| {
             table.is_changed = false;
             (std::mem::take(&mut table.changed), table.stored)
@@ -344,7 +362,7 @@ impl ClonedBlockTables {
         }
         let stored = match stored {
             Some(stored) => stored,
-            None => create_table(scope, vdev)?,
+            None => create_table(writer, features, vdev)?,
         };
         self.with_table(vdev, |table| table.stored = Some(stored));
         let entries = writer.directory().zap(stored.entries)?;
@@ -365,7 +383,7 @@ impl ClonedBlockTables {
             writer.remove(POOL_DIRECTORY, &object_name(vdev))?;
             writer.free(stored.entries)?;
             writer.free(stored.counters)?;
-            return Ok(scope.features.decrement(Feature::BlockCloning)?);
+            return Ok(features.decrement(Feature::BlockCloning)?);
         }
         let (head, blocks) = self.with_table(vdev, |table| {
             let changed = std::mem::take(&mut table.changed_counters);
@@ -438,7 +456,8 @@ fn in_entries(object: ObjectId) -> impl Fn(ZapError) -> PoolError {
     move |cause| PoolError::Zap { object, cause }
 }
 
-/// The count in an entry, which is eight bytes, or one word where feature `block_cloning_endian` is active.
+/// The count in an entry, which is eight bytes, or one word where feature `block_cloning_endian` is
+/// active.
 fn count_of(vdev: VdevId, entries: ObjectId, value: &ZapValue) -> Result<u64, PoolError> {
     let count = match value {
         ZapValue::Bytes(bytes) => bytes.first_chunk().map(|word| u64::from_le_bytes(*word)),
@@ -505,8 +524,11 @@ fn load_table(
 
 /// Makes an empty table.
 #[doc(alias = "brt_vdev_create")]
-fn create_table(scope: &SyncScope<'_>, vdev: VdevId) -> Result<StoredTable, PoolError> {
-    let writer = scope.writer;
+fn create_table(
+    writer: MosWriter<'_>,
+    features: &SyncingFeatures<'_>,
+    vdev: VdevId,
+) -> Result<StoredTable, PoolError> {
     let in_mos = |cause| PoolError::Object {
         object: ObjectId::ZERO,
         cause,
@@ -526,7 +548,7 @@ fn create_table(scope: &SyncScope<'_>, vdev: VdevId) -> Result<StoredTable, Pool
         .with_bonus(ObjectType::Words64Metadata, ClonedBlocks::SIZE);
     let counters = writer.create(counters)?.id();
     writer.link(&object_name(vdev), counters)?;
-    scope.features.increment(Feature::BlockCloning)?;
+    features.increment(Feature::BlockCloning)?;
     Ok(StoredTable { counters, entries })
 }
 

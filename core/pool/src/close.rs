@@ -1,11 +1,13 @@
 //! Closing a pool: export, destroy, or just letting go.
 //!
-//! Everything is stored first, and intent logs are closed that nobody has closed yet: the system may have ended their mounts. An exported or destroyed pool then has one more group, whose labels say so; nobody
-//! has written since, so whoever imports it need not ask whose it is. A pool that is only let go stays *active* in its
-//! labels, and belongs to this host.
+//! Everything is stored first, and intent logs are closed that are still open: the system may have
+//! ended their mounts. An exported or destroyed pool then has one more txg, whose labels say so;
+//! the pool was not written since, so the next import need not ask which host used it. A pool that
+//! is only closed stays *active* in its labels, and belongs to this host.
 
-use crate::jobs::{SyncScope, TaskError};
+use crate::error::TaskError;
 use crate::pool::{Mode, Pool};
+use crate::sync_scope::SyncScope;
 use std::time::Duration;
 use tarn_probe::Operation;
 use tarn_vdev::{PoolFacts, PoolState};
@@ -42,10 +44,12 @@ impl SyncScope<'_> {
 }
 
 impl Pool {
-    /// Stores everything, stops the sync thread and lets the devices go. What is mounted must be unmounted before.
+    /// Stores everything, stops the sync thread and lets the devices go. What is mounted must be
+    /// unmounted before.
     ///
     /// # Errors
-    /// When not everything could be stored. The devices are let go all the same: what is stored is whole.
+    /// When not everything could be stored. The devices are let go all the same: what is stored is
+    /// whole.
     pub fn close(&self, leaving: Leaving, operation: &Operation) -> Result<(), TaskError> {
         if self.mode() == Mode::ReadWrite && self.failure().is_none() {
             // What keeps a log from being closed keeps the group from being stored, which says why.
@@ -61,7 +65,7 @@ impl Pool {
                 self.store_state(PoolState::Destroyed, operation)
             }
         };
-        // Who stores may wait for devices that are gone, and would for ever.
+        // The sync thread may wait for devices that are gone, and would for ever.
         if self.failure().is_some() {
             self.give_up();
         }
@@ -73,7 +77,7 @@ impl Pool {
         outcome
     }
 
-    /// Waits for the threads that store; not for those whose device does not answer.
+    /// Waits for the txg threads, unless they wait for a device that does not answer.
     fn end_sync(&self) {
         let mut threads = std::mem::take(&mut *self.sync_threads.lock());
         let began_ns = self.host().monotonic_ns();
@@ -109,7 +113,7 @@ impl Pool {
         self.store_all(operation)
     }
 
-    /// Stores everything, also what happened to devices while the last group was stored: nobody does it later.
+    /// Stores everything, also what happened to devices while the last txg was stored.
     fn store_all(&self, operation: &Operation) -> Result<(), TaskError> {
         self.sync_all(operation)?;
         // Each of these groups has lost one device more, so there is a last one.

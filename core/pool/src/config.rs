@@ -1,51 +1,30 @@
 //! The configuration: what the MOS and the labels say of the pool and its devices.
 //!
 //! # Mechanism
-//! The tree of vdevs counts its changes; other facts (name, state, host, features needed to read) are compared. In a
-//! group in which something has changed, the packed list in the MOS is replaced, and all labels are
-//! written around the uberblock. Otherwise labels are left alone.
+//! The tree of vdevs counts its changes; other facts (name, state, host, features needed to read)
+//! are compared. In a group in which something has changed, the packed list in the MOS is replaced,
+//! and all labels are written around the uberblock. Otherwise labels are left alone.
 //!
-//! A device that fails while a group is stored lacks something of it. A later pass says so in the MOS. If it fails behind the last of them, the labels of that group may say so, the MOS
-//! only that of the next: so whoever opens the pool believes both.
+//! A device that fails while a group is stored lacks something of it. A later pass says so in the
+//! MOS. If it fails behind the last of them, the labels of that group may say so, the MOS only that
+//! of the next: so the import takes a device for out of date when either says so.
 //!
-//! A device that is new has no label of the pool until its group is stored: labels of earlier groups do not name it.
+//! A device that is new has no label of the pool until its group is stored: labels of earlier
+//! groups do not name it.
 
+use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
-use crate::jobs::SyncScope;
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::pool_directory::{CONFIG, VDEV_ALLOCATION_BIAS, VDEV_ZAP_MAP};
 use tarn_ondisk::units::{ObjectId, VdevId};
 use tarn_vdev::{AllocationBias, PoolFacts, VdevConfig, VdevKind, VdevTree};
 
-/// The ZAP of a leaf.
-pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
-/// The ZAP of a top-level vdev.
-pub(crate) const TOP_ZAP: &str = crate::log_space_maps::TOP_ZAP;
 /// The ZAP of the root.
 const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
-
-/// What labels and the MOS say now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
-    /// The count of changes of the tree as of which both were written; none when they never were.
-    pub(crate) changes: Option<u64>,
-    /// That as of which the MOS was written last. Devices that are taken out of use while the rest of the group is stored are in its labels only.
-    pub(crate) in_mos: Option<u64>,
-    /// Something else has changed.
-    pub(crate) is_stale: bool,
-}
-
-impl Written {
-    /// Labels that must be written in the next group, whatever they say.
-    pub(crate) const NEVER: Written = Written {
-        changes: None,
-        in_mos: None,
-        is_stale: true,
-    };
-}
 
 impl Pool {
     /// Whether labels and the MOS say something else than they should.
@@ -60,7 +39,8 @@ impl Pool {
     }
 }
 
-/// Brings the configuration in the MOS up to date: in the first pass, and in a later one if something happened to devices meanwhile.
+/// Brings the configuration in the MOS up to date: in the first pass, and in a later one if
+/// something happened to devices meanwhile.
 #[doc(alias = "spa_sync_config_object")]
 pub(crate) fn update(scope: &SyncScope<'_>, facts: &mut PoolFacts) -> Result<(), PoolError> {
     let pool = scope.pool;
@@ -103,8 +83,8 @@ pub(crate) fn write(
     writer.write_list(id, &facts.mos_list(&vdevs.config()))
 }
 
-/// Makes the objects that belong to vdevs which have none: a ZAP for each, and for top-level vdevs the array of
-/// space maps.
+/// Makes the objects that belong to vdevs which have none: a ZAP for each, and for top-level vdevs
+/// the array of space maps.
 #[doc(alias = "vdev_construct_zaps")]
 pub(crate) fn create_vdev_objects(
     writer: MosWriter<'_>,
@@ -136,7 +116,7 @@ pub(crate) fn create_vdev_objects(
         new_zap(top, TOP_ZAP)?;
         create_leaf_zaps(top, &new_zap)?;
         let array = top.top_level.as_mut().expect("it was just seen");
-        // A vdev that is not divided into metaslabs yet holds nothing, and whoever divides it makes its array.
+        // A vdev that is not divided into metaslabs yet holds nothing, and has no array.
         if array.metaslab_array.is_zero() && array.metaslab_shift != 0 {
             array.metaslab_array = crate::space_maps::create_array(writer)?;
         }

@@ -1,15 +1,17 @@
 //! Creating a pool: from devices to the first uberblock.
 //!
 //! # Mechanism
-//! Labels are written first that say which pool the devices are going to belong to, as of no txg: a device that was interrupted
-//! here belongs to nothing. Then the MOS is made in memory, with all that a pool has from the beginning, and stored as
-//! txg 4 by the same passes as any other group. Its uberblock makes the pool.
+//! Labels are written first that say which pool the devices are going to belong to, as of no txg: a
+//! device that was interrupted here belongs to nothing. Then the MOS is made in memory, with all
+//! that a pool has from the beginning, and stored as txg 4 by the same passes as any other group.
+//! Its uberblock makes the pool.
 //!
 //! # Knows nothing about
-//! Whether devices may be used: whoever asks has looked ([`tarn_vdev::in_use`]). Which properties make sense.
+//! Whether devices may be used: the caller has checked ([`tarn_vdev::in_use`]). Which properties
+//! make sense.
 
 use crate::cloned_blocks::ClonedBlockTables;
-use crate::config::{self, Written};
+use crate::config;
 use crate::deferred;
 use crate::error::{ImportError, PoolError};
 use crate::features::{PoolFeatures, SyncingFeatures};
@@ -20,6 +22,7 @@ use crate::pool::{Mode, Parts, Pool, PoolOwner, StoredState};
 use crate::properties;
 use crate::size;
 use crate::space_maps::{Arrays, geometry_of};
+use crate::written_configuration::Written;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +55,8 @@ use tarn_vdev::{
     Leaf, OpenOptions, PoolFacts, PoolState, TopLevelConfig, VdevConfig, VdevKind, VdevTree,
 };
 
-/// The first group of a pool. What was freed in the three before it could be free, if there were any.
+/// The first group of a pool. What was freed in the three before it could be free, if there were
+/// any.
 const TXG_INITIAL: u64 = 4;
 
 /// The version of pools with features.
@@ -84,7 +88,7 @@ pub struct CreateRequest<'a> {
     pub fill: Arc<dyn FillFilesystem>,
     /// Tells owners of files apart.
     pub ownership: Arc<dyn Ownership>,
-    /// Who uses it.
+    /// The host that uses it.
     pub owner: PoolOwner,
     /// The command line, for the record of how the pool was made.
     pub version_text: String,

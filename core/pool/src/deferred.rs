@@ -9,10 +9,12 @@ use tarn_ondisk::bpobj::PointerListVersion;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::pool_directory::SYNC_POINTER_LIST;
 
-/// The block size of the list. As OpenZFS's: it is stored in every group, in full size, also where the pool has no large range left.
+/// The block size of the list. As OpenZFS's: it is stored in every group, in full size, also where
+/// the pool has no large range left.
 const BLOCK_BYTES: u64 = 16 << 10;
 
-/// Makes the list of a new pool. It is not compressed: passes end sooner when blocks keep their size.
+/// Makes the list of a new pool. It is not compressed: passes end sooner when blocks keep their
+/// size.
 pub(crate) fn create(writer: MosWriter<'_>) -> Result<(), PoolError> {
     let list = PointerList::create(
         writer.mos,

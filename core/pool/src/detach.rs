@@ -1,13 +1,14 @@
 //! Detaching a device from a mirror: the others have what it has.
 //!
-//! Of a mirror for data one of the others has to have everything that was ever written, by all that is known. A log vdev is emptied first, and then any device will
-//! do that works.
+//! Of a mirror for data one of the others has to have everything that was ever written, by all that
+//! is known. A log vdev is emptied first, and then any device will do that works.
 //!
 //! # After a crash
-//! The pool is found with the device or without it; in the second case the device may still have its labels.
+//! The pool is found with the device or without it; in the second case the device may still have
+//! its labels.
 
 use crate::error::VdevChangeError;
-use crate::log_devices::LogHold;
+use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;
@@ -24,7 +25,8 @@ impl Pool {
     /// Takes a device out of its mirror, and waits until that is stored.
     ///
     /// # Errors
-    /// It is no copy of anything, none of the others has all of it, or nothing can be stored: it stays.
+    /// It is no copy of anything, none of the others has all of it, or nothing can be stored: it
+    /// stays.
     #[doc(alias = "spa_vdev_detach")]
     pub fn detach(&self, guid: Guid, operation: &Operation) -> Result<(), VdevChangeError> {
         self.require_writable()?;

@@ -14,6 +14,11 @@ use tarn_probe::Operation;
 /// Largest packed list that is read: the configuration of thousands of devices.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
+/// Name of the ZAP of a leaf in its configuration.
+pub(crate) const LEAF_ZAP: &str = "com.delphix:vdev_zap_leaf";
+/// Name of the ZAP of a top-level vdev in its configuration.
+pub(crate) const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
+
 /// The MOS, to read, on behalf of an operation.
 #[derive(Clone, Copy)]
 pub struct Directory<'a> {

@@ -2,6 +2,7 @@
 
 use tarn_block::BlockFreeError;
 use tarn_dataset::error::DatasetError;
+use tarn_dataset::task::TaskRefusal;
 use tarn_object::zap::ZapError;
 use tarn_object::{ObjectError, SyncError};
 use tarn_ondisk::declare::Corrupt;
@@ -52,7 +53,7 @@ pub enum PoolError {
         /// Its name there.
         name: &'static str,
     },
-    /// A feature that is not enabled was to be used. Who asks must have checked.
+    /// A feature that is not enabled was to be used. The caller must have checked.
     #[error("feature {} is not enabled", .feature.guid())]
     FeatureDisabled {
         /// The feature.
@@ -76,10 +77,11 @@ pub enum PoolError {
     /// A block that the pool gave up could not be freed.
     #[error(transparent)]
     Free(#[from] BlockFreeError),
-    /// How often cloned blocks are referenced is not known for certain. Who frees blocks all the same may free what is in use.
+    /// How often cloned blocks are referenced is not known for certain. Freeing a block may free
+    /// what is in use.
     #[error("the table of cloned blocks of vdev {vdev} (object {object} of the MOS): {why}")]
     ClonedBlocks {
-        /// Whose blocks they are.
+        /// The dataset that has the blocks.
         vdev: VdevId,
         /// The table.
         object: ObjectId,
@@ -109,7 +111,8 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// What is wrong with a name or value that a job was given, where that is what failed and not the pool.
+    /// What is wrong with a name or value that a job was given, where that is what failed and not
+    /// the pool.
     pub(crate) fn of_argument(&self) -> Option<String> {
         match self {
             PoolError::Dataset(cause) => cause.of_argument(),
@@ -162,7 +165,8 @@ pub enum ImportError {
         /// Their guids.
         features: Vec<String>,
     },
-    /// There are deduplicated blocks. How often they are referenced is in tables that we do not write, so none of them can be freed.
+    /// There are deduplicated blocks. How often they are referenced is in tables that we do not
+    /// write, so none of them can be freed.
     #[error(
         "the pool has deduplicated blocks (table {table}), which can be read and not be freed; import it with '-o readonly=on'"
     )]
@@ -170,12 +174,13 @@ pub enum ImportError {
         /// One of the tables, as the pool's directory names it.
         table: String,
     },
-    /// An earlier run left an intent log that cannot be replayed here. Whoever writes the pool without replaying it loses what it holds.
+    /// An earlier run left an intent log that cannot be replayed here. Writing the pool without
+    /// replaying it loses what it holds.
     #[error(
         "dataset {dataset}: {why}; import the pool read-only, or with OpenZFS, which may be able to replay the log, or give it up with 'zpool import -o discardlog'"
     )]
     IntentLog {
-        /// Whose it is.
+        /// The dataset that has it.
         dataset: String,
         /// Why it cannot be.
         why: String,
@@ -186,8 +191,8 @@ pub enum ImportError {
     /// Another host began to write the pool while it was being opened.
     #[error("pool is being written by another host")]
     WrittenElsewhere,
-    /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the configuration is damaged. Whoever takes
-    /// it for empty may write over what is there.
+    /// A vdev has no array of space maps: its addition was cut short by an earlier version, or the
+    /// configuration is damaged. Taking it for empty may overwrite what is there.
     #[error("vdev {vdev} has no array of space maps, so what is free on it is not known")]
     NoSpaceMaps {
         /// Its name.
@@ -198,7 +203,7 @@ pub enum ImportError {
     SectorsTooLarge,
     /// The first transaction group could not be stored.
     #[error("{0}")]
-    Sync(#[from] crate::jobs::TaskError),
+    Sync(#[from] TaskError),
     /// The pool's own structures could not be read.
     #[error("{0}")]
     Pool(#[from] PoolError),
@@ -211,7 +216,7 @@ pub enum VdevChangeError {
     /// Intent logs that were not replayed yet are on the device. Mounting their datasets cures it.
     #[error("log device has unplayed intent logs")]
     UnplayedLogs {
-        /// Whose they are.
+        /// The dataset that has them.
         datasets: Vec<String>,
     },
     /// Nothing else has what is on the device.
@@ -236,8 +241,30 @@ pub enum VdevChangeError {
     Device(#[from] ImportError),
     /// The pool could not be changed.
     #[error(transparent)]
-    Task(#[from] crate::jobs::TaskError),
+    Task(#[from] TaskError),
     /// The pool's own structures could not be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+/// Why a change of the pool did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// It was refused.
+    #[error(transparent)]
+    Refused(#[from] TaskRefusal),
+    /// The pool is open read-only.
+    #[error("pool is read-only")]
+    ReadOnly,
+    /// The pool is being closed.
+    #[error("the pool is being closed")]
+    Stopped,
+    /// The pool is suspended: devices could not be written. What was asked for may or may not have
+    /// happened when the pool is imported again.
+    #[error("the pool is suspended: {why}")]
+    Suspended {
+        /// What failed.
+        why: String,
+    },
 }

@@ -1,7 +1,7 @@
-//! The error logs of a pool, as far as who stores groups has to do with them.
+//! The error logs of a pool, as far as syncing a txg changes them.
 //!
-//! There are two, of the errors that the last scrub found and of those that one finds that runs: see [`tarn_ondisk::error_log`].
-//! Nothing is added to them here; scrubs do that.
+//! There are two, of the errors that the last scrub found and of those that one finds that runs:
+//! see [`tarn_ondisk::error_log`]. Nothing is added to them here; scrubs do that.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -16,7 +16,8 @@ use tarn_ondisk::units::{ObjectId, Txg};
 /// The names of both logs in the pool's directory.
 const LOGS: [&str; 2] = [ERROR_LOG_LAST, ERROR_LOG_SCRUB];
 
-/// How many errors are known; where they are listed by head (feature `head_errlog`) one that several datasets share counts for each.
+/// How many errors are known; where they are listed by head (feature `head_errlog`) one that
+/// several datasets share counts for each.
 #[doc(alias = "spa_approx_errlog_size")]
 pub(crate) fn count(directory: Directory<'_>, is_by_head: bool) -> Result<u64, PoolError> {
     let mut count = 0_u64;
@@ -34,10 +35,11 @@ pub(crate) fn count(directory: Directory<'_>, is_by_head: bool) -> Result<u64, P
     Ok(count)
 }
 
-/// Lists errors by head, as logs do from the moment the feature `head_errlog` is enabled. Who takes a log of the one form for one of the other frees what
-/// it does not own.
+/// Lists errors by head, as logs do from the moment the feature `head_errlog` is enabled. Taking a
+/// log of one form for the other would free what it does not own.
 ///
-/// `head_of` gives the head of the file system or volume that a dataset belongs to, if it is there. Entries that make no sense say nothing, and go.
+/// `head_of` gives the head of the file system or volume that a dataset belongs to, if it is there.
+/// Entries that make no sense say nothing, and go.
 #[doc(alias = "spa_upgrade_errlog")]
 pub(crate) fn list_by_head(
     writer: MosWriter<'_>,
@@ -70,14 +72,15 @@ pub(crate) fn list_by_head(
                 object: place.object,
                 level: place.level,
                 block: place.block,
-                // When the block was written is not in the old log. Zero says so: the head is shown then.
+                // When the block was written is not in the old log. Zero says so: the head is shown
+                // then.
                 birth: Txg::ZERO,
             };
             writer.put(zap, &place.to_string(), &what)?;
         }
         writer.link(name, new)?;
         let object = writer.directory().object(old);
-        // What is no log belongs to somebody else, whatever the disk says.
+        // An object of another type is not an error log, whatever the disk says.
         if object.is_ok_and(|object| object.object_type() == ObjectType::ErrorLog) {
             writer.free(old)?;
         }

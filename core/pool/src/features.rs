@@ -109,8 +109,8 @@ impl PoolFeatures {
     }
 }
 
-/// The counts while a txg is stored: what is changed here is changed in the MOS, and becomes the pool's when the txg
-/// is stored.
+/// The counts while a txg is stored: what is changed here is changed in the MOS, and becomes the
+/// pool's when the txg is stored.
 pub(crate) struct SyncingFeatures<'a> {
     writer: MosWriter<'a>,
     counts: RefCell<PoolFeatures>,

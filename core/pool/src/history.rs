@@ -8,10 +8,12 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::pool_directory as name;
 use tarn_probe::Operation;
 
-/// How much of the ring is read, in bytes: its newest records. A guess: some hundred thousand commands, which are several times as much in an answer.
+/// How much of the ring is read, in bytes: its newest records. A guess: some hundred thousand
+/// commands, which are several times as much in an answer.
 pub const READ_BYTES_MAX: u64 = 32 << 20;
 
-/// All records, the oldest first; of a ring that has more, those that made the pool and the newest. A record that makes no sense ends the list: what follows it cannot be found.
+/// All records, the oldest first; of a ring that has more, those that made the pool and the newest.
+/// A record that makes no sense ends the list: what follows it cannot be found.
 pub fn read(directory: Directory<'_>, operation: &Operation) -> Result<Vec<NvList>, PoolError> {
     let Some(id) = directory.find(name::HISTORY)? else {
         return Ok(Vec::new());

@@ -1,12 +1,13 @@
 //! Writing the pool's history: records of commands and of internal events.
 //!
-//! Records go into the ring at the end of the txg in which what they tell of has happened, in OpenZFS's names, so
-//! that its `zpool history` prints them. The first command is the one that made the pool; it is kept for good.
+//! Records go into the ring at the end of the txg in which what they tell of has happened, in
+//! OpenZFS's names, so that its `zpool history` prints them. The first command is the one that made
+//! the pool; it is kept for good.
 
 use crate::error::PoolError;
-use crate::jobs::SyncScope;
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use tarn_dataset::task::InternalEvent;
 use tarn_object::NewObject;
 use tarn_ondisk::declare::{ByteOrder, Stored, narrow, widen};
@@ -98,8 +99,8 @@ pub(crate) fn of_event(event: &InternalEvent, txg: Txg, time_s: u64, host_name: 
     record
 }
 
-/// How much of a call is kept, in bytes: what it was given is left out where there is more. A command
-/// for all snapshots of a large pool must not push everything else out of the ring.
+/// How much of a call is kept, in bytes: what it was given is left out where there is more. A
+/// command for all snapshots of a large pool must not push everything else out of the ring.
 const CALL_BYTES_MAX: usize = 64 << 10;
 
 /// A call of OpenZFS that a command is, for `zpool history -i`.
@@ -144,7 +145,7 @@ impl CallRecord {
     }
 }
 
-/// Who gave a command, for `zpool history -l`.
+/// The user and host of a command, for `zpool history -l`.
 #[derive(Debug, Clone)]
 pub struct CommandRecord {
     /// The command line.
@@ -158,7 +159,8 @@ pub struct CommandRecord {
 }
 
 impl Pool {
-    /// Adds a command to the history, and waits until that is stored. On a read-only pool nothing is.
+    /// Adds a command to the history, and waits until that is stored. On a read-only pool nothing
+    /// is.
     ///
     /// # Errors
     /// When the pool is suspended or being closed.
@@ -166,7 +168,7 @@ impl Pool {
         &self,
         command: CommandRecord,
         operation: &Operation,
-    ) -> Result<(), crate::jobs::TaskError> {
+    ) -> Result<(), crate::error::TaskError> {
         if self.mode() == crate::pool::Mode::ReadOnly || command.command.is_empty() {
             return Ok(());
         }

@@ -1,18 +1,21 @@
 //! Importing: from devices to an open pool.
 //!
 //! # Mechanism
-//! A label knows only its own top-level vdev, and is as old as its device's last use. So a pool is opened twice. First the tree that
-//! labels suggest, as far as it goes: enough to find the best uberblock and to read, through it, the configuration in
-//! the MOS, which is complete and as old as the uberblock itself. Then the tree of that configuration, with the
-//! paths where devices were found; what it needs and does not have is now known by name. From there everything is read: features
-//! first, because an unknown one may mean that nothing else is what it seems.
+//! A label knows only its own top-level vdev, and is as old as its device's last use. So a pool is
+//! opened twice. First the tree that labels suggest, as far as it goes: enough to find the best
+//! uberblock and to read, through it, the configuration in the MOS, which is complete and as old as
+//! the uberblock itself. Then the tree of that configuration, with the paths where devices were
+//! found; what it needs and does not have is now known by name. From there everything is read:
+//! features first, because an unknown one may mean that nothing else is what it seems.
 //!
 //! # After a crash
-//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was flushed before it was written. Where that is not so
-//! [`rewind`](crate::rewind) finds an earlier one.
+//! The uberblock of the highest txg that verifies leads to a whole pool: what it points to was
+//! flushed before it was written. Where that is not so [`rewind`](crate::rewind) finds an earlier
+//! one.
 //!
 //! # Knows nothing about
-//! Which host used the pool last, and whether that matters: who imports decides before. Only a pool with the property `multihost` is refused here ([`multihost`]).
+//! Which host used the pool last, and whether that matters: the caller decides before. Only a pool
+//! with the property `multihost` is refused here ([`multihost`]).
 
 use crate::cloned_blocks::ClonedBlockTables;
 use crate::close::Leaving;
@@ -65,11 +68,13 @@ pub struct ImportRequest<'a> {
     pub need: Need,
     /// The newest group that may be opened: [`Txg::MAX`], unless it is rewound.
     pub until: Txg,
-    /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for writing.
+    /// Whether intent logs are given up that cannot be claimed, instead of not opening the pool for
+    /// writing.
     pub discards_logs: bool,
-    /// Whether its property `multihost` is given up: who asks has watched it, with this result, and sets the property at once.
+    /// Whether its property `multihost` is given up: the caller has watched it, with this result,
+    /// and sets the property at once.
     pub ends_multihost: Option<Watched>,
-    /// Who uses it from now on.
+    /// The host that uses it from now on.
     pub owner: PoolOwner,
 }
 
@@ -143,7 +148,8 @@ impl Pool {
             pool.note_empty_logs();
             pool.start_sync();
             if let Err(error) = pool.take_over(operation) {
-                // Its threads would keep its devices. What cannot be stored now is in the error already.
+                // Its threads would keep its devices. What cannot be stored now is in the error
+                // already.
                 drop(pool.close(Leaving::Kept, operation));
                 return Err(error);
             }
@@ -151,7 +157,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Nothing of what was stored is overwritten before all devices in use lead to it, nor anything that logs hold before they are claimed.
+    /// Nothing of what was stored is overwritten before all devices in use lead to it, nor anything
+    /// that logs hold before they are claimed.
     fn prepare_for_writing(
         &self,
         request: &ImportRequest<'_>,
@@ -178,7 +185,8 @@ impl Pool {
         self.cancel_left_scan(operation)
     }
 
-    /// Whether somebody wrote the pool since it was watched: he may have begun to watch it at the same time.
+    /// Whether another host wrote the pool since it was watched: it may have begun to watch it at
+    /// the same time.
     fn is_written_since(&self, watched: Watched) -> bool {
         let Watched::Silent(first) = watched else {
             return true;
@@ -190,7 +198,7 @@ impl Pool {
         }
     }
 
-    /// From here on labels say who uses it.
+    /// From here on labels name this host.
     fn take_over(&self, operation: &Operation) -> Result<(), ImportError> {
         self.sync_all(operation)?;
         Ok(self.clean_up(operation).map_err(PoolError::from)?)
@@ -306,7 +314,7 @@ fn check_version(version: u64) -> Result<(), ImportError> {
     }
 }
 
-/// Refuses groups that no pool has: who counts on from them would count wrong.
+/// Refuses txg numbers that no pool has: counting on from them would overflow.
 fn check_txg(txg: Txg) -> Result<(), ImportError> {
     match (Txg::INITIAL..=TXG_MAX).contains(&txg) {
         true => Ok(()),
@@ -410,7 +418,8 @@ fn finish(
     Ok(pool)
 }
 
-/// Refuses what has dedup tables, of the kind that no feature tells of as well. OpenZFS removes one that is empty.
+/// Refuses what has dedup tables, of the kind that no feature tells of as well. OpenZFS removes one
+/// that is empty.
 fn refuse_dedup_tables(directory: Directory<'_>) -> Result<(), ImportError> {
     let entries = directory.entries(name::POOL_DIRECTORY)?;
     let mut names = entries.into_iter().map(|(name, _)| name);

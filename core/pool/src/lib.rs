@@ -1,9 +1,9 @@
 //! Pools: all layers put together.
 //!
 //! # Mechanism
-//! [`Pool`] owns what the layers below share: the device tree, what is free, the pipelines, the cached
-//! view, the transaction groups, the MOS, and the tree of datasets. [`import`](mod@import) finds all of it from labels;
-//! `create` makes it; `sync` stores one group after the other.
+//! [`Pool`] owns what the layers below share: the device tree, what is free, the pipelines, the
+//! cached view, the transaction groups, the MOS, and the tree of datasets. [`import`](mod@import)
+//! finds all of it from labels; `create` makes it; `sync` stores one group after the other.
 //!
 //! # Knows nothing about
 //! Files, mounts, commands.
@@ -22,13 +22,16 @@ mod detach;
 pub mod directory;
 pub mod error;
 mod error_log;
+mod failure;
 pub mod features;
 pub mod history;
 mod history_write;
 pub mod import;
+mod job_queue;
 mod jobs;
 mod left_scan;
 mod log_devices;
+mod log_holds;
 mod log_space_maps;
 mod missed_groups;
 mod mos_writer;
@@ -44,16 +47,17 @@ pub mod size;
 mod space_maps;
 mod suspend;
 mod sync;
+mod sync_scope;
 mod txg_history;
 mod vdev_objects;
+mod written_configuration;
 
 pub use cloned_blocks::CloneSums;
 pub use close::Leaving;
 pub use create::{CreateRequest, NewVdev};
-pub use error::{ImportError, PoolError, VdevChangeError};
+pub use error::{ImportError, PoolError, TaskError, VdevChangeError};
 pub use history_write::{CallRecord, CommandRecord};
 pub use import::ImportRequest;
-pub use jobs::TaskError;
 pub use pool::{Mode, Pool, PoolOwner};
 pub use properties::PoolPropertyChange;
 pub use suspend::ResumeRefusal;

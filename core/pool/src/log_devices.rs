@@ -1,109 +1,39 @@
 //! Log devices: how they are emptied, and when blocks may be placed on them.
 //!
 //! # Problem
-//! A log device is to leave the pool, to be offline for a while, or to get a mirror. What is on it was promised to applications, and is
-//! written at any moment.
+//! A log device is to leave the pool, to be offline for a while, or to get a mirror. What is on it
+//! was promised to applications, and is written at any moment.
 //!
 //! # Mechanism
-//! What is in a log is in memory, too, until its group is stored. So a log device needs no copying: nothing new is placed on it from some moment
-//! on (it is *held*), every log ends the chain it has, and when the group is stored that was open then, no log has a block there. Logs that begin
-//! anew meanwhile find room on other log vdevs, or on those for data. While the device is empty the tree of devices can be changed as one likes; it is let go when that
-//! is stored, and not before: a block there must be found by whoever opens the pool after a crash.
+//! What is in a log is in memory, too, until its group is stored. So a log device needs no copying:
+//! nothing new is placed on it from some moment on (it is *held*), every log ends the chain it has,
+//! and when the group is stored that was open then, no log has a block there. Logs that begin anew
+//! meanwhile find room on other log vdevs, or on those for data. While the device is empty the tree
+//! of devices can be changed as one likes; it is let go when that is stored, and not before: an
+//! import after a crash must find a block there.
 //!
-//! Logs that an earlier run left behind and that were not replayed yet cannot be ended. A device with such a block stays as it is; mounting the
-//! dataset cures it.
+//! Logs that an earlier run left behind and that were not replayed yet cannot be ended. A device
+//! with such a block stays as it is; mounting the dataset cures it.
 //!
-//! What is still allocated when no log has a block there was leaked by a log that could not be read to its end. It goes with the device.
+//! What is still allocated when no log has a block there was leaked by a log that could not be read
+//! to its end. It goes with the device.
 //!
 //! # Invariants
-//! - Between the moment when a held device is empty and the end of the hold nothing is placed there.
+//! - Between the moment when a held device is empty and the end of the hold nothing is placed
+//!   there.
 //! - Nothing is placed on a log vdev that cannot be used, or on a vdev that is being emptied.
 
 use crate::error::{PoolError, VdevChangeError};
+use crate::log_holds::LogHold;
 use crate::pool::Pool;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use tarn_dataset::dataset::Dataset;
-use tarn_host::lock::{Mutex, Rank};
 use tarn_object::{AssignError, read_head};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::units::VdevId;
 use tarn_probe::Operation;
-use tarn_space::{Admission, Space};
-use tarn_vdev::{TopLevel, VdevTree};
 use tarn_zil::chain::{ChainEnd, Found, walk};
-
-/// The vdevs that are held.
-const HOLDS: Rank = Rank::new(tarn_host::ranks::POOL + 45, "held log devices");
-
-/// Which vdevs take blocks.
-pub(crate) struct LogHolds {
-    /// How often each is held.
-    held: Mutex<BTreeMap<VdevId, u32>>,
-    space: Arc<Space>,
-    vdevs: Arc<VdevTree>,
-}
-
-/// Nothing is placed on a vdev while there is one of these for it.
-pub(crate) struct LogHold {
-    holds: Arc<LogHolds>,
-    vdev: VdevId,
-}
-
-impl LogHolds {
-    /// None is held.
-    pub(crate) fn new(space: Arc<Space>, vdevs: Arc<VdevTree>) -> Arc<LogHolds> {
-        Arc::new(LogHolds {
-            held: Mutex::new(HOLDS, BTreeMap::new()),
-            space,
-            vdevs,
-        })
-    }
-
-    /// Says of each vdev whether blocks may be placed on it, as it is now.
-    pub(crate) fn admit(&self) {
-        let held = self.held.lock();
-        for vdev in self.vdevs.top_levels() {
-            let is_open = may_be_used(&vdev) && !held.contains_key(&vdev.id);
-            let admission = match is_open {
-                true => Admission::Open,
-                false => Admission::Closed,
-            };
-            self.space.set_admission(vdev.id, admission);
-        }
-    }
-
-    /// Nothing is placed on this vdev from now on.
-    fn hold(self: &Arc<Self>, vdev: VdevId) -> LogHold {
-        *self.held.lock().entry(vdev).or_default() += 1;
-        self.admit();
-        LogHold {
-            holds: self.clone(),
-            vdev,
-        }
-    }
-}
-
-impl Drop for LogHold {
-    fn drop(&mut self) {
-        {
-            let mut held = self.holds.held.lock();
-            if let Some(count) = held.get_mut(&self.vdev) {
-                *count -= 1;
-            }
-            held.retain(|_, count| *count > 0);
-        }
-        self.holds.admit();
-    }
-}
-
-/// Of a vdev for data that is gone the pool is suspended; without a log device it goes on.
-fn may_be_used(vdev: &TopLevel) -> bool {
-    let is_lost = vdev.is_log && !vdev.standing.state.is_usable();
-    !is_lost && !vdev.is_non_allocating
-}
 
 impl Pool {
     /// Has every log leave a log vdev. Nothing is placed there until the hold ends.
@@ -121,7 +51,7 @@ impl Pool {
         let vacated = self.namespace().vacate_logs(operation);
         vacated.map_err(|error| match error {
             AssignError::Suspended => self.suspended(),
-            AssignError::Stopped => crate::jobs::TaskError::Stopped,
+            AssignError::Stopped => crate::error::TaskError::Stopped,
         })?;
         self.sync_all(operation)?;
         let datasets = self.logs_on(vdev, operation)?;
@@ -132,7 +62,8 @@ impl Pool {
         Ok(hold)
     }
 
-    /// Log vdevs on which nothing is allocated, when the pool is opened: a device that was out of use for a while has missed nothing.
+    /// Log vdevs on which nothing is allocated, when the pool is opened: a device that was out of
+    /// use for a while has missed nothing.
     pub(crate) fn note_empty_logs(&self) {
         let totals = self.space().group_totals();
         for top in self.vdevs().top_levels().iter().filter(|top| top.is_log) {

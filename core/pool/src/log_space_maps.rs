@@ -1,15 +1,18 @@
 //! Log space maps: changes of all metaslabs in one log for each txg, as OpenZFS writes them.
 //!
 //! # Mechanism
-//! OpenZFS spares itself the appending to hundreds of logs in every txg: it writes one log for all, and brings a few metaslabs up to
-//! date in each txg. Each vdev has an array that says, for each metaslab, from which txg on the common logs
-//! have its changes. A pool of which we become the writer has them read once ([`read`]) and put into the metaslabs' own logs in the
-//! first txg ([`clear`]), after which there are no common logs, the array is gone, and the feature is not active.
+//! OpenZFS spares itself the appending to hundreds of logs in every txg: it writes one log for all,
+//! and brings a few metaslabs up to date in each txg. Each vdev has an array that says, for each
+//! metaslab, from which txg on the common logs have its changes. A pool of which we become the
+//! writer has them read once ([`read`]) and put into the metaslabs' own logs in the first txg
+//! ([`clear`]), after which there are no common logs, the array is gone, and the feature is not
+//! active.
 //!
 //! # Invariants
-//! - No metaslab names a txg without a log: OpenZFS refuses such a pool. So arrays and logs go in one txg.
+//! - No metaslab names a txg without a log: OpenZFS refuses such a pool. So arrays and logs go in
+//!   one txg.
 
-use crate::directory::Directory;
+use crate::directory::{Directory, TOP_ZAP};
 use crate::error::PoolError;
 use crate::space_maps::{Arrays, Changes, MetaslabId, Storing, Unflushed, flush, read_log};
 use crate::vdev_objects::free_space_map;
@@ -23,9 +26,6 @@ use tarn_space::Range;
 use tarn_vdev::{TopLevel, VdevConfig};
 
 const WORD_BYTES: usize = 8;
-
-/// Name of the ZAP of a top-level vdev in its configuration.
-pub(crate) const TOP_ZAP: &str = "com.delphix:vdev_zap_top";
 
 /// What the logs say that the metaslabs' own logs do not.
 pub(crate) fn read(

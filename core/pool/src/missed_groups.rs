@@ -19,9 +19,9 @@
 
 use crate::directory::Directory;
 use crate::error::PoolError;
-use crate::jobs::SyncScope;
 use crate::pool::{Mode, Pool};
 use crate::space_maps::{create_map, head_of, set_head, version_of};
+use crate::sync_scope::SyncScope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tarn_object::Object;

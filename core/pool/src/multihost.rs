@@ -1,13 +1,17 @@
 //! Multihost: whether another machine uses a pool at this moment.
 //!
 //! # Mechanism
-//! A host that has a pool with the property `multihost` shows itself alive by uberblocks that it writes again and again, of the same group with another time or number in the series. Who wants the pool
-//! watches it for as long as that host can be silent, by what the uberblock says of its habits. No option of `zpool import` takes the place of that.
+//! A host that has a pool with the property `multihost` shows itself alive by uberblocks that it
+//! writes again and again, of the same group with another time or number in the series. An import
+//! watches the pool for as long as that host can be silent, by the interval that the uberblock
+//! names. No option of `zpool import` takes the place of that.
 //!
-//! Tarn writes no such uberblocks. So a pool with the property is not opened for writing, for nobody else would see that it is in use, unless the property is given up with that: then it is watched before.
+//! Tarn writes no such uberblocks. So a pool with the property is not opened for writing, for no
+//! other host would see that it is in use, unless the property is given up with that: then it is
+//! watched before.
 //!
 //! # Invariants
-//! - What we write says of itself that nobody needs to watch it.
+//! - Our uberblocks say that the pool need not be watched.
 
 use crate::directory::Directory;
 use crate::error::PoolError;
@@ -21,11 +25,12 @@ use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevTre
 /// The name of the property.
 pub const PROPERTY: &str = "multihost";
 
-/// OpenZFS's habits, where an uberblock says nothing of those of its host.
+/// OpenZFS's defaults, where an uberblock does not say its host's interval.
 #[doc(alias = "zfs_multihost_interval")]
 const INTERVAL_MS: u64 = 1000;
 
-/// So many times of silence show that nobody is there, where hosts do not give up by themselves.
+/// So many silent intervals show that no host uses the pool, where hosts do not suspend by
+/// themselves.
 #[doc(alias = "zfs_multihost_import_intervals")]
 const SILENT_INTERVALS: u64 = 20;
 
@@ -36,13 +41,15 @@ const SAFETY_FACTOR: u64 = 2;
 /// The shortest watch.
 const WATCH_NS_MIN: u64 = 1_000_000_000;
 
-/// A pool that has to be watched for longer is taken for one in use: no host writes so rarely, and nobody waits so long. A guess.
+/// A pool that has to be watched for longer is taken for one in use: no host writes so rarely, and
+/// no administrator waits so long. A guess.
 const WATCH_NS_MAX: u64 = 3600 * 1_000_000_000;
 
 /// How often it is looked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether other hosts expect to see that the pool is in use: by its property, or by what was written last.
+/// Whether other hosts expect to see that the pool is in use: by its property, or by what was
+/// written last.
 pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<bool, PoolError> {
     let properties = properties::read(directory)?;
     let mut set = properties.iter().filter(|(name, _)| name == PROPERTY);
@@ -54,9 +61,9 @@ pub(crate) fn is_on(directory: Directory<'_>, uberblock: &Uberblock) -> Result<b
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one, and for a moment")]
 pub enum Watched {
-    /// Somebody writes it.
+    /// Another host writes it.
     Written,
-    /// Nobody does, or nobody could. This is the newest uberblock: another one, later, is somebody else's.
+    /// No other host does, or could. This is the newest uberblock: a newer one is another host's.
     Silent(Option<Uberblock>),
     /// It was given up before that was known.
     GivenUp,
@@ -107,7 +114,7 @@ fn watch(
     if watch_ns > WATCH_NS_MAX {
         return Watched::Written;
     }
-    // Up to a quarter more: two who want it do not do so at the same moment.
+    // Up to a quarter more, so that two hosts that watch do not end at the same moment.
     let mut chance = [0];
     host.fill_random(&mut chance);
     let watch_ns = watch_ns + watch_ns / 1024 * u64::from(chance[0]);

@@ -1,7 +1,8 @@
 //! Devices of log vdevs out of use for a while, and back.
 //!
-//! A log vdev is emptied first ([`log_devices`](crate::log_devices)), so that a device that comes back has missed nothing. When none of its devices is in use, logs go
-//! elsewhere. A device for data that comes back has to be filled again, which is not built.
+//! A log vdev is emptied first ([`log_devices`](crate::log_devices)), so that a device that comes
+//! back has missed nothing. When none of its devices is in use, logs go elsewhere. A device for
+//! data that comes back has to be filled again, which is not built.
 
 use crate::error::VdevChangeError;
 use crate::pool::Pool;
@@ -29,7 +30,8 @@ impl Pool {
         Ok(self.sync_all(operation)?)
     }
 
-    /// Takes a device of a log vdev into use again, and waits until that is stored. Gives how it is.
+    /// Takes a device of a log vdev into use again, and waits until that is stored. Gives how it
+    /// is.
     ///
     /// # Errors
     /// A log that was not replayed yet has a block on the vdev, or nothing can be stored.
@@ -44,7 +46,7 @@ impl Pool {
     ) -> Result<Standing, VdevChangeError> {
         let _hold = self.empty_log(self.log_with(guid), operation)?;
         let standing = self.vdevs().bring_back_empty(guid);
-        // Until labels say so, whoever opens the pool does not look for blocks there.
+        // Until labels say so, an import does not look for blocks there.
         self.sync_all(operation)?;
         Ok(standing)
     }

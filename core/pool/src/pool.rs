@@ -1,15 +1,16 @@
 //! An open pool: what all its users share.
 
 use crate::cloned_blocks::{CloneSums, ClonedBlockTables};
-use crate::config::Written;
 use crate::directory::Directory;
+use crate::error::TaskError;
+use crate::failure::Failure;
 use crate::features::PoolFeatures;
-use crate::jobs::{Jobs, TaskError};
-use crate::log_devices::LogHolds;
+use crate::job_queue::Jobs;
+use crate::log_holds::LogHolds;
 use crate::probes::Probes;
 use crate::size;
 use crate::space_maps::{self, Arrays, Changes, Loader, MetaslabId, Unflushed};
-use crate::suspend::Failure;
+use crate::written_configuration::Written;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ pub(crate) struct StoredState {
     pub(crate) facts: PoolFacts,
 }
 
-/// Who uses a pool, as its labels say.
+/// The host that uses a pool, as its labels say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolOwner {
     /// The host's number; zero for none.
@@ -116,7 +117,12 @@ pub(crate) struct Parts {
 
 impl Pool {
     pub(crate) fn assemble(parts: Parts) -> Arc<Pool> {
-        let probes = Probes::new(&parts);
+        let probes = Probes::new(
+            &parts.name,
+            parts.env.txgs.clone(),
+            parts.vdevs.clone(),
+            parts.mode == Mode::ReadWrite,
+        );
         let log_holds = LogHolds::new(parts.space.clone(), parts.vdevs.clone());
         let pool = Pool {
             host: parts.host,
@@ -176,7 +182,7 @@ impl Pool {
         &self.vdevs
     }
 
-    /// What is free on them. Empty for a pool that is open read-only: nobody needs to know.
+    /// What is free on them. Empty for a pool that is open read-only.
     pub fn space(&self) -> &Arc<Space> {
         &self.space
     }
@@ -231,7 +237,8 @@ impl Pool {
         self.stored.lock().facts.clone()
     }
 
-    /// The datasets whose intent logs were given up when the pool was imported, because they could not be read.
+    /// The datasets whose intent logs were given up when the pool was imported, because they could
+    /// not be read.
     pub fn given_up_logs(&self) -> Vec<String> {
         self.given_up_logs.lock().clone()
     }
@@ -257,13 +264,14 @@ impl Pool {
         self.fails_writers.load(Ordering::Relaxed)
     }
 
-    /// Sets whether writers get errors while the pool is suspended: the property `failmode` is `continue`.
+    /// Sets whether writers get errors while the pool is suspended: the property `failmode` is
+    /// `continue`.
     pub fn set_fails_writers(&self, fails: bool) {
         self.fails_writers.store(fails, Ordering::Relaxed);
         self.vdevs().set_readers_wait(!fails);
     }
 
-    /// Who uses it, as its labels say.
+    /// The host that uses it, as its labels say.
     pub fn owner(&self) -> &PoolOwner {
         &self.owner
     }
@@ -273,8 +281,9 @@ impl Pool {
         self.clones.sums()
     }
 
-    /// Tells those below and above what is true of the pool as it is stored now: which features there are for blocks, and how much room for all datasets. What cloning
-    /// saves is room as well, for each dataset is charged for what it refers to.
+    /// Tells `block`, `dataset` and `space` what is true of the pool as it is stored now: which
+    /// features there are for blocks, and how much room for all datasets. What cloning saves is
+    /// room as well, for each dataset is charged for what it refers to.
     pub(crate) fn publish_facts(&self) {
         let feature = Feature::BlockCloning.guid();
         let is_cloning = self.stored.lock().features.count(feature).is_some();

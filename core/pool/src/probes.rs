@@ -1,7 +1,7 @@
-//! What is counted of a whole pool, below `zfs/POOL:0` in the tree of statistics: `txgs` (the last groups), `dmu_tx`
-//! (the door to them, and what is dirty), `io` (what devices did), `passes` (in how many the groups were stored), `state`.
+//! What is counted of a whole pool, below `zfs/POOL:0` in the tree of statistics: `txgs` (the last
+//! groups), `dmu_tx` (the write throttle, and what is dirty), `io` (what devices did), `passes` (in
+//! how many the groups were stored), `state`.
 
-use crate::pool::{Mode, Parts};
 use crate::txg_history::{TxgHistory, Work};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,23 +30,27 @@ struct Passes {
 
 impl Probes {
     /// Hangs them into the tree. They hold nothing of the pool that would keep it open.
-    pub(crate) fn new(parts: &Parts) -> Probes {
-        let module = format!("zfs/{}", parts.name);
+    pub(crate) fn new(
+        name: &str,
+        txgs: Arc<Txgs>,
+        vdevs: Arc<VdevTree>,
+        is_writable: bool,
+    ) -> Probes {
+        let module = format!("zfs/{name}");
         let of = |name| registry().instance(&module, 0, name);
         let history = Arc::new(TxgHistory::new());
-        let (txgs, vdevs) = (parts.env.txgs.clone(), parts.vdevs.clone());
         let passes = Arc::new(Passes::default());
         let names = ["txgs", "dmu_tx", "io", "state", "passes"];
         let instances = names.map(of);
-        let [groups, door, io, state, convergence] = &instances;
+        let [groups, throttle, io, state, convergence] = &instances;
 
         let watched = Arc::downgrade(&history);
         groups.provide(move || watched.upgrade().map_or(Vec::new(), |all| all.values()));
         let watched = Arc::downgrade(&txgs);
-        door.provide(move || {
+        throttle.provide(move || {
             watched
                 .upgrade()
-                .map_or(Vec::new(), |txgs| door_values(&txgs))
+                .map_or(Vec::new(), |txgs| throttle_values(&txgs))
         });
         let watched = Arc::downgrade(&vdevs);
         io.provide(move || {
@@ -61,7 +65,6 @@ impl Probes {
                 .map_or(Vec::new(), |passes| pass_values(&passes))
         });
         let watched = (Arc::downgrade(&vdevs), Arc::downgrade(&txgs));
-        let is_writable = parts.mode == Mode::ReadWrite;
         state.provide(move || match (watched.0.upgrade(), watched.1.upgrade()) {
             (Some(vdevs), Some(txgs)) => state_values(&vdevs, &txgs, is_writable),
             _ => Vec::new(),
@@ -119,7 +122,7 @@ impl Probes {
 
     fn work(&self) -> Work {
         Work {
-            cleaned_bytes: self.txgs.door_counts().cleaned_bytes,
+            cleaned_bytes: self.txgs.throttle_statistics().cleaned_bytes,
             io: self.vdevs.io_totals(),
         }
     }
@@ -134,8 +137,8 @@ fn gauge(name: &str, now: u64) -> (String, Value) {
     (name.to_owned(), Value::Gauge(now))
 }
 
-fn door_values(txgs: &Txgs) -> Vec<(String, Value)> {
-    let counts = txgs.door_counts();
+fn throttle_values(txgs: &Txgs) -> Vec<(String, Value)> {
+    let counts = txgs.throttle_statistics();
     vec![
         counter("dmu_tx_assigned", counts.assigned),
         counter("dmu_tx_dirty_delay", counts.delayed),

@@ -3,11 +3,11 @@
 //! What they mean, and which values make sense, is known where they are set.
 
 use crate::directory::Directory;
-use crate::error::PoolError;
+use crate::error::{PoolError, TaskError};
 use crate::error_log;
-use crate::jobs::{SyncScope, TaskError};
 use crate::mos_writer::MosWriter;
 use crate::pool::Pool;
+use crate::sync_scope::SyncScope;
 use tarn_dataset::task::{FeatureCounts, InternalEvent, TaskRefusal};
 use tarn_object::zap::ZapValue;
 use tarn_ondisk::features::Feature;
@@ -78,7 +78,8 @@ impl Pool {
     }
 }
 
-/// Why a change cannot be stored, if it cannot. After the first change nothing may be refused any more.
+/// Why a change cannot be stored, if it cannot. After the first change nothing may be refused any
+/// more.
 fn refusal_of(change: &PoolPropertyChange) -> Option<TaskRefusal> {
     let (name, why) = match change {
         PoolPropertyChange::Stored(name, value, _) if value.size() > VALUE_BYTES_MAX => {

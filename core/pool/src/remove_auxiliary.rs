@@ -1,6 +1,7 @@
-//! Hot spares and cache devices leave the pool: they belong to no tree of vdevs, and are listed in objects of their own.
+//! Hot spares and cache devices leave the pool: they belong to no tree of vdevs, and are listed in
+//! objects of their own.
 
-use crate::jobs::TaskError;
+use crate::error::TaskError;
 use crate::pool::Pool;
 use tarn_dataset::task::InternalEvent;
 use tarn_ondisk::nvlist::{NvList, NvValue};
@@ -43,7 +44,8 @@ impl AuxiliaryKind {
 }
 
 impl Pool {
-    /// Takes a hot spare or a cache device out of the configuration, and waits until that is stored. Nothing, if it is not there.
+    /// Takes a hot spare or a cache device out of the configuration, and waits until that is
+    /// stored. Nothing, if it is not there.
     ///
     /// # Errors
     /// When the pool could not be changed.

@@ -1,14 +1,15 @@
 //! Removing a log vdev.
 //!
-//! It is emptied ([`log_devices`](crate::log_devices)); then one group has it no more: its objects are freed, its index is a hole,
-//! its devices are named by no label. Their own labels are cleared after that.
+//! It is emptied ([`log_devices`](crate::log_devices)); then one group has it no more: its objects
+//! are freed, its index is a hole, its devices are named by no label. Their own labels are cleared
+//! after that.
 //!
 //! # After a crash
-//! The pool is found with the vdev, empty, or without it. In the second case its devices may still have labels, of a vdev that no
-//! configuration has.
+//! The pool is found with the vdev, empty, or without it. In the second case its devices may still
+//! have labels, of a vdev that no configuration has.
 
 use crate::error::VdevChangeError;
-use crate::log_devices::LogHold;
+use crate::log_holds::LogHold;
 use crate::pool::Pool;
 use crate::vdev_objects;
 use tarn_dataset::task::InternalEvent;

@@ -1,23 +1,26 @@
 //! Rewinding: the newest earlier group that can be opened, where the newest cannot.
 //!
 //! # Problem
-//! What an uberblock leads to can be damaged: a device that lied about its flushes, a bug of whoever wrote it. Earlier uberblocks are in the rings of labels, and lead to
-//! what the pool was some seconds before, as long as nothing of that was overwritten.
+//! What an uberblock leads to can be damaged: a device that lied about its flushes, or a bug of the
+//! writer. Earlier uberblocks are in the rings of labels, and lead to what the pool was some
+//! seconds before, as long as nothing of that was overwritten.
 //!
 //! # Mechanism
-//! Places that a group frees are not used for two more. So the two groups before the newest are whole by construction, and only what was born since then has to be
-//! looked at. Older ones (`-X`) may have lost anything: all of their metadata is read. A group will do when it can be opened, and no block of
-//! metadata is unreadable; files that are damaged only count.
+//! Places that a group frees are not used for two more. So the two groups before the newest are
+//! whole by construction, and only what was born since then has to be looked at. Older ones (`-X`)
+//! may have lost anything: all of their metadata is read. A group will do when it can be opened,
+//! and no block of metadata is unreadable; files that are damaged only count.
 //!
-//! Nothing is written here. Who imports an earlier group goes on behind the newest that was ever stored, so that what is given up cannot be mistaken for
-//! what comes. Intent logs build on the groups that are given up, and are emptied ([`claim_logs`](crate::claim_logs)).
+//! Nothing is written here. An import of an earlier txg goes on behind the newest that was ever
+//! stored, so that what is given up cannot be mistaken for what comes. Intent logs build on the
+//! groups that are given up, and are emptied ([`claim_logs`](crate::claim_logs)).
 
 use crate::error::ImportError;
 use crate::import::ImportRequest;
 use crate::pool::{Mode, Pool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tarn_block::ReadError;
+use tarn_block::{BlockScope, ReadError};
 use tarn_cache::Cache;
 use tarn_host::{Host, OpenMode};
 use tarn_object::{MOS_ID, ObjectError, Step, Visit, Visitor, WalkOptions, walk_objset};
@@ -61,7 +64,8 @@ pub struct Rewind {
     pub data_errors: u64,
 }
 
-/// Finds the newest group, not after `until`, that can be imported. None when there is none within reach, and the error of the newest.
+/// Finds the newest group, not after `until`, that can be imported. None when there is none within
+/// reach, and the error of the newest.
 ///
 /// # Errors
 /// What keeps every group from being imported: devices, features.
@@ -130,7 +134,8 @@ fn uberblocks(
     Ok(all)
 }
 
-/// Opens a group and looks at it. Gives how many blocks of files are damaged; none when metadata is.
+/// Opens a group and looks at it. Gives how many blocks of files are damaged; none when metadata
+/// is.
 fn try_group(
     host: &Host,
     cache: &Arc<Cache>,
@@ -217,9 +222,11 @@ impl Visitor for Damage<'_> {
             return Step::Continue;
         }
         let is_metadata = pointer.is_metadata();
-        if (is_metadata || self.reads_data)
-            && self.pool.io().read_raw(pointer, self.operation).is_err()
-        {
+        if (is_metadata || self.reads_data) && {
+            let scope = BlockScope::of_visit(visit.mark, pointer);
+            let io = self.pool.io();
+            io.read_raw(pointer, scope, self.operation).is_err()
+        } {
             match is_metadata {
                 true => self.metadata += 1,
                 false => self.data += 1,

@@ -1,8 +1,9 @@
 //! How large a pool is: what its devices offer to blocks, and what datasets may take of it.
 //!
-//! A device is cut into metaslabs of one size, and what does not fill one is not used. Space is counted *deflated*: a raidz
-//! spends part of what is allocated on parity, and users are told what is left, by a fixed ratio for each vdev.
-//! Some is kept back (`slop`), so that a full pool can still be changed, for even freeing needs room.
+//! A device is cut into metaslabs of one size, and what does not fill one is not used. Space is
+//! counted *deflated*: a raidz spends part of what is allocated on parity, and users are told what
+//! is left, by a fixed ratio for each vdev. Some is kept back (`slop`), so that a full pool can
+//! still be changed, for even freeing needs room.
 
 use tarn_ondisk::units::AllocatedSize;
 use tarn_space::slop_size;
@@ -34,7 +35,8 @@ pub fn deflated_size(vdevs: &[TopLevel]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// What all datasets together may take, and what is kept back. `embedded_log` is what metaslabs kept for the intent log offer.
+/// What all datasets together may take, and what is kept back. `embedded_log` is what metaslabs
+/// kept for the intent log offer.
 pub fn adjusted_size(vdevs: &[TopLevel], embedded_log: u64) -> (u64, u64) {
     let size = deflated_size(vdevs).saturating_sub(embedded_log);
     let slop = slop_size(AllocatedSize::from(size), AllocatedSize::from(embedded_log));

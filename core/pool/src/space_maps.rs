@@ -1,21 +1,24 @@
 //! Space maps: what is allocated, as the MOS remembers it.
 //!
 //! # Mechanism
-//! Each top-level vdev has an array of objects, one for each metaslab that was ever allocated from. Such an object is
-//! a log ([`tarn_ondisk::space_map`]); its bonus sums it up, so that importing reads no logs. Logs are read when
-//! `space` wants to allocate from a metaslab ([`LoadSpaceMap`]).
+//! Each top-level vdev has an array of objects, one for each metaslab that was ever allocated from.
+//! Such an object is a log ([`tarn_ondisk::space_map`]); its bonus sums it up, so that importing
+//! reads no logs. Logs are read when `space` wants to allocate from a metaslab ([`LoadSpaceMap`]).
 //!
-//! Every pass of a sync appends what `space` did since the pass before ([`store`]). A log that has grown to much more
-//! than what it says is written anew instead. That is done in the first pass only: rewriting frees blocks.
+//! Every pass of a sync appends what `space` did since the pass before ([`store`]). A log that has
+//! grown to much more than what it says is written anew instead. That is done in the first pass
+//! only: rewriting frees blocks.
 //!
-//! A pool that OpenZFS wrote can have newer changes in log space maps, which are common to all metaslabs
-//! ([`crate::log_space_maps`]). What they say is kept in [`Unflushed`], and put into each metaslab's own log in the first txg that is
-//! stored here. No log space maps are written.
+//! A pool that OpenZFS wrote can have newer changes in log space maps, which are common to all
+//! metaslabs ([`crate::log_space_maps`]). What they say is kept in [`Unflushed`], and put into each
+//! metaslab's own log in the first txg that is stored here. No log space maps are written.
 //!
 //! # Invariants
-//! - A vdev that blocks are placed on has its array: it is stored with the vdev itself ([`crate::add`]). Without it nobody knows what is free, and
-//!   a pool that is found so is not opened for writing.
-//! - In the stored log of a metaslab, followed by its `Unflushed`, every place is allocated before it is freed.
+//! - A vdev that blocks are placed on has its array: it is stored with the vdev itself
+//!   ([`crate::add`]). Without it what is free is not known, and such a pool is not opened for
+//!   writing.
+//! - In the stored log of a metaslab, followed by its `Unflushed`, every place is allocated before
+//!   it is freed.
 
 use crate::directory::Directory;
 use crate::error::{ImportError, PoolError};
@@ -55,7 +58,8 @@ const ARRAY_BLOCK_BYTES: u64 = 512;
 /// How much of a log is read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// A log is written anew when it is this many times as long as it need be, and longer than some blocks. Like OpenZFS.
+/// A log is written anew when it is this many times as long as it need be, and longer than some
+/// blocks. Like OpenZFS.
 #[doc(alias = "zfs_condense_pct")]
 const WORN_FACTOR: u64 = 2;
 
@@ -111,7 +115,8 @@ pub(crate) fn unflushed(changes: BTreeMap<MetaslabId, Changes>) -> Unflushed {
     RwLock::new(UNFLUSHED, changes)
 }
 
-/// Reads logs for `space`. The MOS leads to `space` again, so a pool that owned it here would never go.
+/// Reads logs for `space`. The MOS leads to `space` again, so a pool that owned it here would never
+/// go.
 pub(crate) struct Loader {
     pub(crate) mos: Weak<ObjectSet>,
     pub(crate) arrays: Arc<Arrays>,
@@ -121,7 +126,8 @@ pub(crate) struct Loader {
 impl LoadSpaceMap for Loader {
     fn load(&self, vdev: VdevId, index: u64) -> Result<RangeTree, LoadError> {
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::TxgSync);
-        // Held while the log is read: flushing must not put a change into the log and take it out of the table in between.
+        // Held while the log is read: flushing must not put a change into the log and take it out
+        // of the table in between.
         let unflushed = self.unflushed.read();
         let unreadable = |cause: PoolError| LoadError::Unreadable {
             vdev,
@@ -165,7 +171,8 @@ impl LoadSpaceMap for Loader {
     }
 }
 
-/// Calls `each` for every entry of a log, until it has seen enough: a log that lies may go on for longer than anybody waits.
+/// Calls `each` for every entry of a log, until it has seen enough: a damaged log may go on for
+/// hours.
 pub(crate) fn read_log(
     object: &Arc<Object>,
     mut decoder: SpaceMapDecoder,
@@ -221,7 +228,8 @@ impl Arrays {
         arrays
     }
 
-    /// Adds a vdev, or says that it has an array now. One without an array is not known here: object 0 is where all others are.
+    /// Adds a vdev, or says that it has an array now. One without an array is not known here:
+    /// object 0 is where all others are.
     pub(crate) fn add(&self, vdev: &TopLevel) {
         if vdev.metaslab_array.is_zero() {
             return;
@@ -304,8 +312,9 @@ pub(crate) fn geometry_of(vdev: &TopLevel) -> Geometry {
     }
 }
 
-/// Refuses a vdev without an array of space maps. OpenZFS takes such a vdev for empty, for it makes the array before the first block is
-/// placed there. Early versions of ours did not: what they placed is in no space map, and may be anywhere.
+/// Refuses a vdev without an array of space maps. OpenZFS takes such a vdev for empty, for it makes
+/// the array before the first block is placed there. Early versions of ours did not: what they
+/// placed is in no space map, and may be anywhere.
 #[doc(alias = "vdev_metaslab_init")]
 pub(crate) fn refuse_without_array(vdev: &TopLevel) -> Result<(), ImportError> {
     // OpenZFS frees the space maps of a log that it has emptied one group before the vdev is gone.
@@ -456,7 +465,8 @@ pub(crate) fn create_map(
     writer.create(new)
 }
 
-/// The head of a space map, and whether it has a histogram. Who reads on to the end that it names, or appends there, relies on it.
+/// The head of a space map, and whether it has a histogram. Reading to the end that it names, and
+/// appending there, rely on it.
 pub(crate) fn head_of(object: &Object) -> Result<(SpaceMapHead, bool), PoolError> {
     let corrupt = |cause| PoolError::Corrupt {
         object: object.id(),
@@ -566,6 +576,11 @@ impl<'a> Appender<'a> {
     fn put(&mut self, action: Action, ranges: impl Iterator<Item = Range>) {
         let mut is_begun = false;
         for range in ranges {
+            debug_assert!(
+                self.region.start <= range.start
+                    && range.end() <= self.region.start.checked_add(self.region.size),
+                "a metaslab changes within its region"
+            );
             if !is_begun {
                 self.encoder.begin(action, self.tx.0, self.tx.1);
                 is_begun = true;
@@ -587,6 +602,11 @@ impl<'a> Appender<'a> {
         self.head.object = self.object.id().get();
         self.head.histogram = self.histogram(storing);
         let appended = self.encoder.finish();
+        assert_eq!(
+            at + widen(appended.len()),
+            self.head.length,
+            "the head counts what is appended"
+        );
         storing.writer.write(self.object, at, &appended)?;
         set_head(storing.writer, self.object, &self.head)
     }

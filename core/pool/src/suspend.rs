@@ -1,44 +1,29 @@
-//! Suspension: a pool whose devices are gone, how it goes on, and how it is let go.
+//! Suspension: a pool whose devices are gone, how it resumes, and how it is given up.
 //!
 //! # Mechanism
-//! Who stores a group waits below, at the devices that are gone ([`tarn_vdev::suspension`]). Here everybody else is told: writers wait or fail as
-//! `failmode` says, jobs are refused, who waits for a group gets an error or waits, too. When devices are back the thread goes on where it was: no group is lost.
+//! The sync thread waits in `vdev` for the devices that are gone ([`tarn_vdev::suspension`]). This
+//! module suspends the rest: writers wait or fail as `failmode` says, jobs are refused, and a
+//! thread that waits for a txg gets an error or waits, too. When devices are back the thread goes
+//! on where it was: no group is lost.
 //!
-//! What keeps a group from being stored and is no fault of devices (the disk lied, or we are wrong) suspends the pool for good: only exporting and importing
-//! it helps, which finds the group before.
+//! What keeps a group from being stored and is no fault of devices (the disk lied, or we are wrong)
+//! suspends the pool for good: only exporting and importing it helps, which finds the group before.
 //!
-//! A pool is *given up* when an administrator will not wait any longer. Everybody who waits for it, or for its devices, gets an error; nothing more is
-//! written; then it can be closed at once. The next import finds the last whole group, and the intent logs of what was promised since.
+//! A pool is *given up* when an administrator will not wait any longer. All threads that wait for
+//! it, or for its devices, get an error; nothing more is written; then it can be closed at once.
+//! The next import finds the last whole group, and the intent logs of what was committed since.
 //!
 //! # Invariants
-//! - Who was told of a suspension was not told that his change is stored. It may be stored later.
-//! - Nothing is written after a pool was given up, but for what the system had been told already.
+//! - A change that failed with a suspension was not reported as stored. It may be stored later.
+//! - Nothing is written after a pool was given up, but what was handed to the system before.
 
 use crate::error::PoolError;
-use crate::jobs::{Closed, Taken};
+use crate::failure::{Cure, Failure};
+use crate::job_queue::{Closed, Taken};
 use crate::pool::Pool;
 use std::sync::{Arc, Weak};
 use tarn_probe::Operation;
 use tarn_vdev::{ResumeError, SuspensionDoor};
-
-/// Why nothing is stored.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    /// What failed.
-    why: String,
-    /// What cures it.
-    cure: Cure,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cure {
-    /// That devices come back.
-    Devices,
-    /// That it is imported again.
-    Import,
-    /// It was given up.
-    None,
-}
 
 /// Why a suspended pool does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +32,8 @@ pub enum ResumeRefusal {
     /// Its devices are not back.
     #[error(transparent)]
     Devices(#[from] ResumeError),
-    /// What failed is no fault of devices. Exporting by force and importing finds the last whole group.
+    /// What failed is no fault of devices. Exporting by force and importing finds the last whole
+    /// group.
     #[error("{why}")]
     ForGood {
         /// What failed.
@@ -116,7 +102,8 @@ impl Pool {
         failure.as_ref().map(|failure| failure.why.clone())
     }
 
-    /// Opens devices again that were gone, and goes on where the pool was suspended. Nothing, when it is not.
+    /// Opens devices again that were gone, and goes on where the pool was suspended. Nothing, when
+    /// it is not.
     ///
     /// # Errors
     /// Devices are not back, or it was something else that failed: it stays suspended.
@@ -135,7 +122,8 @@ impl Pool {
         self.vdevs().silent_ns()
     }
 
-    /// Lets everybody go who waits for the pool or its devices: they get errors, and nothing more is stored. Then it is to be closed.
+    /// Gives the pool up: all threads that wait for it or its devices get errors, and nothing more
+    /// is stored. Then it is to be closed.
     pub fn give_up(&self) {
         {
             let mut failure = self.failure.lock();

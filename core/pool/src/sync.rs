@@ -1,27 +1,30 @@
 //! Storing transaction groups: the thread that turns what is dirty into the next uberblock.
 //!
 //! # Mechanism
-//! The order, why it ends, and what a power cut leaves behind are in `docs/theory/txg_sync.md`. One thread of a pool
-//! closes the open group and waits for its writers; another stores it, pass after pass, until a pass changes nothing. Then devices are flushed,
-//! and the uberblock is written.
+//! The order, why it ends, and what a power cut leaves behind are in `docs/theory/txg_sync.md`. One
+//! thread of a pool closes the open group and waits for its writers; another stores it, pass after
+//! pass, until a pass changes nothing. Then devices are flushed, and the uberblock is written.
 //!
 //! # After a failure
-//! Where devices are gone, the thread waits in the midst of the group until they are back: see [`suspend`](crate::suspend). When something else keeps a group from being
-//! stored, the uberblock is not written: the disk still has the group before. Part of what is in memory
-//! is stored and part is not, so nothing more is stored in this run; the pool is suspended, which commands show, and writers
-//! wait or fail as `failmode` says. Importing it again finds the last whole group.
+//! Where devices are gone, the thread waits in the midst of the group until they are back: see
+//! [`suspend`](crate::suspend). When something else keeps a group from being stored, the uberblock
+//! is not written: the disk still has the group before. Part of what is in memory is stored and
+//! part is not, so nothing more is stored in this run; the pool is suspended, which commands show,
+//! and writers wait or fail as `failmode` says. Importing it again finds the last whole group.
 
 use crate::config;
 use crate::deferred;
-use crate::error::PoolError;
+use crate::error::{PoolError, TaskError};
 use crate::features::SyncingFeatures;
 use crate::history_write;
-use crate::jobs::{Closed, PATIENCE_NS, SyncScope, Taken, TaskError};
+use crate::job_queue::{Closed, Taken};
+use crate::jobs::PATIENCE_NS;
 use crate::log_space_maps;
 use crate::missed_groups;
 use crate::mos_writer::MosWriter;
 use crate::pool::{Mode, Pool, StoredState};
 use crate::space_maps::{self, Storing};
+use crate::sync_scope::SyncScope;
 use std::cell::RefCell;
 use std::sync::Arc;
 use tarn_dataset::free_in_background::FreeBudget;
@@ -40,23 +43,25 @@ use tarn_vdev::{LabelUpdate, PoolFacts};
 /// More passes than a group can take: see the theory. Crossing it is a mistake of ours.
 const SYNC_PASSES_MAX: u32 = 40;
 
-/// How much of destroyed datasets is freed in one group. OpenZFS takes half a second at least for it.
+/// How much of destroyed datasets is freed in one group. OpenZFS takes half a second at least for
+/// it.
 const BACKGROUND_BUDGET: FreeBudget = FreeBudget {
     blocks_max: 100_000,
     time_ns_max: 500_000_000,
     unreadable: Unreadable::Wait,
 };
 
-/// So many groups in which nothing happened go on in memory only. Then one is stored all the same: a log names the group that its
-/// last block was made in, and nobody believes one of a group far ahead of the stored ones.
+/// So many groups in which nothing happened go on in memory only. Then one is stored all the same:
+/// a log names the txg that its last block was made in, and an import refuses a log that is far
+/// ahead of the stored txgs.
 const IDLE_GROUPS_MAX: u64 = 1 << 16;
 
 /// The version of this program that uberblocks name, as OpenZFS's.
 const SOFTWARE_VERSION: u64 = 5000;
 
 impl Pool {
-    /// Starts the threads: one closes groups, one stores them, so that a group can be open, one closing, and one on
-    /// its way to the devices.
+    /// Starts the threads: one closes groups, one stores them, so that a group can be open, one
+    /// closing, and one on its way to the devices.
     pub(crate) fn start_sync(self: &Arc<Self>) {
         self.begin_suspension();
         let (closed, to_store) = channel::bounded(1);
@@ -117,6 +122,10 @@ impl Pool {
         // Devices may have come and gone.
         self.log_holds.admit();
         let stored = self.stored.lock().clone();
+        assert!(
+            tx.txg() > stored.uberblock.txg,
+            "txgs are stored once, in their order"
+        );
         let is_near = tx.txg().get() - stored.uberblock.txg.get() < IDLE_GROUPS_MAX;
         let is_idle = is_near
             && jobs.is_empty()
@@ -128,7 +137,12 @@ impl Pool {
             return Ok(());
         }
         let (features, facts) = self.run_passes(tx, jobs, stored.clone(), operation)?;
+        assert!(
+            self.txgs().dirty_sets(tx.txg()).is_empty(),
+            "a stored txg leaves nothing dirty"
+        );
         let uberblock = self.uberblock_of(tx, &stored.uberblock);
+        assert_eq!(uberblock.txg, tx.txg(), "an uberblock is that of its txg");
         if sings(Canary::EarlyUberblock) {
             self.write_labels(&uberblock, &facts, operation)?;
             self.vdevs().flush(operation)?;
@@ -147,21 +161,22 @@ impl Pool {
         };
         self.publish_facts();
         if self.is_configuration_changed() {
-            // A device has failed behind the last pass. Until the next group only labels say so, if that.
+            // A device has failed behind the last pass. Until the next group only labels say so, if
+            // that.
             self.txgs().kick();
         }
         Ok(())
     }
 
-    /// Nobody goes back behind this group any more.
+    /// No rewind goes back behind this txg any more.
     fn group_stored(&self, txg: Txg) {
         self.io().note_stored(txg);
         self.space().txg_stored(txg);
         self.cache().groups_stored(txg);
     }
 
-    /// Whether there is something to do though nobody has changed anything. What late passes put off waits for a group that is stored anyway: freeing it puts
-    /// off the list's own block, and so on for ever.
+    /// Whether there is something to do without any change. What late passes put off waits for a
+    /// group that is stored anyway: freeing it puts off the list's own block, and so on for ever.
     fn has_housekeeping(&self, tx: &SyncTx, operation: &Operation) -> Result<bool, PoolError> {
         let writer = self.writer(tx, operation);
         Ok(self.is_configuration_changed()
@@ -255,13 +270,14 @@ impl Pool {
         }
     }
 
-    /// What this pass did to space goes into the MOS: references to clones, late frees, the MOS's own use, space maps.
+    /// What this pass did to space goes into the MOS: references to clones, late frees, the MOS's
+    /// own use, space maps.
     fn store_space(
         &self,
         scope: &SyncScope<'_>,
         ledger: &mut MosLedger<'_>,
     ) -> Result<(), PoolError> {
-        self.clones.store(scope)?;
+        self.clones.store(scope.writer, scope.features)?;
         self.namespace().charge_mos(scope.context, ledger)?;
         let late = self.io().take_deferred_frees();
         if !late.is_empty() {
@@ -371,7 +387,7 @@ impl Pool {
         if let Some(why) = self.failure() {
             return Err(TaskError::Suspended { why });
         }
-        // What anybody has changed is in the group that is open now, or in an earlier one.
+        // All changes so far are in the open txg, or in an earlier one.
         let is_silent = || self.vdevs().silent_ns() > PATIENCE_NS;
         let stored = self
             .txgs()
@@ -394,7 +410,7 @@ impl Pool {
         })
     }
 
-    /// What those are told who ask while nothing is stored.
+    /// The error of callers while nothing is stored.
     pub(crate) fn suspended(&self) -> TaskError {
         TaskError::Suspended {
             why: self.failure().unwrap_or_default(),

@@ -1,7 +1,8 @@
 //! What became of the last transaction groups: `zfs/POOL:0:txgs` in the tree of statistics.
 //!
-//! A group is opened, closed to new writers, quiet when its writers are gone, picked up, and stored. The times
-//! between, and what the devices did while it was stored, tell why a pool is slow in waves.
+//! A group is opened, closed to new writers, quiet when its writers are gone, picked up, and
+//! stored. The times between, and what the devices did while it was stored, tell why a pool is slow
+//! in waves.
 
 use std::collections::VecDeque;
 use tarn_host::lock::{Mutex, Rank};

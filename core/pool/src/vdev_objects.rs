@@ -1,13 +1,15 @@
 //! Objects of the MOS that belong to vdevs: they go with them.
 //!
-//! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of space maps; a leaf that missed
-//! writes has a space map of the groups it missed. How they are made is in [`config`](crate::config), [`space_maps`](crate::space_maps) and [`missed_groups`](crate::missed_groups).
+//! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of
+//! space maps; a leaf that missed writes has a space map of the groups it missed. How they are made
+//! is in [`config`](crate::config), [`space_maps`](crate::space_maps) and
+//! [`missed_groups`](crate::missed_groups).
 
-use crate::config::{LEAF_ZAP, TOP_ZAP};
+use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
 use crate::features::SyncingFeatures;
-use crate::jobs::SyncScope;
 use crate::mos_writer::MosWriter;
+use crate::sync_scope::SyncScope;
 use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::features::Feature;
@@ -53,7 +55,8 @@ pub(crate) fn free_space_maps(scope: &SyncScope<'_>, vdev: VdevId) -> Result<(),
     writer.free(top.metaslab_array)
 }
 
-/// Frees a space map, and counts it out where it has a histogram: one that was made before the feature was enabled has none.
+/// Frees a space map, and counts it out where it has a histogram: one that was made before the
+/// feature was enabled has none.
 #[doc(alias = "space_map_free_obj")]
 pub(crate) fn free_space_map(
     writer: MosWriter<'_>,

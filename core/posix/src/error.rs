@@ -3,6 +3,7 @@
 //! Each variant that POSIX has a number for says so in [`PosixError::errno`]. Everything else, a device that cannot be
 //! read or contents that make no sense, is `EIO` for the caller, and keeps its cause for the log.
 
+use tarn_dataset::space_door::SpaceRefusal;
 use tarn_object::zap::ZapError;
 use tarn_object::{AssignError, ObjectError};
 use tarn_ondisk::attributes::CannotEncode;
@@ -234,4 +235,13 @@ pub enum MountError {
     /// What a crash has left in the intent log cannot be replayed to its end. The log is kept.
     #[error("{0}")]
     Replay(std::sync::Arc<tarn_zil::ReplayError>),
+}
+
+impl From<SpaceRefusal> for PosixError {
+    fn from(refusal: SpaceRefusal) -> PosixError {
+        match refusal {
+            SpaceRefusal::NoSpace => PosixError::NoSpace,
+            SpaceRefusal::QuotaExceeded => PosixError::QuotaExceeded,
+        }
+    }
 }

@@ -27,13 +27,14 @@ use crate::idle_files::IdleFiles;
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
 pub use crate::ops::{NewContents, ReadData, WriteAt};
-use crate::properties::{MountProperties, SyncPolicy};
+use crate::properties::MountProperties;
 use crate::quotas::Quotas;
 use crate::ranks;
 use crate::removed_directories::RemovedDirectories;
-use crate::space::{Leave, SpaceDoor, SpaceUse};
 use crate::tables::{AttributeTables, Style};
 use crate::types::Timestamp;
+use tarn_dataset::space_door::{SpaceDoor, SpaceLeave, SpaceUse};
+use tarn_zil::SyncPolicy;
 
 /// The newest version of file systems.
 #[doc(alias = "ZPL_VERSION")]
@@ -344,7 +345,7 @@ impl FileSystem {
     /// A transaction for which room is promised already.
     pub(crate) fn begin_with(
         &self,
-        leave: Leave,
+        leave: SpaceLeave,
         estimate: TxEstimate,
         operation: &Operation,
     ) -> Result<OpenTx, PosixError> {

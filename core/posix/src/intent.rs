@@ -554,7 +554,7 @@ impl LogSource for FileSystem {
             return None;
         }
         let range = write.offset / block_size..led_end / block_size;
-        let blocks = node.object.place_early(tx, range.clone(), operation)?;
+        let blocks = node.object.place_for_log(tx, range.clone(), operation)?;
         let parts = range.filter_map(|block| {
             let offset = write.offset.max(block * block_size);
             Some(LoggedWrite {

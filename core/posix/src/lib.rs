@@ -62,7 +62,6 @@ mod quotas;
 mod ranks;
 mod removed_directories;
 pub mod replay;
-pub mod space;
 mod store;
 mod tables;
 pub mod types;
@@ -76,8 +75,6 @@ pub use names::{CaseSensitivity, Naming};
 pub use ops::Unsynced;
 pub use owner::FileOwnership;
 pub use properties::{
-    AccessTimes, AclInherit, AclMode, AclType, LogBias, MountProperties, SnapshotDirectory,
-    SyncPolicy, XattrStore,
+    AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, XattrStore,
 };
 pub use quotas::{NO_PROJECT, QuotaEntry, QuotaKind, Quotas};
-pub use space::{Leave, SpaceDoor, SpaceRefusal, SpaceUse};

@@ -1,7 +1,7 @@
 //! What a dataset's properties say about its files.
 
 use tarn_ondisk::units::LogicalSize;
-pub use tarn_zil::LogBias;
+use tarn_zil::{LogBias, SyncPolicy};
 
 /// When reading a file changes its access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,17 +75,6 @@ pub enum SnapshotDirectory {
     Hidden,
     /// It is listed.
     Visible,
-}
-
-/// What `sync` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// What is asked to be durable is.
-    Standard,
-    /// Every change is durable when it is answered.
-    Always,
-    /// Nothing is waited for.
-    Disabled,
 }
 
 /// The properties of a mounted file system. What the dataset was created with (case, normalisation) is in its master node.

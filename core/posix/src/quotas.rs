@@ -32,7 +32,7 @@ use crate::facts::Facts;
 use crate::filesystem::FileSystem;
 use crate::ops::text_of;
 use crate::ranks;
-use crate::space::Uncounted;
+use tarn_dataset::space_door::Uncounted;
 
 /// File systems have quotas of users from this version on.
 #[doc(alias = "ZPL_VERSION_USERSPACE")]

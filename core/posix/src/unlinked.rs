@@ -279,6 +279,11 @@ impl FileSystem {
                 break;
             }
             let bytes = BLOCKS_PER_TX.saturating_mul(block_size);
+            let offset = last.start.get().saturating_mul(block_size);
+            // What cannot be read is freed as whole.
+            let _prepared = node
+                .object
+                .prepare_free(offset, tarn_object::TO_END, operation);
             let tx = self.begin_freeing(bytes, operation)?;
             let start = free_end(&node.object, first, last.start.get(), &tx, operation)?;
             within = BlockId::from(first)..BlockId::from(start);

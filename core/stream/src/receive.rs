@@ -23,14 +23,16 @@ use std::io::Read;
 use std::sync::Arc;
 use tarn_block::{Block, GivenForm};
 use tarn_dataset::crypto_key::KeyFacts;
-use tarn_dataset::limits::{AdmitRefusal, Wish};
+use tarn_dataset::limits::AdmitRefusal;
 use tarn_dataset::ops::receive::StreamFacts;
 use tarn_dataset::receiving::{ReceiveClaim, ResumePoint};
+use tarn_dataset::space_door::SpaceUse;
 use tarn_host::buffer::Buffer;
 use tarn_object::{
     AssignError, Caching, NewObject, Object, ObjectError, ObjectSet, OpenTx, TO_END, TxEstimate,
 };
 use tarn_ondisk::attributes;
+use tarn_ondisk::bookmark::SPILL_BLOCK;
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::{ByteOrder, narrow, widen};
@@ -50,10 +52,6 @@ use thiserror::Error;
 /// Blocks up to this size need no feature.
 #[doc(alias = "SPA_OLD_MAXBLOCKSIZE")]
 const OLD_BLOCK_BYTES_MAX: u64 = 128 << 10;
-
-/// What stands for the spill block where a block's index is wanted. OpenZFS sends one that is embedded like any other block, at the offset that this gives.
-#[doc(alias = "DMU_SPILL_BLKID")]
-const SPILL_BLOCK: u64 = u64::MAX - 1;
 
 /// About what is written beside the contents of a record: its object's dnode.
 const OVERHEAD_BYTES: u64 = 16 << 10;
@@ -275,7 +273,7 @@ impl Taker<'_> {
         let worst = set.worst_of_contents(1, bytes.max(1));
         let worst = worst.saturating_add(set.worst_of_metadata(OVERHEAD_BYTES));
         let head = self.destination.claim.head();
-        let leave = namespace.admit(head, worst, Wish::Whole, self.operation)?;
+        let leave = namespace.admit(head, worst, SpaceUse::Whole, self.operation)?;
         let mut tx = self.begin(TxEstimate::writing(bytes))?;
         if leave.is_to_be_kept() {
             tx.keep(Box::new(leave));
@@ -476,16 +474,18 @@ impl Taker<'_> {
                 break;
             }
             let start = last.start.get().saturating_mul(block_size);
-            let tx = self.begin(TxEstimate::freeing(FREE_STEP_BYTES))?;
             let stop = last.end.get().saturating_mul(block_size).min(end);
             let length = if length == TO_END {
                 TO_END
             } else {
                 stop - start
             };
+            let _prepared = object.prepare_free(start, length, self.operation)?;
+            let tx = self.begin(TxEstimate::freeing(FREE_STEP_BYTES))?;
             object.free_range(&tx, start, length, self.operation)?;
             within = first..last.start;
         }
+        let _prepared = object.prepare_free(offset, length, self.operation)?;
         let tx = self.begin(TxEstimate::freeing(
             (end - offset.min(end)).min(FREE_STEP_BYTES),
         ))?;
@@ -561,6 +561,8 @@ impl Taker<'_> {
         record: &WriteEmbedded,
         payload: &[u8],
     ) -> Result<(), ReceiveError> {
+        // OpenZFS sends an embedded spill block like any other block, at the offset that its
+        // number gives.
         let is_spill = record.offset == SPILL_BLOCK.wrapping_mul(record.length);
         if !is_spill {
             self.in_order(at, record.offset, record.length)?;
@@ -618,6 +620,7 @@ impl Taker<'_> {
     /// Puts contents where they belong. Those of files and volumes are let pass: more come than a cache has room for, and hardly anybody reads them soon.
     fn put(&self, object: &Arc<Object>, offset: u64, contents: Buffer) -> Result<(), ReceiveError> {
         let length = contents.len();
+        let _prepared = object.prepare_write(offset, widen(length), self.operation)?;
         let tx = self.begin_writing(widen(length))?;
         let caching = match object.object_type() {
             ObjectType::PlainFile | ObjectType::Zvol => Caching::Callers,

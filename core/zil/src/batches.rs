@@ -1,10 +1,13 @@
-//! Whose turn it is: commits in batches, one being made ready while another is on its way.
+//! Commits in batches: one batch is made ready while another is being written.
 //!
 //! # Mechanism
-//! Who asks for durability joins the next batch, or waits for one under way that has all it needs. One of those in it leads: makes it ready (one at a time), writes it, and when all batches
-//! before it are done, so is it. A batch is begun at once when none is under way. While one is on its way the next begins as soon as
-//! as many wait for it as for that one: so those who come between wait for about one write instead of two. Where writes take less than waking a thread,
-//! there is one at a time, and batches are larger. Nobody waits for time to pass.
+//! A commit joins the next batch, or waits for one under way that has all its records. One thread
+//! of a batch leads: it makes the batch ready (one at a time) and writes it; the batch is done when
+//! it and all batches before it are written. A batch begins at once when none is under way. While
+//! one is being written, the next begins as soon as as many threads wait for it as for that one: so
+//! a commit that comes in between waits for about one write instead of two. Where writes take less
+//! than waking a thread, there is one batch at a time, and batches are larger. No batch waits for
+//! time to pass.
 //!
 //! # Invariants
 //! - Batches are made ready and done in the order of their numbers.
@@ -15,7 +18,8 @@ use tarn_ondisk::units::{ObjectId, Txg};
 /// How many batches are under way at once, at most. A guess: more of them would be smaller.
 const UNDER_WAY_MAX: usize = 2;
 
-/// While batches are written more quickly than this, one is under way at a time: waking another thread takes as long. A guess.
+/// While batches are written more quickly than this, one is under way at a time: waking another
+/// thread takes as long. A guess.
 const SLOW_WRITE_NS: u64 = 100_000;
 
 /// How many batches are looked back at to guess how large the next one is, and how long it takes.
@@ -31,14 +35,14 @@ struct UnderWay {
     newest: Txg,
     /// The files whose records it has; `None` for records that all files need. Each once, in order.
     files: Vec<Option<ObjectId>>,
-    /// Its blocks have places allocated in this group; early blocks may have.
+    /// Its blocks have places allocated in this txg; blocks of indirect writes may have.
     holds: Option<Txg>,
 }
 
 /// All batches of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    /// Who waits for the next batch: for which files.
+    /// The commits that wait for the next batch: for which files.
     wanted: Vec<Option<ObjectId>>,
     begun: u64,
     /// All up to this one are done, well or badly.
@@ -80,7 +84,7 @@ impl Batches {
         self.done >= number
     }
 
-    /// Whether the next batch is to be begun now, by one of those who wait for it.
+    /// Whether a thread that waits for the next batch is to begin it now.
     pub(crate) fn may_begin(&self) -> bool {
         let is_wanted = match self.under_way.as_slice() {
             [] => !self.wanted.is_empty(),
@@ -106,11 +110,14 @@ impl Batches {
 
     /// Begins the next batch: its number, and the files it is for.
     pub(crate) fn begin(&mut self) -> (u64, Vec<Option<ObjectId>>) {
+        assert!(!self.is_preparing, "one batch is made ready at a time");
+        assert!(self.under_way.len() < UNDER_WAY_MAX, "few are under way");
         self.begun += 1;
         (self.begun, std::mem::take(&mut self.wanted))
     }
 
-    /// The batch that was just begun has records, the newest of this group, of these files, and is being made ready.
+    /// The batch that was just begun has records, the newest of this group, of these files, and is
+    /// being made ready.
     pub(crate) fn set_out(
         &mut self,
         waiting: usize,
@@ -121,6 +128,11 @@ impl Batches {
         let mut files: Vec<Option<ObjectId>> = files.collect();
         files.sort_unstable();
         files.dedup();
+        let last = self.under_way.last();
+        assert!(
+            last.is_none_or(|last| last.number < self.begun),
+            "batches set out in their order"
+        );
         self.is_preparing = true;
         self.under_way.push(UnderWay {
             number: self.begun,
@@ -131,7 +143,8 @@ impl Batches {
         });
     }
 
-    /// The batch being made ready has places of this group from here on, and maybe of an earlier one.
+    /// The batch being made ready has places of this group from here on, and maybe of an earlier
+    /// one.
     pub(crate) fn hold(&mut self, txg: Txg) {
         let batch = self.under_way.last_mut();
         let batch = batch.expect("what is made ready is under way");
@@ -140,6 +153,7 @@ impl Batches {
 
     /// It is ready, or will not be written; so many bytes it had.
     pub(crate) fn prepared(&mut self, bytes: usize) {
+        assert!(self.is_preparing, "a batch was being made ready");
         self.is_preparing = false;
         self.sizes.rotate_right(1);
         self.sizes[0] = bytes;
@@ -152,6 +166,7 @@ impl Batches {
 
     pub(crate) fn finish(&mut self, number: u64) {
         assert!(self.is_next_to_finish(number), "batches end in their order");
+        assert!(number <= self.begun, "a batch begins before it ends");
         self.done = number;
         self.under_way.retain(|batch| batch.number != number);
     }

@@ -1,25 +1,27 @@
 //! Walking a log that is on the disk: block after block, record after record.
 //!
 //! # Problem
-//! A log has no table of its blocks. Each block names the next one before that is written, so every log ends with a pointer to a block that
-//! was never written, and the room it names can hold anything, even a block of an older log. And the disk may lie: chains bite their
-//! tails, lengths have no bounds.
+//! A log has no table of its blocks. Each block names the next one before that is written, so every
+//! log ends with a pointer to a block that was never written, and the room it names can hold
+//! anything, even a block of an older log. And the disk may lie: chains bite their tails, lengths
+//! have no bounds.
 //!
 //! # Mechanism
-//! A block belongs to the log when it verifies with what the pointer to it says: the number of its log, its object set, its place in the
-//! chain. The first that does not is the end. A log that was *claimed* after a crash says how far it goes: what is behind that is not looked
-//! at, and what is before it has to be readable.
+//! A block belongs to the log when it verifies with what the pointer to it says: the number of its
+//! log, its object set, its place in the chain. The first that does not is the end. A log that was
+//! *claimed* after a crash says how far it goes: what is behind that is not looked at, and what is
+//! before it has to be readable.
 //!
 //! # Invariants
 //! - The walk ends: places in the chain only grow, and are counted.
 //! - What is no log block by its pointer is not read.
-//! - Whoever walks hears why the walk ended: it is for him to decide what an end means.
+//! - The walk says why it ended; its caller decides what an end means.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use tarn_block::{BlockIo, ReadError};
+use tarn_block::{BlockIo, BlockScope, ReadError};
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
 use tarn_ondisk::declare::Corrupt;
 use tarn_ondisk::intent_log::{LogBlock, LogForm, LogRecord, SEQUENCE_WORD};
@@ -27,16 +29,18 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::IntentLogHead;
 use tarn_probe::{Operation, OperationKind};
 
-/// Longest log that is followed. Ours are shorter; of others it is a guess: more blocks than any pool has written between two groups.
+/// Longest log that is followed. Ours are shorter; of others it is a guess: more blocks than any
+/// pool has written between two groups.
 const BLOCKS_MAX: u64 = 1 << 20;
-/// From here on a chain of ours is not made longer before a group is stored. On the disk it may be longer by what a group that is
-/// being stored has passed already.
+/// From here on a chain of ours is not made longer before a group is stored. On the disk it may be
+/// longer by what a group that is being stored has passed already.
 pub(crate) const OWN_BLOCKS_MAX: u64 = BLOCKS_MAX / 4;
 
 /// What a walk comes to.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// A block that a pointer of the chain names; it is read after this, and perhaps was never written.
+    /// A block that a pointer of the chain names; it is read after this, and perhaps was never
+    /// written.
     Block(&'a BlockPointer),
     /// The same block, which was read and is of this log.
     Written(&'a BlockPointer),
@@ -52,7 +56,8 @@ pub enum ChainEnd {
     Hole,
     /// All that was claimed was found.
     Claimed,
-    /// A block does not verify, or is not the next of this log: it was never written. The usual end of a log that was not closed.
+    /// A block does not verify, or is not the next of this log: it was never written. The usual end
+    /// of a log that was not closed.
     NotWritten {
         /// The place of the block in the chain.
         block: u64,
@@ -80,7 +85,7 @@ pub enum ChainEnd {
     },
     /// Longer than logs can be.
     TooLong,
-    /// Whoever walks had enough.
+    /// The visitor stopped the walk.
     Stopped,
 }
 
@@ -106,7 +111,8 @@ pub fn place_in_chain(pointer: &BlockPointer) -> u64 {
     pointer.checksum_words.0[SEQUENCE_WORD]
 }
 
-/// Walks a log from its head. `visit` hears of every block before it is read, and of its records.
+/// Walks a log from its head. `visit` is called for every block before it is read, and for its
+/// records.
 #[doc(alias = "zil_parse")]
 pub fn walk(
     io: &BlockIo,
@@ -138,7 +144,7 @@ pub fn walk(
         if block == limits.block && last_record == limits.record {
             return ChainEnd::Claimed;
         }
-        let contents = match io.read(&pointer, &search) {
+        let contents = match io.read(&pointer, BlockScope::of_log_block(&pointer), &search) {
             Ok(contents) => contents,
             Err(why) => return end_of(block, why),
         };

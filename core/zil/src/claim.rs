@@ -1,24 +1,29 @@
 //! Claiming a log that an earlier run left behind, before anything is allocated.
 //!
 //! # Problem
-//! After a crash the blocks of a log are in no space map: they were promised, not stored. Whoever allocates in such a pool overwrites them.
+//! After a crash no space map has the blocks of a log: they were written between txgs. Allocating
+//! in such a pool would overwrite them.
 //!
 //! # Mechanism
-//! When a pool is opened for writing, all logs are looked at first ([`survey`]). Of each it is known then which blocks have to be marked as
-//! allocated, those born after the newest stored group, and what its head has to say: how far the log goes, and whether there is
-//! something to replay. The pool marks the blocks, and stores heads and space maps in one group, its first. From then on the log keeps until
-//! somebody replays it, also over further crashes.
+//! When a pool is opened for writing, all logs are looked at first ([`survey`]). Of each it is
+//! known then which blocks have to be marked as allocated, those born after the newest stored
+//! group, and what its head has to say: how far the log goes, and whether there is something to
+//! replay. The pool marks the blocks, and stores heads and space maps in one group, its first. From
+//! then on the log keeps until it is replayed, also over further crashes.
 //!
-//! Records of clones lead to blocks of other files, which somebody may free before the log is replayed, for it is replayed when its dataset is
-//! mounted. So each of these blocks gets a reference when the log is claimed, and gives it up when the log is destroyed. All records
-//! count, also of groups that were stored: who destroys the log, we or OpenZFS, does not look at that.
+//! Records of clones lead to blocks of other files, which may be freed before the log is replayed,
+//! for it is replayed when its dataset is mounted. So each of these blocks gets a reference when
+//! the log is claimed, and gives it up when the log is destroyed. All records count, also of txgs
+//! that were stored: destroying a log, here and in OpenZFS, gives up a reference for each.
 //!
-//! The last blocks of a log may be on some devices only, for the power failed while they were on their way. Who claims a log builds on them: what was
-//! read of it is listed, for the pool to see to it that all devices in use have it, before it stores the claim. Else the log would end in
-//! the midst of what was claimed as soon as such a device is taken out of use, and nobody could say that nothing promised was behind.
+//! The last blocks of a log may be on some devices only, for the power failed while they were being
+//! written. The claim names them, so what was read of the log is listed, and the pool self-heals it
+//! on all devices in use before it stores the claim. Otherwise the log would end in the midst of
+//! what was claimed as soon as such a device is taken out of use.
 //!
 //! # Invariants
-//! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool is not opened for writing.
+//! - Nothing is claimed of a log that is not understood to its end, in any dataset: then the pool
+//!   is not opened for writing.
 //!
 //! # After a crash
 //! Before the first group is stored nothing has changed; after it, all is claimed.
@@ -26,17 +31,17 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use tarn_block::{BlockIo, ReadError};
+use tarn_block::{BlockIo, BlockScope, ReadError};
 use tarn_ondisk::block_pointer::{BlockPointer, Dva, PointerKind};
-use tarn_ondisk::intent_log::{LogRecord, LoggedChange};
+use tarn_ondisk::intent_log::{LogRecord, LoggedChange, OBJECT_SET_WORD};
 use tarn_ondisk::objset::IntentLogHead;
-use tarn_ondisk::units::Txg;
+use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::{Operation, OperationKind};
 
 use crate::chain::{ChainEnd, Found, place_in_chain, walk};
 
-/// Further ahead than this of the newest stored group no log can be. A guess: groups that go on only in memory follow each other in
-/// milliseconds at best, and somebody looks after an hour.
+/// No log is further ahead of the newest stored txg than this. A guess: txgs follow each other in
+/// milliseconds at best while devices hang, and an administrator looks after an hour.
 const GROUPS_AHEAD_MAX: u64 = 1 << 20;
 
 /// What a look at a log gives.
@@ -44,26 +49,30 @@ const GROUPS_AHEAD_MAX: u64 = 1 << 20;
 pub struct Survey {
     /// What is to be done, if the log has to be claimed.
     pub claim: Option<Claim>,
-    /// What all devices in use have to have before the log is claimed, and better have if it was claimed by others: its blocks that were read, and
-    /// blocks of data that its records name and perhaps no group has stored.
+    /// What all devices in use have to have before the log is claimed, and better have if it was
+    /// claimed by others: its blocks that were read, and blocks of data that its records name and
+    /// perhaps no group has stored.
     pub needed: Vec<BlockPointer>,
-    /// The newest group that a block of the log was born in. Groups go on behind it, for nothing that is freed may be of the future.
+    /// The newest group that a block of the log was born in. Groups go on behind it, for nothing
+    /// that is freed may be of the future.
     pub newest: Txg,
 }
 
 /// What is to be done to claim a log.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Blocks that no space map knows: of the log, and those its records name.
+    /// Blocks that no space map has: those of the log, and those that its records name.
     pub blocks: Vec<BlockPointer>,
-    /// Blocks of files that records of clones lead to, each as often as it is led to: they get so many references.
+    /// Blocks of files that records of clones lead to, each as often as it is led to: they get so
+    /// many references.
     pub shared: Vec<BlockPointer>,
     /// The head as it has to be stored.
     pub head: IntentLogHead,
 }
 
 impl Claim {
-    /// There is nothing in the log, or it is given up and what it holds is lost: its head is emptied.
+    /// There is nothing in the log, or it is given up and what it holds is lost: its head is
+    /// emptied.
     #[doc(alias = "SPA_LOG_CLEAR")]
     pub const NOTHING: Claim = Claim {
         blocks: Vec::new(),
@@ -84,7 +93,8 @@ pub enum ClaimError {
         /// Why not.
         why: ReadError,
     },
-    /// The dataset is encrypted, which this version cannot open. OpenZFS can, and can replay the log.
+    /// The dataset is encrypted, which this version cannot open. OpenZFS can, and can replay the
+    /// log.
     #[error("the intent log is encrypted, which is not supported")]
     Encrypted,
     /// Blocks are shared that cannot be: no reference to them can be counted.
@@ -126,6 +136,7 @@ pub fn survey(
 ) -> Result<Survey, ClaimError> {
     let mut survey = Look {
         io,
+        set: ObjectId::from(head.first.checksum_words.0[OBJECT_SET_WORD]),
         first,
         operation,
         claimed: head.claim_txg,
@@ -160,8 +171,9 @@ pub fn survey(
     }
     let is_empty = survey.block_count <= 1 && survey.last_record == 0;
     if is_empty {
-        // A block that was made ready and never written: there is nothing to keep, and nothing to lose. What is encrypted is not changed
-        // without its key, and what no space map has is not free for others only as long as the head is right.
+        // A block that was made ready and never written: there is nothing to keep, and nothing to
+        // lose. What is encrypted is not changed without its key, and what no space map has is not
+        // free for others only as long as the head is right.
         let is_left = head.first.is_hole() || survey.is_encrypted;
         if survey.is_encrypted && !survey.blocks.is_empty() {
             return Err(ClaimError::Encrypted);
@@ -192,6 +204,8 @@ pub fn survey(
 
 struct Look<'a> {
     io: &'a BlockIo,
+    /// The object set of the log.
+    set: ObjectId,
     first: Txg,
     operation: &'a Operation,
     /// When the log was claimed, if it was.
@@ -231,8 +245,11 @@ impl Look<'_> {
     fn look_at_record(&mut self, record: &LogRecord) -> ControlFlow<()> {
         match &record.change {
             LoggedChange::Write(write) if self.is_new(&write.pointer) => {
-                // A log block can be on the disk before the block that it names. Then nobody was promised anything: the log ends there.
-                match self.io.read(&write.pointer, &self.search()) {
+                let (object, offset) = (write.object, write.offset);
+                let scope = BlockScope::of_logged_write(self.set, object, offset, &write.pointer);
+                // A log block can be on the disk before the block that it names. Then the commit
+                // had not returned: the log ends there.
+                match self.io.read(&write.pointer, scope, &self.search()) {
                     Ok(_) => {
                         self.take(&write.pointer)?;
                         self.needed.push(write.pointer);
@@ -268,7 +285,7 @@ impl Look<'_> {
             if matches!(pointer.kind(), PointerKind::Hole | PointerKind::Embedded) {
                 continue;
             }
-            // Only stored blocks are cloned, so nobody was promised this one.
+            // Only stored blocks are cloned, so no commit of this record had returned.
             if pointer.physical_birth() >= self.first {
                 return ControlFlow::Break(());
             }
@@ -291,7 +308,8 @@ impl Look<'_> {
 
     /// Whether a block of the log was written, encrypted as it is.
     fn is_written(&self, pointer: &BlockPointer) -> bool {
-        match self.io.read_raw(pointer, &self.search()) {
+        let scope = BlockScope::of_log_block(pointer);
+        match self.io.read_raw(pointer, scope, &self.search()) {
             Ok(_) => true,
             Err(why) => !why.is_mismatch(),
         }

@@ -1,18 +1,21 @@
 //! Making changes durable now.
 //!
 //! # Mechanism
-//! The thread that asks writes itself: it takes the records that its file needs, has them made ready for the block that waits at the end of the
-//! chain ([`ready`](crate::ready)), writes, and flushes. Who comes meanwhile joins the next batch ([`batches`](crate::batches)), which one of them writes for all,
-//! maybe while this one is on its way. A single thread waits for nobody.
+//! The thread that commits writes itself: it takes the records that its file needs, makes them
+//! ready for the block that waits at the end of the chain ([`ready`](crate::ready)), writes, and
+//! flushes. Commits that come meanwhile join the next batch ([`batches`](crate::batches)), which
+//! one thread writes for all, maybe while this batch is being written. A single thread never waits
+//! for another.
 //!
-//! Where the log cannot do it, the group does: commits wait until it is stored. That is so for the first commit of all, whose
-//! chain begins in a head that must be stored first; for very much data; and when a block has no room, cannot be
-//! written, or contents cannot be read. From then on until that group is stored no batch is begun, and what is on its way behind a block that was not
+//! Where the log cannot be written, commits wait until their txg is stored. That is so for the
+//! first commit of all, whose chain begins in a head that must be stored first; for very much data;
+//! and when a block has no room, cannot be written, or contents cannot be read. From then on until
+//! that group is stored no batch is begun, and what is on its way behind a block that was not
 //! written counts as not written, so the log has no gaps.
 //!
 //! # Invariants
-//! - A commit returns well only when each record it needs is in a stored group, or in a block that was written and flushed, after all
-//!   blocks before it.
+//! - A commit returns well only when each record it needs is in a stored group, or in a block that
+//!   was written and flushed, after all blocks before it.
 //! - No lock and no transaction is held while contents are fetched or a device is waited for.
 
 use tarn_host::lock::MutexGuard;
@@ -26,12 +29,14 @@ use crate::pending::Entry;
 use crate::probes::probes;
 use crate::ready::{Basis, Preparation};
 
-/// A commit that needs more than this waits for its group: everything is written once, and memory for the log stays small.
+/// A commit that needs more than this waits for its group: everything is written once, and memory
+/// for the log stays small.
 const COMMIT_BYTES_MAX: u64 = 8 << 20;
 
 impl IntentLog {
-    /// Returns when all changes of this file that were recorded before are durable, and what they build on; without a file
-    /// all changes. The caller holds no transaction, and no lock that whoever makes records may wait for.
+    /// Returns when all changes of this file that were recorded before are durable, and what they
+    /// build on; without a file all changes. The caller holds no transaction, and no lock that a
+    /// thread may wait for while it adds records.
     ///
     /// # Errors
     /// When the pool is suspended or being closed, or devices are lost.
@@ -47,7 +52,7 @@ impl IntentLog {
     /// As [`IntentLog::commit`], of several files in one batch.
     ///
     /// # Errors
-    /// As there: then nobody knows which of them are durable.
+    /// As there: some of them may be durable.
     pub fn commit_together(
         &self,
         objects: &[Option<ObjectId>],
@@ -107,7 +112,7 @@ impl IntentLog {
             && state.batches.last_for(Some(object)).is_none()
     }
 
-    /// Writes the next batch for all who wait for it.
+    /// Writes the next batch for all threads that wait for it.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -162,7 +167,7 @@ impl IntentLog {
         let took_ns = tarn_host::monotonic_ns().saturating_sub(begun_ns);
         if written.is_err() {
             probes().errors.increment();
-            ready.early.withdraw();
+            ready.indirect.withdraw();
         }
         let mut state = self.state.lock();
         state.batches.note_write(took_ns);
@@ -188,7 +193,7 @@ impl IntentLog {
         state
     }
 
-    /// Wakes one of those who wait for the next batch, if it is to be begun.
+    /// Wakes one thread that waits for the next batch, if the batch is to be begun.
     fn call_next(&self, state: &State) {
         if state.batches.may_begin() {
             self.turn_of(state.batches.next()).notify_one();
@@ -197,8 +202,9 @@ impl IntentLog {
 }
 
 impl State {
-    /// The batch that a commit of this file waits for: the next, which it joins if it has something to write, or one under way. Most who ask
-    /// twice have nothing left to write, and need not take part in what others do.
+    /// The batch that a commit of this file waits for: the next, which it joins if it has something
+    /// to write, or one under way. A second commit of a file mostly has nothing left to write, and
+    /// need not wait for the records of others.
     fn join_for(&mut self, object: Option<ObjectId>, stored: Txg) -> Option<u64> {
         match self.pending.newest(object) > stored {
             true => Some(self.batches.join(object)),
@@ -206,7 +212,8 @@ impl State {
         }
     }
 
-    /// A batch could not be written: the chain ends, and neither this batch nor what is on its way behind it is durable before its group.
+    /// A batch could not be written: the chain ends, and neither this batch nor what is on its way
+    /// behind it is durable before its group.
     fn break_off(&mut self) {
         let newest = self.batches.newest();
         let births = self.chain.blocks.iter().map(|block| block.pointer.birth());

@@ -6,7 +6,7 @@ use tarn_object::AssignError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// The pool is suspended or being closed: nobody knows whether the changes will be stored.
+    /// The pool is suspended or being closed: the changes may be stored or not.
     #[error("the changes are not stored, and will perhaps not be: {cause}")]
     NotStored {
         /// Why not.

@@ -1,14 +1,14 @@
 //! Freeing what a log has on the disk: when it was replayed, or its dataset is destroyed.
 //!
 //! # Mechanism
-//! The first block of a log is allocated from the moment the head names it. Of those after it we know that only for a log
-//! that was claimed after a crash: up to the last block claimed, with the blocks that its records of writes name, and the references to those that
-//! its records of clones name. A pool
-//! with a log that could not be claimed is not opened for writing, so a log that was not claimed has nothing
-//! more than the first block once the pool is open.
+//! The first block of a log is allocated from the moment the head names it. Of those after it we
+//! know that only for a log that was claimed after a crash: up to the last block claimed, with the
+//! blocks that its records of writes name, and the references to those that its records of clones
+//! name. A pool with a log that could not be claimed is not opened for writing, so a log that was
+//! not claimed has nothing more than the first block once the pool is open.
 //!
-//! A log that is emptied instead of claimed has more: all blocks of the chain that were allocated before the groups began that were never
-//! stored. What its records name is not its own.
+//! A log that is emptied instead of claimed has more: all blocks of the chain that were allocated
+//! before the groups began that were never stored. What its records name is not its own.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,10 +22,11 @@ use tarn_probe::Operation;
 
 use crate::chain::{Found, walk};
 
-/// Frees the blocks of a log of an earlier run that was never claimed, as far as space maps have them: those that were allocated before `first`, the first
-/// group that could be stored. The caller empties the head in the same group.
+/// Frees the blocks of a log of an earlier run that was never claimed, as far as space maps have
+/// them: those that were allocated before `first`, the first group that could be stored. The caller
+/// empties the head in the same group.
 ///
-/// What lies behind a block that cannot be read is not freed: that leaks it, and harms nobody.
+/// What lies behind a block that cannot be read is not freed: its space leaks.
 ///
 /// # Errors
 /// When a block is not allocated that should be.
@@ -52,9 +53,10 @@ pub fn free_unclaimed(
     outcome
 }
 
-/// Frees the blocks of a log of an earlier run, and gives up the references that records of clones have got. The caller empties the head in the same group.
+/// Frees the blocks of a log of an earlier run, and gives up the references that records of clones
+/// have got. The caller empties the head in the same group.
 ///
-/// What lies behind a block that cannot be read is not freed: that leaks it, and harms nobody.
+/// What lies behind a block that cannot be read is not freed: its space leaks.
 ///
 /// # Errors
 /// When a block is not allocated that should be: the pool must not go on storing.

@@ -1,13 +1,14 @@
 //! The intent log: what was promised before its txg is stored.
 //!
 //! # Problem
-//! A change is durable when its transaction group is stored, seconds later. Who asks for durability at once (`fsync`, `O_SYNC`,
-//! `sync=always`) must not wait so long, and must not have groups stored before their time.
+//! A change is durable when its transaction group is stored, seconds later. A synchronous change
+//! (`fsync`, `O_SYNC`, `sync=always`) must not wait so long, and must not close txgs before their
+//! time.
 //!
 //! # Mechanism
-//! Each change of a file system leaves a small record in memory ([`IntentLog::record`]); when its group is stored the record
-//! is dropped, and nothing was written. Only who asks for durability has records written, those that his file
-//! needs ([`IntentLog::commit`]).
+//! Each change of a file system leaves a small record in memory ([`IntentLog::record`]); when its
+//! txg is stored the record is dropped, and nothing was written. Only a synchronous change writes
+//! records, those that its file needs ([`IntentLog::commit`]).
 //!
 //! # Invariants
 //! - What [`IntentLog::commit`] has promised is in a stored group, or in the log on the disk.
@@ -29,13 +30,15 @@ mod ready;
 mod record;
 mod replay;
 mod storing;
+mod sync_policy;
 
 pub use claim::{Claim, ClaimError, Survey, survey};
 pub use error::CommitError;
 pub use free::{free, free_unclaimed};
-pub use log::{Durability, IntentLog, LogBias};
+pub use log::{Durability, IntentLog};
 pub use record::{Contents, Fetched, IntentRecord, LogSource, PlacedWrites, WholeBlocks};
 pub use replay::{
     Refusal, Replay, ReplayCounts, ReplayError, Replayer, WrittenData, is_needed, replay,
 };
 pub use storing::LogClosing;
+pub use sync_policy::{LogBias, SyncPolicy};

@@ -1,12 +1,14 @@
 //! The log of one file system or volume: [`IntentLog`].
 //!
 //! # Mechanism
-//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the blocks of the chain, and which batches
-//! are under way ([`batches`](crate::batches)). Nothing is waited for under it. Records are added by whoever changes files; `commit` takes them out and writes
-//! them; `storing` keeps the chain and the head true as groups are stored.
+//! What is in memory is behind one short lock: records that wait ([`pending`](crate::pending)), the
+//! blocks of the chain, and which batches are under way ([`batches`](crate::batches)). Nothing is
+//! waited for under it. Operations on files add records; `commit` takes them out and writes them;
+//! `storing` keeps the chain and the head true as groups are stored.
 //!
 //! # Invariants
-//! - While `must_wait` is not stored, no batch is begun: what is missing in the log is in a group before it.
+//! - While `must_wait` is not stored, no batch is begun: what is missing in the log is in a group
+//!   before it.
 //! - The last block of a chain has a place and was not written.
 
 use std::collections::VecDeque;
@@ -23,16 +25,19 @@ use tarn_probe::Operation;
 
 use crate::batches::Batches;
 use crate::chain::OWN_BLOCKS_MAX;
+use crate::chain::place_in_chain;
 use crate::pending::Pending;
 use crate::probes::probes;
 use crate::record::{Contents, IntentRecord, LogSource};
+use crate::sync_policy::LogBias;
 
-/// Who knows contents; taken for a moment.
+/// The source of contents; taken for a moment.
 const SOURCE: Rank = Rank::new(tarn_host::ranks::ZIL, "intent log source");
-/// Records, chain, and who writes; taken for a moment.
+/// Records, chain, and batches under way; taken for a moment.
 const STATE: Rank = Rank::new(tarn_host::ranks::ZIL + 1, "intent log");
 
-/// Among how many signals those who wait for batches are divided, so that few are woken in vain.
+/// Into how many signals the threads that wait for batches are divided, so that few are woken in
+/// vain.
 const TURNS: u64 = 4;
 
 /// How commits make things durable.
@@ -44,25 +49,15 @@ pub enum Durability {
     ByGroup,
 }
 
-/// What commits are to spare (property `logbias`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LogBias {
-    /// The time of those who wait: log vdevs are used, and up to 8 MiB are written twice.
-    #[default]
-    Latency,
-    /// The devices: log vdevs are left to others, and what fills its blocks is written once, where it stays.
-    Throughput,
-}
-
-/// The intent log of one file system or volume. Shared by all who change it.
+/// The intent log of one file system or volume. Shared.
 pub struct IntentLog {
     pub(crate) set: Arc<ObjectSet>,
     pub(crate) durability: Durability,
     source: Mutex<Option<Weak<dyn LogSource>>>,
     pub(crate) state: Mutex<State>,
-    /// A batch was finished: for those who wait for all up to one.
+    /// A batch was finished: for threads that wait for all batches up to one.
     pub(crate) changed: Condvar,
-    /// For those who wait in a batch: it was finished, or one of them is to begin it.
+    /// For threads that wait in a batch: it was finished, or one of them is to begin it.
     turns: [Condvar; TURNS as usize],
     /// The record that is being replayed; zero for none.
     replaying: AtomicU64,
@@ -119,6 +114,7 @@ impl Chain {
 
     /// These blocks were written, with records of up to these groups.
     pub(crate) fn note_written(&mut self, written: &[(BlockPointer, Txg)]) {
+        debug_assert!(self.is_in_order(), "a chain is in order");
         for (pointer, newest) in written {
             let mut from_last = self.blocks.iter_mut().rev();
             if let Some(block) = from_last.find(|block| block.pointer == *pointer) {
@@ -127,7 +123,18 @@ impl Chain {
         }
     }
 
-    /// What the next block of this chain is known by. They are counted from 1.
+    /// Whether its blocks follow each other without a gap, each named by its place.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let places = self.blocks.iter();
+        let mut places = places.map(|block| place_in_chain(&block.pointer));
+        let first = places.next();
+        first.is_none_or(|first| {
+            let is_next = |(expected, place): (u64, u64)| expected == place;
+            first > 0 && (first + 1..).zip(places).all(is_next)
+        })
+    }
+
+    /// The name of the next block of this chain. Blocks are counted from 1.
     pub(crate) fn next_name(&mut self, set: ObjectId) -> Checksum {
         self.count += 1;
         let mut words = [self.name[0], self.name[1], 0, 0];
@@ -165,17 +172,17 @@ impl IntentLog {
         })
     }
 
-    /// Says who knows the contents of files.
+    /// Sets the source of the contents of files.
     pub fn set_source(&self, source: Weak<dyn LogSource>) {
         *self.source.lock() = Some(source);
     }
 
-    /// How many blocks its chain may have. Whoever commits then waits for his group.
+    /// How many blocks its chain may have. Beyond that, commits wait for their txg.
     pub(crate) fn blocks_max(&self) -> u64 {
         self.blocks_max.load(Ordering::Relaxed)
     }
 
-    /// Has its chain end elsewhere than where nobody would follow it.
+    /// Makes its chain end at a block that was not written.
     pub fn set_blocks_max(&self, blocks: u64) {
         self.blocks_max.store(blocks, Ordering::Relaxed);
     }
@@ -184,7 +191,7 @@ impl IntentLog {
         self.source.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Where those wait who wait for this batch.
+    /// Where threads wait for this batch.
     pub(crate) fn turn_of(&self, batch: u64) -> &Condvar {
         &self.turns[tarn_ondisk::declare::narrow(batch % TURNS)]
     }
@@ -198,7 +205,8 @@ impl IntentLog {
         &self.set.env().txgs
     }
 
-    /// A hold on the open group for the log's own sake. Never waits for a suspended pool: others wait for who writes.
+    /// A hold on the open group for the log's own sake. Never waits for a suspended pool: commits
+    /// of other threads wait for the writer.
     pub(crate) fn assign(&self, operation: &Operation) -> Result<OpenTx, AssignError> {
         let estimate = TxEstimate {
             urgency: Urgency::Now,
@@ -212,8 +220,8 @@ impl IntentLog {
         self.durability == Durability::ByLog || self.is_replaying() || self.watcher.get().is_some()
     }
 
-    /// Whether records of extended attributes among a file's own can be in the log: older programs do not know them, so the dataset has to
-    /// say that it has such (feature `zilsaxattr`).
+    /// Whether records of extended attributes among a file's own can be in the log: older programs
+    /// do not know them, so the dataset has to say that it has such (feature `zilsaxattr`).
     pub fn takes_xattrs(&self) -> bool {
         self.takes_xattrs.load(Ordering::Relaxed)
     }
@@ -236,7 +244,7 @@ impl IntentLog {
         }
     }
 
-    /// For tests: has somebody hear of every record as it is made. Once.
+    /// For tests: calls a function for every record as it is made. Once.
     pub fn watch(&self, watcher: impl Fn(&IntentRecord) + Send + Sync + 'static) {
         let _ = self.watcher.set(Box::new(watcher));
     }
@@ -246,8 +254,8 @@ impl IntentLog {
         self.state.lock().is_closed
     }
 
-    /// Takes a change into the log's memory. Called with the transaction of the change and the locks of its files held, so that
-    /// records are in the order of changes.
+    /// Takes a change into the log's memory. Called with the transaction of the change and the
+    /// locks of its files held, so that records are in the order of changes.
     #[doc(alias = "zil_itx_assign")]
     pub fn record(&self, tx: &Tx, record: IntentRecord) {
         if self.note_replayed(tx) {
@@ -259,10 +267,11 @@ impl IntentLog {
         self.remember(tx, [record]);
     }
 
-    /// As [`IntentLog::record`], of one operation that no single record says, and that would be wrong by halves: these are in the log all or not at all. All are of one file, or all are
-    /// everybody's, and none has contents to be fetched.
+    /// As [`IntentLog::record`], of one operation that no single record says, and that would be
+    /// wrong by halves: these are in the log all or not at all. All are of one file, or every
+    /// commit needs all of them; and none has contents to be fetched.
     pub fn record_together(&self, tx: &Tx, records: Vec<IntentRecord>) {
-        debug_assert!(
+        assert!(
             records.windows(2).all(|two| two[0].object == two[1].object)
                 && (records.iter()).all(|record| record.contents == Contents::InRecord)
         );
@@ -298,7 +307,8 @@ impl IntentLog {
         state.must_wait = state.must_wait.max(tx.txg());
     }
 
-    /// While the log is replayed: the record that is being replayed was applied by this transaction. False when nothing is replayed.
+    /// While the log is replayed: the record that is being replayed was applied by this
+    /// transaction. False when nothing is replayed.
     #[doc(alias = "zil_replaying")]
     pub fn note_replayed(&self, tx: &Tx) -> bool {
         let sequence = self.replaying.load(Ordering::Relaxed);
@@ -315,6 +325,7 @@ impl IntentLog {
 
     /// This record is being replayed from now on.
     pub(crate) fn begin_replay(&self, sequence: u64) {
+        assert_ne!(sequence, 0, "records are counted from 1");
         self.replaying.store(sequence, Ordering::Relaxed);
     }
 
@@ -329,8 +340,8 @@ impl IntentLog {
         self.state.lock().pending.forget(object);
     }
 
-    /// From now on every commit stores what so far only this file needs, in order: another change builds on it, as a rename does
-    /// on what was written into the file.
+    /// From now on every commit stores what so far only this file needs, in order: another change
+    /// builds on it, as a rename does on what was written into the file.
     #[doc(alias = "zil_async_to_sync")]
     pub fn share(&self, object: ObjectId) {
         self.state.lock().pending.share(object);

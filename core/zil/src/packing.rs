@@ -1,9 +1,10 @@
 //! Records into blocks.
 //!
 //! # Mechanism
-//! The first block of a batch has the size it was allocated with; those after it are as large as what is left, up to the largest. A
-//! record is whole in its block, but a write whose bytes were fetched may be cut: its parts are writes of their own. One that had its bytes from the start may not: they are the value of
-//! an attribute, and half of it is nothing that anybody has set.
+//! The first block of a batch has the size it was allocated with; those after it are as large as
+//! what is left, up to the largest. A record is whole in its block, but a write whose bytes were
+//! fetched may be cut: its parts are writes of their own. One that had its bytes from the start may
+//! not: they are the value of an attribute, which was never set by halves.
 //!
 //! Some records must be in the log all or not at all: they are in one block.
 //!
@@ -12,7 +13,7 @@
 
 use std::ops::RangeInclusive;
 
-use tarn_ondisk::declare::{Stored, widen};
+use tarn_ondisk::declare::{ByteOrder, Stored, widen};
 use tarn_ondisk::dnode::POINTER_SHIFT;
 use tarn_ondisk::intent_log::{BLOCK_BYTES_MIN, LogChain, LogRecord, LoggedChange, LoggedWrite};
 use tarn_ondisk::units::Txg;
@@ -39,7 +40,15 @@ pub(crate) struct Packed {
     pub(crate) newest: Txg,
 }
 
-/// A record that is larger than the largest block, or records that must be in one block and cannot be.
+impl Packed {
+    /// Whether its records are within the block.
+    fn fits(&self) -> bool {
+        LogChain::SIZE + self.records.len() <= self.block_bytes
+    }
+}
+
+/// A record that is larger than the largest block, or records that must be in one block and cannot
+/// be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
@@ -51,8 +60,10 @@ pub(crate) fn block_bytes_for(record_bytes: usize) -> usize {
         .clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
 }
 
-/// Packs records, the first ones into a block of `first_bytes`. Those whose places among all are in one range of `together`, which are apart and in order, are in one block; none of them may
-/// lead to a block of its own, which might not be written. Their numbers follow `sequence`, which is counted up.
+/// Packs records, the first ones into a block of `first_bytes`. Those whose places among all are in
+/// one range of `together`, which are apart and in order, are in one block; none of them may lead
+/// to a block of its own, which might not be written. Their numbers follow `sequence`, which is
+/// counted up.
 pub(crate) fn pack(
     entries: Vec<Entry>,
     first_bytes: usize,
@@ -87,6 +98,10 @@ pub(crate) fn pack(
         left_bytes -= bytes;
     }
     packer.full.push(packer.block);
+    assert!(
+        packer.full.iter().all(Packed::fits),
+        "records are within their blocks"
+    );
     Ok(packer.full)
 }
 
@@ -142,7 +157,8 @@ impl Packer {
         self.full.push(std::mem::replace(&mut self.block, next));
     }
 
-    /// What comes now, so many bytes, is in one block. The first one is left empty where it has less room: a block without records is one of the chain like any other.
+    /// What comes now, so many bytes, is in one block. The first one is left empty where it has
+    /// less room: a block without records is one of the chain like any other.
     fn keep_room(&mut self, bytes: usize, left_bytes: usize) -> Result<(), NoRoom> {
         if bytes <= self.room() {
             return Ok(());
@@ -180,6 +196,11 @@ impl Packer {
         if bytes.len() > self.room() {
             self.next_block(left_bytes.max(bytes.len()));
         }
+        debug_assert!(
+            LogRecord::decode(&bytes, ByteOrder::Little)
+                .is_ok_and(|(_, length)| length == bytes.len()),
+            "what is written can be read back"
+        );
         if self.block.records.is_empty() {
             self.block.records = bytes;
         } else {

@@ -1,16 +1,18 @@
 //! Records in memory: in order, by group, and by the file that alone needs them.
 //!
 //! # Mechanism
-//! Each group has a list that every commit needs, and lists that only commits of one file need. A commit takes the lists it needs
-//! out of all groups and merges them by their order; what others need stays. So an `fsync` stores what was done to its own file, and the names
-//! that everything builds on, but not what was written into other files.
+//! Each group has a list that every commit needs, and lists that only commits of one file need. A
+//! commit takes the lists it needs out of all groups and merges them by their order; what others
+//! need stays. So an `fsync` stores what was done to its own file, and the names that everything
+//! builds on, but not what was written into other files.
 //!
-//! A write whose bytes are fetched later is joined to the one before it where they touch: a file written from front to end
-//! has one record for a group.
+//! A write whose bytes are fetched later is joined to the one before it where they touch: a file
+//! written from front to end has one record for a group.
 //!
-//! Bytes are fetched as they are when the record is stored. A commit of a file stores all its records, so they are right together. Where
-//! a list became everybody's ([`Pending::share`]), a commit of another file may store some of its bytes newer than the record: as ever, what
-//! nobody asked for may be there in part.
+//! Bytes are fetched as they are when the record is stored. A commit of a file stores all its
+//! records, so they are right together. Where every commit needs a list ([`Pending::share`]), a
+//! commit of another file may store some of its bytes newer than the record: contents that were not
+//! synced may be there in part, as ever.
 //!
 //! # Invariants
 //! - Order and groups agree: a later group's records were all made after an earlier one's.
@@ -23,7 +25,8 @@ use tarn_ondisk::units::{ObjectId, Txg};
 
 use crate::record::{Contents, IntentRecord};
 
-/// What a record takes in a block beside its contents, at most for most: a guess for those with names.
+/// What a record takes in a block beside its contents, at most for most: a guess for those with
+/// names.
 const RECORD_BYTES: u64 = 512;
 /// What a pointer takes.
 const POINTER_BYTES: u64 = 128;
@@ -35,13 +38,14 @@ const JOINED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct Entry {
     /// Counts records as they were made.
     pub(crate) order: u64,
-    /// That of the first record of the same operation: from there on they are in the log all or not at all.
+    /// That of the first record of the same operation: from there on they are in the log all or not
+    /// at all.
     pub(crate) first_order: u64,
     /// The group its change is part of.
     pub(crate) txg: Txg,
     /// The record.
     pub(crate) record: IntentRecord,
-    /// It was one file's alone, and became everybody's: what comes behind it builds on it.
+    /// It was one file's alone, and every commit needs it now: later records build on it.
     pub(crate) is_built_on: bool,
 }
 
@@ -120,7 +124,8 @@ impl Pending {
         self.next_order
     }
 
-    /// Adds the newest record, of an operation that began with the record of this order. True if it is the first of its group.
+    /// Adds the newest record, of an operation that began with the record of this order. True if it
+    /// is the first of its group.
     pub(crate) fn add(&mut self, txg: Txg, first_order: u64, record: IntentRecord) -> bool {
         let is_first = !self.groups.contains_key(&txg);
         let group = self.groups.entry(txg).or_default();

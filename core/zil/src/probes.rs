@@ -1,4 +1,5 @@
-//! What is counted of all intent logs: `zfs:0:zil` in the tree of statistics, under OpenZFS's names.
+//! What is counted of all intent logs: `zfs:0:zil` in the tree of statistics, under OpenZFS's
+//! names.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,9 +24,9 @@ pub(crate) struct Probes {
     /// These bytes.
     pub(crate) fetched_bytes: Arc<Counter>,
     /// Records written that lead to the blocks that have their bytes.
-    pub(crate) early_records: Arc<Counter>,
+    pub(crate) indirect_records: Arc<Counter>,
     /// These bytes.
-    pub(crate) early_bytes: Arc<Counter>,
+    pub(crate) indirect_bytes: Arc<Counter>,
     /// Blocks written.
     pub(crate) blocks: Arc<Counter>,
     /// Bytes of records in them.
@@ -49,8 +50,8 @@ pub(crate) fn probes() -> &'static Probes {
             whole_records: instance.counter("zil_itx_copied_count"),
             fetched_records: instance.counter("zil_itx_needcopy_count"),
             fetched_bytes: instance.counter("zil_itx_needcopy_bytes"),
-            early_records: instance.counter("zil_itx_indirect_count"),
-            early_bytes: instance.counter("zil_itx_indirect_bytes"),
+            indirect_records: instance.counter("zil_itx_indirect_count"),
+            indirect_bytes: instance.counter("zil_itx_indirect_bytes"),
             blocks: instance.counter("zil_itx_metaslab_normal_count"),
             record_bytes: instance.counter("zil_itx_metaslab_normal_bytes"),
             allocated_bytes: instance.counter("zil_itx_metaslab_normal_alloc"),

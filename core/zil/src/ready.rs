@@ -1,14 +1,19 @@
 //! A batch made ready: its records in blocks that have their places in the chain.
 //!
 //! # Mechanism
-//! The first block is the one that waits at the end of the chain; others and the one that will wait then are allocated under a hold on the
-//! open group, which is not stored before they are written or have failed.
+//! The first block is the one that waits at the end of the chain; others and the one that will wait
+//! then are allocated under a hold on the open group, which is not stored before they are written
+//! or have failed.
 //!
-//! Where much was written into a file of a pool without log device, or devices are to be spared (`logbias=throughput`), records carry no bytes: the
-//! blocks themselves are written where they will stay ([`Early`]), with the log's blocks and before these count as written.
+//! Where much was written into a file of a pool without log device, or devices are to be spared
+//! (`logbias=throughput`), records carry no bytes: the blocks themselves are written where they
+//! will stay ([`Indirect`]), with the log's blocks and before these count as written.
 //!
-//! A batch that is on its way when power is cut may be in the log up to some block. Records of one operation are in one block, so that it is not there by halves. And where a file was renamed, and what was written into it before is lost to a later record of the same
-//! batch (a cut, a removal), it would be found under its new name without that: these are in one block, too. Where they are too large, the batch waits for its group.
+//! A batch that is on its way when power is cut may be in the log up to some block. Records of one
+//! operation are in one block, so that it is not there by halves. And where a file was renamed, and
+//! what was written into it before is lost to a later record of the same batch (a cut, a removal),
+//! it would be found under its new name without that: these are in one block, too. Where they are
+//! too large, the batch waits for its group.
 //!
 //! # Invariants
 //! - Batches are made ready one after the other, each behind the last block of the one before.
@@ -17,7 +22,7 @@ use std::ops::RangeInclusive;
 
 use tarn_block::{LogBlockWrite, LogPlace, PlacedBlocks};
 use tarn_host::buffer::Buffer;
-use tarn_object::{EarlyBlocks, OpenTx};
+use tarn_object::{IndirectWrites, OpenTx};
 use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_ondisk::declare::{Stored, widen};
 use tarn_ondisk::intent_log::{
@@ -26,15 +31,16 @@ use tarn_ondisk::intent_log::{
 use tarn_ondisk::units::{ObjectId, PhysicalSize, Txg};
 use tarn_probe::Operation;
 
-use crate::log::{Chain, ChainBlock, IntentLog, LogBias};
+use crate::log::{Chain, ChainBlock, IntentLog};
 use crate::packing::{Packed, block_bytes_for, pack};
 use crate::pending::Entry;
 use crate::probes::probes;
 use crate::record::{Contents, Fetched, IntentRecord, WholeBlocks};
+use crate::sync_policy::LogBias;
 
 /// From this length on a write leads to its blocks where there is no log device.
 #[doc(alias = "zfs_immediate_write_sz")]
-const EARLY_BYTES_MIN: u64 = 32 << 10;
+const INDIRECT_BYTES_MIN: u64 = 32 << 10;
 
 /// What a batch begins from.
 pub(crate) struct Basis {
@@ -68,10 +74,10 @@ impl Preparation {
 
 /// A batch that only has to be written.
 pub(crate) struct Ready {
-    /// The log's blocks, and the early ones.
+    /// The log's blocks, and the data of indirect writes.
     pub(crate) writes: (Vec<LogBlockWrite>, Vec<PlacedBlocks>),
-    /// What of these blocks is early.
-    pub(crate) early: Early,
+    /// The indirect writes among them.
+    pub(crate) indirect: Indirect,
     /// The log's blocks, with the newest group of a record in each.
     pub(crate) newest: Vec<(BlockPointer, Txg)>,
     /// How large the records are.
@@ -80,14 +86,14 @@ pub(crate) struct Ready {
 
 /// Blocks of a batch that are written where they will stay.
 #[derive(Default)]
-pub(crate) struct Early {
-    blocks: Vec<EarlyBlocks>,
+pub(crate) struct Indirect {
+    blocks: Vec<IndirectWrites>,
 }
 
-impl Early {
-    /// Nobody knows whether they are written: they are stored with their groups.
+impl Indirect {
+    /// They may be written or not: they are stored with their txgs.
     pub(crate) fn withdraw(self) {
-        self.blocks.into_iter().for_each(EarlyBlocks::withdraw);
+        self.blocks.into_iter().for_each(IndirectWrites::withdraw);
     }
 }
 
@@ -105,16 +111,16 @@ impl IntentLog {
                 wait_for: begun.unwrap_or(Txg::ZERO),
             };
         };
-        let (entries, early) = self.place_early(entries, operation);
-        let impossible = |early: Early| {
+        let (entries, indirect) = self.place_indirect(entries, operation);
+        let impossible = |indirect: Indirect| {
             probes().errors.increment();
-            early.withdraw();
+            indirect.withdraw();
             Preparation::Impossible {
                 wait_for: Txg::ZERO,
             }
         };
         let Some((entries, together)) = self.with_contents(entries, operation) else {
-            return impossible(early);
+            return impossible(indirect);
         };
         if entries.is_empty() {
             return Preparation::Nothing;
@@ -125,16 +131,16 @@ impl IntentLog {
         let packed = pack(entries, first_bytes, &together, &mut sequence);
         self.state.lock().sequence = sequence;
         let Ok(packed) = packed else {
-            return impossible(early);
+            return impossible(indirect);
         };
         let record_bytes: usize = packed.iter().map(|block| block.records.len()).sum();
         let likely = basis.likely_bytes.max(record_bytes);
         let Some(pointers) = self.take_places(&packed, last, likely, operation) else {
-            return impossible(early);
+            return impossible(indirect);
         };
-        let mut early = early;
-        let data = early.blocks.iter_mut();
-        let data = data.filter_map(EarlyBlocks::take_unwritten).collect();
+        let mut indirect = indirect;
+        let data = indirect.blocks.iter_mut();
+        let data = data.filter_map(IndirectWrites::take_unwritten).collect();
         let newest = pointers.iter().zip(&packed);
         let newest = newest.map(|(pointer, block)| (*pointer, block.newest));
         let writes = packed.iter().zip(pointers.windows(2));
@@ -150,13 +156,14 @@ impl IntentLog {
         });
         Preparation::Ready(Ready {
             writes: (writes.collect(), data),
-            early,
+            indirect,
             newest: newest.collect(),
             record_bytes,
         })
     }
 
-    /// The first block of a chain: gives back the group that puts it into the head. `None` when there is none.
+    /// The first block of a chain: gives back the group that puts it into the head. `None` when
+    /// there is none.
     fn begin_chain(&self, likely: usize, operation: &Operation) -> Option<Txg> {
         // Blocks of an earlier log must be gone first.
         if !self.set.phys().intent_log.first.is_hole() {
@@ -180,14 +187,14 @@ impl IntentLog {
         Some(tx.txg())
     }
 
-    /// Has records of large writes lead to their blocks, which get their places. From here until the batch is written or has failed, no group
-    /// that has such a place is stored.
-    fn place_early(&self, entries: Vec<Entry>, operation: &Operation) -> (Vec<Entry>, Early) {
-        let mut early = Early::default();
+    /// Has records of large writes lead to their blocks, which get their places. From here until
+    /// the batch is written or has failed, no group that has such a place is stored.
+    fn place_indirect(&self, entries: Vec<Entry>, operation: &Operation) -> (Vec<Entry>, Indirect) {
+        let mut indirect = Indirect::default();
         let io = self.set.env().cache.io();
         let (bytes_min, whole_blocks) = match self.bias() {
-            LogBias::Latency if io.has_log_vdevs() => return (entries, early),
-            LogBias::Latency => (EARLY_BYTES_MIN, WholeBlocks::NotNeeded),
+            LogBias::Latency if io.has_log_vdevs() => return (entries, indirect),
+            LogBias::Latency => (INDIRECT_BYTES_MIN, WholeBlocks::NotNeeded),
             LogBias::Throughput => (0, WholeBlocks::Needed),
         };
         let large = |entry: &Entry| match (&entry.record.change, entry.record.contents) {
@@ -199,10 +206,10 @@ impl IntentLog {
         let source = self.source();
         let (Some(source), true) = (source, entries.iter().any(|entry| large(entry).is_some()))
         else {
-            return (entries, early);
+            return (entries, indirect);
         };
         let Ok(tx) = self.assign(operation) else {
-            return (entries, early);
+            return (entries, indirect);
         };
         self.state.lock().batches.hold(tx.txg());
         let mut led = Vec::with_capacity(entries.len());
@@ -210,7 +217,7 @@ impl IntentLog {
             // What an older group has is on its way to where it will stay.
             let write = large(&entry).filter(|_| entry.txg == tx.txg());
             let whole_blocks = match &write {
-                Some((write, _)) if write.length >= EARLY_BYTES_MIN => WholeBlocks::NotNeeded,
+                Some((write, _)) if write.length >= INDIRECT_BYTES_MIN => WholeBlocks::NotNeeded,
                 _ => whole_blocks,
             };
             let placed = write.and_then(|(write, generation)| {
@@ -220,7 +227,7 @@ impl IntentLog {
                 led.push(entry);
                 continue;
             };
-            early.blocks.push(placed.blocks);
+            indirect.blocks.push(placed.blocks);
             let (object, contents) = (entry.record.object, entry.record.contents);
             let of_write = |part: LoggedWrite, contents: Contents| Entry {
                 record: IntentRecord {
@@ -235,13 +242,15 @@ impl IntentLog {
             let rest = placed.rest.into_iter();
             led.extend(rest.map(|rest| of_write(rest, contents)));
         }
-        (led, early)
+        (led, indirect)
     }
 
-    /// Puts bytes into records that were made without. Those of files that are gone are left out. `None` when bytes cannot be read,
-    /// or may be gone because the file was shortened or removed by what is not among these records: in a log without that, they would be
-    /// missing. What is among them must cut the file at least as short as it is. The places of what must not be parted are given, too: from the first bytes that are left out, and
-    /// on which others build, to the last record for which they are.
+    /// Puts bytes into records that were made without. Those of files that are gone are left out.
+    /// `None` when bytes cannot be read, or may be gone because the file was shortened or removed
+    /// by what is not among these records: in a log without that, they would be missing. What is
+    /// among them must cut the file at least as short as it is. The places of what must not be
+    /// parted are given, too: from the first bytes that are left out, and on which others build, to
+    /// the last record for which they are.
     fn with_contents(
         &self,
         entries: Vec<Entry>,
@@ -260,8 +269,8 @@ impl IntentLog {
             let Contents::Fetch { generation } = entry.record.contents else {
                 match &entry.record.change {
                     LoggedChange::Write(write) if write.data.is_none() => {
-                        probes().early_records.increment();
-                        probes().early_bytes.add(write.length);
+                        probes().indirect_records.increment();
+                        probes().indirect_bytes.add(write.length);
                     }
                     _ => probes().whole_records.increment(),
                 }
@@ -285,7 +294,8 @@ impl IntentLog {
                     }
                     bytes
                 }
-                // Where the removal is not among these records, the file must be found as it was promised.
+                // Where the removal is not among these records, the file must be found as it was
+                // promised.
                 Fetched::Gone if self.state.lock().pending.has_removals() => return None,
                 Fetched::Gone => {
                     if let Some(last) = last_removal.filter(|last| is_built_on && *last > order) {
@@ -306,9 +316,10 @@ impl IntentLog {
         Some((complete, together))
     }
 
-    /// Gives packed records their places: the first is put into the block that waits, each other into a new one, and one more is made ready.
-    /// From here on the group is not stored before these blocks are written, nor is an older one that has early blocks. `None` when there is no
-    /// room, the chain is as long as a chain may be, or it was ended meanwhile.
+    /// Gives packed records their places: the first is put into the block that waits, each other
+    /// into a new one, and one more is made ready. From here on the group is not stored before
+    /// these blocks are written, nor is an older one that has indirect writes. `None` when there is
+    /// no room, the chain is as long as a chain may be, or it was ended meanwhile.
     fn take_places(
         &self,
         packed: &[Packed],
@@ -371,7 +382,8 @@ impl IntentLog {
     }
 }
 
-/// The places of records that must not be parted: of one operation, and of this range. The ranges are in order and apart.
+/// The places of records that must not be parted: of one operation, and of this range. The ranges
+/// are in order and apart.
 fn ranges_together(
     entries: &[Entry],
     range: Option<RangeInclusive<u64>>,

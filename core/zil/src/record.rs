@@ -1,16 +1,17 @@
 //! Records while they are in memory.
 
-use tarn_object::{EarlyBlocks, ObjectError, Tx};
+use tarn_object::{IndirectWrites, ObjectError, Tx};
 use tarn_ondisk::intent_log::{LoggedChange, LoggedWrite};
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
-/// One change for the log, kept in memory until its group is stored or somebody asks for it.
+/// One change for the log, kept in memory until its txg is stored or a commit takes it.
 #[derive(Debug, Clone)]
 pub struct IntentRecord {
     /// What has changed.
     pub change: LoggedChange,
-    /// The file whose commits need it. `None`: every commit stores it, in order, for others build on it (names).
+    /// The file whose commits need it. `None`: every commit stores it, in order, for others build
+    /// on it (names).
     pub object: Option<ObjectId>,
     /// Whether the bytes of a write are in the record.
     pub contents: Contents,
@@ -22,7 +23,8 @@ pub enum Contents {
     /// The record has all it needs.
     #[doc(alias = "WR_COPIED")]
     InRecord,
-    /// It is a [`LoggedChange::Write`] without data. The [`LogSource`] is asked for them when the record is stored.
+    /// It is a [`LoggedChange::Write`] without data. The [`LogSource`] is asked for them when the
+    /// record is stored.
     #[doc(alias = "WR_NEED_COPY")]
     Fetch {
         /// In which group the file was made: its number may be another file's by then.
@@ -37,19 +39,21 @@ pub enum Fetched {
     Bytes(Vec<u8>),
     /// The file ends before the write did: it was shortened since.
     Shortened {
-        /// As many bytes as were written, zeros behind the end; none when the file ends before the write began.
+        /// As many bytes as were written, zeros behind the end; none when the file ends before the
+        /// write began.
         bytes: Vec<u8>,
         /// Where the file ends now.
         size_bytes: u64,
     },
-    /// There is no file that somebody could find after a crash: the record is dropped.
+    /// No name leads to the file after a crash: the record is dropped.
     Gone,
 }
 
-/// Knows what is in files, for records that do not say it. Asked by the thread that commits, which holds no
-/// transaction and no lock of the log.
+/// Knows what is in files, for records that do not say it. Asked by the thread that commits, which
+/// holds no transaction and no lock of the log.
 pub trait LogSource: Send + Sync {
-    /// The bytes of this write into the file of this number and generation; they may be newer than it.
+    /// The bytes of this write into the file of this number and generation; they may be newer than
+    /// it.
     ///
     /// # Errors
     /// When they cannot be read. The commit then waits for the group.
@@ -60,9 +64,11 @@ pub trait LogSource: Send + Sync {
         operation: &Operation,
     ) -> Result<Fetched, ObjectError>;
 
-    /// Gives the blocks that a write of the open group has changed their places now, so that records lead to them instead of carrying their
-    /// bytes; such only as the write reaches the end of. The file must be of this generation, one that somebody could find after a crash, and reach to the end of the write. `None`, with nothing placed,
-    /// when that is not so or not worth it. Asked with a transaction, and with no lock of the log.
+    /// Gives the blocks that a write of the open group has changed their places now, so that
+    /// records lead to them instead of carrying their bytes; such only as the write reaches the end
+    /// of. The file must be of this generation, have a name, and reach to the end of the write.
+    /// `None`, with nothing placed, when that is not so or not worth it. Asked with a transaction,
+    /// and with no lock of the log.
     fn place(
         &self,
         write: &LoggedWrite,
@@ -90,5 +96,5 @@ pub struct PlacedWrites {
     /// What comes after them and carries its bytes.
     pub rest: Option<LoggedWrite>,
     /// The blocks.
-    pub blocks: EarlyBlocks,
+    pub blocks: IndirectWrites,
 }

@@ -1,18 +1,20 @@
 //! Replaying a log: what was promised before a crash is done again.
 //!
 //! # Mechanism
-//! When a file system is opened for writing, before anybody gets in, the records of its log are applied in order, each by whoever knows what it
-//! means (the door [`Replay`]). A record is applied by an ordinary transaction, and in the group of that transaction the head of the
-//! object set says that it was: after a crash in the middle replay goes on behind what is stored.
+//! When a file system is opened for writing, before it is served, the records of its log are
+//! applied in order, each by the layer that knows what it means (the door [`Replay`]). A record is
+//! applied by an ordinary transaction, and in the group of that transaction the head of the object
+//! set says that it was: after a crash in the middle replay goes on behind what is stored.
 //!
-//! Records of groups that were stored are passed over, and those of files that are gone: what only one file needs may be in the log though
-//! the removal of the file is in the pool.
+//! Records of groups that were stored are passed over, and those of files that are gone: what only
+//! one file needs may be in the log though the removal of the file is in the pool.
 //!
-//! Numbers of objects that were freed can be used again only when that is stored. So a record that fails is tried once more after
-//! everything before it is stored.
+//! Numbers of objects that were freed can be used again only when that is stored. So a record that
+//! fails is tried once more after everything before it is stored.
 //!
 //! # Invariants
-//! - Records are applied in the order of their sequence, each at most once, and none behind one that could not be applied.
+//! - Records are applied in the order of their sequence, each at most once, and none behind one
+//!   that could not be applied.
 //! - A log that cannot be read as far as it was claimed is replayed up to there, and kept.
 //!
 //! # Knows nothing about
@@ -21,7 +23,7 @@
 use std::error::Error;
 use std::ops::ControlFlow;
 
-use tarn_block::Block;
+use tarn_block::{Block, BlockScope};
 use tarn_host::canary::{Canary, sings};
 use tarn_object::{AssignError, ObjectError};
 use tarn_ondisk::block_pointer::PointerKind;
@@ -38,9 +40,10 @@ const BLOCK_BYTES_MAX: u64 = 16 << 20;
 /// Why a record could not be applied.
 pub type Refusal = Box<dyn Error + Send + Sync>;
 
-/// Applies records. A door: whoever knows what records mean is above.
+/// Applies records. A door: the layers above know what records mean.
 pub trait Replay {
-    /// Applies a record again, in transactions of its own; in the last of them [`IntentLog::record`] or [`IntentLog::note_replayed`] is called.
+    /// Applies a record again, in transactions of its own; in the last of them
+    /// [`IntentLog::record`] or [`IntentLog::note_replayed`] is called.
     ///
     /// # Errors
     /// Why it cannot be applied; nothing has changed then, or trying again brings it to the end.
@@ -72,7 +75,8 @@ pub struct ReplayCounts {
     pub passed_over: u64,
 }
 
-/// Why a log was not replayed to its end. The log is kept, and what was replayed is not replayed again.
+/// Why a log was not replayed to its end. The log is kept, and what was replayed is not replayed
+/// again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -104,7 +108,8 @@ pub fn is_needed(head: &IntentLogHead) -> bool {
         && head.flags & IntentLogHead::REPLAY_NEEDED != 0
 }
 
-/// Replays a claimed log. None when there was nothing to replay. Afterwards the log is to be destroyed, and its head emptied.
+/// Replays a claimed log. None when there was nothing to replay. Afterwards the log is to be
+/// destroyed, and its head emptied.
 ///
 /// # Errors
 /// When not all of it could be replayed.
@@ -238,7 +243,8 @@ impl<'a> Replayer<'a> {
         Ok(Some(WrittenData { offset, bytes, end }))
     }
 
-    /// A record without data names a block that has them: a whole block of the file as it was after the write.
+    /// A record without data names a block that has them: a whole block of the file as it was after
+    /// the write.
     fn block_of(&self, write: &LoggedWrite) -> Result<(u64, Block), Refusal> {
         let length = usize::try_from(write.length.min(BLOCK_BYTES_MAX)).unwrap_or(0);
         if write.length > BLOCK_BYTES_MAX {
@@ -248,13 +254,9 @@ impl<'a> Replayer<'a> {
             return zeros_of(write, length);
         }
         let search = Operation::internal(self.operation.clock(), OperationKind::Assembly);
-        let block = self
-            .log
-            .set()
-            .env()
-            .cache
-            .io()
-            .read(&write.pointer, &search)?;
+        let (set, pointer) = (self.log.set(), &write.pointer);
+        let scope = BlockScope::of_logged_write(set.id(), write.object, write.offset, pointer);
+        let block = set.env().cache.io().read(pointer, scope, &search)?;
         let size = u64::try_from(block.len()).unwrap_or(u64::MAX);
         match length < block.len() {
             true => Ok((write.offset - write.offset % size.max(1), block)),
@@ -264,8 +266,8 @@ impl<'a> Replayer<'a> {
     }
 }
 
-/// A block of zeros is stored as a hole, whose size is that of the block. All of it is zeros: records of other writes to it in the same group
-/// may not say so again (`TX_WRITE2`).
+/// A block of zeros is stored as a hole, whose size is that of the block. All of it is zeros:
+/// records of other writes to it in the same group may not say so again (`TX_WRITE2`).
 fn zeros_of(write: &LoggedWrite, length: usize) -> Result<(u64, Block), Refusal> {
     let size = write.pointer.logical_size().get();
     if size > BLOCK_BYTES_MAX {

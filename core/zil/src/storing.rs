@@ -1,11 +1,13 @@
-//! The log beside the groups: what is stored is dropped, what it leaves is freed, and the head follows.
+//! The log beside the groups: what is stored is dropped, what it leaves is freed, and the head
+//! follows.
 //!
 //! # Mechanism
-//! When a group is being stored, the blocks at the front of the chain whose records are all part of it or of earlier ones are freed
-//! with it, and the head leads to the first block that is left. After the group is stored, its records in memory are dropped.
+//! When a group is being stored, the blocks at the front of the chain whose records are all part of
+//! it or of earlier ones are freed with it, and the head leads to the first block that is left.
+//! After the group is stored, its records in memory are dropped.
 //!
-//! The sync thread waits for blocks on their way that point to places allocated in its group. So a stored space map never has a log block
-//! that no written block leads to.
+//! The sync thread waits for blocks on their way that point to places allocated in its group. So a
+//! stored space map never has a log block that no written block leads to.
 //!
 //! # Invariants
 //! - The head of a stored group leads to a block that this group's space maps have, or is empty.
@@ -32,15 +34,15 @@ pub enum LogClosing {
 }
 
 impl IntentLog {
-    /// For the sync thread, in the first pass of a group and before the object set is stored: frees what the group makes superfluous and
-    /// puts the rest into the head.
+    /// For the sync thread, in the first pass of a group and before the object set is stored: frees
+    /// what the group makes superfluous and puts the rest into the head.
     ///
     /// # Errors
     /// When a block cannot be freed, which was the log's own: the group must not be stored.
     #[doc(alias = "zil_sync")]
     pub fn sync(&self, tx: &SyncTx, operation: &Operation) -> Result<(), BlockFreeError> {
         let txg = tx.txg();
-        // Room is made without the lock: who commits waits for that.
+        // Room is made without the lock, which commits wait for.
         let room = VecDeque::with_capacity(self.state.lock().chain.blocks.len());
         let mut state = self.state.lock();
         let is_under_way = |state: &mut State| state.batches.hold_up(txg);
@@ -51,6 +53,11 @@ impl IntentLog {
         let mut head = before;
         let had_blocks = !state.chain.blocks.is_empty();
         let passed = state.chain.pass(txg, room);
+        assert!(
+            passed.iter().all(|block| block.pointer.birth() <= txg),
+            "a block is freed in its txg or later"
+        );
+        debug_assert!(state.chain.is_in_order(), "a chain is freed from its front");
         if had_blocks {
             let first = state.chain.blocks.front().map(|block| block.pointer);
             let first = first.filter(|pointer| pointer.birth() <= txg);
@@ -81,8 +88,8 @@ impl IntentLog {
         drop(dropped);
     }
 
-    /// Ends the chain: when the group that is open now is stored, the log has no block on the disk that it has now. The next commit begins
-    /// another chain, wherever there is room then.
+    /// Ends the chain: when the group that is open now is stored, the log has no block on the disk
+    /// that it has now. The next commit begins another chain, wherever there is room then.
     ///
     /// # Errors
     /// When the pool is suspended or being closed: the log stays.
@@ -91,17 +98,19 @@ impl IntentLog {
         self.end_chain(|_| {}, operation)
     }
 
-    /// From now on durability comes from groups. When the group that is open now is stored, the log has no block on the disk.
+    /// From now on durability comes from groups. When the group that is open now is stored, the log
+    /// has no block on the disk.
     ///
     /// # Errors
-    /// When the pool is suspended or being closed: the log stays, and whoever imports the pool finds all in it stored, or replays it.
+    /// When the pool is suspended or being closed: the log stays, and the next import finds all in
+    /// it stored, or replays it.
     #[doc(alias = "zil_close")]
     pub fn close(&self, operation: &Operation) -> Result<LogClosing, AssignError> {
         self.end_chain(|state| state.is_closed = true, operation)
     }
 
-    /// Marks the state, has nothing more put behind the chain, waits until what is on its way is written, and has the chain freed with the group
-    /// that is open now.
+    /// Marks the state, has nothing more put behind the chain, waits until what is on its way is
+    /// written, and has the chain freed with the group that is open now.
     fn end_chain(
         &self,
         mark: impl FnOnce(&mut State),
@@ -128,8 +137,9 @@ impl IntentLog {
 }
 
 impl Chain {
-    /// Takes off the front what is not needed once this group is stored. `room`, which is empty, is for the blocks of the chain from then on: with as much room
-    /// as there was it need not grow for some time, which would take long where every new page of memory is dear.
+    /// Takes off the front what is not needed once this group is stored. `room`, which is empty, is
+    /// for the blocks of the chain from then on: with as much room as there was it need not grow
+    /// for some time, which would take long where every new page of memory is dear.
     fn pass(&mut self, txg: Txg, mut room: VecDeque<ChainBlock>) -> VecDeque<ChainBlock> {
         let is_stored = |block: &ChainBlock| block.newest.is_some_and(|newest| newest <= txg);
         if self.is_ended {
@@ -161,6 +171,10 @@ impl Chain {
 
     /// The last names were not used.
     pub(crate) fn unname(&mut self, count: usize) {
+        assert!(
+            tarn_ondisk::declare::widen(count) <= self.count,
+            "only names that were given"
+        );
         self.count -= tarn_ondisk::declare::widen(count);
     }
 }

@@ -81,6 +81,8 @@ impl Volume {
         let room = self.size_bytes.saturating_sub(offset);
         let bytes = &bytes[..bytes.len().min(narrow(room))];
         let estimate = TxEstimate::writing(widen(bytes.len()) + OVERHEAD_BYTES);
+        let length = widen(bytes.len());
+        let _prepared = self.data.prepare_write(offset, length, operation)?;
         let tx = self.begin(estimate, operation)?;
         if !bytes.is_empty() {
             self.data.write(&tx, offset, bytes, operation)?;
@@ -102,6 +104,7 @@ impl Volume {
         let mut at = offset.min(end);
         loop {
             let part = piece.min(end - at);
+            let _prepared = self.data.prepare_free(at, part, operation)?;
             let tx = self.begin(TxEstimate::freeing(part), operation)?;
             self.data.free_range(&tx, at, part, operation)?;
             at += part;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::clones::Clones;
 use crate::house::DISKS;
 use crate::sums::wrong_sums;
+use tarn_block::{BlockScope, ReadRequest};
 use tarn_engine::inspect::visit::{BlockVisitor, FoundBlock, Reference};
 use tarn_engine::inspect::{InspectError, Inspection, Source};
 use tarn_host::Host;
@@ -219,9 +220,12 @@ impl Walk<'_> {
 
     fn verify(&mut self) {
         let unread = std::mem::take(&mut self.unread);
-        let pointers: Vec<BlockPointer> = unread.iter().map(|(_, pointer)| *pointer).collect();
+        let wanted = unread.iter().map(|(mark, pointer)| {
+            ReadRequest::plain(*pointer, BlockScope::of_visit(*mark, pointer))
+        });
+        let wanted: Vec<ReadRequest> = wanted.collect();
         let io = self.inspection.pool().io();
-        let outcomes = io.read_many(&pointers, self.inspection.operation());
+        let outcomes = io.read_many(&wanted, self.inspection.operation());
         for ((mark, pointer), outcome) in unread.iter().zip(outcomes) {
             if let Err(error) = outcome {
                 self.findings

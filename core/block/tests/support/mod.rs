@@ -5,11 +5,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use tarn_block::{
-    Block, BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair,
-    WritePhase, WritePolicy, WriteRequest,
+    Block, BlockIo, BlockIoOptions, BlockKind, BlockScope, DatasetPolicy, Embedding, ReadError,
+    ReadRequest, RedundantMetadata, Repair, WritePhase, WritePolicy, WriteRequest,
 };
 use tarn_host::{Host, RealOptions};
 use tarn_ondisk::block_pointer::{BlockPointer, Dva};
+use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::label::{DATA_START_BYTES, data_size};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
@@ -26,6 +27,17 @@ pub const DISK_BYTES: u64 = 8 << 20;
 const FILE_BYTES: u64 = 64 << 20;
 pub const METASLAB_SHIFT: u32 = 20;
 pub const TXG: Txg = Txg::new(100);
+
+/// Where the blocks of these tests belong.
+pub const SCOPE: BlockScope = BlockScope {
+    mark: TraversalMark {
+        objset: ObjectId::new(54),
+        object: ObjectId::new(7),
+        level: 0,
+        block: 0,
+    },
+    kind: BlockKind::Data,
+};
 
 pub struct Pool {
     pub io: Arc<BlockIo>,
@@ -122,7 +134,14 @@ impl Pool {
 
     pub fn read(&self, pointer: &BlockPointer) -> Block {
         let operation = Operation::internal(tarn_host::monotonic_ns, OperationKind::Read);
-        self.io.read(pointer, &operation).unwrap()
+        self.io.read(pointer, SCOPE, &operation).unwrap()
+    }
+
+    /// Reads a block as a batch of its own.
+    pub fn read_many(&self, pointers: &[BlockPointer]) -> Vec<Result<Block, ReadError>> {
+        let plain = |pointer: &BlockPointer| ReadRequest::plain(*pointer, SCOPE);
+        let requests: Vec<ReadRequest> = pointers.iter().map(plain).collect();
+        self.io.read_many(&requests, &Operation::unmeasured())
     }
 
     pub fn free(&self, pointer: &BlockPointer) {

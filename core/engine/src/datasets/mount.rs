@@ -27,10 +27,11 @@ use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::units::LogicalSize;
 use tarn_pool::Mode;
 use tarn_posix::{
-    AccessTimes, AclInherit, AclMode, AclType, LogBias, MountProperties, SnapshotDirectory,
-    SyncPolicy, Unlinked, XattrStore,
+    AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, Unlinked,
+    XattrStore,
 };
 use tarn_probe::Operation;
+use tarn_zil::{LogBias, SyncPolicy};
 
 /// A file system to mount.
 #[derive(Debug, Clone)]

@@ -13,11 +13,11 @@ use super::open::Inspection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use tarn_object::{
-    BlockTrees, HEAD_LEVEL, MOS_ID, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions,
-    read_head, walk_objset,
+    BlockTrees, MOS_ID, ObjectError, PointerList, Step, Visit, Visitor, WalkOptions, read_head,
+    walk_objset,
 };
 use tarn_ondisk::block_pointer::{BlockPointer, Dva};
-use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::bookmark::{HEAD_LEVEL, INTENT_LOG_LEVEL, TraversalMark};
 use tarn_ondisk::dataset::Dataset;
 use tarn_ondisk::dnode::Dnode;
 use tarn_ondisk::intent_log::{LoggedChange, OBJECT_SET_WORD};
@@ -26,10 +26,6 @@ use tarn_ondisk::objset::IntentLogHead;
 use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_zil::chain::{Found, place_in_chain, walk};
-
-/// The level of blocks of an intent log in a mark.
-#[doc(alias = "ZB_ZIL_LEVEL")]
-pub const INTENT_LOG_LEVEL: i64 = -2;
 
 /// Since this version, what destroyed snapshots had is freed from a list.
 #[doc(alias = "SPA_VERSION_DEADLISTS")]

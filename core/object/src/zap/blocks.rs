@@ -1,7 +1,7 @@
 //! What a ZAP needs of the object it is in.
 //!
-//! The trait stands between the ZAP and objects so that the ZAP can be tested against blocks in memory, with
-//! nothing below it.
+//! The trait stands between the ZAP and objects so that the ZAP can be tested against blocks in
+//! memory, with nothing below it.
 
 use super::ZapError;
 use super::state::ZapState;

@@ -1,9 +1,10 @@
 //! The fat ZAP: header, pointer table, leaves.
 //!
 //! # Mechanism
-//! A name's leaf is found through the table. When a leaf is full it splits by one more bit of the hash; if the table has
-//! no such bit, it grows first, and an external table grows a block at a time, so no single insert
-//! pays for all of it. Leaves are never joined again: OpenZFS shrinks them since 2.3, and reads those that are not shrunk.
+//! A name's leaf is found through the table. When a leaf is full it splits by one more bit of the
+//! hash; if the table has no such bit, it grows first, and an external table grows a block at a
+//! time, so no single insert pays for all of it. Leaves are never joined again: OpenZFS shrinks
+//! them since 2.3, and reads those that are not shrunk.
 
 use super::state::{CHECKED_LEAVES_MAX, FatState, Kind, Rules};
 use super::{Present, Wanted, ZapBlocks, ZapEntry, ZapError, change, corrupt, look};
@@ -20,8 +21,8 @@ pub(super) const BLOCK_BYTES: usize = 1 << fat::BLOCK_SHIFT;
 /// Splits that one insert may cause: one per bit of a hash.
 const SPLITS_MAX: usize = 64;
 
-/// How many entries of the table one split may have to copy or change: half of the largest one of names that have 28 bits of hash. A damaged header of
-/// names with 48 says that there are far more.
+/// How many entries of the table one split may have to copy or change: half of the largest one of
+/// names that have 28 bits of hash. A damaged header of names with 48 says that there are far more.
 const TABLE_WORDS_MAX: u64 = 1 << 25;
 
 /// Makes an empty fat ZAP: a header and one leaf.
@@ -43,8 +44,8 @@ pub(super) fn create<B: ZapBlocks>(blocks: &B, tx: &B::Tx, rules: Rules) -> Resu
     }))
 }
 
-/// Refuses entries that a fat ZAP of the usual size of blocks cannot hold: those that are alike in all
-/// bits that the table may have must fit into one leaf.
+/// Refuses entries that a fat ZAP of the usual size of blocks cannot hold: those that are alike in
+/// all bits that the table may have must fit into one leaf.
 pub(super) fn require_room(
     entries: impl Iterator<Item = (ZapHash, usize)>,
     rules: Rules,
@@ -92,7 +93,8 @@ fn leaf_block<B: ZapBlocks>(
     Ok(leaf)
 }
 
-/// The leaf that a hash leads to. One of other hashes is refused: who goes on after it would go round, or split what is not there.
+/// The leaf that a hash leads to. A leaf of other hashes is refused: going on after it would loop,
+/// or split what is not there.
 fn open_leaf(bytes: &[u8], block: u64, hash: ZapHash) -> Result<Leaf<'_>, ZapError> {
     let leaf = Leaf::open(bytes).map_err(corrupt(block))?;
     leaf.require(hash).map_err(corrupt(block))?;
@@ -104,7 +106,8 @@ fn has_words(header: &FatHeader) -> bool {
     header.flags().has(ZapFlags::WORD_NAMES)
 }
 
-/// The entry of a name in its leaf: of exactly that name if it is there, else of one that is equal, where that will do.
+/// The entry of a name in its leaf: of exactly that name if it is there, else of one that is equal,
+/// where that will do.
 fn entry_in(
     leaf: &Leaf<'_>,
     block: u64,
@@ -180,7 +183,8 @@ pub(super) fn entries_from<B: ZapBlocks>(
             ))
         })?;
         match next {
-            // Of the last leaf, the next prefix has too many bits; of an undivided ZAP there is no next.
+            // Of the last leaf, the next prefix has too many bits; of an undivided ZAP there is no
+            // next.
             Some(hash) if hash > at.hash => {
                 at = Cursor {
                     hash,
@@ -285,7 +289,8 @@ pub(super) fn add<B: ZapBlocks>(
     Err(ZapError::Full)
 }
 
-/// Refuses what no split makes room for: leaves would be split for it, and the table grown, until it has all the bits it may have.
+/// Refuses what no split makes room for: leaves would be split for it, and the table grown, until
+/// it has all the bits it may have.
 fn refuse_if(is_hopeless: bool) -> Result<(), ZapError> {
     match is_hopeless {
         true => Err(ZapError::Full),
@@ -322,8 +327,8 @@ pub(super) fn remove<B: ZapBlocks>(
     write_header(blocks, tx, &fat.header)
 }
 
-/// Changes a leaf. The first time, everything in it is looked at: what the disk says of free chunks is not believed
-/// before something is put there.
+/// Changes a leaf. The first time, everything in it is looked at: what the disk says of free chunks
+/// is not believed before something is put there.
 fn edit<B: ZapBlocks, T>(
     blocks: &B,
     tx: &B::Tx,
@@ -347,10 +352,12 @@ fn edit<B: ZapBlocks, T>(
     Ok(made)
 }
 
-/// Splits the leaf that a hash leads to, growing the table first if it has no bit to tell the halves apart.
+/// Splits the leaf that a hash leads to, growing the table first if it has no bit to tell the
+/// halves apart.
 ///
-/// Whatever is to be changed is first had in this transaction as it is, and looked at; from the first change on there is nothing to be read that could fail,
-/// and leave half of the entries where nobody finds them.
+/// Whatever is to be changed is first had in this transaction as it is, and looked at; from the
+/// first change on there is nothing to be read that could fail, and leave half of the entries where
+/// no lookup finds them.
 fn split<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
@@ -399,7 +406,8 @@ fn split<B: ZapBlocks>(
     write_header(blocks, tx, &fat.header)
 }
 
-/// Refuses a leaf whose prefix has more bits than index the table: some of the hashes that lead to it would not belong there.
+/// Refuses a leaf whose prefix has more bits than index the table: some of the hashes that lead to
+/// it would not belong there.
 fn require_table_bits(block: u64, length: u32, header: &FatHeader) -> Result<(), ZapError> {
     if length <= header.shift() {
         return Ok(());
@@ -440,8 +448,8 @@ fn table_runs(header: &FatHeader, entries: Range<u64>, shift: u32) -> TableRuns 
     table
 }
 
-/// Has blocks of the table in this transaction, where all of these words must lead to one leaf. What the next table has there is not known before it
-/// is made.
+/// Has blocks of the table in this transaction, where all of these words must lead to one leaf.
+/// What the next table has there is not known before it is made.
 fn require_pointers<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
@@ -504,8 +512,9 @@ fn grow_table<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState) -> Resul
     }
 }
 
-/// Grows the table before it is needed: while a copy is under way, and when a leaf that is nearly full could not
-/// split. What keeps it from growing matters only to the insert that needs it; the one that was just made is there.
+/// Grows the table before it is needed: while a copy is under way, and when a leaf that is nearly
+/// full could not split. What keeps it from growing matters only to the insert that needs it; the
+/// one that was just made is there.
 fn grow_ahead<B: ZapBlocks>(blocks: &B, tx: &B::Tx, fat: &mut FatState, block: u64) {
     let cannot_split = || {
         look(blocks, block, |bytes| {

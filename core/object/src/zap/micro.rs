@@ -8,7 +8,8 @@ use tarn_ondisk::zap::fat::table_bits_max;
 use tarn_ondisk::zap::micro::{self, Micro};
 use tarn_ondisk::zap::{Cursor, DIFFERENTIATOR_END, Name, OwnedName, ZapFlags, ZapHash, ZapValue};
 
-/// Makes an empty micro ZAP of an object's only block. Objects that were there before can have blocks of any size.
+/// Makes an empty micro ZAP of an object's only block. Objects that were there before can have
+/// blocks of any size.
 pub(super) fn create<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,
@@ -99,7 +100,8 @@ fn neighbor_count(index: &MicroIndex, hash: ZapHash) -> usize {
         .count()
 }
 
-/// The slot of a name: of exactly that name if it is there, else of one that is equal to it, where that will do.
+/// The slot of a name: of exactly that name if it is there, else of one that is equal to it, where
+/// that will do.
 fn slot_of(
     block: &[u8],
     index: &MicroIndex,
@@ -165,7 +167,8 @@ pub(super) fn entries_from<B: ZapBlocks>(
     })
 }
 
-/// Adds or changes an entry. Gives false when only a fat ZAP could hold it; nothing is changed then.
+/// Adds or changes an entry. Gives false when only a fat ZAP could hold it; nothing is changed
+/// then.
 pub(super) fn put<B: ZapBlocks>(
     blocks: &B,
     tx: &B::Tx,

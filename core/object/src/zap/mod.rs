@@ -1,18 +1,20 @@
 //! ZAPs: names to values, in an object.
 //!
 //! # Mechanism
-//! `ondisk::zap` knows the bytes of each block; this module finds the block, keeps the few things worth keeping in
-//! memory ([`state`]), and turns a micro ZAP into a fat one when it must. A [`Zap`] is a handle: any
-//! number may be open on one object, from any thread.
+//! `ondisk::zap` knows the bytes of each block; this module finds the block, keeps the few things
+//! worth keeping in memory ([`state`]), and turns a micro ZAP into a fat one when it must. A
+//! [`Zap`] is a handle: any number may be open on one object, from any thread.
 //!
-//! Some directories treat names as equal that differ in case or in their Unicode form. Such a ZAP hashes the
-//! normalised name and stores the name as given; who opens it gives the function that normalises. Only *finding* a name is
-//! content with an equal one. What is added, changed and removed is the name itself, as in OpenZFS: names that are
-//! equal can be in one ZAP, as those of `fs@x` and `fs@X` are, and who wants only one of them looks before he adds.
+//! Some directories treat names as equal that differ in case or in their Unicode form. Such a ZAP
+//! hashes the normalised name and stores the name as given; its opener gives the function that
+//! normalises. Only *finding* a name is content with an equal one. What is added, changed and
+//! removed is the name itself, as in OpenZFS: names that are equal can be in one ZAP, as those of
+//! `fs@x` and `fs@X` are, and a caller that wants only one of them looks before it adds.
 //!
 //! # Invariants
 //! - After each call, and so in each txg, the blocks are a ZAP that OpenZFS reads.
-//! - Walking with a cursor gives each name that was there all the time exactly once, whatever else changes.
+//! - Walking with a cursor gives each name that was there all the time exactly once, whatever else
+//!   changes.
 //!
 //! # Knows nothing about
 //! What the names mean.
@@ -108,7 +110,8 @@ pub struct Zap<B: ZapBlocks> {
 /// What to make.
 #[derive(Debug, Clone, Copy)]
 pub enum NewZap {
-    /// A micro ZAP, which becomes fat when it must. The object has one block, of 512 bytes or a multiple.
+    /// A micro ZAP, which becomes fat when it must. The object has one block, of 512 bytes or a
+    /// multiple.
     Micro {
         /// What hashes begin with; any number but zero.
         salt: u64,
@@ -172,7 +175,8 @@ impl<B: ZapBlocks> Zap<B> {
         self
     }
 
-    /// The same, where names that are hashed alike are equal only if they are alike in this form, too.
+    /// The same, where names that are hashed alike are equal only if they are alike in this form,
+    /// too.
     #[doc(alias = "MT_MATCH_CASE")]
     pub fn with_comparison(mut self, compare: Normalize) -> Self {
         self.compare = Some(compare);
@@ -206,8 +210,8 @@ impl<B: ZapBlocks> Zap<B> {
         Ok(self.lookup(name)?.and_then(|value| value.as_word()))
     }
 
-    /// The entry of a name: with the name as it is stored, which can differ from the one asked in a ZAP that
-    /// normalises. There, an exact match comes first.
+    /// The entry of a name: with the name as it is stored, which can differ from the one asked in a
+    /// ZAP that normalises. There, an exact match comes first.
     ///
     /// # Errors
     /// As [`Zap::lookup`].
@@ -343,9 +347,11 @@ impl<B: ZapBlocks> Zap<B> {
         })
     }
 
-    /// Turns a micro ZAP into a fat one, for what it cannot hold: its entries keep their differentiators, so that walks go on.
+    /// Turns a micro ZAP into a fat one, for what it cannot hold: its entries keep their
+    /// differentiators, so that walks go on.
     ///
-    /// Nothing is changed before it is known that a fat one can hold everything; from there on there is nothing to be read but what was just made.
+    /// Nothing is changed before it is known that a fat one can hold everything; from there on
+    /// there is nothing to be read but what was just made.
     fn make_fat(
         &self,
         tx: &B::Tx,
@@ -412,7 +418,8 @@ impl<B: ZapBlocks> Zap<B> {
         self.with_kind_mut(|kind| run(kind))
     }
 
-    /// Runs with leave to change what is remembered. After an error half-way it is forgotten: the blocks know.
+    /// Runs with leave to change what is remembered. After an error half-way it is forgotten: the
+    /// blocks know.
     fn with_kind_mut<T>(
         &self,
         run: impl FnOnce(&mut Kind) -> Result<T, ZapError>,
@@ -493,7 +500,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Refuses names and values that the ZAP cannot hold. `limit` is the longest name in bytes, with its final zero.
+/// Refuses names and values that the ZAP cannot hold. `limit` is the longest name in bytes, with
+/// its final zero.
 fn check_entry(name: Name<'_>, value: &ZapValue, limit: usize) -> Result<(), ZapError> {
     let is_bad = match name {
         Name::Text(text) => text.is_empty() || text.len() >= limit || text.contains(&0),

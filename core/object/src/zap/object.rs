@@ -1,7 +1,7 @@
 //! ZAPs in objects: [`ObjectZap`].
 //!
-//! What is remembered of a ZAP is kept with its object, so all handles on one object share it. A handle borrows the operation on whose behalf
-//! it reads, so it lives as long as one request.
+//! What is remembered of a ZAP is kept with its object, so all handles on one object share it. A
+//! handle borrows the operation on whose behalf it reads, so it lives as long as one request.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl<'a> Zap<ObjectBlocks<'a>> {
         Zap::open(blocks_of(object, operation))
     }
 
-    /// Allocates an object for a ZAP, and makes it. Micro, with the smallest blocks, unless `new` says otherwise.
+    /// Allocates an object for a ZAP, and makes it. Micro, with the smallest blocks, unless `new`
+    /// says otherwise.
     pub fn allocate(
         set: &ObjectSet,
         tx: &Tx,

@@ -1,12 +1,14 @@
 //! What is remembered of a ZAP between calls.
 //!
 //! # Mechanism
-//! A micro ZAP is a list, and finding a name in it would mean looking at all of it. An index from hash and differentiator to
-//! slot is made when the ZAP is first used and kept true with each change; it is also the order of walks. Of a
-//! fat ZAP the decoded header is kept, and which leaves were checked, since a check looks at every chunk.
+//! A micro ZAP is a list, and finding a name in it would mean looking at all of it. An index from
+//! hash and differentiator to slot is made when the ZAP is first used and kept true with each
+//! change; it is also the order of walks. Of a fat ZAP the decoded header is kept, and which leaves
+//! were checked, since a check looks at every chunk.
 //!
 //! # Invariants
-//! - The state says what the newest contents of the blocks say. Who changes the blocks holds the lock to write.
+//! - The state says what the newest contents of the blocks say. A thread that changes the blocks
+//!   holds the write lock.
 //! - The state can be forgotten at any time; it is made again from the blocks.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -67,6 +67,7 @@ impl FileSystem {
         }
         if extends {
             let mut facts = (*node.facts()).clone();
+            let _prepared = self.prepare_size(&node, end, operation)?;
             let tx = self.begin(EDGE_BYTES, operation)?;
             let _content = node.content.write();
             self.set_size(&node, &mut facts, end, &tx, operation)?;
@@ -125,8 +126,6 @@ impl FileSystem {
                 behind.saturating_mul(block_size).min(end)
             });
             let mut facts = (*node.facts()).clone();
-            let tx = self.begin_freeing((stop - at).min(piece), operation)?;
-            let _content = node.content.write();
             // What is beyond the size is zeros already, so the last block can be freed whole.
             let is_tail = stop >= facts.size;
             let length = if is_tail {
@@ -134,6 +133,9 @@ impl FileSystem {
             } else {
                 stop - at
             };
+            let _prepared = node.object.prepare_free(at, length, operation)?;
+            let tx = self.begin_freeing((stop - at).min(piece), operation)?;
+            let _content = node.content.write();
             node.object.free_range(&tx, at, length, operation)?;
             facts.contents_changed(self.now());
             if !credentials.passes_posix_rules() {

@@ -163,9 +163,12 @@ impl FileSystem {
         let mut facts = (*target.facts()).clone();
         self.check_space_quota(&facts, operation)?;
         let room = aligned.blocks * POINTER_BYTES + OVERHEAD_BYTES;
-        let tx = self.begin(room, operation)?;
         let first = rest.from / aligned.block_size;
         let blocks = first..first + aligned.blocks;
+        source.object.look_up_pointers(blocks.clone(), operation)?;
+        let length = aligned.blocks * aligned.block_size;
+        let _prepared = target.object.prepare_write(rest.to, length, operation)?;
+        let tx = self.begin(room, operation)?;
         let pointers = source.object.clonable(&tx, blocks, operation)?;
         let cloned: Vec<BlockPointer> = pointers.iter().map_while(|found| *found).collect();
         if cloned.is_empty() {

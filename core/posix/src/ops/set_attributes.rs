@@ -78,6 +78,9 @@ impl FileSystem {
             self.free_contents(&node, size, operation)?;
         }
         let grows = changes.size.is_some_and(|size| size > facts.size);
+        let prepared = changes.size;
+        let prepared = prepared.map(|size| self.prepare_size(&node, size, operation));
+        let _prepared = prepared.transpose()?;
         let tx = if grows {
             self.begin(ATTRIBUTE_BYTES, operation)?
         } else {

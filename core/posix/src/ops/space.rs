@@ -39,16 +39,18 @@ impl FileSystem {
 
     /// How much room there is.
     pub fn space(&self) -> SpaceFacts {
-        let facts = (self.space.facts)();
+        let totals = (self.space.totals)();
         let properties = self.properties();
         let used = self.set.object_count();
-        let available = facts.available_bytes / SLOT_BYTES;
+        let available = totals.available_bytes / SLOT_BYTES;
         SpaceFacts {
+            total_bytes: totals.total_bytes,
+            available_bytes: totals.available_bytes,
             total_objects: used.saturating_add(available),
             available_objects: available,
             block_size: u32::try_from(properties.record_size.get()).unwrap_or(u32::MAX),
             name_bytes_max: u32::try_from(properties.name_bytes_max()).unwrap_or(u32::MAX),
-            ..facts
+            id: self.set.id().get(),
         }
     }
 }

@@ -12,7 +12,7 @@ use tarn_zil::IntentLog;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
-use crate::properties::SyncPolicy;
+use tarn_zil::SyncPolicy;
 
 /// A file with changes that only its intent log can make durable now.
 #[derive(Debug, Clone, Copy)]

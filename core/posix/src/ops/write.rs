@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use tarn_host::buffer::Buffer;
-use tarn_object::{Caching, Tx, TxEstimate};
+use tarn_object::{Caching, PreparedChange, Tx, TxEstimate};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{LogicalSize, ObjectId, Txg};
 use tarn_probe::Operation;
@@ -22,8 +22,8 @@ use crate::filesystem::FileSystem;
 use crate::intent::privileges_lost;
 use crate::node::{Node, lock_existing};
 use crate::permissions::without_set_ids;
-use crate::space::{Leave, SpaceRefusal, SpaceUse};
 use crate::types::{Credentials, FileKind};
+use tarn_dataset::space_door::{SpaceLeave, SpaceRefusal, SpaceUse};
 
 /// The largest size of a file.
 pub(crate) const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
@@ -200,6 +200,8 @@ impl FileSystem {
     ) -> Result<(Txg, usize), PosixError> {
         let length = contents.len();
         self.check_space_quota(&node.facts(), operation)?;
+        let object = &node.object;
+        let _prepared = object.prepare_write(offset, widen(length), operation)?;
         let part = Part { offset, caching };
         let (asked, block_size) = self.leave_to_write(node, offset, widen(length));
         match asked {
@@ -239,7 +241,7 @@ impl FileSystem {
         node: &Node,
         offset: u64,
         length: u64,
-    ) -> (Result<Leave, SpaceRefusal>, u64) {
+    ) -> (Result<SpaceLeave, SpaceRefusal>, u64) {
         let block_size = self.block_size_after(node, offset.saturating_add(length));
         let first = offset / block_size;
         let blocks = offset.saturating_add(length).div_ceil(block_size) - first;
@@ -260,7 +262,7 @@ impl FileSystem {
         node: &Node,
         Part { offset, caching }: Part,
         contents: NewContents<'_>,
-        leave: Leave,
+        leave: SpaceLeave,
         operation: &Operation,
     ) -> Result<Txg, PosixError> {
         let length = widen(contents.len());
@@ -345,6 +347,21 @@ impl FileSystem {
             .get()
             .min(limit)
             .max(now)
+    }
+
+    /// Reads what [`set_size`](FileSystem::set_size) needs, before its transaction is opened. The
+    /// caller holds `change`.
+    pub(crate) fn prepare_size<'a>(
+        &self,
+        node: &'a Node,
+        size: u64,
+        operation: &Operation,
+    ) -> Result<PreparedChange<'a>, PosixError> {
+        let object = &node.object;
+        Ok(match size > node.facts().size {
+            true => object.prepare_growth(size, operation)?,
+            false => object.prepare_free(size, tarn_object::TO_END, operation)?,
+        })
     }
 
     /// Changes the size of a file, in a transaction in which at most a bounded number of blocks is freed: the

@@ -206,7 +206,8 @@ impl FileSystem {
         let mut at = offset;
         for (index, pointer) in (1..).zip(pointers) {
             let size = narrow(block_size.min(end - at));
-            let block = self.set.env().cache.io().read(pointer, operation);
+            let number = BlockId::from(at / block_size.max(1));
+            let block = node.object.read_to_clone(pointer, number, operation);
             let block = block.map_err(|_| RecordError::Nonsense("a block cannot be read"))?;
             let mut bytes = block.to_vec();
             bytes.resize(size, 0);

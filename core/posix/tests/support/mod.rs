@@ -15,6 +15,7 @@ use tarn_block::{
     Repair, WritePhase,
 };
 use tarn_cache::{Cache, CacheOptions, PoolCache};
+use tarn_dataset::space_door::SpaceDoor;
 use tarn_host::{Host, RealOptions};
 use tarn_object::zap::{NewZap, ObjectZap, ZapValue};
 use tarn_object::{
@@ -31,7 +32,7 @@ use tarn_ondisk::znode::{MASTER_NODE, master};
 use tarn_posix::properties::MountProperties;
 use tarn_posix::types::{Attributes, Credentials, DeviceNumber, DirectoryEntry, FileKind, NewFile};
 use tarn_posix::{
-    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, PosixError, SpaceDoor, Unlinked,
+    FileOwnership, FileSystem, FileSystemParts, NewFileSystem, PosixError, Unlinked,
     create_filesystem,
 };
 use tarn_probe::{Operation, Registry};
@@ -217,6 +218,14 @@ impl Mounted {
     }
 
     pub fn with(new: NewFileSystem, properties: MountProperties) -> Mounted {
+        Mounted::with_space(new, properties, SpaceDoor::unlimited())
+    }
+
+    pub fn with_space(
+        new: NewFileSystem,
+        properties: MountProperties,
+        space_door: SpaceDoor,
+    ) -> Mounted {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::real(RealOptions::from_environment().unwrap());
         let space = Arc::new(Space::new(SpaceOptions::default()));
@@ -256,10 +265,15 @@ impl Mounted {
             folder,
         });
         let set = create_set(&storage, &env, &new);
-        Mounted::open(storage, &set, properties)
+        Mounted::open(storage, &set, properties, space_door)
     }
 
-    fn open(storage: Arc<Storage>, set: &Arc<ObjectSet>, properties: MountProperties) -> Mounted {
+    fn open(
+        storage: Arc<Storage>,
+        set: &Arc<ObjectSet>,
+        properties: MountProperties,
+        space: SpaceDoor,
+    ) -> Mounted {
         let storer = storage.clone();
         let thread = std::thread::spawn(move || {
             while storer.txgs.wait_for_work() != Wake::Stopped {
@@ -273,7 +287,7 @@ impl Mounted {
             log: Some(IntentLog::new(set.clone(), Durability::ByGroup)),
             properties,
             host: storage.host.clone(),
-            space: SpaceDoor::unlimited(),
+            space,
             snapshots: None,
             unlinked: Unlinked::Freed,
         };
@@ -312,7 +326,12 @@ impl Mounted {
         let owner = Some(Arc::new(FileOwnership) as Arc<_>);
         let policy = SetPolicy::new(BLOCKS);
         let set = ObjectSet::open(env, SET, &root, policy, owner, &self.operation).unwrap();
-        Mounted::open(storage, &set, properties)
+        Mounted::open(storage, &set, properties, SpaceDoor::unlimited())
+    }
+
+    /// Forgets what was read: the next reads go to the disk.
+    pub fn forget_cache(&self) {
+        self.storage.cache.forget_all();
     }
 
     /// Changes what is stored by hand, in a transaction, as others may have left it.

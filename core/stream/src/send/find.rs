@@ -9,12 +9,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tarn_cache::PoolCache;
-use tarn_object::{
-    HEAD_LEVEL, Holes, META_DNODE, ObjectError, SPILL_BLOCK, Step, Visit, Visitor, WalkOptions,
-    walk_objset,
-};
+use tarn_object::{Holes, META_DNODE, ObjectError, Step, Visit, Visitor, WalkOptions, walk_objset};
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
-use tarn_ondisk::bookmark::TraversalMark;
+use tarn_ondisk::bookmark::{HEAD_LEVEL, SPILL_BLOCK, TraversalMark};
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::dnode::Dnode;
 use tarn_ondisk::object_type::ObjectType;

@@ -1,16 +1,20 @@
 //! In which form the contents of a block are sent.
 
 use super::find::Found;
-use tarn_block::Form;
+use tarn_block::{BlockScope, Form, ReadRequest};
 use tarn_ondisk::block_pointer::{BlockPointer, OLD_BLOCK_BYTES_MAX};
+use tarn_ondisk::bookmark::TraversalMark;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::ByteOrder;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::stream::StreamFeatures;
+use tarn_ondisk::units::ObjectId;
 
 /// What decides in which form contents are sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forms {
+    /// The object set that is sent.
+    pub set: ObjectId,
     pub features: StreamFeatures,
     /// Whether only sizes are asked for, and nothing is read.
     pub is_dry: bool,
@@ -18,16 +22,37 @@ pub(crate) struct Forms {
 
 impl Forms {
     /// What is read for something to send, and how; none where nothing is.
-    pub fn of(self, found: &Found) -> Option<(BlockPointer, Form)> {
-        let pointer = match found {
-            Found::Data { pointer, .. } => *pointer,
-            Found::Object { old_spill, .. } => (*old_spill)?,
+    pub fn of(self, found: &Found) -> Option<ReadRequest> {
+        let (pointer, scope) = match found {
+            Found::Data {
+                object,
+                block,
+                pointer,
+                ..
+            } => (*pointer, self.scope(*object, *block, pointer)),
+            Found::Object { id, old_spill, .. } => {
+                ((*old_spill)?, BlockScope::of_spill(self.set, *id))
+            }
             _ => return None,
         };
         if self.is_dry || self.embeds(&pointer) {
             return None;
         }
-        Some((pointer, self.of_block(&pointer)))
+        Some(ReadRequest {
+            form: self.of_block(&pointer),
+            pointer,
+            scope,
+        })
+    }
+
+    fn scope(self, object: ObjectId, block: u64, pointer: &BlockPointer) -> BlockScope {
+        let mark = TraversalMark {
+            objset: self.set,
+            object,
+            level: 0,
+            block,
+        };
+        BlockScope::of_visit(mark, pointer)
     }
 
     /// How the contents of a block are sent that is not sent as embedded.

@@ -237,6 +237,7 @@ fn run<W: Write>(
     check: &dyn Fn() -> Result<(), SendError>,
 ) -> Result<Sink<W>, SendError> {
     let forms = Forms {
+        set: source.search.set,
         features: source.features,
         is_dry: matches!(sink, Sink::Size),
     };

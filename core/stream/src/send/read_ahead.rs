@@ -19,11 +19,10 @@ use super::form::Forms;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tarn_block::{Block, Form, ReadError};
+use tarn_block::{Block, Form, ReadError, ReadRequest};
 use tarn_cache::PoolCache;
 use tarn_host::channel::{NoMessage, Receiver, Sender, bounded};
 use tarn_host::{Host, JoinHandle};
-use tarn_ondisk::block_pointer::BlockPointer;
 use tarn_probe::{Operation, OperationKind};
 
 /// How many bytes a batch reads. Enough for devices to have all their queues full.
@@ -144,7 +143,7 @@ fn find_all(
         is_taken
     };
     let outcome = find(cache, search, walk, &operation, &mut |found| {
-        let size = |(pointer, _): (BlockPointer, Form)| pointer.logical_size().get();
+        let size = |request: ReadRequest| request.pointer.logical_size().get();
         bytes += forms.of(&found).map_or(0, size);
         batch.push(found);
         if bytes < BATCH_BYTES && batch.len() < BATCH_ITEMS {
@@ -186,19 +185,20 @@ fn read(cache: &PoolCache, forms: Forms, batch: Vec<Found>, operation: &Operatio
     let (mut wanted, mut places) = (Vec::new(), Vec::new());
     for found in batch {
         let mut contents = None;
-        if let Some((pointer, form)) = forms.of(&found) {
-            let is_plain = form == Form::Plain;
-            match cache.peek(&pointer).filter(|_| is_plain) {
+        if let Some(request) = forms.of(&found) {
+            let is_plain = request.form == Form::Plain;
+            match cache.peek(&request.pointer).filter(|_| is_plain) {
                 Some(block) => contents = Some(Ok(block)),
                 None => {
-                    wanted.push((pointer, form));
+                    wanted.push(request);
                     places.push(items.len());
                 }
             }
         }
         items.push(Item { found, contents });
     }
-    let answers = cache.io().read_many_as(&wanted, operation);
+    let answers = cache.io().read_many(&wanted, operation);
+    assert_eq!(answers.len(), places.len(), "each block has its answer");
     for (place, answer) in places.into_iter().zip(answers) {
         items[place].contents = Some(answer);
     }

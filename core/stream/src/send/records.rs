@@ -12,8 +12,8 @@ use crate::writing::StreamWriter;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_block::{Block, Form, ReadError};
-use tarn_object::SPILL_BLOCK;
 use tarn_ondisk::block_pointer::{BlockPointer, OLD_BLOCK_BYTES_MAX};
+use tarn_ondisk::bookmark::SPILL_BLOCK;
 use tarn_ondisk::checksum::ChecksumKind;
 use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::{ByteOrder, narrow, widen};
@@ -478,6 +478,7 @@ mod tests {
         writer.write(&begin, &[]).unwrap();
         let terms = Terms {
             forms: Forms {
+                set: ObjectId::from(54),
                 features: StreamFeatures::NONE,
                 is_dry: false,
             },

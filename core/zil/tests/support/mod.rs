@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tarn_block::{
-    BlockIo, BlockIoOptions, DatasetPolicy, Embedding, RedundantMetadata, Repair, WritePhase,
+    BlockIo, BlockIoOptions, BlockScope, DatasetPolicy, Embedding, RedundantMetadata, Repair,
+    WritePhase,
 };
 use tarn_cache::{Cache, CacheOptions, PoolCache};
 use tarn_host::{Host, OpenMode, SimHost, SimOptions};
@@ -467,7 +468,9 @@ pub fn replayed_file(host: &Host, memory: &Memory, file: ObjectId) -> (Vec<u8>, 
             Some(data) => (write.offset, data.clone()),
             None => {
                 // A block of the log can be on the disk before one that it leads to: nobody was promised anything, and the log ends there.
-                let Ok(block) = io.read(&write.pointer, &operation) else {
+                let (object, offset) = (write.object, write.offset);
+                let scope = BlockScope::of_logged_write(SET, object, offset, &write.pointer);
+                let Ok(block) = io.read(&write.pointer, scope, &operation) else {
                     break;
                 };
                 led_to += 1;
@@ -498,7 +501,7 @@ pub fn read_log(host: &Host, disks: u64, durable: &Durable) -> Found {
     let mut next = head.intent_log.first;
     while !next.is_hole() {
         found.blocks.push(next);
-        let Ok(contents) = io.read(&next, &operation) else {
+        let Ok(contents) = io.read(&next, BlockScope::of_log_block(&next), &operation) else {
             break;
         };
         let block = LogBlock::decode(&contents, LogForm::Zilog2).unwrap();

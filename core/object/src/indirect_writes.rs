@@ -1,14 +1,17 @@
-//! Blocks that are written before their group is stored, for the intent log.
+//! Indirect log writes (`WR_INDIRECT`): blocks that the intent log writes to their final places.
 //!
 //! # Mechanism
-//! A log record can lead to a block of the object itself instead of carrying its bytes. The newest contents of the block, if the open group has changed
-//! it, are given their place ([`Object::place_early`]), written by the log, and noted in the group's changes. When the group is
-//! stored and the block still has these very contents, it is not written again: the tree gets the pointer. If it was changed, cut off or
-//! freed since, it is stored as ever, and the early place is freed with the group.
+//! A log record can lead to a block of the object itself instead of carrying its bytes. The newest
+//! contents of the block, if the open group has changed it, are given their place
+//! ([`Object::place_for_log`]), written by the log, and noted in the group's changes. When the
+//! group is stored and the block still has these very contents, it is not written again: the tree
+//! gets the pointer. If it was changed, cut off or freed since, it is stored as usual, and the
+//! place is freed with the txg.
 //!
 //! # Invariants
-//! - Each place taken early becomes part of the tree with its group, or is freed with it.
-//! - A group is stored only after its early blocks are written or withdrawn: who writes them sees to that.
+//! - Each place taken here becomes part of the tree with its txg, or is freed with it.
+//! - A txg is stored only after its indirect writes are done or withdrawn: `zil` holds it until
+//!   then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,13 +24,13 @@ use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{BlockId, Level, LogicalSize, Txg};
 use tarn_probe::Operation;
 
-use crate::dirty::{Early, Pending};
+use crate::dirty::{Pending, PlacedForLog};
 use crate::object::Object;
 use crate::tx::Tx;
 
 /// Blocks of an object that have their places before their group is stored.
 #[derive(Debug)]
-pub struct EarlyBlocks {
+pub struct IndirectWrites {
     object: Arc<Object>,
     txg: Txg,
     /// By their numbers.
@@ -37,14 +40,15 @@ pub struct EarlyBlocks {
 }
 
 impl Object {
-    /// Gives blocks of the open group their places. `None` when it has not changed all of them, or they are better stored with the
-    /// group. Until they are written or [withdrawn](EarlyBlocks::withdraw) the group must not be stored.
-    pub fn place_early(
+    /// Gives blocks of the open group their places. `None` when it has not changed all of them, or
+    /// they are better stored with the group. Until they are written or
+    /// [withdrawn](IndirectWrites::withdraw) the group must not be stored.
+    pub fn place_for_log(
         self: &Arc<Self>,
         tx: &Tx,
         blocks: Range<u64>,
         operation: &Operation,
-    ) -> Option<EarlyBlocks> {
+    ) -> Option<IndirectWrites> {
         let txg = tx.txg();
         let mut places = BTreeMap::new();
         let mut buffers: Vec<(u64, Arc<Buffer>)> = Vec::new();
@@ -54,9 +58,9 @@ impl Object {
             let pending = state.pending.back().filter(|pending| pending.txg == txg)?;
             for block in blocks {
                 let buffer = pending.blocks.get(&block)?;
-                match pending.early.get(&block) {
-                    Some(early) if Arc::ptr_eq(&early.buffer, buffer) => {
-                        places.insert(block, early.pointer);
+                match pending.placed_for_log.get(&block) {
+                    Some(placed) if Arc::ptr_eq(&placed.buffer, buffer) => {
+                        places.insert(block, placed.pointer);
                     }
                     _ => buffers.push((block, buffer.clone())),
                 }
@@ -74,7 +78,7 @@ impl Object {
         let mut unwritten = None;
         if !buffers.is_empty() {
             let requests = buffers.iter().map(|(block, buffer)| {
-                let request = self.early_request(buffer)?;
+                let request = self.log_data_request(buffer)?;
                 if !request.policy.may_stay() || !settled.contains(block) {
                     return Some(request);
                 }
@@ -86,14 +90,14 @@ impl Object {
             });
             let requests = requests.collect::<Option<Vec<WriteRequest>>>()?;
             let io = self.context.env.cache.io();
-            let placed = io.place_early(requests, txg, operation)?;
+            let placed = io.place_log_data(requests, txg, operation)?;
             let pointers = placed.pointers.iter().copied();
             let fresh: Vec<_> = buffers.into_iter().zip(pointers).collect();
             places.extend(fresh.iter().map(|((block, _), pointer)| (*block, *pointer)));
-            self.note_early(txg, fresh);
+            self.note_placed(txg, fresh);
             unwritten = Some(placed);
         }
-        Some(EarlyBlocks {
+        Some(IndirectWrites {
             object: self.clone(),
             txg,
             places,
@@ -102,20 +106,28 @@ impl Object {
     }
 
     /// What was placed is part of the group, whatever became of the blocks meanwhile.
-    fn note_early(&self, txg: Txg, placed: Vec<((u64, Arc<Buffer>), BlockPointer)>) {
+    fn note_placed(&self, txg: Txg, placed: Vec<((u64, Arc<Buffer>), BlockPointer)>) {
         let mut state = self.state.lock();
         // The next group may have begun.
         let mut pending = state.pending.iter_mut();
         let pending = pending.find(|pending| pending.txg == txg);
         let pending = pending.expect("a group's changes are there as long as its transactions");
+        assert!(
+            placed.iter().all(|(_, pointer)| pointer.birth() == txg),
+            "a place is part of its txg"
+        );
         for ((block, buffer), pointer) in placed {
-            let before = pending.early.insert(block, Early { buffer, pointer });
-            pending.superseded.extend(before.map(|early| early.pointer));
+            let before = pending
+                .placed_for_log
+                .insert(block, PlacedForLog { buffer, pointer });
+            pending
+                .superseded
+                .extend(before.map(|placed| placed.pointer));
         }
     }
 
-    /// How a block is written early; none if it is not.
-    fn early_request(&self, buffer: &Arc<Buffer>) -> Option<WriteRequest> {
+    /// How a block of this object is written indirectly; none if it is not.
+    fn log_data_request(&self, buffer: &Arc<Buffer>) -> Option<WriteRequest> {
         let object_type = self.object_type();
         if !matches!(object_type, ObjectType::PlainFile | ObjectType::Zvol) {
             return None;
@@ -137,7 +149,7 @@ impl Object {
     }
 }
 
-impl EarlyBlocks {
+impl IndirectWrites {
     /// Where this block is, if it is one of them.
     pub fn pointer(&self, block: BlockId) -> Option<&BlockPointer> {
         self.places.get(&block.get())
@@ -148,7 +160,7 @@ impl EarlyBlocks {
         self.unwritten.take()
     }
 
-    /// They were not written, or nobody knows: they are stored with their group, elsewhere.
+    /// The blocks were perhaps not written: they are stored with their txg, elsewhere.
     pub fn withdraw(self) {
         let mut state = self.object.state.lock();
         let mut pending = state.pending.iter_mut();
@@ -156,9 +168,9 @@ impl EarlyBlocks {
             return;
         };
         for (block, pointer) in self.places {
-            let is_this = |early: &Early| early.pointer == pointer;
-            if pending.early.get(&block).is_some_and(is_this) {
-                pending.early.remove(&block);
+            let is_this = |placed: &PlacedForLog| placed.pointer == pointer;
+            if pending.placed_for_log.get(&block).is_some_and(is_this) {
+                pending.placed_for_log.remove(&block);
                 pending.superseded.push(pointer);
             }
         }

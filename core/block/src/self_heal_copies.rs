@@ -1,18 +1,19 @@
-//! Writing a copy anew that was found bad, while a good one is at hand.
+//! Self-healing: a copy that was found bad is written anew from one that verified.
 //!
 //! # Mechanism
-//! The vdev repairs what is bad within a copy: a side of a mirror, a column of a row. Here a whole
-//! copy is bad, and is written from another. Nothing follows from the outcome: if it fails, the next
-//! reader finds the copy bad again, and the reader has its bytes anyway.
+//! The vdev heals what is bad within a copy: a side of a mirror, a column of a row. Here a whole
+//! copy is bad, and is written from another. Nothing follows from the outcome: if it fails, the
+//! next reader finds the copy bad again, and this one has its bytes anyway.
 //!
-//! Who opens a pool after a crash knows of blocks that perhaps not all devices got ([`BlockIo::self_heal`]): all their places are looked at, and what
-//! is lacking is written. That has to succeed.
+//! The importer of a pool passes verified blocks of intent logs that only some devices may have
+//! ([`BlockIo::self_heal`]): all their places are read, and what is lacking is written. That has to
+//! succeed.
 //!
 //! # Invariants
-//! - Only bytes that verified are written, only where the pointer says they belong, and only in pools
-//!   opened for writing.
+//! - Only bytes that verified are written, only where the pointer says they belong, and only in
+//!   pools opened for writing.
 
-use crate::error::{CopyFailure, HealError};
+use crate::error::{CopyFailure, SelfHealError};
 use crate::gang;
 use crate::io::{BlockIo, Repair};
 use crate::stored::StoredPointer;
@@ -32,6 +33,7 @@ impl BlockIo {
         good: &Buffer,
         operation: &Operation,
     ) {
+        assert!(good.len() >= size.to_usize(), "a good copy is whole");
         if self.options.repair == Repair::Leave || !self.vdevs.may_self_heal() {
             return;
         }
@@ -42,8 +44,9 @@ impl BlockIo {
         }
     }
 
-    /// Sees to it that every device in use has its part of a block, in all its places; gives how many parts were lacking and are written now. Durable
-    /// after the next flush. A block without a checksum is left as it is: nobody knows which of its copies is right.
+    /// Writes a block to every device in use that lacks its part of it, in all its places; gives
+    /// how many parts were lacking and are written now. Durable after the next flush. A block
+    /// without a checksum is left as it is: which of its copies is right is not known.
     ///
     /// # Errors
     /// The block cannot be read, or devices fail beyond what redundancy covers.
@@ -51,7 +54,7 @@ impl BlockIo {
         &self,
         pointer: &BlockPointer,
         operation: &Operation,
-    ) -> Result<usize, HealError> {
+    ) -> Result<usize, SelfHealError> {
         if pointer.kind() != PointerKind::Stored || !StoredPointer::parse(pointer)?.is_checked() {
             return Ok(0);
         }

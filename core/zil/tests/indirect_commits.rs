@@ -6,6 +6,7 @@ mod support;
 use std::sync::{Arc, Weak};
 
 use support::{Memory, World, check, machine, path, read_log, told};
+use tarn_block::BlockScope;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Errno, Host};
 use tarn_object::{NewObject, ObjectError, TO_END, Tx};
@@ -52,7 +53,7 @@ impl LogSource for Objects {
             return None;
         }
         let range = write.offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let blocks = object.place_early(tx, range.clone(), operation)?;
+        let blocks = object.place_for_log(tx, range.clone(), operation)?;
         let part = |block: u64| {
             let offset = write.offset.max(block * BLOCK_BYTES);
             LoggedWrite {
@@ -184,11 +185,10 @@ fn large_writes_are_written_once_where_they_stay() {
         let offsets: Vec<u64> = logged.iter().map(|(offset, _)| *offset).collect();
         assert_eq!(offsets, [5000, 16384, 32768, 49152, 65536]);
         for (offset, pointer) in &logged {
-            let block = house
-                .world
-                .io
-                .read(pointer, &Operation::unmeasured())
-                .unwrap();
+            let (set, object) = (house.world.set.id(), ObjectId::from(1));
+            let scope = BlockScope::of_logged_write(set, object, *offset, pointer);
+            let io = &house.world.io;
+            let block = io.read(pointer, scope, &Operation::unmeasured()).unwrap();
             let within = usize::try_from(offset % BLOCK_BYTES).unwrap();
             let from = usize::try_from(offset - 5000).unwrap();
             let length = (block.len() - within).min(70_000 - from);

@@ -1,104 +1,42 @@
-//! Object sets of encrypted datasets. Nobody here has their keys: they are kept, and sent on, as they came.
+//! Object sets of encrypted datasets, whose keys are not loaded: raw streams are received, kept and
+//! sent on without them.
 //!
 //! # Problem
-//! A raw stream has contents as the sender stored them, and what the owner of the key will check one day: codes of every block, of every block of dnodes, and of the
-//! object set. He finds them right only if every tree has the shape it had at the sender, and every dnode says the same.
+//! A raw stream has contents as the sender stored them, and what the owner of the key will check
+//! one day: codes of every block, of every block of dnodes, and of the object set. They verify only
+//! if every tree has the shape it had at the sender, and every dnode says the same.
 //!
 //! # Mechanism
 //! - Contents come with how they are sealed, and are stored as they are ([`Object::write_sealed`]).
-//! - An object is told its levels, its highest block, and all the room for its bonus as it is ([`Object::set_form`]). It keeps to that.
-//! - A block of dnodes is sealed as a whole. It is told how when its first object comes ([`ObjectSet::seal_dnodes`]); whenever it is stored again, it is sealed as it was. Between these, what is stored
-//!   may not agree with its code; nobody opens the object set before the stream has ended.
+//! - An object is told its levels, its highest block, and all the room for its bonus as it is
+//!   ([`Object::set_form`]). It keeps to that.
+//! - A block of dnodes is sealed as a whole. It is told how when its first object comes
+//!   ([`ObjectSet::seal_dnodes`]); whenever it is stored again, it is sealed as it was. Between
+//!   these, what is stored may not agree with its code; the object set is not opened before the
+//!   stream has ended.
 //! - Blocks of pointers are sealed by what is in them.
 //! - The head gets its code at the end ([`ObjectSet::seal`]).
 //!
 //! # Invariants
-//! - In an object set that is encrypted, nothing is written but as it came: who wants to change contents is refused.
+//! - In an encrypted object set everything is written as it came: changes of contents are refused.
 //! - What is not in memory of a dnode block's sealing is in the pointer to it.
 
-use crate::buffer::Old;
-use crate::dirty::{Form, SpillContents};
+use crate::dirty::{Form, Old, SpillContents};
 use crate::error::ObjectError;
+use crate::head::META_DNODE;
 use crate::object::Object;
-use crate::objset::{META_DNODE, ObjectSet, SetContext};
+use crate::objset::{ObjectSet, SetContext};
+use crate::set_sealing::{HeadSealing, ObjectForm, SealedBlock};
 use crate::tx::Tx;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tarn_block::{Block, GivenForm};
-use tarn_host::lock::Mutex;
+use std::sync::atomic::Ordering;
 use tarn_ondisk::block_pointer::BlockPointer;
-use tarn_ondisk::checksum::ChecksumKind;
-use tarn_ondisk::compression::Compression;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::{SLOT_BYTES, Spill};
-use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::objset::ObjsetFlags;
 use tarn_ondisk::sealing::Sealing;
-use tarn_ondisk::units::{BlockId, LogicalSize};
+use tarn_ondisk::units::BlockId;
 use tarn_probe::Operation;
-
-/// Contents as they are stored.
-#[derive(Debug, Clone)]
-pub struct SealedBlock {
-    /// What is stored.
-    pub bytes: Block,
-    /// How much it is when it is opened and decompressed.
-    pub logical_size: LogicalSize,
-    /// Its form.
-    pub given: GivenForm,
-    /// What its owner needs to open it.
-    pub sealing: Sealing,
-}
-
-/// The form of an object, as its owner will check it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectForm {
-    /// The size of its blocks. It can change while the object has none.
-    pub block_size: LogicalSize,
-    /// The size of its blocks of pointers, as a power of two. The same.
-    pub indirect_shift: u8,
-    /// How many levels its tree has.
-    pub levels: u8,
-    /// Its highest block.
-    pub max_block: BlockId,
-    /// What its bonus is.
-    pub bonus_type: ObjectType,
-    /// How long its bonus is when it is opened.
-    pub bonus_length: usize,
-    /// All the room for the bonus. It is encrypted as a whole.
-    pub bonus_room: Vec<u8>,
-}
-
-/// What is said of an object set at the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeadSealing {
-    /// The code of what travels.
-    pub portable_code: [u8; 32],
-    /// How dnodes say that they are checksummed.
-    pub checksum: ChecksumKind,
-    /// How dnodes say that they are compressed.
-    pub compression: Compression,
-    /// The highest block of dnodes.
-    pub max_block: BlockId,
-}
-
-/// What a set knows of its sealing.
-pub(crate) struct SetSealing {
-    is_sealed: AtomicBool,
-    /// How blocks of dnodes are to be sealed when they are stored next.
-    dnodes: Mutex<BTreeMap<u64, Sealing>>,
-}
-
-impl SetSealing {
-    /// Of a set that is stored here.
-    pub fn of_root(root: &BlockPointer) -> SetSealing {
-        SetSealing {
-            is_sealed: AtomicBool::new(root.uses_encryption()),
-            dnodes: Mutex::new(crate::ranks::SEALING, BTreeMap::new()),
-        }
-    }
-}
 
 impl SetContext {
     /// Whether blocks are sealed.
@@ -106,7 +44,8 @@ impl SetContext {
         self.sealing.is_sealed.load(Ordering::Relaxed)
     }
 
-    /// How a block of dnodes is sealed that takes the place of another: as somebody has said, or as that was.
+    /// How a block of dnodes is sealed that takes the place of another: as the stream said, or as
+    /// that was.
     pub fn seal_of_dnodes(&self, block: u64, previous: &BlockPointer) -> Sealing {
         let told = self.sealing.dnodes.lock().remove(&block);
         told.unwrap_or_else(|| Sealing::of_pointer(previous))
@@ -135,7 +74,8 @@ impl ObjectSet {
         self.touch(tx);
     }
 
-    /// Says what the owner checks of the set as a whole. Nobody has been counted in it.
+    /// Sets the code of the set as a whole, which the owner of the key checks. Owners are not
+    /// counted in it.
     ///
     /// # Errors
     /// When it is not encrypted.
@@ -225,7 +165,8 @@ impl Object {
         Ok(())
     }
 
-    /// Has the dnode be of this form. What is beyond its highest block was freed; all contents were, where blocks have another size.
+    /// Has the dnode be of this form. What is beyond its highest block was freed; all contents
+    /// were, where blocks have another size.
     ///
     /// # Errors
     /// When the bonus has no room, or the object was freed meanwhile.
@@ -263,15 +204,4 @@ impl Object {
             object: self.id,
         }
     }
-}
-
-/// A set that is made for a raw stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewSealedSet {
-    /// How many levels its tree of dnodes has.
-    pub levels: u8,
-    /// How large its blocks of dnodes are.
-    pub block_size: LogicalSize,
-    /// The size of its blocks of pointers to dnodes, as a power of two.
-    pub indirect_shift: u8,
 }

@@ -1,16 +1,20 @@
-//! Blocks that get their places before their group is stored, because a log leads to them.
+//! Data of indirect log writes: blocks that get their places before their txg is stored, because
+//! a record of the intent log leads to them (`WR_INDIRECT`).
 //!
 //! # Mechanism
-//! What an application wants durable at once need not be written twice, into the log and with its group: the block can go to where it will stay, and
-//! the log's record names it. It is shaped and placed here, under a transaction of the open group; its contents are written together with
-//! the log's own blocks ([`BlockIo::write_log`]).
+//! What must be durable at once need not be written twice, into the log and with its txg: the block
+//! goes to where it will stay, and the log's record names it. It passes the stages of a write up to
+//! its place here, under a transaction of the open txg; its bytes are written together with the
+//! log's own blocks ([`BlockIo::write_log`]).
 //!
 //! # Invariants
-//! - An early block is in one piece, and never in its pointer: who finds it after a crash claims its places from the pointer alone.
-//! - Its checksum tells whether it was written: what has none is not placed.
+//! - Such a block is in one piece, and never in its pointer: after a crash the importer claims its
+//!   places from the pointer alone.
+//! - Its checksum tells whether it was written: a block without one is not placed.
 
 use crate::io::{BlockIo, WritePhase};
-use crate::write::{Batch, WriteRequest};
+use crate::write::devices::Batch;
+use crate::write::request::WriteRequest;
 use tarn_ondisk::block_pointer::{BlockPointer, PointerKind};
 use tarn_ondisk::units::{PhysicalSize, Txg};
 use tarn_probe::Operation;
@@ -28,15 +32,18 @@ pub struct PlacedBlocks {
 }
 
 impl BlockIo {
-    /// Places for blocks of the open group, in the order of the requests. The caller holds its transaction. `None`, and nothing placed, when one of
-    /// them is better not placed early: zeros, what is not summed, what has the contents it had, and where there is little room or none in one piece.
+    /// Places for blocks of the open txg, in the order of the requests. The caller holds its
+    /// transaction. `None`, and nothing placed, when one of them is better stored with its txg:
+    /// zeros, a block without a checksum or with the contents it had, and where there is little
+    /// room or none in one piece.
     #[doc(alias = "dmu_sync")]
-    pub fn place_early(
+    pub fn place_log_data(
         &self,
         requests: Vec<WriteRequest>,
         birth: Txg,
         operation: &Operation,
     ) -> Option<PlacedBlocks> {
+        let count = requests.len();
         let sizes = requests.iter().map(|request| request.logical_size.get());
         let is_summed = |request: &WriteRequest| {
             let checksum = request.policy.checksum;
@@ -52,7 +59,7 @@ impl BlockIo {
             pass: 1,
         };
         let (mut batch, mut pointers) = (Batch::new(birth), Vec::new());
-        let placed = self.place_chunk(requests, phase, &mut batch, &mut pointers, operation);
+        let placed = self.prepare(requests, phase, &mut batch, &mut pointers, operation);
         let is_new_in_one_piece = |pointer: &BlockPointer| {
             let is_new = pointer.birth() == birth;
             pointer.kind() == PointerKind::Stored && is_new && !pointer.is_gang()
@@ -61,6 +68,7 @@ impl BlockIo {
             self.space.undo(&batch.taken, birth);
             return None;
         }
+        assert_eq!(pointers.len(), count, "each request has its pointer");
         Some(PlacedBlocks {
             pointers,
             writes: batch.writes,

@@ -1,0 +1,94 @@
+//! The door [`SpaceDoor`]: how much room a file system or volume has, and whether a change may take
+//! more.
+//!
+//! # Mechanism
+//! A dataset's room follows from its quotas, those above it, and what the pool has free, which are
+//! known where the pool is ([`limits`](crate::limits)). What is served from a dataset asks through
+//! this door, before it opens a transaction: room is promised by what a change takes at worst, and
+//! the promise is kept until the change is counted as dirty.
+
+use std::any::Any;
+use std::sync::Arc;
+
+/// SpaceTotals that was promised; it is while this is kept. `None` where nothing has to be kept.
+pub type SpaceLeave = Option<Box<dyn Any + Send>>;
+
+/// What room is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceUse {
+    /// For what can be asked for in smaller pieces, should it be refused.
+    Divisible,
+    /// For what is done whole or not at all.
+    Whole,
+    /// For what gives back more than it takes (a transaction that is `netfree`): neither quotas nor
+    /// a full pool keep it, but a pool that has hardly room to store anything does.
+    Freeing,
+}
+
+/// Why no more may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceRefusal {
+    /// The pool is full (`ENOSPC`).
+    #[error("no space left in the pool")]
+    NoSpace,
+    /// A quota of the dataset, or of one above it, is used up (`EDQUOT`).
+    #[error("the quota of the dataset is used up")]
+    QuotaExceeded,
+}
+
+/// How much room there is, in bytes as users count them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpaceTotals {
+    /// What is used and what is left.
+    pub total_bytes: u64,
+    /// What is left.
+    pub available_bytes: u64,
+}
+
+/// What is missing of counts for owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncounted {
+    /// Something was made that is to be counted some time.
+    Something,
+    /// A file is to get a project: projects are to be counted when the answer comes, if they can
+    /// be.
+    Projects,
+}
+
+/// Answers whether so much may be written.
+type MayWrite = dyn Fn(u64, SpaceUse) -> Result<SpaceLeave, SpaceRefusal> + Send + Sync;
+
+/// What is left where nothing is limited: more than any file can have, and what every sum of it
+/// still holds.
+const UNLIMITED_BYTES: u64 = 1 << 63;
+
+/// Asks the layers that know quotas and pool.
+#[derive(Clone)]
+pub struct SpaceDoor {
+    /// What there is.
+    pub totals: Arc<dyn Fn() -> SpaceTotals + Send + Sync>,
+    /// Whether so many more bytes may be written, as they take at worst.
+    pub may_write: Arc<MayWrite>,
+    /// Objects or projects are not counted for owners: if they can be by now, has them counted.
+    pub count_owners: Arc<dyn Fn(Uncounted) + Send + Sync>,
+}
+
+impl SpaceDoor {
+    /// For what is not limited, as tests and read-only file systems are.
+    pub fn unlimited() -> SpaceDoor {
+        SpaceDoor {
+            totals: Arc::new(|| SpaceTotals {
+                total_bytes: UNLIMITED_BYTES,
+                available_bytes: UNLIMITED_BYTES,
+            }),
+            may_write: Arc::new(|_, _| Ok(None)),
+            count_owners: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl std::fmt::Debug for SpaceDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SpaceDoor({:?})", (self.totals)())
+    }
+}
