@@ -1,21 +1,21 @@
 //! Looking at many datasets, one after the other.
 //!
 //! # Problem
-//! There can be tens of thousands. To see all of them at one instant, everything would have to be read again whenever one is
-//! made or destroyed meanwhile, and a busy pool could never be listed.
+//! There can be tens of thousands. To see all of them at one instant, everything would have to be
+//! read again whenever one is made or destroyed meanwhile, and a busy pool could never be listed.
 //!
 //! # Mechanism
-//! Each dataset is seen in one state, with the names of what is below it; the tree as a whole may change
-//! in between. What is gone when its turn comes is left out. The heads of object sets, which nearly everybody looks at, are
-//! read ahead, some datasets at a time.
+//! Each dataset is seen in one state, with the names of what is below it; the tree as a whole may
+//! change in between. What is gone when its turn comes is left out. The heads of object sets, which
+//! nearly everybody looks at, are read ahead, some datasets at a time.
 
 use crate::directory::Directory;
 use crate::error::DatasetError;
 use crate::namespace::Namespace;
 use tarn_probe::Operation;
 
-/// How many heads are read ahead. A guess: as many as devices read at once, and their objects stay in memory until it is
-/// their turn.
+/// How many heads are read ahead. A guess: as many as devices read at once, and their objects stay
+/// in memory until it is their turn.
 const AHEAD: usize = 64;
 
 /// What was made of one directory.
@@ -28,8 +28,9 @@ pub struct Look<T> {
 }
 
 impl Namespace {
-    /// What `look` makes of a directory and of those below it, each before those below it, and these by their names. A depth of 0 is
-    /// the directory alone. What a look gives is thrown away if the tree has changed in between: it is called again then.
+    /// What `look` makes of a directory and of those below it, each before those below it, and
+    /// these by their names. A depth of 0 is the directory alone. What a look gives is thrown away
+    /// if the tree has changed in between: it is called again then.
     ///
     /// # Errors
     /// Those of `look`; `NotFound` when the first is not there.
@@ -79,7 +80,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Has the heads of these datasets' object sets read. Who cannot be found is passed over: whoever looks at it hears why.
+    /// Has the heads of these datasets' object sets read. Who cannot be found is passed over:
+    /// whoever looks at it hears why.
     fn expect_heads(&self, names: &[String], operation: &Operation) {
         if names.len() < 2 {
             return;

@@ -1,8 +1,8 @@
 //! Work on many items that waits, in several threads.
 //!
 //! [`Compute`](crate::compute::Compute) is for what keeps a processor busy. Here the system or a
-//! device is waited for, so more threads than processors make sense; they are made for the call, and
-//! end with it.
+//! device is waited for, so more threads than processors make sense; they are made for the call,
+//! and end with it.
 
 use crate::lock;
 use crate::waiting::about_to_wait;

@@ -1,7 +1,8 @@
 //! Mounting and unmounting.
 //!
-//! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts, and hands the device
-//! back over a socket. The mount shows with file system type `fuse` and the dataset's name as its source.
+//! Root opens the device and mounts it itself. Others ask `fusermount3`, which is set-uid, mounts,
+//! and hands the device back over a socket. The mount shows with file system type `fuse` and the
+//! dataset's name as its source.
 
 use crate::permission_checks::PermissionChecks;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -88,7 +89,8 @@ fn path_of(place: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
-/// Mounts a device on a folder, and gives the device. The path must have no links: nothing is mounted where it leads through one.
+/// Mounts a device on a folder, and gives the device. The path must have no links: nothing is
+/// mounted where it leads through one.
 ///
 /// # Errors
 /// When there is no FUSE, or the mount is refused.
@@ -105,8 +107,8 @@ pub fn mount(
     }
 }
 
-/// Unmounts a folder. With `force`, also one that is in use: it goes from the tree at once, and from memory when the last
-/// user is done.
+/// Unmounts a folder. With `force`, also one that is in use: it goes from the tree at once, and
+/// from memory when the last user is done.
 ///
 /// # Errors
 /// What the system says: `EBUSY` when it is in use.
@@ -144,7 +146,8 @@ pub struct Seen {
     pub id: u64,
 }
 
-/// What is mounted at a path, if it is a device of the kernel's own. Asks the kernel's memory only, not the mount.
+/// What is mounted at a path, if it is a device of the kernel's own. Asks the kernel's memory only,
+/// not the mount.
 pub fn seen_at(path: &Path) -> Option<Seen> {
     seen(path, AtFlags::SYMLINK_NOFOLLOW).ok().flatten()
 }
@@ -164,8 +167,8 @@ pub fn seen_id(path: &Path) -> Option<u64> {
     status.ok().map(|status| status.stx_mnt_id)
 }
 
-/// Whether something is mounted on a path. That asks no file system, not even one whose server died;
-/// where the system does not tell, it may be.
+/// Whether something is mounted on a path. That asks no file system, not even one whose server
+/// died; where the system does not tell, it may be.
 pub fn may_be_mount_point(path: &Path) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let root = StatxAttributes::MOUNT_ROOT;
@@ -187,8 +190,8 @@ fn seen(path: &Path, flags: AtFlags) -> Result<Option<Seen>, Errno> {
     Ok((status.stx_dev_major == 0).then_some(seen))
 }
 
-/// Aborts a connection: calls that wait for an answer fail, and so do all from now on. Nothing, where
-/// the system does not let us.
+/// Aborts a connection: calls that wait for an answer fail, and so do all from now on. Nothing,
+/// where the system does not let us.
 pub fn abort(number: u32) {
     let path = format!("{CONNECTIONS}/{number}/abort");
     if std::fs::write(&path, "1").is_ok() {
@@ -200,11 +203,13 @@ pub fn abort(number: u32) {
     let _ = std::fs::write(path, "1");
 }
 
-/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel knows its connection: another mount is left alone, and
-/// so is every mount where that is not known.
+/// Gives a mount other options, while it is used. Only root can. `number` is under which the kernel
+/// knows its connection: another mount is left alone, and so is every mount where that is not
+/// known.
 ///
 /// # Errors
-/// What the system says: `EBUSY` when it is to be read-only and files are open for writing, or another mount is on this folder.
+/// What the system says: `EBUSY` when it is to be read-only and files are open for writing, or
+/// another mount is on this folder.
 pub fn change_options(
     path: &Path,
     number: Option<u32>,
@@ -231,11 +236,13 @@ fn mount_as_root(
     Ok(device)
 }
 
-/// Mounts on a folder what this device serves. A device that serves a file system already has that mounted on one more folder, as Linux does since
-/// 5.15: there is one file system, with one set of pages, however many mounts show it.
+/// Mounts on a folder what this device serves. A device that serves a file system already has that
+/// mounted on one more folder, as Linux does since 5.15: there is one file system, with one set of
+/// pages, however many mounts show it.
 ///
 /// # Errors
-/// When the mount is refused: `ENOTCONN` when the last mount of the file system has ended meanwhile.
+/// When the mount is refused: `ENOTCONN` when the last mount of the file system has ended
+/// meanwhile.
 pub fn attach(
     source: &str,
     path: &Path,

@@ -1,15 +1,16 @@
 //! The system's table of mounts, as this process sees it.
 //!
 //! # Problem
-//! A mount that was made on a folder is not always found there: the folder above gets another name, the mount is moved or bound to a
-//! second folder, another mount lies over it, umount(8) ends it. What is mounted is what the table says, not what was done.
+//! A mount that was made on a folder is not always found there: the folder above gets another name,
+//! the mount is moved or bound to a second folder, another mount lies over it, umount(8) ends it.
+//! What is mounted is what the table says, not what was done.
 //!
 //! # Mechanism
-//! A file system is known by the number of its device, which `/proc/self/mountinfo` shows for each mount with the mount's own
-//! number and its path as of now. poll(2) tells whether mounts came or went since the table was read
-//! last, so that asking whether something is mounted mostly costs one call. Paths change without
-//! notice: for those of now the table is read again. A command over many mounts has it read once, and
-//! compares each row with the mount before it is used ([`Age::Last`]).
+//! A file system is known by the number of its device, which `/proc/self/mountinfo` shows for each
+//! mount with the mount's own number and its path as of now. poll(2) tells whether mounts came or
+//! went since the table was read last, so that asking whether something is mounted mostly costs one
+//! call. Paths change without notice: for those of now the table is read again. A command over many
+//! mounts has it read once, and compares each row with the mount before it is used ([`Age::Last`]).
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -30,7 +31,8 @@ const TABLE: &str = "/proc/self/mountinfo";
 pub struct Row {
     /// The mount's own number.
     pub id: u64,
-    /// Its root is the root of the file system; else that of a folder or file in it, which was bound elsewhere.
+    /// Its root is the root of the file system; else that of a folder or file in it, which was
+    /// bound elsewhere.
     pub is_whole: bool,
     /// Where it is now.
     pub place: PathBuf,
@@ -50,8 +52,8 @@ pub struct MountTable {
 /// How old an answer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// What was read last, whenever that was: for looks at one of many mounts that are compared with
-    /// the mount itself. The table is read only where it never was.
+    /// What was read last, whenever that was: for looks at one of many mounts that are compared
+    /// with the mount itself. The table is read only where it never was.
     Last,
     /// Mounts that came and went are seen; their paths may be those of before.
     Mounts,
@@ -60,7 +62,8 @@ pub enum Age {
 }
 
 impl MountTable {
-    /// The mounts of the file system with this device, in the order in which they are found. None when the table cannot be read.
+    /// The mounts of the file system with this device, in the order in which they are found. None
+    /// when the table cannot be read.
     pub fn rows_of(&self, number: u32, age: Age) -> Option<Vec<Row>> {
         self.with(age, |rows| rows.get(&number).cloned().unwrap_or_default())
     }
@@ -171,7 +174,8 @@ pub(crate) fn unescaped(word: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The mount that counts as the file system's own: the one with this number, else the first that shows all of it.
+/// The mount that counts as the file system's own: the one with this number, else the first that
+/// shows all of it.
 pub fn own(rows: &[Row], id: Option<u64>) -> Option<&Row> {
     let whole = || rows.iter().filter(|row| row.is_whole);
     whole()

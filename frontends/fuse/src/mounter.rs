@@ -1,9 +1,10 @@
 //! The engine's way to mounts: one session for each file system, all served by the same threads.
 //!
 //! # Mechanism
-//! A file system has one session, however many mounts show it: bind mounts, copies in other mount namespaces, and mounts that are made while those
-//! are still in use. The table of mounts tells where it is mounted in this namespace; the device tells whether the kernel has it at
-//! all: it is gone when the last mount and the last open file are, wherever they were.
+//! A file system has one session, however many mounts show it: bind mounts, copies in other mount
+//! namespaces, and mounts that are made while those are still in use. The table of mounts tells
+//! where it is mounted in this namespace; the device tells whether the kernel has it at all: it is
+//! gone when the last mount and the last open file are, wherever they were.
 
 use crate::mount::{self, MountError, Seen};
 use crate::mount_table::{self, Age, MountTable, Row};
@@ -48,8 +49,8 @@ struct KnownMounts {
 }
 
 impl KnownMounts {
-    /// A mount was made, or is seen elsewhere. The kernel may have given it the device number of one
-    /// that it has ended.
+    /// A mount was made, or is seen elsewhere. The kernel may have given it the device number of
+    /// one that it has ended.
     fn insert(&mut self, key: u64, known: Known) {
         if let Some(seen) = known.seen {
             self.by_number.insert(seen.number, key);
@@ -85,18 +86,19 @@ impl KnownMounts {
     }
 }
 
-/// How long requests are waited for that are being served when their mount is abandoned: those that were let go need a moment to reply.
+/// How long requests are waited for that are being served when their mount is abandoned: those that
+/// were let go need a moment to reply.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long the kernel may write nothing back while that is waited for. A guess, as the next one.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long requests are waited for that are being served when their mount is undone. A guess: longer than a pool that works needs for the
-/// largest request.
+/// How long requests are waited for that are being served when their mount is undone. A guess:
+/// longer than a pool that works needs for the largest request.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a thread waits for a processor, and too short to be noticed
-/// before a mount is called busy.
+/// How long a mount that is in use is tried to be undone, and how often. A guess: longer than a
+/// thread waits for a processor, and too short to be noticed before a mount is called busy.
 const RELEASE_PATIENCE: Duration = Duration::from_millis(100);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 
@@ -110,8 +112,8 @@ impl FuseMounter {
         }
     }
 
-    /// How often the system's table of mounts was read. That takes time for each mount of the machine:
-    /// a command over many mounts has it read once.
+    /// How often the system's table of mounts was read. That takes time for each mount of the
+    /// machine: a command over many mounts has it read once.
     pub fn table_readings(&self) -> u64 {
         self.table.readings()
     }
@@ -127,7 +129,8 @@ impl FuseMounter {
         known.seen.filter(|_| !known.is_undone)
     }
 
-    /// What is known of the mounts that the kernel still has. Numbers of others may have been given to other mounts.
+    /// What is known of the mounts that the kernel still has. Numbers of others may have been given
+    /// to other mounts.
     fn connected(&self) -> Vec<(u64, Known)> {
         let known: Vec<(u64, Known)> = {
             let known = self.known();
@@ -138,7 +141,8 @@ impl FuseMounter {
         known.into_iter().filter(is_connected).collect()
     }
 
-    /// The mounts of a file system in this namespace. Where the table cannot be read, the one that was made, if it is still in its folder.
+    /// The mounts of a file system in this namespace. Where the table cannot be read, the one that
+    /// was made, if it is still in its folder.
     fn rows(&self, key: MountKey, path: &Path, age: Age) -> Vec<Row> {
         let Some(seen) = self.seen(key) else {
             return Vec::new();
@@ -153,8 +157,8 @@ impl FuseMounter {
         })
     }
 
-    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do. The
-    /// table is read again where what was read last is not so any more.
+    /// Takes mounts of a file system away: of this namespace, or lazily whatever their users do.
+    /// The table is read again where what was read last is not so any more.
     fn take_away(&self, key: MountKey, path: &Path, ending: Ending) -> Result<(), MountRefusal> {
         let Some(seen) = self.seen(key) else {
             return Ok(());
@@ -172,8 +176,8 @@ impl FuseMounter {
         }
     }
 
-    /// Takes those mounts away that a table of this age has. False where one of them is not there, or
-    /// there is none though there should be.
+    /// Takes those mounts away that a table of this age has. False where one of them is not there,
+    /// or there is none though there should be.
     fn take_rows_away(
         &self,
         key: MountKey,
@@ -212,8 +216,8 @@ impl FuseMounter {
         Ok(true)
     }
 
-    /// Serves a file system no longer. Without its server, calls to what is left of it fail: the caller may open the files once more, or
-    /// change them below.
+    /// Serves a file system no longer. Without its server, calls to what is left of it fail: the
+    /// caller may open the files once more, or change them below.
     fn end(&self, key: MountKey) -> Result<(), MountRefusal> {
         let removed = self.server.remove(key.0, UNMOUNT_PATIENCE);
         let mut known = self.known();
@@ -242,8 +246,9 @@ fn said_of(errno: Errno) -> String {
     words.unwrap_or_default().to_string()
 }
 
-/// Unmounts a folder. What is in use is tried for a moment: the file of an asynchronous transfer is let go by the thread of ours that has answered, after
-/// the program was told and may have ended; and a look at a path holds its mount as long as that takes.
+/// Unmounts a folder. What is in use is tried for a moment: the file of an asynchronous transfer is
+/// let go by the thread of ours that has answered, after the program was told and may have ended;
+/// and a look at a path holds its mount as long as that takes.
 fn unmount_patiently(place: &Path, by_force: bool) -> Result<(), Errno> {
     let began = Instant::now();
     loop {
@@ -261,7 +266,8 @@ fn is_dead(path: &Path) -> bool {
     rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN)
 }
 
-/// Whether the folder of a mount shows that mount. The system goes by the path, and would take another mount for it that lies over it.
+/// Whether the folder of a mount shows that mount. The system goes by the path, and would take
+/// another mount for it that lies over it.
 fn is_there(row: &Row, seen: Seen) -> bool {
     mount::seen_at(&row.place)
         .is_some_and(|there| there.number == seen.number && there.id == row.id)
@@ -309,7 +315,8 @@ impl Mounter for FuseMounter {
             // `fusermount3` opens a device of its own for each mount.
             return Err(MountRefusal::Busy);
         }
-        // What is bound to another folder is not the file system's own mount, which this is where that is gone.
+        // What is bound to another folder is not the file system's own mount, which this is where
+        // that is gone.
         let rows = self.rows(key, path, Age::Mounts);
         let is_own = |seen: Seen| rows.iter().any(|row| row.id == seen.id);
         let is_one_more = self.seen(key).is_some_and(is_own);
@@ -394,8 +401,8 @@ impl Mounter for FuseMounter {
         }
         self.take_away(key, path, ending)?;
         if !by_force {
-            // The kernel may let go of files of programs that have ended, and of mounts that overlay
-            // this one, a moment after they are gone.
+            // The kernel may let go of files of programs that have ended, and of mounts that
+            // overlay this one, a moment after they are gone.
             let began = Instant::now();
             while self.server.is_connected(key.0) {
                 if began.elapsed() >= RELEASE_PATIENCE {
@@ -473,7 +480,8 @@ impl Mounter for FuseMounter {
     }
 
     fn clear_remains(&self, path: &Path) -> bool {
-        // A mount whose server died answers this, which is asked of the server each time. Attributes may still be cached.
+        // A mount whose server died answers this, which is asked of the server each time.
+        // Attributes may still be cached.
         let mut is_any = false;
         while mount::may_be_mount_point(path) && is_dead(path) && mount::unmount(path, true).is_ok()
         {

@@ -8,22 +8,22 @@
 //! | `001` | 13 of the snapshot's dataset, 48 of the object | a snapshot |
 //! | `0001` | 28 of the snapshot's dataset, 32 of the object | a snapshot |
 //!
-//! A snapshot's node numbers follow from the object of its dataset in the MOS, so they are the same in
-//! every session and after a restart. The kernel may know nodes of a snapshot that was destroyed, and
-//! another can get the number of its dataset: within the session, that one is *renumbered*. So is a
-//! snapshot whose dataset has a number of 2^28 or more.
+//! A snapshot's node numbers follow from the object of its dataset in the MOS, so they are the same
+//! in every session and after a restart. The kernel may know nodes of a snapshot that was
+//! destroyed, and another can get the number of its dataset: within the session, that one is
+//! *renumbered*. So is a snapshot whose dataset has a number of 2^28 or more.
 //!
 //! The directories `.zfs` and `.zfs/snapshot` have object numbers of the dataset that no object can
-//! have. The kernel wants the root to be node 1; object 1 is the master node, which is no file, so the
-//! number is free.
+//! have. The kernel wants the root to be node 1; object 1 is the master node, which is no file, so
+//! the number is free.
 //!
 //! # Inode numbers
-//! `stat` shows the object number of a live file, as OpenZFS does. A snapshot is a mount of its own in
-//! OpenZFS, with its own `st_dev`; here it shares that of the dataset, for Linux lets only virtiofs
-//! have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). What has the same `st_dev` and
-//! `st_ino` is one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers below
-//! `.zfs/snapshot` are others: they are made of the number of the snapshot's dataset and that of the
-//! object, and stay the same for as long as the snapshot is there ([`inode_in_snapshot`]).
+//! `stat` shows the object number of a live file, as OpenZFS does. A snapshot is a mount of its own
+//! in OpenZFS, with its own `st_dev`; here it shares that of the dataset, for Linux lets only
+//! virtiofs have submounts (`FUSE_SUBMOUNTS` is not offered to `/dev/fuse`). What has the same
+//! `st_dev` and `st_ino` is one file to `tar`, `cp`, `cmp` and `rsync -H`, so the inode numbers
+//! below `.zfs/snapshot` are others: they are made of the number of the snapshot's dataset and that
+//! of the object, and stay the same for as long as the snapshot is there ([`inode_in_snapshot`]).
 
 use tarn_engine::files::ObjectId;
 
@@ -36,9 +36,9 @@ const SHIFT: u32 = 48;
 /// The bit that renumbered snapshots have.
 const RENUMBERED: u64 = 1 << 63;
 
-/// How a snapshot's dataset and the object share a node number: which bit is set above them, and how
-/// many bits the object's has. The first form in which the dataset's number fits is taken, so that all
-/// nodes of a snapshot have one form.
+/// How a snapshot's dataset and the object share a node number: which bit is set above them, and
+/// how many bits the object's has. The first form in which the dataset's number fits is taken, so
+/// that all nodes of a snapshot have one form.
 const NODE_FORMS: [(u32, u32); 3] = [(61, 48), (62, 40), (60, 32)];
 
 /// Which of the file systems of a session.
@@ -56,7 +56,8 @@ pub enum Which {
 pub const RENUMBERED_MAX: usize = 1 << 15;
 
 impl Which {
-    /// How the nodes of a snapshot are numbered unless it has to be renumbered; none where it has to.
+    /// How the nodes of a snapshot are numbered unless it has to be renumbered; none where it has
+    /// to.
     pub fn of_snapshot(dataset: ObjectId) -> Option<Which> {
         form_of(dataset).map(|_| Which::Snapshot(dataset))
     }
@@ -112,8 +113,9 @@ impl Node {
         Some(Node::Object { which, id })
     }
 
-    /// The kernel's number of it. An object whose number does not fit, which takes a file system with
-    /// more than four billion files in a pool with millions of datasets, gets one that no file has.
+    /// The kernel's number of it. An object whose number does not fit, which takes a file system
+    /// with more than four billion files in a pool with millions of datasets, gets one that no file
+    /// has.
     pub fn number(self) -> u64 {
         let (which, id) = match self {
             Node::Root => return ROOT_NODE,
@@ -132,14 +134,19 @@ impl Node {
     }
 }
 
-/// How the two numbers of a file in a snapshot share an inode number: which bit is set above them, and how many bits the object's has. The first form in which both
-/// fit is taken. What nearly all have is below 2^53, so that programs which keep inode numbers as floating-point numbers tell them apart, too.
+/// How the two numbers of a file in a snapshot share an inode number: which bit is set above them,
+/// and how many bits the object's has. The first form in which both fit is taken. What nearly all
+/// have is below 2^53, so that programs which keep inode numbers as floating-point numbers tell
+/// them apart, too.
 const FORMS: [(u32, u32); 4] = [(52, 32), (61, SHIFT), (62, 32), (63, 40)];
 
-/// The inode number of an object in a snapshot, given the object of the snapshot's dataset. It is that of no object and of no directory below `.zfs`, which are below 2^48.
+/// The inode number of an object in a snapshot, given the object of the snapshot's dataset. It is
+/// that of no object and of no directory below `.zfs`, which are below 2^48.
 ///
-/// No two files share one, as long as the dataset's number is below 2^20 and the object's below 2^32; or 2^13 and 2^48; or 2^30 and 2^32; or 2^23 and 2^40.
-/// Beyond, where a pool has more than ten million datasets or snapshots, or a file system more than 10^12 files, numbers are a hash of 60 bits.
+/// No two files share one, as long as the dataset's number is below 2^20 and the object's below
+/// 2^32; or 2^13 and 2^48; or 2^30 and 2^32; or 2^23 and 2^40. Beyond, where a pool has more than
+/// ten million datasets or snapshots, or a file system more than 10^12 files, numbers are a hash of
+/// 60 bits.
 pub fn inode_in_snapshot(dataset: ObjectId, object: ObjectId) -> u64 {
     let (dataset, object) = (dataset.get(), object.get());
     for (mark, object_bits) in FORMS {

@@ -58,8 +58,8 @@ pub fn kind(contents: &Contents, dataset: &Dataset<'_>) -> Kinds {
     }
 }
 
-/// For so many properties the property ZAPs are read as a whole. A guess: a look for one reads up to
-/// four entries in each ancestor.
+/// For so many properties the property ZAPs are read as a whole. A guess: a look for one reads up
+/// to four entries in each ancestor.
 const MANY: usize = 8;
 
 /// The native properties of a dataset, in the table's order; only those that `wanted_row` accepts.

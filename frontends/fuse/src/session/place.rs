@@ -29,8 +29,8 @@ impl Place {
         self.which.is_snapshot() && self.id == self.files.root()
     }
 
-    /// The inode number that an object of the same file system shows. The root of a snapshot has that
-    /// of its entry in `.zfs/snapshot`, as if it were mounted there.
+    /// The inode number that an object of the same file system shows. The root of a snapshot has
+    /// that of its entry in `.zfs/snapshot`, as if it were mounted there.
     fn inode_of(&self, id: ObjectId) -> ObjectId {
         let dataset = self.files.object_set().id();
         match self.which {
@@ -40,15 +40,17 @@ impl Place {
         }
     }
 
-    /// The attributes of an object of the same file system as they are shown. A snapshot can get the
-    /// number of one that was destroyed, and after a restart its node numbers: what tells their files
-    /// apart is the generation, which says the txg in which the snapshot was last changed, too.
+    /// The attributes of an object of the same file system as they are shown. A snapshot can get
+    /// the number of one that was destroyed, and after a restart its node numbers: what tells their
+    /// files apart is the generation, which says the txg in which the snapshot was last changed,
+    /// too.
     pub(crate) fn shown(&self, attributes: Attributes) -> Attributes {
         if self.which == Which::Dataset {
             return attributes;
         }
         let born = self.files.object_set().root_pointer().logical_birth.get();
-        // Linux keeps 32 bits. The factor is odd, so that groups which differ in these do so afterwards.
+        // Linux keeps 32 bits. The factor is odd, so that groups which differ in these do so
+        // afterwards.
         let of_snapshot = born.wrapping_mul(0x9e37_79b1) & u64::from(u32::MAX);
         Attributes {
             id: self.inode_of(attributes.id),

@@ -26,7 +26,8 @@ pub struct DelayedReply {
 }
 
 impl Session {
-    /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to directories alone that it knew and that have been removed.
+    /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to
+    /// directories alone that it knew and that have been removed.
     fn forgotten(&self, head: &RequestHead, mut arguments: Arguments<'_>) -> Result<(), Errno> {
         let files = self.tree.files();
         if !files.has_removed_directories() {

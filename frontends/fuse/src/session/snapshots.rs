@@ -98,7 +98,8 @@ impl Entered {
 }
 
 impl Session {
-    /// Enters a snapshot, at its root: the one with this entry below `.zfs`, which was found under this name.
+    /// Enters a snapshot, at its root: the one with this entry below `.zfs`, which was found under
+    /// this name.
     pub(crate) fn enter(
         &self,
         name: &[u8],

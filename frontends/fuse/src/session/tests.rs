@@ -1,4 +1,5 @@
-//! Requests as the kernel sends them, without a kernel: what is asked while something else happens to the same names.
+//! Requests as the kernel sends them, without a kernel: what is asked while something else happens
+//! to the same names.
 
 use super::*;
 use crate::nodes::ROOT_NODE;
@@ -818,7 +819,8 @@ fn a_program_is_told_the_generation_that_its_handles_have() {
     }
 }
 
-/// A program can be in a directory that is removed. No request says so; but the kernel says when it has forgotten the directory.
+/// A program can be in a directory that is removed. No request says so; but the kernel says when it
+/// has forgotten the directory.
 #[test]
 fn a_removed_directory_answers_until_the_kernel_forgets_it() {
     let bench = Bench::new();
