@@ -80,8 +80,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Has the heads of these datasets' object sets read. Who cannot be found is passed over:
-    /// whoever looks at it hears why.
+    /// Has the heads of these datasets' object sets read. One that cannot be found is passed over:
+    /// the command that reads it says why.
     fn expect_heads(&self, names: &[String], operation: &Operation) {
         if names.len() < 2 {
             return;
