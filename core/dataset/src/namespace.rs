@@ -175,7 +175,7 @@ impl Namespace {
         self.open.livelist_blocks_max()
     }
 
-    /// Has livelists have parts of another size than [`livelist::BLOCKS_MAX`].
+    /// Has livelists have parts of another size than usual.
     pub fn set_livelist_blocks_max(&self, blocks: u64) {
         self.open.set_livelist_blocks_max(blocks);
     }

@@ -7,9 +7,9 @@
 //! most a quarter full; so regions that are nearly full are not searched again and again. After
 //! many objects were freed it starts anew from the beginning.
 //!
-//! What is allocated or freed in memory only is in [`Taken`]: numbers allocated and not stored yet
-//! look free in the blocks, and numbers freed and not stored yet look used, and must not be given
-//! out before they are stored.
+//! What is allocated or freed in memory only is in [`Taken`](crate::number_tables::Taken): numbers
+//! allocated and not stored yet look free in the blocks, and numbers freed and not stored yet look
+//! used, and must not be given out before they are stored.
 //!
 //! # Invariants
 //! - A number is given out only if none of its slots is part of another object, in memory or in the

@@ -1,4 +1,5 @@
-//! Space and object accounting by user, group and project, and the door [`Ownership`].
+//! Space and object accounting by user, group and project, and the door
+//! [`Ownership`](crate::owner_door::Ownership).
 //!
 //! # Mechanism
 //! A file system counts, by user, group and project, the space of its objects and how many they

@@ -12,8 +12,8 @@ use tarn_ondisk::units::{ObjectId, Txg};
 /// The promises.
 const PROMISED: Rank = Rank::new(tarn_host::ranks::DATASET, "promised room");
 
-/// So much leave is given beyond what was asked for, where there is room for [`ADVANCE_PART`] times
-/// as much.
+/// So much leave is given beyond what was asked for, where there is room for several times as
+/// much.
 pub(crate) const ADVANCE_BYTES: u64 = 16 << 20;
 
 /// What writers have leave for and have not dirtied yet.

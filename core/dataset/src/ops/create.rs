@@ -3,8 +3,7 @@
 //! # Mechanism
 //! A directory below the parent's, a head that descends from the pool's empty snapshot, and an
 //! object set that the group stores. What a file system begins with is put in through
-//! [`FillFilesystem`](crate::initialize::FillFilesystem); what a volume begins with is two objects,
-//! and is put in here.
+//! [`FillFilesystem`]; what a volume begins with is two objects, and is put in here.
 //!
 //! Some properties are facts of the object set, and are stored there only: how names are treated,
 //! the size of a volume and of its blocks. What was not given of how names are treated comes from
