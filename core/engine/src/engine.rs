@@ -295,6 +295,7 @@ impl Engine {
             client: tarn_probe::ClientId::ADMINISTRATION,
             protocol: tarn_probe::Protocol::Control,
             user: uid,
+            holder: tarn_probe::HolderId::NONE,
         };
         let what = What::plain(OperationKind::Administration, DatasetId::NONE, 0);
         Operation::begin(tarn_host::monotonic_ns, who, what)

@@ -16,8 +16,11 @@ pub use tarn_ondisk::znode::ZnodeFlags as FileFlags;
 pub use tarn_posix::control_directory::ControlEntry;
 pub use tarn_posix::types::*;
 pub use tarn_posix::{AclType, PosixError};
-pub use tarn_posix::{FileSystem, NO_PROJECT, NewContents, ReadData, Unsynced, WriteAt};
-pub use tarn_probe::{ClientId, Operation, OperationKind, Outcome, Protocol, What, Who};
+pub use tarn_posix::{
+    Change, FileSystem, Granted, Holding, LockKind, LockOwner, LockRange, LockRequest, LockScope,
+    LockWait, Locked, NO_PROJECT, NewContents, ReadData, Share, TO_END, Unsynced, Watcher, WriteAt,
+};
+pub use tarn_probe::{ClientId, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who};
 
 /// What is served of one dataset or snapshot.
 pub trait Tree: Send + Sync {

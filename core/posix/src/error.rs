@@ -51,6 +51,9 @@ pub enum PosixError {
     /// Somebody uses it.
     #[error("it is in use")]
     Busy,
+    /// A file handle names a file that is not there any more, or one of another dataset.
+    #[error("stale file handle")]
+    Stale,
     /// Nobody may do for others what they are trusted with in this pool (`delegation=off`).
     #[error("the pool delegates nothing")]
     NotDelegated,
@@ -161,6 +164,7 @@ impl PosixError {
             PosixError::NoAttribute => 61,
             PosixError::NotUtf8 | PosixError::BadName => 84,
             PosixError::NotSupported(_) => 95,
+            PosixError::Stale => 116,
             PosixError::QuotaExceeded => 122,
             PosixError::NotDelegated => 125,
             PosixError::CannotStore {

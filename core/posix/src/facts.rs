@@ -200,9 +200,11 @@ impl Facts {
         self.flags = self.flags.and(ZnodeFlags::NOT_SCANNED);
     }
 
-    /// Something about it changed.
+    /// Something about it changed. The time of the last change never repeats: it is at least a
+    /// nanosecond later than the one before, whatever the clock says, since the change attribute
+    /// ([`Attributes::change`](crate::types::Attributes::change)) is made of it.
     pub fn attributes_changed(&mut self, now: Timestamp) {
-        self.changed = now;
+        self.changed = now.max(self.changed.next());
         self.flags = self.flags.and(ZnodeFlags::ARCHIVE);
     }
 

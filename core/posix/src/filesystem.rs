@@ -23,7 +23,9 @@ use tarn_zil::IntentLog;
 use crate::control_directory::{ControlEntry, SnapshotDoor};
 use crate::directory::{Directory, open_zap};
 use crate::error::{MountError, PosixError, table_error};
+use crate::holders::{Change, Holders};
 use crate::idle_files::IdleFiles;
+use crate::locks::Locks;
 use crate::names::{CaseSensitivity, Naming};
 use crate::node::{Node, Nodes};
 pub use crate::ops::{NewContents, ReadData, WriteAt};
@@ -31,6 +33,7 @@ use crate::properties::MountProperties;
 use crate::quotas::Quotas;
 use crate::ranks;
 use crate::removed_directories::RemovedDirectories;
+use crate::shares::Shares;
 use crate::tables::{AttributeTables, Style};
 use crate::types::Timestamp;
 use tarn_dataset::space_door::{SpaceDoor, SpaceLeave, SpaceUse};
@@ -93,6 +96,9 @@ pub struct FileSystem {
     pub(crate) tables: AttributeTables,
     pub(crate) nodes: Nodes,
     idle: Arc<IdleFiles>,
+    pub(crate) holders: Holders,
+    pub(crate) locks: Locks,
+    pub(crate) shares: Shares,
     pub(crate) naming: Naming,
     /// One rename of a directory to another parent at a time: so its ancestors stay while they are looked at.
     pub(crate) renaming: Mutex<()>,
@@ -167,6 +173,9 @@ impl FileSystem {
             tables,
             nodes: Nodes::new(idle.clone()),
             idle,
+            holders: Holders::new(),
+            locks: Locks::new(),
+            shares: Shares::new(),
             naming: facts.naming,
             renaming: Mutex::new(ranks::RENAME, ()),
             unlinked: facts.unlinked,
@@ -255,8 +264,10 @@ impl FileSystem {
             is_read_only,
             ..properties
         });
-        let old = std::mem::replace(&mut *self.properties.write(), properties);
-        drop(old);
+        let old = std::mem::replace(&mut *self.properties.write(), properties.clone());
+        if old != properties {
+            self.tell(Change::Everything, &Operation::unmeasured());
+        }
     }
 
     /// A file, as long as it exists.

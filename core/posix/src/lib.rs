@@ -48,9 +48,12 @@ pub mod diff;
 mod directory;
 pub mod error;
 mod facts;
+mod file_handle;
 pub mod filesystem;
+mod holders;
 mod idle_files;
 mod intent;
+mod locks;
 mod names;
 mod nfs4_acl;
 mod node;
@@ -62,19 +65,28 @@ mod quotas;
 mod ranks;
 mod removed_directories;
 pub mod replay;
+mod shares;
 mod store;
 mod tables;
 pub mod types;
 mod unlinked;
+mod witness;
 mod xattrs;
 
 pub use create_filesystem::{EmptyFilesystem, NewFileSystem, create_filesystem};
 pub use error::{MountError, PosixError};
+pub use file_handle::{FileHandle, HandleError};
 pub use filesystem::{FileSystem, FileSystemParts, NewContents, ReadData, Unlinked, WriteAt};
+pub use holders::{Change, Holding, TO_END, Watcher};
+pub use locks::{
+    Granted, LockKind, LockOwner, LockRange, LockRefusal, LockRequest, LockScope, LockWait, Locked,
+};
 pub use names::{CaseSensitivity, Naming};
-pub use ops::Unsynced;
+pub use ops::{Unsynced, Verifier};
 pub use owner::FileOwnership;
 pub use properties::{
     AccessTimes, AclInherit, AclMode, AclType, MountProperties, SnapshotDirectory, XattrStore,
 };
 pub use quotas::{NO_PROJECT, QuotaEntry, QuotaKind, Quotas};
+pub use shares::Share;
+pub use witness::{AttributesBefore, BeforeAndAfter, Witnessed};

@@ -27,5 +27,11 @@ pub(crate) const TABLES: Rank = Rank::new(LEAF + 12, "attribute tables");
 pub(crate) const PROPERTIES: Rank = Rank::new(LEAF + 13, "mount properties");
 /// Directories without a name that wait to be forgotten.
 pub(crate) const REMOVED: Rank = Rank::new(LEAF + 17, "removed directories");
+/// The holders of the file system.
+pub(crate) const HOLDERS: Rank = Rank::new(LEAF + 18, "holders of the file system");
+/// Locks that programs have taken.
+pub(crate) const LOCKS: Rank = Rank::new(LEAF + 19, "locks of files");
+/// How files are open, by holder.
+pub(crate) const SHARES: Rank = Rank::new(LEAF + 20, "share reservations");
 /// Whether a file is open, or gone.
 pub(crate) const LIFE: Rank = Rank::new(LEAF + 14, "file life");

@@ -62,10 +62,12 @@ impl FileSystem {
             facts.accessed = facts.accessed.max(accessed);
         }
         store_facts(&self.tables, &node.object, &mut facts, tx, operation)?;
-        let old_list = node.facts().acl_object();
+        let old = node.facts();
+        let old_list = old.acl_object();
         let left = old_list.filter(|list| facts.acl_object() != Some(*list));
         node.note_change(tx.txg());
         node.set_facts(facts);
+        self.witness(node, &old);
         if let Some(list) = left {
             self.free_acl_object(list, tx, operation);
         }

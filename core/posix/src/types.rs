@@ -63,6 +63,30 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl Timestamp {
+    /// All of its nanoseconds as one number, which wraps after 584 years.
+    pub(crate) fn change(self) -> u64 {
+        const NANOSECONDS: u64 = 1_000_000_000;
+        let seconds = self.seconds.cast_unsigned();
+        let below = u64::from(self.nanoseconds);
+        seconds.wrapping_mul(NANOSECONDS).wrapping_add(below)
+    }
+
+    /// The next instant.
+    pub(crate) fn next(self) -> Timestamp {
+        match self.nanoseconds {
+            999_999_999.. => Timestamp {
+                seconds: self.seconds.saturating_add(1),
+                nanoseconds: 0,
+            },
+            nanoseconds => Timestamp {
+                nanoseconds: nanoseconds + 1,
+                ..self
+            },
+        }
+    }
+}
+
 /// A device number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceNumber {
@@ -111,6 +135,18 @@ pub struct Attributes {
     pub project: u64,
     /// Whether the space taken changes when the groups in flight are stored.
     pub is_space_unsettled: bool,
+}
+
+impl Attributes {
+    /// A number that is another after each change of contents, attributes or entries of the file, as
+    /// NFS wants it (`change`): the nanoseconds of the time of the last change.
+    ///
+    /// That time is stored with the file, and each change moves it on by a nanosecond at least. A crash
+    /// takes back changes that were not durable, with their times; those that are made afterwards have
+    /// later times as long as the clock does not go back over the crash.
+    pub fn change(&self) -> u64 {
+        self.changed.change()
+    }
 }
 
 /// A time to set.

@@ -307,6 +307,7 @@ impl FileSystem {
         }
         node.note_change(tx.txg());
         self.nodes.remove(node.id);
+        self.locks.forget(node.id);
         self.log_gone(node.id);
         Ok(())
     }

@@ -429,6 +429,31 @@ fn what_was_recorded_makes_the_same_tree_again() {
     }
 }
 
+#[test]
+fn an_exclusive_creation_is_recognized_after_its_record_was_replayed() {
+    let recorded = Recorded::new(properties(1));
+    let new = NewFile {
+        kind: FileKind::Regular,
+        permissions: 0o600,
+        umask: 0,
+        device: DeviceNumber::default(),
+        target: None,
+    };
+    let make = |mounted: &Mounted, verifier| {
+        let (root, top) = (Credentials::root(), mounted.root());
+        let (files, operation) = (&mounted.files, &mounted.operation);
+        files.create_exclusive(&root, top, b"file", &new, verifier, operation)
+    };
+    let verifier = [9, 8, 7, 6, 5, 4, 3, 2];
+    let made = make(&recorded.mounted, verifier).unwrap();
+    // What everybody's commits store is enough.
+    let records = recorded.stored(|record| record.object.is_none());
+    let fresh = Mounted::with(NewFileSystem::default(), properties(1));
+    replay(&fresh, &records);
+    assert_eq!(make(&fresh, verifier).unwrap().id, made.id);
+    assert!(matches!(make(&fresh, [0; 8]), Err(PosixError::Exists)));
+}
+
 /// Whoever commits one file has the changes of all names stored, and those of his file; nothing of others.
 #[test]
 fn what_one_file_needs_can_be_replayed_alone() {

@@ -36,7 +36,7 @@ mod vdev_statistics;
 
 pub use histogram::{BUCKET_COUNT, Histogram, HistogramSnapshot, SUB_BITS};
 pub use kind::{OperationKind, Outcome, Protocol, Stage};
-pub use operation::{Clock, Operation, StageTimer, What, Who};
+pub use operation::{Clock, HolderId, Operation, StageTimer, What, Who};
 pub use record::{ClientId, DatasetId, OperationRecord, RECORD_BYTES};
 pub use recorder::{Collector, Recorder, RecorderTotals, recorder};
 pub use registry::{Counter, Gauge, Instance, Registry, Snapshot, Value, registry};

@@ -14,6 +14,16 @@ use crate::statistics::OperationStatistics;
 /// Gives nanoseconds of a clock that never goes back. `tarn_host::monotonic_ns` is one.
 pub type Clock = fn() -> u64;
 
+/// A holder of a served file system: a mount, an export, a command of the engine. Each file system
+/// numbers its own, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct HolderId(pub u64);
+
+impl HolderId {
+    /// The operation comes from no holder: all holders are told of what it changes.
+    pub const NONE: HolderId = HolderId(0);
+}
+
 /// On whose behalf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
@@ -23,6 +33,8 @@ pub struct Who {
     pub protocol: Protocol,
     /// The user's numeric id.
     pub user: u32,
+    /// Through which holder of the file system it came. That one is not told of the change.
+    pub holder: HolderId,
 }
 
 impl Who {
@@ -31,6 +43,7 @@ impl Who {
         client: ClientId::INTERNAL,
         protocol: Protocol::Internal,
         user: 0,
+        holder: HolderId::NONE,
     };
 }
 
@@ -240,6 +253,7 @@ mod tests {
             client: ClientId(7),
             protocol: Protocol::Fuse,
             user: 1000,
+            holder: HolderId::NONE,
         };
         let what = What {
             kind: OperationKind::Read,

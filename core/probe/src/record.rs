@@ -207,6 +207,7 @@ fn low_u8(word: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::HolderId;
 
     #[test]
     fn latency_is_exact_to_134_ms_and_close_above() {
@@ -244,6 +245,7 @@ mod tests {
             client: ClientId(0xaabb_ccdd),
             protocol: Protocol::Nfs4,
             user: u32::MAX,
+            holder: HolderId::NONE,
         };
         let what = What {
             kind: OperationKind::Rename,

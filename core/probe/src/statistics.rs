@@ -245,7 +245,7 @@ impl DatasetStatistics {
 mod tests {
     use super::*;
     use crate::kind::Protocol;
-    use crate::operation::{Operation, What, Who};
+    use crate::operation::{HolderId, Operation, What, Who};
     use crate::record::ClientId;
 
     fn finish(dataset: &DatasetStatistics, kind: OperationKind, size: u64, failed: bool) {
@@ -253,6 +253,7 @@ mod tests {
             client: ClientId(9),
             protocol: Protocol::Library,
             user: 0,
+            holder: HolderId::NONE,
         };
         let what = What {
             kind,

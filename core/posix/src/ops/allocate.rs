@@ -10,6 +10,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::{AttributesSet, attributes_set, privileges_lost};
 use crate::node::{Node, lock_existing};
 use crate::ops::write::SIZE_MAX;
@@ -50,6 +51,13 @@ impl FileSystem {
         }
         let end = offset.checked_add(length).filter(|end| *end <= SIZE_MAX);
         let end = end.ok_or(PosixError::FileTooLarge)?;
+        self.have_written_back(id, offset, length, operation);
+        let changed = Change::Contents {
+            file: id,
+            offset,
+            length,
+        };
+        let _told = self.telling(changed, operation);
         let change = lock_existing(&[&node])?;
         let facts = node.facts();
         let only_grows = matches!(what, Allocate::Extend | Allocate::KeepSize);

@@ -22,6 +22,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::privileges_lost;
 use crate::node::{Node, lock_existing};
 use crate::ops::write::{self, NewContents, SIZE_MAX};
@@ -95,6 +96,15 @@ impl FileSystem {
         self.check_writable()?;
         let source = self.regular_file(source, operation)?;
         let target = self.regular_file(target, operation)?;
+        self.have_written_back(source.id, from, length, operation);
+        self.have_written_back(target.id, to, length, operation);
+        let changed = Change::Contents {
+            file: target.id,
+            offset: to,
+            length,
+        };
+        let _told = self.telling(changed, operation);
+        let _noted = self.telling(Change::Attributes { file: source.id }, operation);
         let change = lock_existing(&[&source, &target])?;
         let length = length.min(source.facts().size.saturating_sub(from));
         if length == 0 {

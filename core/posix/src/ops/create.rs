@@ -16,7 +16,7 @@ use tarn_ondisk::attributes::FileAttribute;
 use tarn_ondisk::declare::widen;
 use tarn_ondisk::dnode::OLD_BONUS_BYTES_MAX;
 use tarn_ondisk::fuid::Fuid;
-use tarn_ondisk::intent_log::{CreateKind, LoggedAcl, LoggedChange};
+use tarn_ondisk::intent_log::{CreateKind, LoggedAcl, LoggedChange, mask};
 use tarn_ondisk::nvlist::Text;
 use tarn_ondisk::object_type::ObjectType;
 use tarn_ondisk::units::{LogicalSize, ObjectId};
@@ -30,7 +30,8 @@ use crate::directory::Directory;
 use crate::error::PosixError;
 use crate::facts::{Facts, Form, NewFacts, device_word};
 use crate::filesystem::FileSystem;
-use crate::intent::{Pending, created};
+use crate::holders::Change;
+use crate::intent::{AttributesSet, Pending, attributes_set, created};
 use crate::nfs4_acl::inherit::{InheritedAcl, inherited};
 use crate::nfs4_acl::{LIST_FOLLOWS, logged_acl, permission_bits, set_acl};
 use crate::node::{Node, lock_existing};
@@ -64,11 +65,31 @@ impl FileSystem {
         if let Some(entry) = self.control_entry(parent) {
             return self.create_in_control(credentials, entry, name, new, operation);
         }
+        self.create_in(credentials, parent, name, new, None, operation)
+    }
+
+    /// Makes a file in a directory that is stored. `times` are those of access and modification, where
+    /// they are not the present.
+    pub(super) fn create_in(
+        &self,
+        credentials: &Credentials,
+        parent: ObjectId,
+        name: &[u8],
+        new: &NewFile<'_>,
+        times: Option<[Timestamp; 2]>,
+        operation: &Operation,
+    ) -> Result<Attributes, PosixError> {
         check_new_file(credentials, new)?;
         let directory = self.node(parent, operation)?;
+        let came = Change::Entry {
+            directory: parent,
+            name,
+        };
+        let _told = self.telling(came, operation);
         let _change = lock_existing(&[&directory])?;
         self.check_new_entry(credentials, &directory, name, new.kind, operation)?;
-        let inherited = self.inherit(credentials, &directory, new, operation)?;
+        let mut inherited = self.inherit(credentials, &directory, new, operation)?;
+        inherited.times = times;
         let (owner, group) = (inherited.owner, inherited.group);
         self.check_new_file_quota(owner, group, inherited.project.unwrap_or(0), operation)?;
         let tx = self.begin(ENTRY_BYTES, operation)?;
@@ -231,6 +252,7 @@ impl FileSystem {
             access_acl,
             default_acl: default_acl.filter(|_| is_directory),
             nfs4_acl,
+            times: None,
         })
     }
 
@@ -436,6 +458,15 @@ impl FileSystem {
                     )?;
                 }
             }
+            if let Some([accessed, modified]) = inherited.times {
+                let plain = facts.clone();
+                (facts.accessed, facts.modified) = (accessed, modified);
+                let set = AttributesSet {
+                    mask: mask::ACCESS_TIME | mask::MODIFICATION_TIME,
+                    project: false,
+                };
+                pending.shared(attributes_set(object.id(), &plain, &facts, set));
+            }
             if is_directory {
                 Directory::create(&object, &self.naming, tx, operation)?;
             }
@@ -546,6 +577,8 @@ pub(crate) struct Inherited {
     pub default_acl: Option<PosixAcl>,
     /// None where the mode makes the NFSv4 list.
     pub nfs4_acl: Option<InheritedAcl>,
+    /// Times of access and modification, where they are not the present.
+    pub times: Option<[Timestamp; 2]>,
 }
 
 /// What makes a new file this one and no other.

@@ -10,6 +10,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::node::{Node, lock_existing};
 use crate::ops::set_attributes::ATTRIBUTE_BYTES;
@@ -40,6 +41,7 @@ impl FileSystem {
         if !self.may_have_privileges(&node, which) {
             return Ok(false);
         }
+        let _told = self.telling(Change::Attributes { file: id }, operation);
         let change = lock_existing(&[&node])?;
         let old = (*node.facts()).clone();
         let capability = self.stored_xattr(&node, &old, CAPABILITY_NAME, operation)?;

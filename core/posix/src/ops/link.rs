@@ -14,6 +14,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::node::{Node, lock_existing};
 use crate::ops::create::ENTRY_BYTES;
 use crate::types::{Attributes, Credentials};
@@ -41,6 +42,12 @@ impl FileSystem {
             return Err(PosixError::NotPermitted);
         }
         let (node, directory) = (self.node(id, operation)?, self.node(parent, operation)?);
+        let came = Change::Entry {
+            directory: parent,
+            name,
+        };
+        let _told = self.telling(came, operation);
+        let _counted = self.telling(Change::Attributes { file: id }, operation);
         let change = lock_existing(&[&node, &directory])?;
         let facts = node.facts();
         self.check_new_entry(credentials, &directory, name, facts.kind(), operation)?;

@@ -5,6 +5,7 @@ mod allocate;
 mod attributes;
 mod copy_range;
 pub(crate) mod create;
+mod create_exclusive;
 mod drop_privileges;
 mod get_xattr;
 mod link;
@@ -24,6 +25,7 @@ mod sync;
 pub(crate) mod unlink;
 pub(crate) mod write;
 
+pub use create_exclusive::Verifier;
 pub use read::ReadData;
 pub(crate) use read_directory::text_of;
 pub use sync::Unsynced;

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use tarn_object::{Block, Caching};
-use tarn_ondisk::declare::narrow;
+use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{BlockId, ObjectId};
 use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::node::Node;
 use crate::ops::access::READ;
 use crate::properties::AccessTimes;
@@ -91,9 +92,10 @@ impl FileSystem {
             FileKind::Directory => return Err(PosixError::IsDirectory),
             _ => return Err(PosixError::Invalid("only regular files have contents")),
         }
+        self.have_written_back(id, offset, widen(size), operation);
         let data = self.read_node(&node, offset, size, caching, operation)?;
         if noting == Noting::Access {
-            self.note_access(&node);
+            self.note_access_and_tell(&node, operation);
         }
         Ok(data)
     }
@@ -151,10 +153,20 @@ impl FileSystem {
 
     /// The file was read: its access time changes, if the dataset says so. It is stored with the next change of the
     /// file, when it is closed, or when the file system is synced.
-    pub(crate) fn note_access(&self, node: &Node) {
+    /// True if it changed.
+    pub(crate) fn note_access(&self, node: &Node) -> bool {
         let now = self.now();
-        if self.is_access_due(node, now) {
+        let is_due = self.is_access_due(node, now);
+        if is_due {
             *node.accessed.lock() = Some(now);
+        }
+        is_due
+    }
+
+    /// As [`note_access`](Self::note_access), and tells the other holders. The caller holds no locks.
+    pub(crate) fn note_access_and_tell(&self, node: &Node, operation: &Operation) {
+        if self.note_access(node) {
+            self.tell(Change::Attributes { file: node.id }, operation);
         }
     }
 

@@ -101,7 +101,7 @@ impl FileSystem {
         }
         let keeps_times = self.properties().keeps_directory_times;
         if noting == Noting::Access && !keeps_times {
-            self.note_access(&node);
+            self.note_access_and_tell(&node, operation);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ impl FileSystem {
         if facts.kind() != FileKind::SymbolicLink {
             return Err(PosixError::Invalid("not a symbolic link"));
         }
-        self.note_access(&node);
+        self.note_access_and_tell(&node, operation);
         let tables = self.tables.current();
         if let Some(target) = facts.value(FileAttribute::LinkTarget, &tables) {
             return Ok(target.to_vec());

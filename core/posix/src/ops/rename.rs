@@ -23,6 +23,7 @@ use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::facts::{Facts, words};
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::renamed;
 use crate::node::{Node, lock_all};
 use crate::ops::access::{EXECUTE, WRITE};
@@ -192,7 +193,11 @@ impl FileSystem {
                 mode,
                 whiteout,
             };
-            if let Some((txg, replaced)) = self.try_rename(&renaming, operation)? {
+            let tried = self.try_rename(&renaming, operation);
+            if !matches!(tried, Ok(None)) {
+                self.tell_renamed(&renaming, operation);
+            }
+            if let Some((txg, replaced)) = tried? {
                 if let Some(replaced) = replaced {
                     // What cannot be freed now stays in the unlinked set, and is freed at the next mount.
                     let _ = self.free_if_unused(&replaced, operation);
@@ -201,6 +206,22 @@ impl FileSystem {
             }
         }
         Err(PosixError::Contended)
+    }
+
+    /// Tells the other holders of both names, and of the files that had them.
+    fn tell_renamed(&self, renaming: &Renaming<'_>, operation: &Operation) {
+        let target = renaming.target.as_ref();
+        for (directory, name) in [
+            (&renaming.from_parent, renaming.from),
+            (&renaming.to_parent, renaming.to),
+        ] {
+            let directory = directory.id;
+            self.tell(Change::Entry { directory, name }, operation);
+        }
+        for named in std::iter::once(&renaming.source).chain(target) {
+            let file = named.node.id;
+            self.tell(Change::Attributes { file }, operation);
+        }
     }
 
     /// What a name leads to, if it is there.
@@ -349,6 +370,7 @@ impl FileSystem {
             access_acl: None,
             default_acl: None,
             nfs4_acl: None,
+            times: None,
         };
         let new = NewFile {
             kind: whiteout.kind,

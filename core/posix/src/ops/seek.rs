@@ -5,6 +5,7 @@ use tarn_probe::Operation;
 
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::TO_END;
 use crate::types::{FileKind, Seek};
 
 impl FileSystem {
@@ -25,6 +26,7 @@ impl FileSystem {
                 "only regular files have data and holes",
             ));
         }
+        self.have_written_back(id, offset, TO_END, operation);
         let _content = node.content.read();
         let size = node.facts().size;
         if offset >= size {

@@ -19,6 +19,7 @@ use crate::acl::ACCESS_NAME;
 use crate::error::PosixError;
 use crate::facts::{Facts, Form};
 use crate::filesystem::FileSystem;
+use crate::holders::{Change, TO_END};
 use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::nfs4_acl::chmod::after_chmod;
 use crate::nfs4_acl::set_acl;
@@ -71,6 +72,7 @@ impl FileSystem {
         }
         let node = self.node(id, operation)?;
         self.check_writable()?;
+        let _told = self.telling(self.changed_by(&node, changes, operation), operation);
         let change = lock_existing(&[&node])?;
         self.check_changes(credentials, &node, changes, operation)?;
         let facts = node.facts();
@@ -120,6 +122,27 @@ impl FileSystem {
         drop(change);
         self.after_change(txg, operation)?;
         Ok(self.node_attributes(&node))
+    }
+
+    /// What setting attributes changes, for the other holders. These write back what they have of
+    /// contents that a new size cuts off, or uncovers.
+    fn changed_by(
+        &self,
+        node: &Node,
+        changes: &SetAttributes,
+        operation: &Operation,
+    ) -> Change<'static> {
+        let file = node.id;
+        let Some(size) = changes.size else {
+            return Change::Attributes { file };
+        };
+        let offset = size.min(node.facts().size);
+        self.have_written_back(file, offset, TO_END, operation);
+        Change::Contents {
+            file,
+            offset,
+            length: TO_END,
+        }
     }
 
     /// Whether [`set_attributes`](Self::set_attributes) would let this user make these changes.

@@ -11,6 +11,7 @@ use crate::acl::{ACCESS_NAME, DEFAULT_NAME, PosixAcl};
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::nfs4_acl::wire;
 use crate::node::{Node, lock_existing};
@@ -71,6 +72,7 @@ impl FileSystem {
             };
         }
         let node = self.node(id, operation)?;
+        let _told = self.telling(Change::Attributes { file: id }, operation);
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
         let old = node.facts();
@@ -138,6 +140,7 @@ impl FileSystem {
             return self.remove_nfs4_acl(credentials, id, operation);
         }
         let node = self.node(id, operation)?;
+        let _told = self.telling(Change::Attributes { file: id }, operation);
         let change = lock_existing(&[&node])?;
         self.check_may_set(credentials, &node, namespace, operation)?;
         let existing = self.stored_name(&node, &node.facts(), name, operation)?;

@@ -14,6 +14,7 @@ use crate::control_directory::{self, ControlEntry};
 use crate::directory::Entry;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::removed;
 use crate::node::{Node, lock_all};
 use crate::ops::access::EXECUTE;
@@ -175,6 +176,12 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         for _ in 0..ATTEMPTS_MAX {
             let file = self.child(directory, name, operation)?;
+            let went = Change::Entry {
+                directory: directory.id,
+                name,
+            };
+            let _told = self.telling(went, operation);
+            let _counted = self.telling(Change::Attributes { file: file.id }, operation);
             let locks = lock_all(&[directory, &file]);
             let entry = self.find_entry(directory, name, operation)?;
             let entry = entry.ok_or(PosixError::NotFound)?;

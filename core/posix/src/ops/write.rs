@@ -19,6 +19,7 @@ use tarn_probe::Operation;
 use crate::error::PosixError;
 use crate::facts::Facts;
 use crate::filesystem::FileSystem;
+use crate::holders::{Change, TO_END};
 use crate::intent::privileges_lost;
 use crate::node::{Node, lock_existing};
 use crate::permissions::without_set_ids;
@@ -125,6 +126,17 @@ impl FileSystem {
         if contents.is_empty() {
             return Ok(0);
         }
+        let (first, length) = match at {
+            WriteAt::Offset(offset) => (offset, widen(contents.len())),
+            WriteAt::End => (0, TO_END),
+        };
+        self.have_written_back(id, first, length, operation);
+        let changed = Change::Contents {
+            file: id,
+            offset: first,
+            length,
+        };
+        let _told = self.telling(changed, operation);
         let change = lock_existing(&[&node])?;
         let size = node.facts().size;
         let offset = match at {

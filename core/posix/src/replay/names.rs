@@ -87,6 +87,7 @@ impl FileSystem {
                 access_acl: None,
                 default_acl: None,
                 nfs4_acl,
+                times: None,
             };
             let tx = self.begin_replay(ENTRY_BYTES, operation)?;
             let node = self.make_in(&directory, name, &new, inherited, birth, &tx, operation)?;

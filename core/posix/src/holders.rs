@@ -1,0 +1,255 @@
+//! The holders of a served file system, and what they hear of each other's changes.
+//!
+//! # Problem
+//! A mount and an export serve one file system. What the kernel of the mount keeps of names,
+//! attributes and pages is stale when the export has changed them, and a page that a program has
+//! dirtied through a mapping is not yet in the file when the export reads it.
+//!
+//! # Mechanism
+//! A front end registers a [`Watcher`] ([`FileSystem::hold`]) and gets a [`HolderId`], which it
+//! puts into the [`Who`](tarn_probe::Who) of each of its operations. An operation that changes
+//! something tells all holders but the one of its `Who`: after the change was made and the locks
+//! were let go, and before it returns. So an answered caller finds the change by way of every
+//! holder. An operation that fails tells too, since it may have made a part of its change.
+//!
+//! Before an operation reads or changes contents, the other holders write back what they have of
+//! them that is newer ([`Watcher::write_back`]).
+//!
+//! While one holder does all operations, this costs one relaxed load each: `sole` names the only
+//! holder. A holder that registers later has nothing cached from before, and reads the state that
+//! an operation changed under a lock that this operation released before it loaded `sole`; so
+//! either the new holder reads the new state, or the operation sees the new holder.
+//!
+//! # Invariants
+//! - No lock of this crate is held while a watcher is called.
+//! - A holder that has ended is not called any more by operations that begin afterwards.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tarn_host::lock::RwLock;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::{HolderId, Operation};
+
+use crate::filesystem::FileSystem;
+use crate::ranks;
+
+/// The end of a range that reaches to the end of the file, wherever that is.
+pub const TO_END: u64 = u64::MAX;
+
+/// What an operation has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// What `stat` shows of a file, its extended attributes and access control lists.
+    Attributes {
+        /// The file.
+        file: ObjectId,
+    },
+    /// Contents of a file, and its attributes with them.
+    Contents {
+        /// The file.
+        file: ObjectId,
+        /// The first byte that may differ.
+        offset: u64,
+        /// How many bytes may differ; [`TO_END`] for all that follow.
+        length: u64,
+    },
+    /// A name came into a directory, went, or leads to another file; and the directory's
+    /// attributes.
+    Entry {
+        /// The directory.
+        directory: ObjectId,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Anything: properties that names and attributes follow from have changed.
+    Everything,
+}
+
+/// What a holder does when the file system that it holds is changed through another one.
+///
+/// It is called in the thread of the operation, which holds no locks. A watcher may call the file
+/// system. It must not wait for an operation of another holder.
+pub trait Watcher: Send + Sync {
+    /// Something was changed: what is cached of it is dropped before this returns.
+    fn changed(&self, change: &Change<'_>);
+
+    /// Another holder is about to read or change `length` bytes of a file from `offset` on: what
+    /// this one has of them that is newer than the file is written before this returns.
+    fn write_back(&self, file: ObjectId, offset: u64, length: u64) {
+        let _ = (file, offset, length);
+    }
+}
+
+/// More than one holder.
+const SEVERAL: u64 = u64::MAX;
+
+/// The holders of a file system.
+pub(crate) struct Holders {
+    /// The only holder's number, 0 for none, or [`SEVERAL`].
+    sole: AtomicU64,
+    table: RwLock<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    watchers: Vec<(HolderId, Weak<dyn Watcher>)>,
+}
+
+impl Holders {
+    /// No holders.
+    pub fn new() -> Holders {
+        Holders {
+            sole: AtomicU64::new(0),
+            table: RwLock::new(ranks::HOLDERS, Table::default()),
+        }
+    }
+
+    fn add(&self, watcher: Weak<dyn Watcher>) -> HolderId {
+        let mut table = self.table.write();
+        table.last += 1;
+        let id = HolderId(table.last);
+        table.watchers.push((id, watcher));
+        self.note_sole(&table);
+        id
+    }
+
+    fn remove(&self, id: HolderId) {
+        let mut table = self.table.write();
+        let removed = table.watchers.iter().position(|(other, _)| *other == id);
+        let removed = removed.map(|at| table.watchers.swap_remove(at));
+        assert!(removed.is_some(), "a holder ends once");
+        self.note_sole(&table);
+        drop(table);
+        drop(removed);
+    }
+
+    fn note_sole(&self, table: &Table) {
+        let sole = match table.watchers[..] {
+            [] => 0,
+            [(HolderId(only), _)] => only,
+            _ => SEVERAL,
+        };
+        self.sole.store(sole, Ordering::Relaxed);
+    }
+
+    /// Whether no holder but the one that does this operation is there.
+    fn asks_alone(&self, operation: &Operation) -> bool {
+        let sole = self.sole.load(Ordering::Relaxed);
+        sole == 0 || sole == operation.who().holder.0
+    }
+
+    /// Calls all holders but the one that does this operation.
+    fn each_other(&self, operation: &Operation, call: impl Fn(&dyn Watcher)) {
+        if self.asks_alone(operation) {
+            return;
+        }
+        let itself = operation.who().holder;
+        let others: Vec<Arc<dyn Watcher>> = {
+            let table = self.table.read();
+            let others = table.watchers.iter().filter(|(id, _)| *id != itself);
+            others
+                .filter_map(|(_, watcher)| watcher.upgrade())
+                .collect()
+        };
+        others.iter().for_each(|other| call(&**other));
+    }
+}
+
+/// A registered holder, until it is dropped: then its locks and share reservations are let go,
+/// and it is told of nothing any more.
+#[must_use = "the holder ends when this is dropped"]
+pub struct Holding {
+    files: Weak<FileSystem>,
+    id: HolderId,
+}
+
+impl Holding {
+    /// The number that the holder's operations carry in their [`Who`](tarn_probe::Who).
+    pub fn id(&self) -> HolderId {
+        self.id
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some(files) = self.files.upgrade() {
+            files.holders.remove(self.id);
+            files.locks.release_holder(self.id);
+            files.shares.release_holder(self.id);
+        }
+    }
+}
+
+impl std::fmt::Debug for Holding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Holding({})", self.id.0)
+    }
+}
+
+/// Tells the other holders of a change when it is dropped. An operation declares it before it takes
+/// locks, so that these are let go before.
+#[must_use = "the change is told when this is dropped"]
+pub(crate) struct Telling<'a> {
+    holders: &'a Holders,
+    change: Change<'a>,
+    operation: &'a Operation,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let change = self.change;
+        self.holders
+            .each_other(self.operation, |other| other.changed(&change));
+    }
+}
+
+impl FileSystem {
+    /// Registers a holder: `watcher` is told of what others change, for as long as the [`Holding`]
+    /// lives.
+    pub fn hold(self: &Arc<Self>, watcher: Weak<dyn Watcher>) -> Holding {
+        Holding {
+            files: Arc::downgrade(self),
+            id: self.holders.add(watcher),
+        }
+    }
+
+    /// Whether there are holders beside this one.
+    pub fn is_held_by_others(&self, holder: HolderId) -> bool {
+        let sole = self.holders.sole.load(Ordering::Relaxed);
+        sole != 0 && sole != holder.0
+    }
+
+    /// Tells all holders but the one that does this operation, at once. The caller holds no locks.
+    pub(crate) fn tell(&self, change: Change<'_>, operation: &Operation) {
+        self.holders
+            .each_other(operation, |other| other.changed(&change));
+    }
+
+    /// Tells of a change at the end of the scope.
+    pub(crate) fn telling<'a>(
+        &'a self,
+        change: Change<'a>,
+        operation: &'a Operation,
+    ) -> Telling<'a> {
+        Telling {
+            holders: &self.holders,
+            change,
+            operation,
+        }
+    }
+
+    /// Before contents are read or changed: has the other holders write back what they have of
+    /// them. The caller holds no locks.
+    pub(crate) fn have_written_back(
+        &self,
+        file: ObjectId,
+        offset: u64,
+        length: u64,
+        operation: &Operation,
+    ) {
+        self.holders
+            .each_other(operation, |other| other.write_back(file, offset, length));
+    }
+}

@@ -1,0 +1,159 @@
+//! How files are open, and what that denies to others: share reservations, as NFS and SMB have
+//! them.
+//!
+//! # Mechanism
+//! Each holder says how often it has a file open for reading and for writing, and what the opens
+//! deny to others ([`FileSystem::share`]). An open is refused if one that is there denies what it
+//! wants, or it denies what one that is there has. Mounts deny nothing, and are denied all the
+//! same.
+//!
+//! The table is cut into parts by file, since every open and close of a mount comes by here.
+//!
+//! # Invariants
+//! - No file is in the table that no holder has open.
+//! - What a holder has open goes with it.
+
+use std::collections::BTreeMap;
+
+use tarn_host::lock::Mutex;
+use tarn_ondisk::declare::narrow;
+use tarn_ondisk::units::ObjectId;
+use tarn_probe::HolderId;
+
+use crate::error::PosixError;
+use crate::filesystem::FileSystem;
+use crate::ranks;
+
+/// Into how many parts the table is cut.
+const PARTS: u64 = 16;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// For reading.
+    pub reads: bool,
+    /// For writing.
+    pub writes: bool,
+    /// No other open may be for reading.
+    pub denies_reading: bool,
+    /// No other open may be for writing.
+    pub denies_writing: bool,
+}
+
+impl Share {
+    fn is_nothing(self) -> bool {
+        self == Share::default()
+    }
+}
+
+/// How often a holder has a file open so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    reading: u32,
+    writing: u32,
+    denying_reading: u32,
+    denying_writing: u32,
+}
+
+impl Counts {
+    fn refuses(self, share: Share) -> bool {
+        (share.reads && self.denying_reading > 0)
+            || (share.writes && self.denying_writing > 0)
+            || (share.denies_reading && self.reading > 0)
+            || (share.denies_writing && self.writing > 0)
+    }
+
+    fn each(&mut self, share: Share) -> impl Iterator<Item = &mut u32> {
+        let counts = [
+            (share.reads, &mut self.reading),
+            (share.writes, &mut self.writing),
+            (share.denies_reading, &mut self.denying_reading),
+            (share.denies_writing, &mut self.denying_writing),
+        ];
+        counts
+            .into_iter()
+            .filter_map(|(is_meant, count)| is_meant.then_some(count))
+    }
+}
+
+type Part = BTreeMap<ObjectId, Vec<(HolderId, Counts)>>;
+
+/// How the files of a file system are open.
+pub(crate) struct Shares {
+    parts: Vec<Mutex<Part>>,
+}
+
+impl Shares {
+    /// Nothing is open.
+    pub fn new() -> Shares {
+        let part = |_| Mutex::new(ranks::SHARES, Part::new());
+        Shares {
+            parts: (0..PARTS).map(part).collect(),
+        }
+    }
+
+    fn part(&self, file: ObjectId) -> &Mutex<Part> {
+        &self.parts[narrow(file.get() % PARTS)]
+    }
+
+    /// A holder has ended.
+    pub fn release_holder(&self, holder: HolderId) {
+        for part in &self.parts {
+            part.lock().retain(|_, holders| {
+                holders.retain(|(other, _)| *other != holder);
+                !holders.is_empty()
+            });
+        }
+    }
+}
+
+impl FileSystem {
+    /// A holder opens a file so. It is undone by [`FileSystem::unshare`]. This only concerns what
+    /// opens deny to each other: [`FileSystem::opened`] keeps the file.
+    ///
+    /// # Errors
+    /// `Busy` when an open that is there denies it, or it denies one that is there.
+    pub fn share(&self, file: ObjectId, holder: HolderId, share: Share) -> Result<(), PosixError> {
+        if share.is_nothing() {
+            return Ok(());
+        }
+        let mut part = self.shares.part(file).lock();
+        let holders = part.entry(file).or_default();
+        if holders.iter().any(|(_, counts)| counts.refuses(share)) {
+            return Err(PosixError::Busy);
+        }
+        let at = match holders.iter().position(|(other, _)| *other == holder) {
+            Some(at) => at,
+            None => {
+                holders.push((holder, Counts::default()));
+                holders.len() - 1
+            }
+        };
+        holders[at].1.each(share).for_each(|count| *count += 1);
+        Ok(())
+    }
+
+    /// A holder closes a file that it has opened so, or gives up a part of how it has opened it.
+    /// What it does not have stays as it is.
+    pub fn unshare(&self, file: ObjectId, holder: HolderId, share: Share) {
+        if share.is_nothing() {
+            return;
+        }
+        let mut part = self.shares.part(file).lock();
+        let Some(holders) = part.get_mut(&file) else {
+            return;
+        };
+        let Some(at) = holders.iter().position(|(other, _)| *other == holder) else {
+            return;
+        };
+        for count in holders[at].1.each(share) {
+            *count = count.saturating_sub(1);
+        }
+        if holders[at].1 == Counts::default() {
+            holders.swap_remove(at);
+        }
+        if holders.is_empty() {
+            part.remove(&file);
+        }
+    }
+}
