@@ -138,12 +138,12 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// A number that is another after each change of contents, attributes or entries of the file, as
-    /// NFS wants it (`change`): the nanoseconds of the time of the last change.
+    /// A number that is another after each change of contents, attributes or entries of the file,
+    /// as NFS wants it (`change`): the nanoseconds of the time of the last change.
     ///
-    /// That time is stored with the file, and each change moves it on by a nanosecond at least. A crash
-    /// takes back changes that were not durable, with their times; those that are made afterwards have
-    /// later times as long as the clock does not go back over the crash.
+    /// That time is stored with the file, and each change moves it on by a nanosecond at least. A
+    /// crash takes back changes that were not durable, with their times; those that are made
+    /// afterwards have later times as long as the clock does not go back over the crash.
     pub fn change(&self) -> u64 {
         self.changed.change()
     }

@@ -142,12 +142,7 @@ fn each_change_is_told_to_the_other_holder_once_the_locks_are_let_go() {
     };
     files.set_attributes(&root, a, &mode, &op).unwrap();
     told(&[attributes(a)]);
-    let user = Credentials {
-        uid: 1000,
-        gid: 1000,
-        groups: Vec::new(),
-        privileged: false,
-    };
+    let user = Credentials::user(1000, 1000, Vec::new());
     let which = tarn_posix::types::Privileges::All;
     assert!(files.drop_privileges(&user, a, which, &op).unwrap());
     told(&[attributes(a)]);

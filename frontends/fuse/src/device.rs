@@ -1,6 +1,8 @@
 //! The device of a mount: replies and notices to the kernel.
 
-use crate::protocol::{Answer, NOTIFY_FORGET_NODE, notice_head, reply_head};
+use crate::protocol::{
+    Answer, NOTIFY_FORGET_NAME, NOTIFY_FORGET_NODE, NOTIFY_STORE, notice_head, reply_head,
+};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -40,26 +42,69 @@ impl Device {
 
     /// Tells the kernel that the attributes of a node are others than it has cached, and its access
     /// control lists. Its contents stay.
-    pub fn forget_attributes(&self, node: u64) {
+    ///
+    /// # Errors
+    /// `ENOENT` when the kernel does not know the node, which is as good.
+    pub fn forget_attributes(&self, node: u64) -> Result<(), Errno> {
         // An offset below zero: no contents.
-        self.forget(node, u64::MAX);
+        self.forget(node, u64::MAX, 0)
     }
 
     /// Tells the kernel that all of a node may be other than it has cached. It writes back what is
     /// dirty before it forgets that, and waits for reads: so no thread may call this that serves
     /// requests.
     pub fn forget_contents(&self, node: u64) {
-        self.forget(node, 0);
+        let _ = self.forget_range(node, 0, u64::MAX);
     }
 
-    /// From this offset to the end.
-    fn forget(&self, node: u64, offset: u64) {
+    /// The same of `length` bytes from `offset` on, with the attributes. It forgets whole pages.
+    ///
+    /// # Errors
+    /// `ENOENT` when the kernel does not know the node, which is as good.
+    pub fn forget_range(&self, node: u64, offset: u64, length: u64) -> Result<(), Errno> {
+        const LAST: u64 = i64::MAX.cast_unsigned();
+        let end = offset.checked_add(length).filter(|end| *end <= LAST);
+        match (length, end) {
+            (0, _) => self.forget_attributes(node),
+            // Zero bytes are all to the end.
+            (_, None) => self.forget(node, offset.min(LAST), 0),
+            (length, Some(_)) => self.forget(node, offset, length),
+        }
+    }
+
+    /// Tells the kernel the last byte of a file of this size, and by that the size: it takes the
+    /// file for longer where it knew a smaller one. It waits for the lock of the page, as
+    /// [`forget_range`](Self::forget_range) does.
+    pub fn tell_end(&self, node: u64, size: u64, last: u8) {
         let mut body = Answer::new();
-        body.u64(node).u64(offset).u64(0);
-        let head = notice_head(NOTIFY_FORGET_NODE, body.len());
+        body.u64(node).u64(size - 1).u32(1).u32(0).bytes(&[last]);
+        let _ = self.notify(NOTIFY_STORE, &body);
+    }
+
+    fn forget(&self, node: u64, offset: u64, length: u64) -> Result<(), Errno> {
+        let mut body = Answer::new();
+        body.u64(node).u64(offset).u64(length);
+        self.notify(NOTIFY_FORGET_NODE, &body)
+    }
+
+    /// Tells the kernel that a name in a directory leads elsewhere than it has cached, or
+    /// nowhere. The kernel waits for the lock of the directory, which it holds while requests
+    /// about names in it are answered: so no thread may call this that serves requests of this
+    /// mount.
+    pub fn forget_name(&self, directory: u64, name: &[u8]) {
+        let Ok(length) = u32::try_from(name.len()) else {
+            return;
+        };
+        let mut body = Answer::new();
+        body.u64(directory).u32(length).u32(0).bytes(name).zeros(1);
+        // A name that the kernel does not know is an error, and as good.
+        let _ = self.notify(NOTIFY_FORGET_NAME, &body);
+    }
+
+    fn notify(&self, what: i32, body: &Answer) -> Result<(), Errno> {
+        let head = notice_head(what, body.len());
         let slices = [IoSlice::new(&head), IoSlice::new(body.as_slice())];
-        // A node that the kernel does not know any more is an error, and as good.
-        let _ = rustix::io::writev(&self.descriptor, &slices);
+        rustix::io::writev(&self.descriptor, &slices).map(drop)
     }
 
     /// Refuses.

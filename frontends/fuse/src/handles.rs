@@ -3,6 +3,8 @@
 //! The object is all there is to an open file, and requests name it. But not all of them say how the file was opened, so that is what
 //! its handle says.
 
+use tarn_engine::files::Share;
+
 /// How a file was opened, as the kernel knows it (`fh`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle(u64);
@@ -17,6 +19,14 @@ impl Handle {
     const BOTH_WAYS: u64 = 1 << 1;
     /// The file was opened with `O_NOATIME`.
     const UNNOTED: u64 = 1 << 2;
+    /// The kernel does not tell when a descriptor is closed.
+    const UNFLUSHED: u64 = 1 << 3;
+    /// The file was opened for reading.
+    const READS: u64 = 1 << 4;
+    /// The file was opened for writing.
+    const WRITES: u64 = 1 << 5;
+    /// From this bit on there is a number of its own.
+    const NUMBER_SHIFT: u32 = 8;
 
     /// The handle of a file that is opened with these flags.
     pub fn opened_with(flags: i32) -> Handle {
@@ -30,12 +40,38 @@ impl Handle {
         if flags & libc::O_NOATIME != 0 {
             handle.0 |= Handle::UNNOTED;
         }
+        if flags & libc::O_ACCMODE != libc::O_WRONLY {
+            handle.0 |= Handle::READS;
+        }
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            handle.0 |= Handle::WRITES;
+        }
         handle
     }
 
     /// The handle of a directory that is opened with these flags.
     pub fn of_directory(flags: i32) -> Handle {
-        Handle::opened_with(flags & libc::O_NOATIME)
+        Handle(Handle::opened_with(flags).0 & Handle::UNNOTED)
+    }
+
+    /// The same, of which the kernel tells only when its last descriptor is closed. The number tells it
+    /// from others.
+    pub fn unflushed(self, number: u64) -> Handle {
+        Handle(self.0 | Handle::UNFLUSHED | (number << Handle::NUMBER_SHIFT))
+    }
+
+    /// Whether the kernel tells only when the last descriptor is closed.
+    pub fn is_unflushed(self) -> bool {
+        self.0 & Handle::UNFLUSHED != 0
+    }
+
+    /// How the file is open, for those who would deny that. It denies nothing itself.
+    pub fn share(self) -> Share {
+        Share {
+            reads: self.0 & Handle::READS != 0,
+            writes: self.0 & Handle::WRITES != 0,
+            ..Share::default()
+        }
     }
 
     /// What a number of the kernel's says.

@@ -1,10 +1,11 @@
 //! What the kernel keeps of what it is told, and for how long.
 //!
 //! # Mechanism
-//! Whatever changes a mounted dataset comes through its mount, so the kernel may keep names and
-//! attributes. That there is nothing of a name is never kept, and neither is what is below `.zfs`.
-//! Two things change without a request, and the nodes that were told of are remembered
-//! ([`RecentNodes`]) as long as the kernel may keep that:
+//! The kernel may keep names and attributes: it makes the changes itself, or is told of those
+//! that come through other holders of the dataset (`session/watching`). That there is nothing of
+//! a name is never kept, and neither is what is below `.zfs`. Two things change without a
+//! request, and the nodes that were told of are remembered ([`RecentNodes`]) as long as the
+//! kernel may keep that:
 //! - Access control lists end with the property `acltype`. The kernel keeps them with the
 //!   attributes, and longer: a change of attributes lets it keep the list that it had.
 //! - The space that a file takes is known when the blocks that wait are stored. Until then the
@@ -35,6 +36,13 @@ pub(crate) fn names_cached_s(place: &Place, id: ObjectId) -> u64 {
         None if !leads_into_snapshot && !is_control => CACHED_S,
         _ => 0,
     }
+}
+
+/// For how many seconds the kernel may keep a name and the attributes that come with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EntryCached {
+    pub(crate) name_s: u64,
+    pub(crate) attributes_s: u64,
 }
 
 /// How long the kernel may keep the attributes of a file.

@@ -41,7 +41,8 @@ pub mod opcode {
         LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9,
         UNLINK = 10, RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17,
         RELEASE = 18, FSYNC = 20, SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24,
-        FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, ACCESS = 34,
+        FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, GETLK = 31,
+        SETLK = 32, SETLKW = 33, ACCESS = 34,
         CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43,
         READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47, SYNCFS = 50, TMPFILE = 51,
         STATX = 52,
@@ -52,6 +53,8 @@ pub mod opcode {
 pub mod init_flags {
     /// Reads may be sent side by side.
     pub const ASYNC_READ: u64 = 1 << 0;
+    /// Locks by `fcntl` are ours.
+    pub const POSIX_LOCKS: u64 = 1 << 1;
     /// `O_TRUNC` comes with the open.
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// `.` and `..` can be looked up: the mount can be exported.
@@ -62,6 +65,8 @@ pub mod init_flags {
     pub const DONT_MASK: u64 = 1 << 6;
     /// Directories may be read with attributes.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
+    /// Locks by `flock` are ours.
+    pub const FLOCK_LOCKS: u64 = 1 << 10;
     /// The kernel chooses when.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Asynchronous direct I/O is answered to the program when each part of it is, with no thread
@@ -122,6 +127,19 @@ pub mod statx_bits {
 /// Answer to open: keep what the kernel has cached.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 
+/// Answer to open: the kernel does not tell when a descriptor of the open file is closed, but only
+/// when the last one is.
+#[doc(alias = "FOPEN_NOFLUSH")]
+pub const OPEN_NO_FLUSH: u32 = 1 << 5;
+
+/// A flag of requests for locks: it is a `flock`.
+#[doc(alias = "FUSE_LK_FLOCK")]
+pub const LOCK_IS_FLOCK: u32 = 1 << 0;
+
+/// A flag of `release`: the open file has locked by `flock`.
+#[doc(alias = "FUSE_RELEASE_FLOCK_UNLOCK")]
+pub const RELEASE_UNLOCKS: u32 = 1 << 1;
+
 /// A flag of `write`: the kernel writes back what a program has stored into a mapped file.
 pub const WRITE_CACHE: u32 = 1 << 0;
 
@@ -132,7 +150,16 @@ pub const WRITE_DROP_SET_IDS: u32 = 1 << 2;
 pub const SETXATTR_DROP_SET_GID: u32 = 1 << 0;
 
 /// A notice to the kernel: it is to forget what it knows of a node.
+#[doc(alias = "FUSE_NOTIFY_INVAL_INODE")]
 pub const NOTIFY_FORGET_NODE: i32 = 2;
+
+/// A notice to the kernel: it is to forget what a name leads to.
+#[doc(alias = "FUSE_NOTIFY_INVAL_ENTRY")]
+pub const NOTIFY_FORGET_NAME: i32 = 3;
+
+/// A notice to the kernel: bytes of a file, for its pages. The file is at least as long.
+#[doc(alias = "FUSE_NOTIFY_STORE")]
+pub const NOTIFY_STORE: i32 = 4;
 
 /// The head of every request.
 #[derive(Debug, Clone, Copy)]

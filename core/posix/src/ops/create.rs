@@ -68,8 +68,8 @@ impl FileSystem {
         self.create_in(credentials, parent, name, new, None, operation)
     }
 
-    /// Makes a file in a directory that is stored. `times` are those of access and modification, where
-    /// they are not the present.
+    /// Makes a file in a directory that is stored. `times` are those of access and modification,
+    /// where they are not the present.
     pub(super) fn create_in(
         &self,
         credentials: &Credentials,

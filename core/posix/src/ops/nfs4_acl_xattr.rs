@@ -12,6 +12,7 @@ use tarn_probe::Operation;
 use crate::acl::trivial_entries;
 use crate::error::PosixError;
 use crate::filesystem::FileSystem;
+use crate::holders::Change;
 use crate::intent::{AttributesSet, Pending, attributes_set};
 use crate::nfs4_acl::set_acl;
 use crate::nfs4_acl::wire::{self, PrincipalKind};
@@ -115,6 +116,7 @@ impl FileSystem {
         entries: &[AclEntry],
         operation: &Operation,
     ) -> Result<(), PosixError> {
+        let _told = self.telling(Change::Attributes { file: node.id }, operation);
         let change = lock_existing(&[node])?;
         self.check_may_set_nfs4(credentials, node, operation)?;
         let old = node.facts();

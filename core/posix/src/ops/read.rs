@@ -163,7 +163,8 @@ impl FileSystem {
         is_due
     }
 
-    /// As [`note_access`](Self::note_access), and tells the other holders. The caller holds no locks.
+    /// As [`note_access`](Self::note_access), and tells the other holders. The caller holds no
+    /// locks.
     pub(crate) fn note_access_and_tell(&self, node: &Node, operation: &Operation) {
         if self.note_access(node) {
             self.tell(Change::Attributes { file: node.id }, operation);

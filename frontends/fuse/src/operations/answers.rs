@@ -1,8 +1,8 @@
 //! Attributes, entries and space in the structures of the kernel.
 
 use crate::handles::Handle;
-use crate::kept::attributes_cached_s;
-use crate::protocol::{Answer, statx_bits};
+use crate::kept::{EntryCached, attributes_cached_s};
+use crate::protocol::{Answer, OPEN_NO_FLUSH, statx_bits};
 use tarn_engine::files::{Attributes, DeviceNumber, DirectoryEntry, SpaceFacts, Timestamp};
 
 /// A device number as the kernel takes it.
@@ -35,9 +35,9 @@ fn put_attributes(answer: &mut Answer, attributes: &Attributes) {
 }
 
 /// Attributes as an answer of their own.
-pub(super) fn attributes_answer(attributes: &Attributes) -> Answer {
+pub(super) fn attributes_answer(attributes: &Attributes, cached_s: u64) -> Answer {
     let mut answer = Answer::new();
-    answer.u64(attributes_cached_s(attributes)).u32(0).u32(0);
+    answer.u64(cached_s).u32(0).u32(0);
     put_attributes(&mut answer, attributes);
     answer
 }
@@ -82,12 +82,17 @@ pub(super) fn statx_answer(attributes: &Attributes) -> Answer {
 }
 
 /// Adds what a lookup finds: a node, and for how many seconds the kernel may keep its name.
-pub(super) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attributes: &Attributes) {
+pub(super) fn put_entry(
+    answer: &mut Answer,
+    node: u64,
+    cached: EntryCached,
+    attributes: &Attributes,
+) {
     answer
         .u64(node)
         .u64(attributes.generation)
-        .u64(cached_s)
-        .u64(attributes_cached_s(attributes))
+        .u64(cached.name_s)
+        .u64(cached.attributes_s)
         .u32(0)
         .u32(0);
     put_attributes(answer, attributes);
@@ -95,7 +100,11 @@ pub(super) fn put_entry(answer: &mut Answer, node: u64, cached_s: u64, attribute
 
 /// Adds what an open gives.
 pub(super) fn put_open(answer: &mut Answer, handle: Handle, flags: u32) {
-    answer.u64(handle.number()).u32(flags).u32(0);
+    let flush = match handle.is_unflushed() {
+        true => OPEN_NO_FLUSH,
+        false => 0,
+    };
+    answer.u64(handle.number()).u32(flags | flush).u32(0);
 }
 
 /// Bytes of a directory entry, padded to eight.

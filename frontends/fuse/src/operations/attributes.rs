@@ -4,6 +4,7 @@
 
 use super::answers::{attributes_answer, space_answer, statx_answer};
 use super::{Call, Reply, refused};
+use crate::kept::attributes_cached_s;
 use crate::protocol::{Arguments, setattr_bits};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -17,7 +18,8 @@ impl Call<'_> {
             .map_err(refused)?;
         let shown = file.shown(attributes);
         self.session.telling(self.node, &shown);
-        Ok(Reply::Parts(attributes_answer(&shown)))
+        let cached_s = attributes_cached_s(&shown);
+        Ok(Reply::Parts(attributes_answer(&shown, cached_s)))
     }
 
     /// All that `statx` tells. The kernel asks so when a program wants to know when a file was made.
@@ -56,7 +58,8 @@ impl Call<'_> {
                 .set_attributes(self.credentials, file.id, &changes, self.operation);
         let shown = file.shown(changed.map_err(refused)?);
         self.session.telling(self.node, &shown);
-        Ok(Reply::Parts(attributes_answer(&shown)))
+        let cached_s = self.session.changed_cached_s(file, &shown);
+        Ok(Reply::Parts(attributes_answer(&shown, cached_s)))
     }
 
     pub(super) fn space(&self, file: &Place) -> Result<Reply, Errno> {

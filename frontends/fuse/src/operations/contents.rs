@@ -129,10 +129,16 @@ impl Call<'_> {
         contents: NewContents<'_>,
     ) -> Result<Reply, Errno> {
         self.drop_privileges(file, head.write_flags & WRITE_DROP_SET_IDS != 0)?;
+        let is_of_cache = head.write_flags & WRITE_CACHE != 0;
+        let appends = !is_of_cache && self.session.appends(file, head.flags);
+        let at = match appends {
+            true => WriteAt::End,
+            false => WriteAt::Offset(head.offset),
+        };
         let written = file.files.write_contents(
             self.credentials,
             file.id,
-            WriteAt::Offset(head.offset),
+            at,
             contents,
             caching_of(head.flags),
             self.operation,
@@ -140,8 +146,14 @@ impl Call<'_> {
         let written = written.map_err(refused)?;
         // Nobody is there to write the rest of a page that was stored by mapping it: the kernel takes it for written.
         let written = u32::try_from(written).map_err(|_| Errno::IO)?;
-        if head.write_flags & WRITE_CACHE != 0 && written < head.size {
+        if is_of_cache && written < head.size {
             return Err(Errno::NOSPC);
+        }
+        if appends {
+            let end = file.files.attributes(file.id, self.operation);
+            if end.map_err(refused)?.size != head.offset + u64::from(written) {
+                self.session.appended_elsewhere(self.node);
+            }
         }
         let mut answer = Answer::new();
         answer.u32(written).u32(0);

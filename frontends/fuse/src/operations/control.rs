@@ -169,7 +169,7 @@ impl Call<'_> {
         set.map(drop).map_err(refused)?;
         // The kernel takes it for a question, and would go on with the time of the last change that
         // it knows.
-        self.device.forget_attributes(self.node);
+        let _ = self.device.forget_attributes(self.node);
         Ok(())
     }
 }

@@ -4,7 +4,6 @@
 
 use super::answers::{put_entry, put_open};
 use super::{Call, Reply, gone, refused};
-use crate::handles::Handle;
 use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -81,7 +80,7 @@ impl Call<'_> {
         let opened = parent.files.opened(made.id, self.operation);
         // Somebody may have removed it already. The kernel then makes another.
         opened.map_err(|error| gone(refused(error)))?;
-        Ok(self.made_and_open(parent, &made, flags))
+        self.made_and_open(parent, &made, flags)
     }
 
     /// Makes a file without a name, which is open.
@@ -94,19 +93,19 @@ impl Call<'_> {
         let made = parent
             .files
             .create_unnamed(self.credentials, parent.id, &new, self.operation);
-        Ok(self.made_and_open(parent, &made.map_err(refused)?, flags))
+        self.made_and_open(parent, &made.map_err(refused)?, flags)
     }
 
     /// What is replied when a file was made and opened with these flags.
-    fn made_and_open(&self, parent: &Place, made: &Attributes, flags: i32) -> Reply {
+    fn made_and_open(&self, parent: &Place, made: &Attributes, flags: i32) -> Result<Reply, Errno> {
+        let handle = self.session.locks().handle(flags);
+        self.shared(&parent.beside(made.id), handle)?;
         let mut answer = Answer::new();
         let node = self.session.node_of(parent.which, &parent.files, made.id);
-        let cached_s = self.names_cached_s(parent, made.id);
-        put_entry(&mut answer, node, cached_s, made);
-        let handle = Handle::opened_with(flags);
-        self.session.opened(&parent.beside(made.id), handle);
+        let cached = self.entry_cached(parent, made.id, made);
+        put_entry(&mut answer, node, cached, made);
         put_open(&mut answer, handle, OPEN_KEEP_CACHE);
-        Reply::Parts(answer)
+        Ok(Reply::Parts(answer))
     }
 }
 

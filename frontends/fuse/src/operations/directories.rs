@@ -68,10 +68,10 @@ impl Call<'_> {
             match attributes.flatten() {
                 Some(attributes) => {
                     let node = self.session.node_of(file.which, &file.files, entry.id);
-                    let cached_s = self.names_cached_s(file, entry.id);
                     let shown = file.shown(attributes);
                     self.session.telling(node, &shown);
-                    put_entry(&mut answer, node, cached_s, &shown);
+                    let cached = self.entry_cached(file, entry.id, &shown);
+                    put_entry(&mut answer, node, cached, &shown);
                 }
                 None => {
                     answer.zeros(ENTRY_BYTES);

@@ -113,7 +113,7 @@ impl Call<'_> {
     /// others.
     fn mode_follows_list(&self, name: &[u8]) {
         if name == NFS4_ACL_NAME {
-            self.device.forget_attributes(self.node);
+            let _ = self.device.forget_attributes(self.node);
         }
     }
 }

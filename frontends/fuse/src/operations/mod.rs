@@ -9,6 +9,7 @@ mod control;
 mod creation;
 mod directories;
 mod extended_attributes;
+mod locking;
 mod names;
 mod opening;
 mod privileges;
@@ -130,6 +131,8 @@ pub(super) fn gone(errno: Errno) -> Errno {
 pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,
     pub(crate) device: &'a Device,
+    /// The request's number.
+    pub(crate) unique: u64,
     /// What the kernel calls the file.
     pub(crate) node: u64,
     /// The process that asks, where we can see it.
@@ -168,8 +171,10 @@ pub(crate) fn run(
         opcode::STATFS => call.space(file),
         opcode::FSYNC | opcode::FSYNCDIR => call.sync(file),
         opcode::SYNCFS => call.sync_all(file),
-        // Nothing is kept back until a close. Told so once, the kernel does not ask again.
-        opcode::FLUSH => Err(Errno::NOSYS),
+        opcode::FLUSH => call.flush(file, arguments),
+        opcode::GETLK => call.find_lock(file, arguments),
+        opcode::SETLK => call.lock(file, arguments),
+        opcode::SETLKW => call.lock_or_wait(file, arguments),
         opcode::GETXATTR => call.get_xattr(file, arguments),
         opcode::LISTXATTR => call.list_xattr(file, arguments),
         opcode::SETXATTR => call.set_xattr(file, arguments),
@@ -182,7 +187,7 @@ pub(crate) fn run(
         opcode::READDIRPLUS => call.read_directory_plus(file, arguments),
         opcode::ACCESS => call.access(file, arguments),
         opcode::DESTROY => Ok(Reply::Nothing),
-        // The kernel then does what can be done without us: locks are local.
+        // The kernel then does what can be done without us.
         _ => Err(Errno::NOSYS),
     }
 }

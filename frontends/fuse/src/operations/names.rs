@@ -4,7 +4,7 @@
 
 use super::answers::put_entry;
 use super::{Call, Reply, done, gone, refused};
-use crate::kept;
+use crate::kept::{self, EntryCached};
 use crate::protocol::{Answer, Arguments, opcode};
 use crate::session::Place;
 use rustix::io::Errno;
@@ -55,6 +55,19 @@ impl Call<'_> {
         }
     }
 
+    /// The same of a name and of the attributes that come with it, as they are shown.
+    pub(super) fn entry_cached(
+        &self,
+        directory: &Place,
+        id: ObjectId,
+        attributes: &Attributes,
+    ) -> EntryCached {
+        EntryCached {
+            name_s: self.names_cached_s(directory, id),
+            attributes_s: self.session.changed_cached_s(directory, attributes),
+        }
+    }
+
     /// What a name in a directory leads to.
     pub(super) fn found(
         &self,
@@ -82,10 +95,10 @@ impl Call<'_> {
     pub(super) fn entry(&self, file: &Place, attributes: &Attributes) -> Result<Reply, Errno> {
         let mut answer = Answer::new();
         let node = self.session.node_of(file.which, &file.files, attributes.id);
-        let cached_s = self.names_cached_s(file, attributes.id);
         let shown = file.shown(attributes.clone());
         self.session.telling(node, &shown);
-        put_entry(&mut answer, node, cached_s, &shown);
+        let cached = self.entry_cached(file, attributes.id, &shown);
+        put_entry(&mut answer, node, cached, &shown);
         Ok(Reply::Parts(answer))
     }
 

@@ -5,10 +5,10 @@
 use super::answers::put_open;
 use super::{Call, Reply, done, refused};
 use crate::handles::Handle;
-use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE};
+use crate::protocol::{Answer, Arguments, OPEN_KEEP_CACHE, RELEASE_UNLOCKS};
 use crate::session::Place;
 use rustix::io::Errno;
-use tarn_engine::files::{Noting, OpenRights, PosixError};
+use tarn_engine::files::{LockRange, LockScope, Noting, OpenRights, PosixError};
 
 /// The flag with which the kernel opens what it executes.
 #[doc(alias("FMODE_EXEC", "__FMODE_EXEC"))]
@@ -27,10 +27,9 @@ impl Call<'_> {
             let checked = file.files.check_writing(file.id, appends, self.operation);
             checked.map_err(refused)?;
         }
-        let opened = file.files.opened(file.id, self.operation);
-        opened.map_err(refused)?;
+        let handle = self.session.locks().handle(flags);
+        self.opened(file, handle)?;
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
-        let handle = Handle::opened_with(flags);
         let is_due = reads
             && handle.notes_access()
             && file
@@ -39,9 +38,27 @@ impl Call<'_> {
                 .unwrap_or(false);
         let mut answer = Answer::new();
         let keeps = if is_due { 0 } else { OPEN_KEEP_CACHE };
-        self.session.opened(file, handle);
         put_open(&mut answer, handle, keeps);
         Ok(Reply::Parts(answer))
+    }
+
+    /// A file is open from now on, unless another holder denies it.
+    fn opened(&self, file: &Place, handle: Handle) -> Result<(), Errno> {
+        let opened = file.files.opened(file.id, self.operation);
+        opened.map_err(refused)?;
+        self.shared(file, handle)
+    }
+
+    /// A file that is open has this handle from now on, unless another holder denies it: then it is
+    /// closed.
+    pub(super) fn shared(&self, file: &Place, handle: Handle) -> Result<(), Errno> {
+        let shared = file.files.share(file.id, file.holder, handle.share());
+        if let Err(error) = shared {
+            let _ = file.files.closed(file.id, self.operation);
+            return Err(refused(error));
+        }
+        self.session.opened(file, handle);
+        Ok(())
     }
 
     /// Opens a directory: it stays until it is closed, though it be removed. Nothing of it is cached across opens.
@@ -97,7 +114,19 @@ impl Call<'_> {
         file: &Place,
         mut arguments: Arguments<'_>,
     ) -> Result<Reply, Errno> {
-        self.session.closed(file, arguments.handle()?);
+        let handle = arguments.handle()?;
+        arguments.skip(4)?;
+        let (flags, owner) = (arguments.u32()?, arguments.u64()?);
+        if flags & RELEASE_UNLOCKS != 0 {
+            let owner = self.owner(file, owner);
+            file.files.release_locks(file.id, owner, LockScope::File);
+        }
+        for owner in self.session.locks().take_owners(handle) {
+            let (owner, scope) = (self.owner(file, owner), LockScope::Range(LockRange::WHOLE));
+            file.files.release_locks(file.id, owner, scope);
+        }
+        self.session.closed(file, handle);
+        file.files.unshare(file.id, file.holder, handle.share());
         done(file.files.closed(file.id, self.operation))
     }
 }

@@ -76,7 +76,7 @@ impl Call<'_> {
             .files
             .drop_privileges(&caller, file.id, which, self.operation);
         if dropped.map_err(refused)? {
-            self.device.forget_attributes(node);
+            let _ = self.device.forget_attributes(node);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use tarn_serving::{Next, ServingThreads, Source, SourceKey, StillServed};
 
 /// A mount: the device and what answers its requests.
 pub struct ServedMount {
-    device: Device,
+    device: Arc<Device>,
     session: Arc<Session>,
 }
 
@@ -83,7 +83,8 @@ impl Server {
         pool: &str,
         session: Arc<Session>,
     ) -> Result<u64, Errno> {
-        let device = Device { descriptor };
+        let device = Arc::new(Device { descriptor });
+        session.begin_notices(&device);
         let mount = Arc::new(ServedMount { device, session });
         let SourceKey(key) = self.threads.add(mount.clone(), pool)?;
         let mut mounts = self.mounts();

@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 /// before, and leave it there. It cannot be made up for here: a notice that drops pages waits for
 /// reads, and those wait until enough of the writes are answered.
 const WANTED: u64 = init_flags::ASYNC_READ
+    | init_flags::POSIX_LOCKS
+    | init_flags::FLOCK_LOCKS
     | init_flags::EXPORT_SUPPORT
     | init_flags::BIG_WRITES
     | init_flags::DONT_MASK

@@ -2,31 +2,42 @@
 
 mod credentials;
 mod handshake;
+mod locking;
 mod place;
 mod requests;
 mod snapshots;
+mod watching;
 
 pub(crate) use place::Place;
 pub use requests::DelayedReply;
 
+use crate::device::Device;
 use crate::handles::Handle;
 use crate::kept::{RecentNodes, is_unsettled};
 use crate::nodes::{Node, Which};
 use crate::permission_checks::{Covered, PermissionChecks};
+use locking::SessionLocks;
 use rustix::io::Errno;
 use snapshots::Entered;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tarn_engine::files::{
-    Attributes, FileSystem, ObjectId, Operation, OperationKind, PosixError, Tree,
+    Attributes, FileSystem, Holding, ObjectId, Operation, OperationKind, PosixError, Tree, Watcher,
 };
 use tarn_engine::mounts::Ended;
 
 /// One mount.
 pub struct Session {
     tree: Arc<dyn Tree>,
+    /// As a holder of its file system.
+    holding: Holding,
+    /// Where the kernel is told what other holders change.
+    device: OnceLock<Weak<Device>>,
+    /// What is to be known of locks, which the file system has.
+    locks: SessionLocks,
+    itself: Weak<Session>,
     entered: Mutex<Entered>,
     /// Files of the dataset that may be mapped, and by how many opens.
     mapped: Mutex<BTreeMap<ObjectId, u64>>,
@@ -58,8 +69,12 @@ impl Session {
     /// kernel ends the mount.
     pub fn new(tree: Arc<dyn Tree>, checks: PermissionChecks, ended: Ended) -> Arc<Session> {
         tree.files().keep_removed_directories();
-        Arc::new(Session {
+        Arc::new_cyclic(|itself: &Weak<Session>| Session {
+            holding: tree.files().hold(itself.clone() as Weak<dyn Watcher>),
             tree,
+            device: OnceLock::new(),
+            locks: SessionLocks::default(),
+            itself: itself.clone(),
             entered: Mutex::new(Entered::default()),
             mapped: Mutex::default(),
             written_back: WrittenBack::default(),
@@ -151,15 +166,21 @@ impl Session {
             Node::Root => (Which::Dataset, self.tree.files().root()),
             Node::Object { which, id } => (which, id),
         };
-        let files = match which {
-            Which::Dataset => self.tree.files().clone(),
+        let (files, holder) = match which {
+            Which::Dataset => (self.tree.files().clone(), self.holding.id()),
             which => {
                 let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
                 // The kernel looks the name up again.
-                entered.find(which).ok_or(Errno::STALE)?.clone()
+                let snapshot = entered.find(which).ok_or(Errno::STALE)?;
+                (snapshot.tree.files().clone(), snapshot.holding.id())
             }
         };
-        Ok(Place { files, which, id })
+        Ok(Place {
+            files,
+            holder,
+            which,
+            id,
+        })
     }
 
     /// The node of an object, which for the dataset's root is the kernel's own.
@@ -176,6 +197,7 @@ impl Session {
         Place {
             id: files.root(),
             files,
+            holder: self.holding.id(),
             which: Which::Dataset,
         }
     }

@@ -2,12 +2,16 @@
 
 use crate::nodes::{Which, inode_in_snapshot};
 use std::sync::Arc;
-use tarn_engine::files::{Attributes, ControlEntry, DirectoryEntry, FileSystem, ObjectId};
+use tarn_engine::files::{
+    Attributes, ControlEntry, DirectoryEntry, FileSystem, HolderId, ObjectId,
+};
 
 /// A file of the dataset or of a snapshot.
 pub(crate) struct Place {
     /// Its file system.
     pub(crate) files: Arc<FileSystem>,
+    /// As which of its holders this mount changes it.
+    pub(crate) holder: HolderId,
     /// Which one that is.
     pub(crate) which: Which,
     /// Its object.
@@ -19,6 +23,7 @@ impl Place {
     pub(crate) fn beside(&self, id: ObjectId) -> Place {
         Place {
             files: self.files.clone(),
+            holder: self.holder,
             which: self.which,
             id,
         }

@@ -26,6 +26,16 @@ pub struct DelayedReply {
 }
 
 impl Session {
+    /// On whose behalf an operation is for a user of this mount.
+    pub(super) fn who(&self, user: u32) -> Who {
+        Who {
+            client: clients::of(user),
+            protocol: Protocol::Fuse,
+            user,
+            holder: self.holding.id(),
+        }
+    }
+
     /// The kernel forgets nodes. Their numbers are computed, not counted: this matters to
     /// directories alone that it knew and that have been removed.
     fn forgotten(&self, head: &RequestHead, mut arguments: Arguments<'_>) -> Result<(), Errno> {
@@ -52,11 +62,7 @@ impl Session {
                 id,
             }) = Node::from_number(node)
             {
-                let who = Who {
-                    client: clients::of(head.uid),
-                    protocol: Protocol::Fuse,
-                    user: head.uid,
-                };
+                let who = self.who(head.uid);
                 let operation = self.tree.begin(who, OperationKind::Close, id, (0, 0));
                 // What cannot be freed now is freed by the next mount.
                 let _ = files.forgotten(id, &operation);
@@ -108,8 +114,14 @@ impl Session {
                 let _ = self.forgotten(&head, arguments);
                 return None;
             }
-            // An operation is not stopped half-way, so an interruption changes nothing.
-            opcode::INTERRUPT => return None,
+            // An operation is not stopped half-way. Only waiting for a lock ends.
+            opcode::INTERRUPT => {
+                let mut arguments = arguments;
+                if let Ok(unique) = arguments.u64() {
+                    self.interrupted(unique);
+                }
+                return None;
+            }
             _ => {}
         }
         let place = match self.place(head.node) {
@@ -119,11 +131,7 @@ impl Session {
                 return None;
             }
         };
-        let who = Who {
-            client: clients::of(head.uid),
-            protocol: Protocol::Fuse,
-            user: head.uid,
-        };
+        let who = self.who(head.uid);
         let kind = operations::kind(head.opcode);
         let range = operations::range(&head, arguments.clone());
         let operation = self.tree.begin(who, kind, place.id, range);
@@ -131,6 +139,7 @@ impl Session {
         let call = operations::Call {
             session: self,
             device,
+            unique: head.unique,
             node: head.node,
             process: head.pid,
             credentials: &credentials,
@@ -219,19 +228,19 @@ impl Session {
         (number != 0).then(|| Errno::from_raw_os_error(number))
     }
 
-    /// Has the kernel forget what it keeps and follows from properties of the file system.
+    /// Has the kernel forget what it keeps and follows from properties of the file system: access
+    /// control lists, and whether the root has `.zfs`, which shows in its links.
     pub(crate) fn properties_changed(&self, device: &Device) {
         for node in self.lists.take() {
-            device.forget_attributes(node);
+            let _ = device.forget_attributes(node);
         }
-        // Whether it has `.zfs` shows in its links.
-        device.forget_attributes(ROOT_NODE);
+        let _ = device.forget_attributes(ROOT_NODE);
     }
 
     /// Has the kernel forget what was not stored when it was told, and is now.
     pub(crate) fn group_stored(&self, device: &Device) {
         for node in self.unsettled.take() {
-            device.forget_attributes(node);
+            let _ = device.forget_attributes(node);
         }
     }
 }

@@ -10,7 +10,26 @@ use crate::operations;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
-use tarn_engine::files::{ControlEntry, FileSystem, ObjectId, Operation, Tree};
+use tarn_engine::files::{ControlEntry, FileSystem, Holding, ObjectId, Operation, Tree, Watcher};
+
+/// A snapshot that was entered.
+pub(super) struct EnteredSnapshot {
+    pub(super) tree: Arc<dyn Tree>,
+    /// As a holder of it, for locks. A snapshot does not change, so there is nothing to be told.
+    pub(super) holding: Holding,
+}
+
+impl EnteredSnapshot {
+    fn place(&self, which: Which) -> Place {
+        let files = self.tree.files().clone();
+        Place {
+            id: files.root(),
+            files,
+            holder: self.holding.id(),
+            which,
+        }
+    }
+}
 
 /// Snapshots that were entered, by dataset.
 #[derive(Default)]
@@ -24,14 +43,14 @@ pub(super) struct Entered {
 struct Slot {
     which: Which,
     /// None when it was destroyed.
-    tree: Option<Arc<dyn Tree>>,
+    snapshot: Option<EnteredSnapshot>,
     /// Tells it from another that has the dataset's number now.
     files: Weak<FileSystem>,
 }
 
 impl Entered {
-    /// The file system of a snapshot. Of one that is destroyed nothing is kept but its number.
-    pub(super) fn find(&mut self, which: Which) -> Option<&Arc<FileSystem>> {
+    /// A snapshot. Of one that is destroyed nothing is kept but its number.
+    pub(super) fn find(&mut self, which: Which) -> Option<&EnteredSnapshot> {
         let dataset = match which {
             Which::Dataset => return None,
             Which::Snapshot(dataset) => dataset,
@@ -42,24 +61,19 @@ impl Entered {
             return None;
         }
         if slot
-            .tree
+            .snapshot
             .as_ref()
-            .is_some_and(|tree| tree.files().is_ending())
+            .is_some_and(|snapshot| snapshot.tree.files().is_ending())
         {
-            slot.tree = None;
+            slot.snapshot = None;
         }
-        slot.tree.as_ref().map(|tree| tree.files())
+        slot.snapshot.as_ref()
     }
 
     /// The snapshot with this dataset, if it was entered.
     fn known(&mut self, dataset: ObjectId) -> Option<Place> {
         let which = self.by_dataset.get(&dataset)?.which;
-        let files = self.find(which)?.clone();
-        Some(Place {
-            id: files.root(),
-            files,
-            which,
-        })
+        Some(self.find(which)?.place(which))
     }
 
     /// A snapshot is entered. None where too many were renumbered.
@@ -83,17 +97,17 @@ impl Entered {
                 Which::Renumbered(u16::try_from(place).expect("it has 15 bits"))
             }
         };
+        let nothing_to_tell: Weak<dyn Watcher> = Weak::<Session>::new();
+        let holding = files.hold(nothing_to_tell);
+        let snapshot = EnteredSnapshot { tree, holding };
+        let place = snapshot.place(which);
         let slot = Slot {
             which,
-            tree: Some(tree),
+            snapshot: Some(snapshot),
             files: of_files,
         };
         self.by_dataset.insert(dataset, slot);
-        Some(Place {
-            id: files.root(),
-            files,
-            which,
-        })
+        Some(place)
     }
 }
 

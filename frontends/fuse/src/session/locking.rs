@@ -1,0 +1,191 @@
+//! Requests for locks that wait, and what the handles of files say of locks.
+//!
+//! # Mechanism
+//! A request that waits has no thread: its answer is written by the thread that lets the
+//! conflicting lock go. Until then it is in a table by its number, where an interruption
+//! (`INTERRUPT`) finds it. The kernel may interrupt a request that another thread of ours is
+//! about to begin. So numbers that are not in the table are remembered for a while, and a request
+//! looks for its own before it waits.
+//!
+//! # Closing files
+//! The kernel sends `FLUSH` for each descriptor that is closed, which costs a round trip; it
+//! spares that for files that were opened with `FOPEN_NOFLUSH`. These are files that are opened
+//! only for reading or only for writing, as long as no program has locked anything of the mount.
+//! (Files opened for both may be mapped, and the kernel writes their pages back with `FLUSH`.) A
+//! lock that is taken through one of them goes with the open file.
+//!
+//! # Invariants
+//! - A request is answered once: by the callback of its lock, by its interruption, or at once.
+//! - No lock of this module is held while the file system is called.
+
+use super::{Place, Session};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tarn_engine::files::{FileSystem, LockRequest, LockScope, LockWait, Locked, ObjectId};
+
+use crate::handles::Handle;
+
+/// How many interruptions are remembered whose requests were not found. A guess: far more than
+/// requests that were read and have not begun.
+const INTERRUPTED_MAX: usize = 256;
+
+/// A request for a lock, from when it asks the file system until it is answered.
+enum Waiting {
+    /// It asks just now.
+    Asking,
+    /// It asks just now, and was interrupted.
+    Interrupted,
+    /// It waits.
+    For(Arc<FileSystem>, ObjectId, LockWait),
+}
+
+#[derive(Default)]
+struct Table {
+    waiting: BTreeMap<u64, Waiting>,
+    /// Numbers of requests that were interrupted and not found.
+    interrupted: VecDeque<u64>,
+    /// Owners that have locked by handles of which no `FLUSH` comes.
+    unflushed: BTreeMap<u64, BTreeSet<u64>>,
+}
+
+/// What a session knows of locks. The locks are in the file system.
+#[derive(Default)]
+pub(crate) struct SessionLocks {
+    table: Mutex<Table>,
+    /// Whether a program has locked something by `fcntl`.
+    are_used: AtomicBool,
+    last_handle: AtomicU64,
+}
+
+impl SessionLocks {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // A thread that panicked while it held it was inserting or removing one entry.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle of a file that is opened with these flags.
+    pub(crate) fn handle(&self, flags: i32) -> Handle {
+        let handle = Handle::opened_with(flags);
+        match handle.may_be_mapped() || self.are_used.load(Ordering::Relaxed) {
+            true => handle,
+            false => handle.unflushed(self.last_handle.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// A lock is about to be taken by this handle.
+    pub(crate) fn note(&self, handle: u64, request: &LockRequest) {
+        if request.scope == LockScope::File {
+            return;
+        }
+        self.are_used.store(true, Ordering::Relaxed);
+        if Handle::from_number(handle).is_unflushed() {
+            let mut table = self.table();
+            let owners = table.unflushed.entry(handle).or_default();
+            owners.insert(request.owner.number);
+        }
+    }
+
+    /// An open file is closed: the owners that have locked by it, if no `FLUSH` has told of them.
+    pub(crate) fn take_owners(&self, handle: Handle) -> BTreeSet<u64> {
+        let is_any = handle.is_unflushed() && self.are_used.load(Ordering::Relaxed);
+        match is_any {
+            true => self
+                .table()
+                .unflushed
+                .remove(&handle.number())
+                .unwrap_or_default(),
+            false => BTreeSet::new(),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn locks(&self) -> &SessionLocks {
+        &self.locks
+    }
+
+    /// Locks, or waits. True when the request has the lock and is to be answered; otherwise the
+    /// callback of the lock answers it.
+    pub(crate) fn wait_for_lock(
+        &self,
+        file: &Place,
+        unique: u64,
+        request: &LockRequest,
+    ) -> Result<bool, Errno> {
+        {
+            let mut table = self.locks.table();
+            if let Some(at) = table.interrupted.iter().position(|other| *other == unique) {
+                table.interrupted.remove(at);
+                return Err(Errno::INTR);
+            }
+            table.waiting.insert(unique, Waiting::Asking);
+        }
+        let (session, device) = (self.itself.clone(), self.device());
+        let granted = Box::new(move || {
+            forget(&session, unique);
+            if let Some(device) = device {
+                device.reply(unique, &[]);
+            }
+        });
+        let locked = file.files.lock_or_wait(file.id, request, granted);
+        let mut table = self.locks.table();
+        let wait = match locked {
+            Ok(Locked::Later(wait)) => wait,
+            at_once => {
+                table.waiting.remove(&unique);
+                drop(table);
+                let locked = at_once.map(|_| true);
+                return locked.map_err(|refusal| Errno::from_raw_os_error(refusal.errno()));
+            }
+        };
+        match table.waiting.remove(&unique) {
+            // It was granted, and answered, already.
+            None => Ok(false),
+            Some(Waiting::Interrupted) => {
+                drop(table);
+                match file.files.cancel_lock_wait(file.id, wait) {
+                    true => Err(Errno::INTR),
+                    false => Ok(false),
+                }
+            }
+            Some(_) => {
+                let waiting = Waiting::For(file.files.clone(), file.id, wait);
+                table.waiting.insert(unique, waiting);
+                Ok(false)
+            }
+        }
+    }
+
+    /// A program that waits for the answer to a request got a signal. Only requests for locks end.
+    pub(super) fn interrupted(&self, unique: u64) {
+        let mut table = self.locks.table();
+        match table.waiting.remove(&unique) {
+            None => {
+                if table.interrupted.len() == INTERRUPTED_MAX {
+                    table.interrupted.pop_front();
+                }
+                table.interrupted.push_back(unique);
+            }
+            Some(Waiting::Asking | Waiting::Interrupted) => {
+                table.waiting.insert(unique, Waiting::Interrupted);
+            }
+            Some(Waiting::For(files, id, wait)) => {
+                drop(table);
+                if files.cancel_lock_wait(id, wait)
+                    && let Some(device) = self.device()
+                {
+                    device.refuse(unique, Errno::INTR);
+                }
+            }
+        }
+    }
+}
+
+/// A request has its lock, and waits no more.
+fn forget(session: &Weak<Session>, unique: u64) {
+    if let Some(session) = session.upgrade() {
+        session.locks.table().waiting.remove(&unique);
+    }
+}

@@ -1,0 +1,74 @@
+//! One file system, two holders: a mount, through the kernel, and one that calls `posix` directly.
+//!
+//! # Problem
+//! The kernel keeps names, attributes and pages of a mount. When another holder changes the file
+//! system, whatever the kernel still has of before is stale.
+//!
+//! # Mechanism
+//! Operations are drawn from a seed and done by one of the two holders, and to a model. Before and
+//! after each, the files and names that it is about are looked at through both: through open files,
+//! mappings and paths of the mount, so that the kernel has them in its caches, and directly. Both
+//! must show the model, and the same times to the nanosecond.
+//!
+//! A canary does one kind of operation directly in the name of the mount, which then is not told of
+//! it: that must be noticed.
+//!
+//! Root only, and where there is FUSE. Elsewhere these tests say that they saw nothing.
+//! `TARN_COHERENCE_SEEDS` and `TARN_COHERENCE_OPERATIONS` (of each seed) make them longer.
+
+#[path = "coherence/attributes.rs"]
+mod attributes;
+#[path = "coherence/bench.rs"]
+mod bench;
+#[path = "coherence/checks.rs"]
+mod checks;
+#[path = "coherence/contents.rs"]
+mod contents;
+#[path = "coherence/locks.rs"]
+mod locks;
+#[path = "coherence/model.rs"]
+mod model;
+#[path = "coherence/world.rs"]
+mod world;
+
+use bench::Bench;
+use std::time::Instant;
+use world::{Deed, World};
+
+fn from_environment(name: &str, otherwise: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn a_mount_and_a_direct_holder_show_the_same_after_every_operation() {
+    let seeds = from_environment("TARN_COHERENCE_SEEDS", 2);
+    let operations = from_environment("TARN_COHERENCE_OPERATIONS", 1500);
+    for seed in 1..=seeds {
+        let Some(bench) = Bench::new() else { return };
+        let began = Instant::now();
+        let mut world = World::new(&bench, seed, None);
+        if let Err(fault) = world.run(operations) {
+            panic!("seed {seed}: {fault}");
+        }
+        eprintln!(
+            "seed {seed}: {operations} operations, {} by the mount, in {:?}",
+            world.by_mount(),
+            began.elapsed()
+        );
+    }
+}
+
+#[test]
+fn a_change_that_the_mount_is_not_told_of_is_noticed() {
+    for deed in Deed::TOLD {
+        let Some(bench) = Bench::new() else { return };
+        let mut world = World::new(&bench, 7, Some(deed));
+        let outcome = world.run(5000);
+        let fault = outcome.expect_err(&format!("{deed:?} was not told, and nothing was stale"));
+        eprintln!(
+            "{deed:?}: {}",
+            fault.to_string().lines().next().unwrap_or("")
+        );
+    }
+}
