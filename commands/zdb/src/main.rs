@@ -8,7 +8,7 @@
 //! - `label`, `uberblock`: what devices say of themselves
 //! - `pool`: which parts of a pool are shown, in which order; `look`: what all parts need
 //! - `set`, `object`, `viewer`, `zap_view`, `znode`, `intent_log`: object sets and what is in them
-//! - `metaslab` reads space maps anew, `metaslab_view` shows them, `dirty_times` what devices missed
+//! - `metaslab` reads space maps anew, `metaslab_view` shows them, `dtl` what devices missed
 //! - `census` counts and claims all blocks, with `references`; `blocks` shows the result
 //! - `features`, `mos_leaks`: whether what is counted is right
 //! - `checkpoint`, `config`, `dedup`, `history`: the rest; `pointer`: block pointers and histograms as text
@@ -18,7 +18,7 @@ mod census;
 mod checkpoint;
 mod config;
 mod dedup;
-mod dirty_times;
+mod dtl;
 mod features;
 mod history;
 mod intent_log;

@@ -478,13 +478,10 @@ pub fn verify_counts(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectErro
             }
         }
     }
-    let mut of_dirty_times = 0;
+    let mut of_dtl = 0;
     for leaf in look.pool().vdevs().config().walk() {
-        if let Some(map) = leaf
-            .dirty_time
-            .filter(|map| leaf.kind.is_leaf() && !map.is_zero())
-        {
-            of_dirty_times += has_histogram(map)?;
+        if let Some(map) = leaf.dtl.filter(|map| leaf.kind.is_leaf() && !map.is_zero()) {
+            of_dtl += has_histogram(map)?;
         }
     }
     let of_logs = u64::try_from(logs(look)?.len()).unwrap_or(0);
@@ -492,7 +489,7 @@ pub fn verify_counts(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectErro
     let expected = features
         .count(Feature::SpacemapHistogram.guid())
         .unwrap_or(0);
-    let actual = of_metaslabs + of_checkpoint + of_obsolete + of_dirty_times + of_logs;
+    let actual = of_metaslabs + of_checkpoint + of_obsolete + of_dtl + of_logs;
     if expected != actual {
         writeln!(
             out,
@@ -500,7 +497,7 @@ pub fn verify_counts(out: &mut Out, look: &Look<'_>) -> Result<bool, InspectErro
         );
         writeln!(
             out,
-            "\tDTL: {of_dirty_times}, metaslab: {of_metaslabs}, obsolete: {of_obsolete}, prev obsolete: 0, checkpoint: {of_checkpoint}, log spacemap: {of_logs}"
+            "\tDTL: {of_dtl}, metaslab: {of_metaslabs}, obsolete: {of_obsolete}, prev obsolete: 0, checkpoint: {of_checkpoint}, log spacemap: {of_logs}"
         );
     }
     Ok(expected == actual)

@@ -365,7 +365,7 @@ impl Referenced<'_, '_> {
     }
 
     fn vdev(&mut self, vdev: &VdevConfig) {
-        self.add_found(vdev.dirty_time);
+        self.add_found(vdev.dtl);
         for entry in [
             TOP_ZAP,
             "com.delphix:vdev_zap_leaf",

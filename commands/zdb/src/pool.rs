@@ -4,7 +4,7 @@ use crate::blocks;
 use crate::checkpoint;
 use crate::config;
 use crate::dedup;
-use crate::dirty_times;
+use crate::dtl;
 use crate::features::Uses;
 use crate::history;
 use crate::look::Look;
@@ -157,7 +157,7 @@ fn datasets(out: &mut Out, look: &Look<'_>) -> Result<u8, InspectError> {
     set::show(out, look, &mos, &[])?;
     if look.depth() >= 3 {
         pool_lists(out, look)?;
-        dirty_times::show(out, look);
+        dtl::show(out, look);
     }
     let mut uses = Uses::default();
     set::for_each_dataset(look, &mut |id, name| {

@@ -29,7 +29,6 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Guid;
 use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
-use tarn_vdev::VdevConfig;
 
 /// One search for pools, and one new pool, at a time.
 const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").across_waits();
@@ -57,8 +56,6 @@ pub(crate) struct OpenPool {
     pub(crate) checkpoint_bytes: Option<u64>,
     /// When it was opened, for counters that begin then.
     pub(crate) opened_ns: u64,
-    /// Hot spares and cache devices, which belong to no tree of vdevs.
-    pub(crate) auxiliary: Mutex<Auxiliary>,
     /// What is mounted, or was and is still in use, by dataset; the mounter knows where.
     pub(crate) mounts: Mutex<MountIndex>,
     mounter: Arc<dyn Mounter>,
@@ -70,13 +67,6 @@ pub(crate) struct OpenPool {
     pub(crate) streams: Streams,
     /// What was last seen of it: shown while it does not answer.
     pub(crate) last_seen: Mutex<Option<PoolDescription>>,
-}
-
-/// Devices of a pool that belong to no tree of vdevs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Auxiliary {
-    pub(crate) spares: Vec<VdevConfig>,
-    pub(crate) caches: Vec<VdevConfig>,
 }
 
 /// Where a pool is remembered for the next start: the property `cachefile`.
@@ -110,7 +100,6 @@ impl OpenPool {
             load_guid,
             checkpoint_bytes,
             opened_ns,
-            auxiliary: Mutex::new(MOUNTS, Auxiliary::default()),
             mounts: Mutex::new(MOUNTS, MountIndex::default()),
             mounter,
             served_files,

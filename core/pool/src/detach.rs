@@ -1,7 +1,7 @@
 //! Detaching a device from a mirror: the others have what it has.
 //!
-//! Of a mirror for data one of the others has to have everything that was ever written, by all that
-//! is known. A log vdev is emptied first, and then any device will do that works.
+//! Of a mirror for data one of the others has to be whole: in use, with an empty dirty time log. A
+//! log vdev is emptied first, and then any device will do that works.
 //!
 //! # After a crash
 //! The pool is found with the device or without it; in the second case the device may still have
@@ -92,6 +92,6 @@ impl Pool {
 fn is_enough(is_log: bool) -> impl Fn(&Leaf) -> bool {
     move |leaf| match is_log {
         true => leaf.is_usable(),
-        false => leaf.is_trusted(),
+        false => leaf.is_whole(),
     }
 }

@@ -127,7 +127,7 @@ impl Pool {
         let configuration = Directory::new(&first.mos, operation).configuration()?;
         let mut trusted = whole_tree(&configuration)?;
         request.paths.fix(suggested.guid, &mut trusted);
-        trusted.add_missed_writes(suggested);
+        trusted.add_unsaved_dtls(suggested);
         let opened = if trusted == *suggested {
             first.vdevs.require(request.need)?;
             first
@@ -136,7 +136,7 @@ impl Pool {
             open(host, cache, request, &trusted, request.need, operation)?
         };
         let pool = finish(host, request, opened, &configuration, operation)?;
-        if let Err(error) = pool.heed_missed_groups(operation) {
+        if let Err(error) = pool.load_dtls(operation) {
             pool.abandon();
             return Err(error.into());
         }
@@ -175,12 +175,15 @@ impl Pool {
             _ => {}
         }
         self.vdevs().permit_self_heal(true);
+        self.vdevs().note_stored_txg(self.uberblock().txg);
         self.vdevs().note_absent();
         let healed = self
             .vdevs()
             .self_heal_uberblock(&self.uberblock(), operation);
         healed.map_err(PoolError::from)?;
         let claimed = self.claim_logs(request, operation)?;
+        // All devices in use have what was born later, which is in logs.
+        self.vdevs().end_dtls(self.uberblock().txg);
         claimed.store_in_first_group(self)?;
         self.cancel_left_scan(operation)
     }

@@ -22,10 +22,10 @@ use tarn_host::{Host, JoinHandle};
 use tarn_object::{FailMode, ObjectEnv, ObjectSet, Txgs};
 use tarn_ondisk::features::Feature;
 use tarn_ondisk::uberblock::Uberblock;
-use tarn_ondisk::units::VdevId;
+use tarn_ondisk::units::{Guid, VdevId};
 use tarn_probe::Operation;
 use tarn_space::Space;
-use tarn_vdev::{PoolFacts, VdevTree};
+use tarn_vdev::{Dtl, PoolFacts, VdevTree};
 
 /// Labels, and what they shall say.
 const CONFIGURATION: Rank = Rank::new(tarn_host::ranks::POOL + 11, "pool configuration");
@@ -89,6 +89,8 @@ pub struct Pool {
     pub(crate) joined: Mutex<Vec<VdevId>>,
     pub(crate) jobs: Jobs,
     pub(crate) configuration: Mutex<Written>,
+    /// What the dirty time log of each leaf says in the MOS.
+    pub(crate) saved_dtls: Mutex<BTreeMap<Guid, Dtl>>,
     pub(crate) changed_facts: Mutex<Option<FactsChange>>,
     pub(crate) sync_threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) failure: Mutex<Option<Failure>>,
@@ -145,6 +147,7 @@ impl Pool {
             joined: Mutex::new(CONFIGURATION, Vec::new()),
             jobs: Jobs::new(),
             configuration: Mutex::new(CONFIGURATION, Written::NEVER),
+            saved_dtls: Mutex::new(CONFIGURATION, BTreeMap::new()),
             changed_facts: Mutex::new(CONFIGURATION, None),
             sync_threads: Mutex::new(THREADS, Vec::new()),
             failure: Mutex::new(FAILURE, None),

@@ -14,13 +14,13 @@
 
 use crate::config;
 use crate::deferred;
+use crate::dirty_time_logs;
 use crate::error::{PoolError, TaskError};
 use crate::features::SyncingFeatures;
 use crate::history_write;
 use crate::job_queue::{Closed, Taken};
 use crate::jobs::PATIENCE_NS;
 use crate::log_space_maps;
-use crate::missed_groups;
 use crate::mos_writer::MosWriter;
 use crate::pool::{Mode, Pool, StoredState};
 use crate::space_maps::{self, Storing};
@@ -244,7 +244,7 @@ impl Pool {
                 }
                 self.record_events(&scope, &events)?;
             }
-            missed_groups::store(&scope)?;
+            dirty_time_logs::store(&scope)?;
             config::update(&scope, &mut facts)?;
             self.store_space(&scope, &mut ledger)?;
             features = counts.finish().0;

@@ -1,9 +1,9 @@
 //! Objects of the MOS that belong to vdevs: they go with them.
 //!
 //! Each vdev has a ZAP, which is also listed with all others; a top-level vdev has an array of
-//! space maps; a leaf that missed writes has a space map of the groups it missed. How they are made
-//! is in [`config`](crate::config), [`space_maps`](crate::space_maps) and
-//! [`missed_groups`](crate::missed_groups).
+//! space maps; a leaf that missed writes has a dirty time log. How they are made is in
+//! [`config`](crate::config),
+//! [`space_maps`](crate::space_maps) and [`dirty_time_logs`](crate::dirty_time_logs).
 
 use crate::directory::{LEAF_ZAP, TOP_ZAP};
 use crate::error::PoolError;
@@ -30,7 +30,7 @@ pub(crate) fn free(scope: &SyncScope<'_>, vdev: &VdevConfig) -> Result<(), PoolE
             }
             writer.free(zap)?;
         }
-        if let Some(missed) = vdev.dirty_time.filter(|missed| !missed.is_zero()) {
+        if let Some(missed) = vdev.dtl.filter(|missed| !missed.is_zero()) {
             free_space_map(writer, scope.features, missed)?;
         }
     }

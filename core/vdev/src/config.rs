@@ -25,7 +25,8 @@ pub const RAIDZ_WIDTH_MAX: usize = 255;
 /// A metaslab is between one sector and this many bits large; more cannot be counted.
 const METASLAB_SHIFT_MAX: u64 = 56;
 
-/// No vdev has so many metaslabs: new ones get 2^17 at most, and grow by the room that devices gain. Each takes memory.
+/// No vdev has so many metaslabs: new ones get 2^17 at most, and grow by the room that devices
+/// gain. Each takes memory.
 #[doc(alias = "zfs_vdev_ms_count_limit")]
 const METASLABS_MAX: u64 = 1 << 22;
 
@@ -164,7 +165,7 @@ pub struct StoredCondition {
 pub enum StoredReason {
     /// It made too many errors.
     ErrorsExceeded,
-    /// Somebody else said so.
+    /// `zpool offline -f`, or another program, said so.
     External,
 }
 
@@ -212,8 +213,8 @@ pub struct VdevConfig {
     pub not_present: bool,
     /// What only a top-level vdev has.
     pub top_level: Option<TopLevelConfig>,
-    /// The object with its dirty time log: the txgs whose writes it missed.
-    pub dirty_time: Option<ObjectId>,
+    /// The space map with its dirty time log.
+    pub dtl: Option<ObjectId>,
     /// The txg in which it joined the pool.
     pub create_txg: Txg,
     /// What happened to it.
@@ -272,9 +273,11 @@ const ONLY_IN_MOS: &[&str] = &[
     "vdev_stats_ex",
 ];
 
-/// A pair of our own, which other programs pass over: the device missed writes and was not filled since. Its uberblocks and labels are as new as
-/// those of the others by then.
-const MISSED_WRITES: &str = "tarn:missed_writes";
+/// A pair of our own, which other programs pass over: from this birth on the device missed writes
+/// that its dirty time log in the MOS may not have. Labels have it of a device that failed behind
+/// the last sync pass of their txg, and of devices of log vdevs, which have no log in the MOS.
+/// Before the value was a birth, it was 1: all births.
+const UNSAVED_DTL: &str = "tarn:missed_writes";
 
 impl VdevConfig {
     /// A new vdev of this kind, without anything but its name.
@@ -292,7 +295,7 @@ impl VdevConfig {
             is_spare: false,
             not_present: false,
             top_level: None,
-            dirty_time: None,
+            dtl: None,
             create_txg: Txg::ZERO,
             condition: StoredCondition::default(),
             other: Vec::new(),
@@ -325,7 +328,7 @@ impl VdevConfig {
             is_spare: flag("is_spare")?,
             not_present: flag("not_present")?,
             top_level: TopLevelConfig::parse(list)?,
-            dirty_time: list.optional_u64("DTL")?.map(ObjectId::from),
+            dtl: list.optional_u64("DTL")?.map(ObjectId::from),
             create_txg: Txg::from(list.optional_u64("create_txg")?.unwrap_or(0)),
             condition: StoredCondition {
                 offline: flag("offline")?,
@@ -369,29 +372,33 @@ impl VdevConfig {
         self.other.push((Text::from(name), value.into()));
     }
 
-    /// Whether a device missed writes that it never got since, as far as we have seen it.
-    pub fn has_missed_writes(&self) -> bool {
-        self.other.iter().any(|(name, _)| *name == MISSED_WRITES)
+    /// From which birth on a device missed writes that its dirty time log in the MOS may not have.
+    pub fn unsaved_dtl(&self) -> Option<Txg> {
+        let pair = self.other.iter().find(|(name, _)| *name == UNSAVED_DTL);
+        pair.map(|(_, value)| match value {
+            NvValue::Uint64(birth) => Txg::from(*birth),
+            _ => Txg::ZERO,
+        })
     }
 
-    /// Says whether a device missed writes.
-    pub(crate) fn set_missed_writes(&mut self, has_missed: bool) {
-        match has_missed {
-            true => self.set_other(MISSED_WRITES, 1u64),
-            false => self.other.retain(|(name, _)| *name != MISSED_WRITES),
+    /// Says from which birth on a device missed writes that the MOS may not have.
+    pub(crate) fn set_unsaved_dtl(&mut self, first: Option<Txg>) {
+        match first {
+            Some(first) => self.set_other(UNSAVED_DTL, first.get()),
+            None => self.other.retain(|(name, _)| *name != UNSAVED_DTL),
         }
     }
 
-    /// Devices that missed writes by what another configuration says did so: it may be of labels, which can say what the MOS of their group does not.
-    pub fn add_missed_writes(&mut self, other: &VdevConfig) {
-        let missed = other.leaves().into_iter();
-        let missed: Vec<Guid> = missed
-            .filter(|leaf| leaf.has_missed_writes())
-            .map(|leaf| leaf.guid)
-            .collect();
+    /// Devices missed what another configuration says as well: labels can say what the MOS of their
+    /// txg does not.
+    pub fn add_unsaved_dtls(&mut self, other: &VdevConfig) {
+        let leaves = other.leaves().into_iter();
+        let unsaved = leaves.filter_map(|leaf| Some((leaf.guid, leaf.unsaved_dtl()?)));
+        let unsaved: Vec<(Guid, Txg)> = unsaved.collect();
         self.change_each(&mut |vdev| {
-            if missed.contains(&vdev.guid) {
-                vdev.set_missed_writes(true);
+            if let Some((_, first)) = unsaved.iter().find(|(guid, _)| *guid == vdev.guid) {
+                let known = vdev.unsaved_dtl().unwrap_or(*first);
+                vdev.set_unsaved_dtl(Some(known.min(*first)));
             }
         });
     }
@@ -469,7 +476,7 @@ impl VdevConfig {
         if let Some(top_level) = &self.top_level {
             top_level.write_to(&mut list);
         }
-        if let Some(object) = self.dirty_time {
+        if let Some(object) = self.dtl {
             list.set("DTL", object.get());
         }
         if !self.create_txg.is_zero() {
@@ -673,22 +680,30 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_missed_writes_says_so_until_it_has_them() {
+    fn a_device_says_from_which_birth_on_it_missed_writes_that_the_mos_may_not_have() {
+        let since = |first| Some(Txg::new(first));
         let mut config = VdevConfig::parse(&file(1)).unwrap();
-        assert!(!config.has_missed_writes());
-        config.set_missed_writes(true);
+        assert_eq!(config.unsaved_dtl(), None);
+        config.set_unsaved_dtl(since(9));
         let stored = VdevConfig::parse(&config.to_label_list()).unwrap();
-        assert!(stored.has_missed_writes());
+        assert_eq!(stored.unsaved_dtl(), since(9));
         let mut other = VdevConfig::parse(&file(2)).unwrap();
-        other.add_missed_writes(&config);
-        assert!(!other.has_missed_writes(), "it is another one");
+        other.add_unsaved_dtls(&config);
+        assert_eq!(other.unsaved_dtl(), None, "it is another one");
         let mut same = VdevConfig::parse(&file(1)).unwrap();
-        same.add_missed_writes(&config);
-        assert!(same.has_missed_writes());
-        config.set_missed_writes(false);
-        same.add_missed_writes(&config);
-        assert!(same.has_missed_writes(), "one of them knows it");
+        same.add_unsaved_dtls(&config);
+        assert_eq!(same.unsaved_dtl(), since(9));
+        config.set_unsaved_dtl(None);
+        same.add_unsaved_dtls(&config);
+        assert_eq!(same.unsaved_dtl(), since(9), "one of them knows it");
+        config.set_unsaved_dtl(since(7));
+        same.add_unsaved_dtls(&config);
+        assert_eq!(same.unsaved_dtl(), since(7));
+        config.set_unsaved_dtl(None);
         assert_eq!(config.to_label_list(), file(1));
+        let of_before = file(1).with(UNSAVED_DTL, 1u64);
+        let of_before = VdevConfig::parse(&of_before).unwrap();
+        assert_eq!(of_before.unsaved_dtl(), since(1), "all births");
     }
 
     #[test]

@@ -229,14 +229,15 @@ pub enum VdevWriteError {
     /// Not one device took the labels.
     #[error("no device took the new uberblock")]
     NoLabelWritten,
-    /// What labels should say does not fit in them: too many devices in one top-level vdev, or paths
-    /// that are too long.
+    /// What labels should say does not fit in them: too many devices in one top-level vdev, or
+    /// paths that are too long.
     #[error("the configuration does not fit in a label")]
     ConfigurationTooLarge,
     /// The tree was opened for reading.
     #[error("the devices were opened read-only")]
     ReadOnly,
-    /// Devices are being opened again after they were gone; who writes to the log does not wait for that.
+    /// Devices are being opened again after they were gone; an intent log write does not wait for
+    /// that.
     #[error("devices are being opened again")]
     Reopening,
     /// Nothing is written any more.

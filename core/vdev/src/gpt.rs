@@ -38,7 +38,7 @@ const HEADER_BYTES: usize = 92;
 const HEADER_CRC: std::ops::Range<usize> = 16..20;
 /// An entry has at least this size.
 const ENTRY_BYTES_MIN: usize = 128;
-/// Nobody makes more partitions; what claims more is no table.
+/// No tool makes more partitions; what claims more is no table.
 const ENTRY_COUNT_MAX: usize = 128;
 
 /// A part of a disk.

@@ -80,7 +80,7 @@ pub enum Reason {
     ErrorsExceeded,
     /// It cannot be written or flushed any more.
     IoFailure,
-    /// Somebody else said that it failed.
+    /// `zpool offline -f`, or another program, said that it failed.
     External,
     /// It was split off into another pool.
     SplitPool,

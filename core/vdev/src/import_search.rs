@@ -1,15 +1,15 @@
 //! Import search: which pools are on these devices?
 //!
 //! # Mechanism
-//! Every device that is found in the folders is asked for its label. Each label has the whole of one
-//! top-level vdev, and how many of them there are; so labels of one pool are put together, for every
-//! top-level vdev the latest one, and what is still lacking is marked as missing. Paths in labels
-//! are of the day they were written: they are replaced by where the devices are now.
+//! Every device that is found in the folders is asked for its label. Each label has the whole of
+//! one top-level vdev, and how many of them there are; so labels of one pool are put together, for
+//! every top-level vdev the latest one, and what is still lacking is marked as missing. Paths in
+//! labels are of the day they were written: they are replaced by where the devices are now.
 //!
-//! One device may be found under several names. They are one by the identity of what they lead to, and
-//! the name is kept that the label has, or else the one found in the folder that was named first. Two
-//! different devices with one label are copies of each other; the pool gets the later one, and both are
-//! reported.
+//! One device may be found under several names. They are one by the identity of what they lead to,
+//! and the name is kept that the label has, or else the one found in the folder that was named
+//! first. Two different devices with one label are copies of each other; the pool gets the later
+//! one, and both are reported.
 //!
 //! # Invariants
 //! - A label that does not verify or makes no sense is no label; it cannot hide another one.
@@ -32,7 +32,7 @@ use tarn_ondisk::declare::narrow;
 use tarn_ondisk::nvlist::{NvList, Text};
 use tarn_ondisk::units::{Guid, Txg};
 
-/// Where devices are looked for when nobody says where. Names in the first are liked best.
+/// Where devices are looked for without `-d`. Names in the first are liked best.
 #[doc(alias = "zpool_default_search_paths")]
 pub const DEFAULT_PLACES: &[&str] = &[
     "/dev/disk/by-vdev",
@@ -99,8 +99,9 @@ impl CandidatePool {
     }
 }
 
-/// Where the devices are that were found, by the pool that their labels name and their guid. A pool that was copied and got another guid has
-/// devices of the same guids as before: each pool has its own.
+/// Where the devices are that were found, by the pool that their labels name and their guid. A pool
+/// that was copied and got another guid has devices of the same guids as before: each pool has its
+/// own.
 #[derive(Debug, Clone, Default)]
 pub struct DevicePaths(BTreeMap<(Option<Guid>, Guid), PathBuf>);
 
@@ -118,15 +119,16 @@ impl DevicePaths {
         DevicePaths(paths.collect())
     }
 
-    /// Where a device of a pool is. Hot spares that are not in use, and caches, name no pool: whoever lists them has them.
+    /// Where a device of a pool is. Hot spares that are not in use, and caches, name no pool: each
+    /// pool that lists them has them.
     pub fn path(&self, pool: Guid, guid: Guid) -> Option<&Path> {
         let own = self.0.get(&(Some(pool), guid));
         own.or_else(|| self.0.get(&(None, guid)))
             .map(PathBuf::as_path)
     }
 
-    /// Puts the right paths into a tree of a pool, hot spares and caches included. Gives the leaves that were
-    /// not found.
+    /// Puts the right paths into a tree of a pool, hot spares and caches included. Gives the leaves
+    /// that were not found.
     #[doc(alias = "fix_paths")]
     pub fn fix(&self, pool: Guid, config: &mut VdevConfig) -> Vec<Guid> {
         let mut missing = Vec::new();
@@ -332,8 +334,8 @@ fn top_level_vdevs(
     Ok(vdevs)
 }
 
-/// The devices with one guid, best first: with the latest and most labels, under the name that its label
-/// has, or else the name that is liked best.
+/// The devices with one guid, best first: with the latest and most labels, under the name that its
+/// label has, or else the name that is liked best.
 fn best_devices<'a>(
     devices: impl Iterator<Item = &'a FoundDevice>,
 ) -> BTreeMap<Guid, Vec<&'a FoundDevice>> {

@@ -1,9 +1,9 @@
-//! In use: what is on a device that somebody wants to give to a pool.
+//! In use: what is on a device that is to become part of a pool.
 //!
 //! # Mechanism
-//! A valid label says that the device belongs, or belonged, to a pool; whether that pool is in use here, only
-//! those know who have pools open. Apart from labels, other programs' formats are known by a few bytes at
-//! places of their own, and are named as `blkid` names them.
+//! A valid label says that the device belongs, or belonged, to a pool; whether that pool is in use
+//! here, only `engine` knows, which has pools open. Apart from labels, other programs' formats are
+//! known by a few bytes at places of their own, and are named as `blkid` names them.
 //!
 //! Nothing is decided here. An administrator may override most of it with `-f`.
 

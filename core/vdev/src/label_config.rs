@@ -1,11 +1,11 @@
 //! What a label says: the pool, and the top-level vdev that the device belongs to.
 //!
 //! # Mechanism
-//! Each device repeats, in a name-value list, what is needed to find its siblings: the pool's name and
-//! guid, how many top-level vdevs there are, and the whole of its own one. Nothing else is needed
-//! to read the MOS, which knows all the rest.
+//! Each device repeats, in a name-value list, what is needed to find its siblings: the pool's name
+//! and guid, how many top-level vdevs there are, and the whole of its own one. Nothing else is
+//! needed to read the MOS, which knows all the rest.
 //!
-//! A hot spare belongs to no vdev, and to several pools perhaps. Its label says who it is, no more.
+//! A hot spare belongs to no vdev, and to several pools perhaps. Its label has its guid, no more.
 
 use crate::config::VdevConfig;
 use crate::error::LabelError;
@@ -113,8 +113,8 @@ impl PoolFacts {
         list
     }
 
-    /// The label of a device that is about to join: as of no txg, so that nobody takes it for a part of
-    /// the pool before it is one.
+    /// The label of a device that is about to join: as of no txg, so that no import takes it for a
+    /// part of the pool before it is one.
     pub fn first_label_of(
         &self,
         root: &VdevConfig,

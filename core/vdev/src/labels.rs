@@ -1,8 +1,8 @@
 //! Labels on devices: reading what they say, and writing it so that a crash cannot lose it.
 //!
 //! # Problem
-//! Before anything of a pool is known, its devices are; the labels lead from them to the root. Whatever
-//! moment the power fails, one root must be found, and a configuration that fits it.
+//! Before anything of a pool is known, its devices are; the labels lead from them to the root.
+//! Whatever moment the power fails, one root must be found, and a configuration that fits it.
 //!
 //! # Mechanism
 //! Where labels and their parts are on a device is in `ondisk::label`. Each part carries its own
@@ -10,17 +10,19 @@
 //!
 //! A txg becomes the pool in three steps, each of them flushed before the next:
 //!
-//! 1. if the configuration changed: labels 0 and 2 get the new one. A crash now leaves labels 1 and 3, which
-//!    fit the old uberblock; the new ones are of a later txg than any uberblock and do not count.
-//! 2. The uberblock is written to all four labels. A crash in the midst leaves some of the new ones, or none.
+//! 1. if the configuration changed: labels 0 and 2 get the new one. A crash now leaves labels 1 and
+//!    3, which fit the old uberblock; the new ones are of a later txg than any uberblock and do not
+//!    count.
+//! 2. The uberblock is written to all four labels. A crash in the midst leaves some of the new
+//!    ones, or none.
 //! 3. If the configuration changed: labels 1 and 3 follow.
 //!
-//! When the configuration did not change, uberblocks go to a few top-level vdevs only, in turns: a pool with
-//! hundreds of devices need not write to each of them in every txg.
+//! When the configuration did not change, uberblocks go to a few top-level vdevs only, in turns: a
+//! pool with hundreds of devices need not write to each of them in every txg.
 //!
 //! # Invariants
-//! - The uberblock of a txg is written only after everything it leads to is flushed; that is the caller's
-//!   part.
+//! - The uberblock of a txg is written only after everything it leads to is flushed; that is the
+//!   caller's part.
 //! - A ring slot that is overwritten held the oldest uberblock.
 
 use crate::config::VdevConfig;
@@ -31,6 +33,7 @@ use crate::leaf::{Leaf, Window};
 use crate::queue::{self, LeafIo};
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
+use crate::write::Owner;
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
@@ -119,8 +122,8 @@ pub fn read_labels(window: &Window) -> [Result<Label, LabelError>; 4] {
     })
 }
 
-/// The label to be believed: the latest. That of a hot spare, or of a device that was about to join, has no
-/// time; then it is the first.
+/// The label to be believed: the latest. That of a hot spare, or of a device that was about to
+/// join, has no time; then it is the first.
 #[doc(alias = "vdev_label_read_config")]
 pub fn best_label(labels: &[Result<Label, LabelError>]) -> Option<&Label> {
     best_label_until(labels, Txg::MAX)
@@ -340,6 +343,7 @@ impl VdevTree {
         let tops: Vec<_> = tops.into_iter().filter(|top| top.holds_data()).collect();
         self.write_configuration(&tops, [0, 2], &update, operation)?;
         self.write_uberblock(&tops, &update, operation)?;
+        self.note_stored_txg(update.uberblock.txg);
         self.write_configuration(&tops, [1, 3], &update, operation)
     }
 
@@ -372,11 +376,9 @@ impl VdevTree {
                     let area = configuration(&list, start)
                         .map_err(|_| VdevWriteError::ConfigurationTooLarge)?;
                     let data = WriteData::from(Buffer::from_slice(&area));
-                    let request = Request::write(start + CONFIGURATION_OFFSET, data);
-                    ios.push(LeafIo {
-                        leaf: leaf.clone(),
-                        request,
-                    });
+                    let offset = start + CONFIGURATION_OFFSET;
+                    let txg = Some(update.uberblock.txg);
+                    ios.push(LeafIo::write(leaf, offset, data, txg));
                 }
             }
         }
@@ -417,7 +419,7 @@ impl VdevTree {
         ios: Vec<LeafIo>,
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
-        let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
+        let owners: Vec<Owner> = ios.iter().map(Owner::of).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
         self.judge(tops, &owners, outcomes, standing)?;
@@ -444,11 +446,9 @@ pub(crate) fn add_uberblock(
             start.expect("a device of a pool has room for labels") + ring.slot_offset(slot);
         let mut bytes = update.uberblock.to_slot(ring.slot_bytes());
         seal(&mut bytes, offset);
-        let request = Request::write(offset, WriteData::from(Buffer::from_slice(&bytes)));
-        ios.push(LeafIo {
-            leaf: leaf.clone(),
-            request,
-        });
+        let data = WriteData::from(Buffer::from_slice(&bytes));
+        let txg = Some(update.uberblock.txg);
+        ios.push(LeafIo::write(leaf, offset, data, txg));
     }
 }
 

@@ -1,28 +1,33 @@
 //! A leaf: one device of the pool, as the pool uses it.
 //!
 //! # Mechanism
-//! A leaf has a *window* on a device: all of it, or the partition of a disk that was given whole. Offsets
-//! count from the start of the window. Behind the two front labels and the boot area the data
-//! starts, which is where a block pointer's offset 0 is on a vdev of one device.
+//! A leaf has a *window* on a device: all of it, or the partition of a disk that was given whole.
+//! Offsets count from the start of the window. Behind the two front labels and the boot area the
+//! data starts, which is where a block pointer's offset 0 is on a vdev of one device.
 //!
-//! A leaf that fails is not used any more (its [`Standing`]); one that missed writes is *out of
-//! date*: it is written, and read only when nothing better is left, for a checksum tells whether
-//! what it has is new enough.
+//! A leaf that fails is not used any more (its [`Standing`]), and its [dirty time log](Dtl) grows.
+//! One that is in use again is written; blocks whose birth is in its log are read from it only when
+//! nothing else has them, for a checksum tells whether what it has is the block.
 //!
-//! What a leaf missed may still be kept, to be written again while the pool is suspended: all that was written through the tree since the last flush, if it was
-//! taken out of use since then. Such a leaf can become whole again ([`suspension`](crate::suspension)).
+//! What a leaf missed may still be in memory, to be written again while the pool is suspended: all
+//! that was written through the tree since the last flush, if it was taken out of use since then.
+//! Such a leaf can become whole again ([`suspension`](crate::suspension)).
 //!
 //! # Invariants
-//! - What was written and not flushed is known: a leaf with such writes is flushed before an uberblock.
+//! - What was written and not flushed is known: a leaf with such writes is flushed before an
+//!   uberblock.
 //! - After a failed flush a leaf is never used again before it is opened anew.
+//! - A leaf is taken out of use with the births of all that it was sent and may not have.
 
 use crate::config::{VdevConfig, VdevKind};
+use crate::dtl::Dtl;
 use crate::error::{LeafFailure, LeafFailureKind};
 use crate::gpt;
 use crate::health::{ErrorCounters, Reason, Standing, VdevState};
 use crate::probes::LeafProbes;
 use crate::ranks;
 use crate::sizes::DEVICE_BYTES_MIN;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,11 +128,16 @@ pub struct Leaf {
     sector_bytes_max: u64,
     state: RwLock<LeafState>,
     has_unflushed: AtomicBool,
+    /// The smallest birth of blocks that were written and not flushed; `u64::MAX` when there are
+    /// none.
+    unflushed_birth: AtomicU64,
+    /// The largest birth of blocks that were ever written.
+    newest_birth: AtomicU64,
     in_flight: AtomicU64,
     last_end: AtomicU64,
     /// It failed, and was not taken out of use, because nothing covers what it has.
     has_failed: AtomicBool,
-    /// It is how it is until somebody changes that, not only until the pool is opened again.
+    /// Its standing is stored, and holds when the pool is opened again.
     is_lasting: AtomicBool,
     /// The newest uberblock that was written to it, and the one that was tried last.
     written_uberblock: AtomicU64,
@@ -142,10 +152,30 @@ pub struct Leaf {
 struct LeafState {
     window: Option<Window>,
     standing: Standing,
-    /// It missed writes.
-    is_out_of_date: bool,
-    /// All that it missed is kept, if this is still the number of the last flush.
-    missed_since: Option<u64>,
+    dtl: Dtl,
+    /// From this birth on the log has txgs that the MOS may not have.
+    unsaved_dtl: Option<Txg>,
+    /// All that it missed is in memory, if this is still the number of the last flush.
+    kept_since: Option<u64>,
+}
+
+impl LeafState {
+    /// Adds to the dirty time log. Gives whether it was empty.
+    fn miss(&mut self, births: RangeInclusive<Txg>) -> bool {
+        let was_empty = self.dtl.is_empty();
+        let first = *births.start();
+        if self.dtl.add(births) {
+            self.unsaved_dtl = Some(self.unsaved_dtl.map_or(first, |known| known.min(first)));
+        }
+        was_empty
+    }
+
+    /// It has all that it ever missed.
+    fn forget_missed(&mut self) {
+        self.dtl = Dtl::new();
+        self.unsaved_dtl = None;
+        self.kept_since = None;
+    }
 }
 
 impl Leaf {
@@ -163,11 +193,14 @@ impl Leaf {
                 LeafState {
                     window: None,
                     standing: not_open(),
-                    is_out_of_date: false,
-                    missed_since: None,
+                    dtl: Dtl::new(),
+                    unsaved_dtl: None,
+                    kept_since: None,
                 },
             ),
             has_unflushed: AtomicBool::new(false),
+            unflushed_birth: AtomicU64::new(u64::MAX),
+            newest_birth: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             last_end: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
@@ -186,15 +219,18 @@ impl Leaf {
             let state = self.state.read();
             LeafState {
                 window: state.window.clone(),
+                dtl: state.dtl.clone(),
                 ..*state
             }
         };
         *leaf.state.write() = state;
-        // Who has the old name may still be writing.
+        // Writes under the old name may still be under way.
         leaf.set_unflushed(true);
         Leaf {
             has_failed: AtomicBool::new(self.has_failed.load(Ordering::Relaxed)),
             is_lasting: AtomicBool::new(self.is_lasting()),
+            unflushed_birth: load(&self.unflushed_birth),
+            newest_birth: load(&self.newest_birth),
             written_uberblock: load(&self.written_uberblock),
             tried_uberblock: load(&self.tried_uberblock),
             ..leaf
@@ -283,21 +319,70 @@ impl Leaf {
         state.window.is_some() && state.standing.state.is_usable()
     }
 
-    /// True if it can be relied on: usable, and with everything that was ever written.
-    pub fn is_trusted(&self) -> bool {
-        self.is_usable() && !self.is_out_of_date()
+    /// True if it can be relied on: usable, and its dirty time log is empty.
+    pub fn is_whole(&self) -> bool {
+        let state = self.state.read();
+        state.window.is_some() && state.standing.state.is_usable() && state.dtl.is_empty()
     }
 
-    /// True if it missed writes.
-    pub fn is_out_of_date(&self) -> bool {
-        self.state.read().is_out_of_date
+    /// The txgs whose blocks it misses.
+    pub fn dtl(&self) -> Dtl {
+        self.state.read().dtl.clone()
     }
 
-    /// Says whether it missed writes, which nobody has kept for it.
-    pub fn set_out_of_date(&self, is_out_of_date: bool) {
+    /// True if it misses blocks of this birth.
+    #[doc(alias = "vdev_dtl_contains")]
+    pub fn misses(&self, birth: Txg) -> bool {
+        self.state.read().dtl.contains(birth)
+    }
+
+    /// It misses blocks of these births, which are not in memory any more. Gives whether it missed
+    /// none before.
+    pub fn add_to_dtl(&self, births: RangeInclusive<Txg>) -> bool {
         let mut state = self.state.write();
-        state.is_out_of_date = is_out_of_date;
-        state.missed_since = None;
+        state.kept_since = None;
+        state.miss(births)
+    }
+
+    /// It has all that it ever missed. Gives whether it missed anything.
+    pub fn clear_dtl(&self) -> bool {
+        let mut state = self.state.write();
+        let had_missed = !state.dtl.is_empty();
+        state.forget_missed();
+        had_missed
+    }
+
+    /// Adds what the MOS says that it misses. Gives whether it missed nothing before.
+    pub(crate) fn load_dtl(&self, stored: &Dtl) -> bool {
+        let mut state = self.state.write();
+        let was_empty = state.dtl.is_empty();
+        state.dtl.merge(stored);
+        was_empty && !state.dtl.is_empty()
+    }
+
+    /// From which birth on its dirty time log has txgs that the MOS may not have.
+    pub(crate) fn unsaved_dtl(&self) -> Option<Txg> {
+        self.state.read().unsaved_dtl
+    }
+
+    /// The MOS has this of its dirty time log.
+    pub fn note_saved_dtl(&self, saved: &Dtl) {
+        let mut state = self.state.write();
+        state.unsaved_dtl = state.dtl.first_beyond(saved);
+    }
+
+    /// Nothing was ever stored that was born later: the dirty time log ends there. One that says
+    /// that something is missed goes on saying so.
+    pub(crate) fn end_dtl(&self, newest: Txg) {
+        let mut state = self.state.write();
+        if state.dtl.is_empty() {
+            return;
+        }
+        state.dtl = state.dtl.until(newest);
+        if state.dtl.is_empty() {
+            state.dtl.add(newest..=newest);
+        }
+        state.unsaved_dtl = state.unsaved_dtl.map(|known| known.min(newest));
     }
 
     /// Whether it stays as it is when the pool is opened again.
@@ -330,54 +415,88 @@ impl Leaf {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// It is taken out of use, since others cover what it has, and misses what is written from now on. That is kept since the flush of this number, or not at all.
-    /// What it missed before nobody keeps.
-    pub(crate) fn retire(&self, standing: Standing, kept_since: Option<u64>) {
+    /// The births of blocks that it was sent and may not have, and `next`, the txg that is stored
+    /// next.
+    fn doubtful(&self, next: Txg) -> RangeInclusive<Txg> {
+        let first = self.unflushed_birth.load(Ordering::Relaxed).min(next.get());
+        let last = self.newest_birth.load(Ordering::Relaxed).max(next.get());
+        Txg::new(first)..=Txg::new(last)
+    }
+
+    /// Faulted, offline or gone: its dirty time log grows from here, since others cover what it
+    /// has. What it misses is in memory since the flush of this number, or not at all; what it
+    /// missed before is not.
+    pub(crate) fn retire(&self, standing: Standing, kept_since: Option<u64>, next: Txg) {
         self.has_failed.store(false, Ordering::Relaxed);
+        let doubtful = self.doubtful(next);
         let mut state = self.state.write();
-        if !state.is_out_of_date {
-            state.missed_since = kept_since;
+        if state.miss(doubtful) {
+            state.kept_since = kept_since;
         }
-        state.is_out_of_date = true;
         state.standing = standing;
         state.window = None;
+        assert!(
+            !state.dtl.is_empty(),
+            "a device out of use misses the next txg"
+        );
     }
 
-    /// Its vdev is written without it, if it is not in use. Gives whether that is the first that it misses. One that is known to be out of date may have all that it missed kept for it.
-    pub(crate) fn note_skipped(&self) -> bool {
+    /// It is out of use already, and something that it was sent has failed.
+    pub(crate) fn note_failed_again(&self, next: Txg) {
+        let doubtful = self.doubtful(next);
+        self.state.write().miss(doubtful);
+    }
+
+    /// A write of a block of this birth has failed on it, and the others of its vdev have the
+    /// block.
+    pub(crate) fn note_missed(&self, birth: Txg) {
+        self.state.write().miss(birth..=birth);
+    }
+
+    /// Blocks of these births are written to its vdev without it, if it is not in use. Gives
+    /// whether these are the first that it misses. What it missed before may still be in memory.
+    /// Since it was taken out of use it misses all that is born, so that its log needs no gaps.
+    pub(crate) fn note_skipped(&self, births: &[Txg]) -> bool {
         if self.is_usable() {
             return false;
         }
         let mut state = self.state.write();
-        !std::mem::replace(&mut state.is_out_of_date, true)
+        let was_whole = state.dtl.is_empty();
+        for birth in births {
+            let newest = state.dtl.bounds().map(|bounds| *bounds.end());
+            let first = newest.filter(|newest| newest < birth).unwrap_or(*birth);
+            state.miss(first..=*birth);
+        }
+        was_whole && !state.dtl.is_empty()
     }
 
-    /// Something was written to its vdev that is not kept. Gives whether it missed that, and nothing before.
-    pub(crate) fn note_not_kept(&self) -> bool {
+    /// Blocks of these births were written to its vdev that are not in memory any more. Gives
+    /// whether it missed them, and none before.
+    pub(crate) fn note_not_kept(&self, births: &[Txg]) -> bool {
         if self.is_usable() {
             return false;
         }
         self.has_failed.store(false, Ordering::Relaxed);
-        let mut state = self.state.write();
-        let is_first = !state.is_out_of_date;
-        state.is_out_of_date = true;
-        state.missed_since = None;
+        let is_first = self.note_skipped(births);
+        self.state.write().kept_since = None;
         is_first
     }
 
-    /// Whether it may be taken back while the pool is suspended: it failed and nothing covers it, or all that it missed is kept, as this is the number of the last flush.
+    /// Whether it may be taken back while the pool is suspended: it failed and nothing covers it,
+    /// or all that it missed is in memory, as this is the number of the last flush.
     pub(crate) fn wants_reopening(&self, generation: u64) -> bool {
         let failed = self.has_failed.load(Ordering::Relaxed);
-        failed || self.state.read().missed_since == Some(generation)
+        failed || self.state.read().kept_since == Some(generation)
     }
 
-    /// Opens the device anew. Until it [is back](Self::note_back) it may lack whatever was written since this flush, the last one.
-    pub(crate) fn reopen(&self, host: &Host, generation: u64) {
+    /// Opens the device anew. Until it [is back](Self::note_back) it may lack whatever was written
+    /// since this flush, the last one.
+    pub(crate) fn reopen(&self, host: &Host, generation: u64, next: Txg) {
+        let doubtful = self.doubtful(next);
         let before = {
             let mut state = self.state.write();
-            if !state.is_out_of_date {
-                state.is_out_of_date = true;
-                state.missed_since = Some(generation);
+            if state.miss(doubtful) {
+                state.kept_since = Some(generation);
                 // If the pool goes on without it, it is no longer one that nothing covers.
                 self.has_failed.store(false, Ordering::Relaxed);
             }
@@ -405,20 +524,20 @@ impl Leaf {
         self.set_window(window, Standing::ONLINE);
     }
 
-    /// It is what it was. It is whole if all that it missed is kept, as this is the number of the last flush: that is to be written to it before anybody goes on.
+    /// It is what it was. It is whole if all that it missed is in memory, as this is the number of
+    /// the last flush: that is to be written to it before the pool goes on.
     pub(crate) fn note_back(&self, generation: u64) {
         self.has_failed.store(false, Ordering::Relaxed);
         let mut state = self.state.write();
-        if state.missed_since == Some(generation) {
-            state.is_out_of_date = false;
-            state.missed_since = None;
+        if state.kept_since == Some(generation) {
+            state.forget_missed();
         }
     }
 
     /// It is what it was, and its vdev holds nothing that it could have missed.
     pub(crate) fn note_back_empty(&self) {
         self.has_failed.store(false, Ordering::Relaxed);
-        self.set_out_of_date(false);
+        self.clear_dtl();
     }
 
     /// The newest uberblock on it, as it was found when it was opened.
@@ -458,7 +577,7 @@ impl Leaf {
         window.map_or(0, |window| window.device().silent_ns())
     }
 
-    /// Nobody waits for its device any more.
+    /// Requests to its device fail instead of waiting for it.
     pub(crate) fn give_up(&self) {
         let state = self.state.read();
         if let Some(window) = &state.window {
@@ -484,6 +603,26 @@ impl Leaf {
 
     pub(crate) fn set_unflushed(&self, has_unflushed: bool) {
         self.has_unflushed.store(has_unflushed, Ordering::Release);
+    }
+
+    /// Blocks of these births are being written, or were.
+    pub(crate) fn note_written(&self, births: RangeInclusive<Txg>) {
+        let (first, last) = (births.start().get(), births.end().get());
+        self.unflushed_birth.fetch_min(first, Ordering::AcqRel);
+        self.newest_birth.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// It is about to be flushed. Gives what it takes to [take that back](Self::flush_failed).
+    pub(crate) fn begin_flush(&self) -> Unflushed {
+        // Before, not after: what is written meanwhile is not covered.
+        self.set_unflushed(false);
+        Unflushed(self.unflushed_birth.swap(u64::MAX, Ordering::AcqRel))
+    }
+
+    /// The flush has failed: what was written before it is not durable.
+    pub(crate) fn flush_failed(&self, before: Unflushed) {
+        self.unflushed_birth.fetch_min(before.0, Ordering::AcqRel);
+        self.set_unflushed(true);
     }
 
     /// How many bytes it is reading or writing.
@@ -528,6 +667,10 @@ impl Leaf {
         }
     }
 }
+
+/// What was not flushed when a flush began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unflushed(u64);
 
 fn not_open() -> Standing {
     Standing::because(VdevState::Unavailable, Reason::OpenFailed)

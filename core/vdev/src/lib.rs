@@ -1,16 +1,16 @@
 //! The `vdev` layer: the device tree, redundancy, labels and health.
 //!
 //! # Problem
-//! Disks break, vanish, lie, and lose power in the midst of a write. Above this layer a block has an
-//! address and is simply read and written.
+//! Disks break, vanish, lie, and lose power in the midst of a write. Above this layer a block has
+//! an address and is simply read and written.
 //!
 //! # Mechanism
-//! A pool's space is divided among *top-level vdevs*; a block pointer names one of them and an offset.
-//! The vdev's [`layout`] says in which columns over its *leaves*, the devices, a block is. [`read`] tries
-//! all of them until the caller's checksum accepts, and self-heals what was wrong.
-//! [`write`](mod@write) stores on all devices that can be written, and fails when redundancy does not cover
-//! the others. [`labels`] lead from devices to the pool, and make a txg the pool; [`import_search`] finds
-//! pools among devices.
+//! A pool's space is divided among *top-level vdevs*; a block pointer names one of them and an
+//! offset. The vdev's [`layout`] says in which columns over its *leaves*, the devices, a block is.
+//! [`read`] tries all of them until the caller's checksum accepts, and self-heals what was wrong.
+//! [`write`](mod@write) stores on all devices that can be written, and fails when redundancy does
+//! not cover the others. [`labels`] lead from devices to the pool, and make a txg the pool;
+//! [`import_search`] finds pools among devices.
 //!
 //! Many requests go down together and become one batch per device (`queue`). Nothing is buffered
 //! here: when a call returns, its requests are done.
@@ -18,16 +18,19 @@
 //! # Invariants
 //! - Bytes handed out were accepted by the caller's checksum.
 //! - A write that succeeded is on enough devices in use to survive as many failures as the vdev's
-//!   redundancy has left. A device that missed a write is not in use.
+//!   redundancy has left. A device that missed it is not in use, and has its birth in its
+//!   [dirty time log](dtl).
 //! - After a failed flush a device is not used again before it is opened anew.
-//! - A write of a transaction group waits for devices that are gone ([`suspension`]), and keeps in memory
-//!   what they may have lost.
+//! - A write of a transaction group waits for devices that are gone ([`suspension`]), and keeps in
+//!   memory what they may have lost.
 //!
 //! # Knows nothing about
-//! block pointers, space maps, transactions. It is told which bytes are right, and in which order to
-//! flush.
+//! block pointers, space maps, transactions. It is told which bytes are right, and in which order
+//! to flush.
 
+pub mod auxiliary;
 pub mod config;
+pub mod dtl;
 pub mod error;
 pub mod gpt;
 pub mod health;
@@ -54,7 +57,9 @@ mod top;
 pub mod tree;
 pub mod write;
 
+pub use auxiliary::{AuxiliaryDevices, AuxiliaryKind};
 pub use config::{TopLevelConfig, VdevConfig, VdevKind};
+pub use dtl::Dtl;
 pub use error::{ConfigError, LabelError, LeafFailure, OpenError, VdevReadError, VdevWriteError};
 pub use health::{ErrorCounts, Reason, Standing, VdevHealth, VdevState};
 pub use label_config::{PoolFacts, PoolState};

@@ -1,11 +1,13 @@
 //! Membership: how the configuration of a top-level vdev changes when a device joins or leaves it.
 //!
 //! # Mechanism
-//! A device alone becomes a mirror when another joins: the mirror takes over what only a top-level vdev has (its room, its space maps, its ZAP),
-//! and gets a guid of its own. When all but one have left, that one takes all of this over again, and the mirror's guid, too: its sibling's old
-//! label names that guid, and so is seen to be of the same vdev.
+//! A device alone becomes a mirror when another joins: the mirror takes over what only a top-level
+//! vdev has (its room, its space maps, its ZAP), and gets a guid of its own. When all but one have
+//! left, that one takes all of this over again, and the mirror's guid, too: its sibling's old label
+//! names that guid, and so is seen to be of the same vdev.
 //!
-//! Only devices and mirrors of devices are changed. What is being replaced or spared already is nested deeper.
+//! Only devices and mirrors of devices are changed. What is being replaced or spared already is
+//! nested deeper.
 
 use crate::config::{VdevConfig, VdevKind};
 use tarn_ondisk::units::Guid;
@@ -25,8 +27,8 @@ pub struct Left {
 }
 
 impl VdevConfig {
-    /// This top-level vdev, with one more copy beside the device `to`. `mirror` is the guid of the mirror, if there was none. None where
-    /// nothing can be attached.
+    /// This top-level vdev, with one more copy beside the device `to`. `mirror` is the guid of the
+    /// mirror, if there was none. None where nothing can be attached.
     #[doc(alias = "vdev_add_parent")]
     pub fn with_attached(&self, to: Guid, new: VdevConfig, mirror: Guid) -> Option<VdevConfig> {
         let mut config = match self.kind {
@@ -71,7 +73,8 @@ impl VdevConfig {
         })
     }
 
-    /// This top-level vdev without a device. None for what is no mirror of devices, or has no other.
+    /// This top-level vdev without a device. None for what is no mirror of devices, or has no
+    /// other.
     #[doc(alias = "vdev_remove_parent")]
     pub fn without(&self, leaf: Guid) -> Option<Left> {
         let index = match self.kind {

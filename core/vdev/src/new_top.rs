@@ -1,12 +1,14 @@
 //! New top-level vdevs: open, and outside of the tree until they join it.
 //!
 //! # Mechanism
-//! What is in the tree is in the configuration that the next group stores, whoever put it there and why. So a vdev is opened and labelled
-//! on its own, where it can still fail and leave nothing behind, and joins the tree in memory by the thread that stores groups, in
-//! the midst of the group that also stores its objects.
+//! What is in the tree is in the configuration that the next group stores, for whatever reason it
+//! is there. So a vdev is opened and labelled on its own, where it can still fail and leave nothing
+//! behind, and joins the tree in memory by the thread that stores groups, in the midst of the group
+//! that also stores its objects.
 //!
 //! # After a crash
-//! The pool is found without the vdev, whose labels of no txg make it nobody's, or with all that belongs to it.
+//! The pool is found without the vdev, whose labels of no txg make it part of no pool, or with all
+//! that belongs to it.
 
 use crate::config::VdevConfig;
 use crate::error::OpenError;
@@ -68,6 +70,11 @@ impl VdevTree {
         for NewTop { mut config, leaves } in joining {
             config.id = widen(state.root.children.len());
             let top = TopVdev::new(&config, &leaves);
+            assert_eq!(
+                top.id.index(),
+                state.tops.len(),
+                "it is numbered behind the last"
+            );
             ids.push(top.id);
             state.biases.push(AllocationBias::of_config(&config));
             state.root.children.push(config);

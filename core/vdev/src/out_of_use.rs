@@ -1,40 +1,44 @@
-//! Out of use: devices that fail, or that an administrator does without for a while, and how they come back.
+//! Out of use: devices that fail, or that an administrator does without for a while, and how they
+//! come back.
 //!
 //! # Mechanism
-//! A leaf is taken out of use only while the rest of its vdev covers what it has, or where what it has may be lost: on a log vdev. It is out of
-//! date from then on. It comes back out of date, too, unless its vdev was emptied, so that there was nothing to miss.
+//! A leaf is taken out of use only while the rest of its vdev covers what it has, or where what it
+//! has may be lost: on a log vdev. Its [dirty time log](crate::Dtl) grows from then on. It comes
+//! back with that log, unless its vdev was emptied, so that there was nothing to miss.
 //!
 //! What an administrator asked for only for now is not stored.
 
 use crate::config::StoredCondition;
+use crate::dtl::Dtl;
 use crate::health::{Reason, Standing, VdevState};
 use crate::leaf::Leaf;
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
-use tarn_ondisk::units::{Guid, VdevId};
+use std::sync::atomic::Ordering;
+use tarn_ondisk::units::{Guid, Txg, VdevId};
 
 /// How a device is taken out of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutOfUse {
-    /// An administrator does without it, until he says otherwise.
+    /// `zpool offline`: until it is brought back.
     Offline,
     /// The same, until the pool is opened again.
     OfflineForNow,
-    /// Somebody says that it has failed.
+    /// `zpool offline -f`: as one that failed.
     Faulted,
     /// The same, until the pool is opened again.
     FaultedForNow,
 }
 
 impl VdevTree {
-    /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing happens,
-    /// if the rest of its vdev does not cover what it has.
+    /// Takes a device out of use until it is brought back: `zpool offline`. False, and nothing
+    /// happens, if the rest of its vdev does not cover what it has.
     pub fn take_offline(&self, guid: Guid) -> bool {
         self.take_out_of_use(guid, OutOfUse::Offline)
     }
 
-    /// Takes a device out of use until it is brought back, or only until the pool is opened again. False, and nothing happens,
-    /// if the rest of its vdev does not cover what it has.
+    /// Takes a device out of use until it is brought back, or only until the pool is opened again.
+    /// False, and nothing happens, if the rest of its vdev does not cover what it has.
     pub fn take_out_of_use(&self, guid: Guid, how: OutOfUse) -> bool {
         let tops = self.tops();
         let with_leaf = tops.iter().find_map(|top| {
@@ -63,27 +67,56 @@ impl VdevTree {
         true
     }
 
-    /// A device is out of date, as somebody remembers who is not in its configuration.
-    pub fn note_out_of_date(&self, guid: Guid) {
-        let leaf = self.leaf(guid);
-        if let Some(leaf) = leaf.filter(|leaf| !leaf.is_out_of_date()) {
-            leaf.set_out_of_date(true);
+    /// Adds what the MOS has as a device's dirty time log.
+    #[doc(alias = "vdev_dtl_load")]
+    pub fn load_dtl(&self, guid: Guid, stored: &Dtl) {
+        if self.leaf(guid).is_some_and(|leaf| leaf.load_dtl(stored)) {
             self.note_change();
         }
     }
 
-    /// Devices that are not there when a pool is opened for writing miss what is written from now on, labels and uberblocks at the least.
-    pub fn note_absent(&self) {
-        self.tops().iter().for_each(|top| self.note_skipped(top));
+    /// Dirty time logs end at the newest txg of the pool, which is about to be written: what comes is
+    /// written to all devices that are in use. The others miss it from the next txg on.
+    pub fn end_dtls(&self, newest: Txg) {
+        for leaf in self.leaves() {
+            match leaf.is_usable() {
+                true => leaf.end_dtl(newest),
+                false if leaf.misses(Txg::MAX) => leaf.end_dtl(newest.next()),
+                false => {}
+            }
+        }
     }
 
-    /// A vdev is written: those of its devices that are not in use miss it. On a log vdev it counts only if it is made durable there.
-    pub(crate) fn note_skipped(&self, top: &TopVdev) {
-        if top.is_log || !top.standing().state.is_usable() {
+    /// The newest txg that is stored. What a device may lack that fails was born later, or was not
+    /// flushed.
+    pub fn note_stored_txg(&self, txg: Txg) {
+        self.stored_txg.fetch_max(txg.get(), Ordering::AcqRel);
+    }
+
+    /// The txg that is stored next, at the earliest.
+    pub(crate) fn next_txg(&self) -> Txg {
+        Txg::new(self.stored_txg.load(Ordering::Acquire)).next()
+    }
+
+    /// Devices that are not there when a pool is opened for writing miss what is written from now
+    /// on, labels and uberblocks at the least.
+    pub fn note_absent(&self) {
+        let births = [self.next_txg()];
+        let tops = self.tops();
+        let births = || births.to_vec();
+        tops.iter().for_each(|top| self.note_skipped(top, births));
+    }
+
+    /// Blocks of these births are written to a vdev: those of its devices that are not in use miss
+    /// them. On a log vdev that counts only if they are made durable there.
+    pub(crate) fn note_skipped(&self, top: &TopVdev, births: impl Fn() -> Vec<Txg>) {
+        let are_all_in_use = top.leaves.iter().all(|leaf| leaf.is_usable());
+        if are_all_in_use || top.is_log || !top.standing().state.is_usable() {
             return;
         }
+        let births = births();
         for leaf in &top.leaves {
-            if leaf.note_skipped() {
+            if leaf.note_skipped(&births) {
                 self.note_change();
             }
         }
@@ -95,11 +128,8 @@ impl VdevTree {
         let leaves = top.iter().flat_map(|top| &top.leaves);
         leaves
             .filter(|leaf| leaf.is_usable())
-            .filter(|leaf| leaf.is_out_of_date())
-            .for_each(|leaf| {
-                leaf.set_out_of_date(false);
-                self.note_change();
-            });
+            .filter(|leaf| leaf.clear_dtl())
+            .for_each(|_| self.note_change());
     }
 
     /// Opens a device again whose vdev holds nothing that it could have missed. Gives how it is.
@@ -134,8 +164,8 @@ impl VdevTree {
         leaf.standing()
     }
 
-    /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It missed writes
-    /// meanwhile, and stays out of date until it is filled again.
+    /// Opens a device again that was offline or failed: `zpool online`, `zpool clear`. It keeps its
+    /// dirty time log until it is resilvered.
     pub fn bring_online(&self, guid: Guid) -> Option<Standing> {
         let leaf = self.leaf(guid)?;
         if leaf.is_usable() {
@@ -144,7 +174,9 @@ impl VdevTree {
         self.set_offline_in_config(guid, false);
         let mut config = self.state.read().root.find(guid)?.clone();
         config.condition = StoredCondition::default();
-        leaf.set_out_of_date(true);
+        let next = self.next_txg();
+        leaf.end_dtl(next);
+        leaf.add_to_dtl(next..=next);
         leaf.open(&self.host, &config, self.mode);
         self.note_change();
         Some(leaf.standing())
@@ -164,10 +196,11 @@ impl VdevTree {
     ///
     /// What counts is the vdev as it is now: what has left it meanwhile covers nothing.
     pub(crate) fn retire(&self, top: &TopVdev, leaf: &Leaf, standing: Standing) -> bool {
-        let kept_since = self.kept_since();
+        let (kept_since, next) = (self.kept_since(), self.next_txg());
         // One at a time: of two that fail at the same moment each would be covered by the other.
         let state = self.state.write();
         if !leaf.is_usable() {
+            leaf.note_failed_again(next);
             return true;
         }
         let now = &state.tops[top.id.index()];
@@ -175,7 +208,7 @@ impl VdevTree {
         if !now.can_do_without(leaf) {
             return false;
         }
-        leaf.retire(standing, kept_since);
+        leaf.retire(standing, kept_since, next);
         drop(state);
         self.note_change();
         true

@@ -1,8 +1,8 @@
 //! The measuring points of this layer.
 //!
-//! Every leaf keeps what `zpool iostat` shows (operations, bytes, times and sizes by class), and hangs
-//! it into the tree of statistics as `vdev:0:<guid>`, where `tarn kstat vdev` finds it: why is it slow? Which
-//! device is slow, whether its queue or the device itself, with which sizes.
+//! Every leaf keeps what `zpool iostat` shows (operations, bytes, times and sizes by class), and
+//! hangs it into the tree of statistics as `vdev:0:<guid>`, where `tarn kstat vdev` finds it: why
+//! is it slow? Which device is slow, whether its queue or the device itself, with which sizes.
 
 use std::sync::Arc;
 use tarn_ondisk::nvlist::Text;

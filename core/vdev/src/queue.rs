@@ -12,10 +12,12 @@
 use crate::error::LeafFailure;
 use crate::leaf::{Leaf, Window};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use tarn_host::device::WriteData;
 use tarn_host::{Batch, Buffer, Completion, Request};
 use tarn_ondisk::declare::widen;
-use tarn_ondisk::units::Guid;
+use tarn_ondisk::units::{Guid, Txg};
 use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, OperationKind, Stage};
 
 /// Neighbouring requests are counted as one up to this size.
@@ -29,6 +31,9 @@ pub(crate) struct LeafIo {
     pub leaf: Arc<Leaf>,
     /// What for. Offsets count from the start of the leaf's window.
     pub request: Request,
+    /// For a write that may be missed, the birth of the block, or the txg of the label. Self-healing
+    /// has none: where it fails, the device lacks no more than before.
+    pub birth: Option<Txg>,
 }
 
 impl LeafIo {
@@ -37,6 +42,16 @@ impl LeafIo {
         LeafIo {
             leaf: leaf.clone(),
             request: Request::read(offset, size),
+            birth: None,
+        }
+    }
+
+    /// Writes what belongs to this txg.
+    pub fn write(leaf: &Arc<Leaf>, offset: u64, data: WriteData, birth: Option<Txg>) -> LeafIo {
+        LeafIo {
+            leaf: leaf.clone(),
+            request: Request::write(offset, data),
+            birth,
         }
     }
 
@@ -45,6 +60,7 @@ impl LeafIo {
         LeafIo {
             leaf: leaf.clone(),
             request: Request::Flush,
+            birth: None,
         }
     }
 }
@@ -74,7 +90,12 @@ pub(crate) fn write_class(operation: &Operation) -> IoPriority {
 pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) -> Vec<Outcome> {
     let mut outcomes: Vec<Option<Outcome>> = ios.iter().map(|_| None).collect();
     let mut groups: BTreeMap<Guid, Group> = BTreeMap::new();
-    for (index, LeafIo { leaf, request }) in ios.into_iter().enumerate() {
+    for (index, io) in ios.into_iter().enumerate() {
+        let LeafIo {
+            leaf,
+            request,
+            birth,
+        } = io;
         match leaf.window() {
             None => outcomes[index] = Some(Err(leaf.not_usable())),
             Some(window) => {
@@ -82,6 +103,9 @@ pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) ->
                     .entry(leaf.guid)
                     .or_insert_with(|| Group::new(leaf, window));
                 group.requests.push((index, request));
+                if let Some(birth) = birth {
+                    group.add_birth(birth);
+                }
             }
         }
     }
@@ -131,6 +155,8 @@ struct Group {
     leaf: Arc<Leaf>,
     window: Window,
     requests: Vec<(usize, Request)>,
+    /// The births of what is written.
+    births: Option<RangeInclusive<Txg>>,
 }
 
 /// The same, handed over.
@@ -138,6 +164,7 @@ struct UnderWay {
     leaf: Arc<Leaf>,
     batch: Batch,
     asked: Vec<Asked>,
+    births: Option<RangeInclusive<Txg>>,
 }
 
 /// What was asked for, as far as it is needed afterwards.
@@ -177,7 +204,15 @@ impl Group {
             leaf,
             window,
             requests: Vec::new(),
+            births: None,
         }
+    }
+
+    fn add_birth(&mut self, birth: Txg) {
+        let births = self.births.take();
+        self.births = Some(births.map_or(birth..=birth, |births| {
+            birth.min(*births.start())..=birth.max(*births.end())
+        }));
     }
 
     fn submit(self, class: IoPriority) -> UnderWay {
@@ -185,6 +220,7 @@ impl Group {
             leaf,
             window,
             requests,
+            births,
         } = self;
         let mut requests: Vec<_> = requests
             .into_iter()
@@ -197,14 +233,27 @@ impl Group {
             .add_active(class, signed(asked.len()));
         let bytes = asked.iter().map(|asked| asked.bytes).sum();
         leaf.begin(bytes, asked.last().map_or(0, Asked::end));
-        if asked.iter().any(|asked| asked.kind == IoKind::Write) {
-            leaf.set_unflushed(true);
-        }
+        note_written(&leaf, &asked, births.as_ref());
         let shifted = requests
             .into_iter()
             .map(|(_, request)| shift(request, &window));
         let batch = window.device().submit(shifted.collect());
-        UnderWay { leaf, batch, asked }
+        UnderWay {
+            leaf,
+            batch,
+            asked,
+            births,
+        }
+    }
+}
+
+/// Notes what is to be flushed from now on.
+fn note_written(leaf: &Leaf, asked: &[Asked], births: Option<&RangeInclusive<Txg>>) {
+    if let Some(births) = births {
+        leaf.note_written(births.clone());
+    }
+    if asked.iter().any(|asked| asked.kind == IoKind::Write) {
+        leaf.set_unflushed(true);
     }
 }
 
@@ -224,12 +273,15 @@ impl UnderWay {
     /// Waits, counts, and puts the outcomes where they belong. Gives the longest times in queue and
     /// device.
     fn finish(self, class: IoPriority, outcomes: &mut [Option<Outcome>]) -> (u64, u64) {
-        let UnderWay { leaf, batch, asked } = self;
+        let UnderWay {
+            leaf,
+            batch,
+            asked,
+            births,
+        } = self;
         let completions = batch.wait();
-        if asked.iter().any(|asked| asked.kind == IoKind::Write) {
-            // A flush that began meanwhile has not covered it.
-            leaf.set_unflushed(true);
-        }
+        // A flush that began meanwhile has not covered it.
+        note_written(&leaf, &asked, births.as_ref());
         leaf.probes
             .statistics
             .add_active(class, -signed(asked.len()));

@@ -9,7 +9,7 @@ pub(crate) const FLUSHING: Rank = Rank::new(VDEV, "flush of a pool").across_wait
 pub(crate) const TREE: Rank = Rank::new(VDEV + 1, "vdev tree");
 /// A leaf's state.
 pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
-/// Who waits for devices that are gone.
+/// Calls that wait for devices that are gone.
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
 /// What is written and not flushed.
 pub(crate) const UNFLUSHED_WRITES: Rank = Rank::new(VDEV + 4, "unflushed writes");

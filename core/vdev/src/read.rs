@@ -1,18 +1,20 @@
 //! Reading: copies, columns and reconstructions are tried until the caller's checksum accepts one.
 //!
 //! # Mechanism
-//! All requests of a call become one batch over all devices: of each data column the best copy, and as
-//! much parity as data columns are known to be missing. Nearly always that is the end of it. A
-//! request that does not verify is then worked on alone, with ever more effort: the other copies one after
-//! the other, where there is no parity; all parity, and every supposition about which columns lie; and at
-//! last the devices that miss the block by their dirty time logs, whose bytes may still be good.
+//! All requests of a call become one batch over all devices: of each data column the best copy, and
+//! as much parity as data columns are known to be missing. Nearly always that is the end of it. A
+//! request that does not verify is then worked on alone, with ever more effort: the other copies
+//! one after the other, where there is no parity; all parity, and every supposition about which
+//! columns lie; and at last the devices that miss the block by their dirty time logs, whose bytes
+//! may still be good.
 //!
-//! A device whose bytes were wrong is counted, and written again with the right ones: *self-healing*.
+//! A device whose bytes were wrong is counted, and written again with the right ones:
+//! *self-healing*.
 //!
 //! # Invariants
 //! - What is handed out was accepted by `verify`.
-//! - Self-healing writes only bytes of a block that verified, and only where this block is and no other
-//!   one is being written.
+//! - Self-healing writes only bytes of a block that verified, and only where this block is and no
+//!   other one is being written.
 
 use crate::error::{LeafFailure, VdevReadError};
 use crate::layout::mirror;
@@ -31,7 +33,7 @@ use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::label::device_offset;
-use tarn_ondisk::units::{AllocatedSize, Guid, VdevOffset};
+use tarn_ondisk::units::{AllocatedSize, Guid, Txg, VdevOffset};
 use tarn_probe::{Operation, OperationKind, Outcome as Happened};
 
 /// Says whether bytes are the ones that were written.
@@ -48,11 +50,11 @@ pub struct ReadRequest<'a> {
     /// Accepts the right bytes only.
     pub verify: &'a Verify<'a>,
     /// Whether what is to be read is still what belongs there, and is not being written. Otherwise
-    /// bytes that are not the right ones are no fault of a device, and are left as they are: they may
-    /// be newer. Asked when it matters, for a read may take long.
+    /// bytes that are not the right ones are no fault of a device, and are left as they are: they
+    /// may be newer. Asked when it matters, for a read may take long.
     pub is_settled: &'a Settled<'a>,
-    /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is written:
-    /// the caller decides what is right.
+    /// Set when a device had wrong bytes or none, and others the right ones. Then nothing is
+    /// written: the caller decides what is right.
     pub noted: Option<&'a AtomicBool>,
 }
 
@@ -163,7 +165,7 @@ impl VdevTree {
         let top = self.top(vdev).ok_or(VdevReadError::NoSuchVdev { vdev })?;
         let (layout, whole) = top.check_range(place)?;
         let rows = layout.rows(&whole).into_iter();
-        let rows = rows.map(|row| plan_row(&top, layout, row, batch));
+        let rows = rows.map(|row| plan_row(&top, layout, row, place.birth, batch));
         let rows = rows.collect();
         Ok((top, rows))
     }
@@ -200,7 +202,13 @@ struct RowPlan {
 }
 
 /// The data columns, and a parity for each of them that cannot be read.
-fn plan_row(top: &TopVdev, layout: &dyn Layout, row: Row, batch: &mut FirstBatch) -> RowPlan {
+fn plan_row(
+    top: &TopVdev,
+    layout: &dyn Layout,
+    row: Row,
+    birth: Txg,
+    batch: &mut FirstBatch,
+) -> RowPlan {
     let mut slots: Vec<Option<(usize, usize)>> = vec![None; row.columns.len()];
     // Where there is no parity, a device that may miss the block is better than none.
     let trust = match row.parity {
@@ -218,7 +226,7 @@ fn plan_row(top: &TopVdev, layout: &dyn Layout, row: Row, batch: &mut FirstBatch
         let column = row.columns[index];
         let offset = column_offset(column);
         let copies = &layout.children()[column.child];
-        match top.column_leaf(copies, offset, trust, batch) {
+        match top.column_leaf(copies, offset, birth, trust, batch) {
             Some(leaf) => {
                 slots[index] = Some((leaf, batch.read(&top.leaves[leaf], offset, column.size)));
                 parity_wanted -= usize::from(is_parity);
@@ -275,17 +283,18 @@ impl TopVdev {
         &self,
         copies: &[usize],
         offset: u64,
+        birth: Txg,
         trust: Trust,
         batch: &FirstBatch,
     ) -> Option<usize> {
-        let may_be_read = |leaf: &Leaf| trust == Trust::Any || leaf.is_trusted();
+        let may_be_read = |leaf: &Leaf| trust == Trust::Any || !leaf.misses(birth);
         if let [only] = copies {
             let leaf = &self.leaves[*only];
             return (leaf.is_usable() && may_be_read(leaf)).then_some(*only);
         }
         let leaves: Vec<_> = copies.iter().map(|&copy| &self.leaves[copy]).collect();
         let planned = |leaf: &Leaf| batch.planned_bytes(leaf);
-        let order = mirror::preference(&leaves, offset, planned);
+        let order = mirror::preference(&leaves, offset, birth, planned);
         let mut order = order.into_iter().filter(|&copy| may_be_read(leaves[copy]));
         order.next().map(|copy| copies[copy])
     }
@@ -397,7 +406,7 @@ impl OneRead<'_> {
         let (start, size) = (column_offset(column), column.size);
         let indices = &self.layout.children()[column.child];
         let copies: Vec<_> = indices.iter().map(|&leaf| &self.top.leaves[leaf]).collect();
-        let order = mirror::preference(&copies, start, |_| 0);
+        let order = mirror::preference(&copies, start, self.request.place.birth, |_| 0);
         for leaf in order.into_iter().map(|copy| indices[copy]) {
             if tried.iter().any(|(other, _)| *other == leaf) {
                 continue;
@@ -418,7 +427,7 @@ impl OneRead<'_> {
             }
         }
         let mismatched = |tried: &(usize, LeafFailure)| tried.1.is_checksum();
-        let is_relied_on = |tried: &(usize, LeafFailure)| self.top.leaves[tried.0].is_trusted();
+        let is_relied_on = |tried: &(usize, LeafFailure)| self.top.leaves[tried.0].is_whole();
         let are_all = tried.iter().all(mismatched);
         if !are_all
             && !tried
@@ -447,7 +456,8 @@ impl OneRead<'_> {
         self.self_heal(bad.iter().map(write).collect());
     }
 
-    /// Self-healing that fails changes nothing: the error is counted, and the next reader tries again.
+    /// Self-healing that fails changes nothing: the error is counted, and the next reader tries
+    /// again.
     fn self_heal(&self, writes: Vec<(usize, Request)>) {
         if writes.is_empty() {
             return;
@@ -466,6 +476,7 @@ impl OneRead<'_> {
         let io = |(leaf, request): (usize, Request)| LeafIo {
             leaf: self.top.leaves[leaf].clone(),
             request,
+            birth: None,
         };
         let ios = writes.into_iter().map(io).collect();
         queue::run(ios, queue::write_class(self.operation), self.operation);
@@ -500,10 +511,11 @@ impl OneRead<'_> {
         })
     }
 
-    /// Reads the columns that were not asked for yet. False if there are none, except the first time:
-    /// then what is there was not thought about yet.
+    /// Reads the columns that were not asked for yet. False if there are none, except the first
+    /// time: then what is there was not thought about yet.
     fn read_more(&self, block: &mut BlockRead, trust: Trust) -> bool {
         let nothing = FirstBatch::default();
+        let birth = self.request.place.birth;
         let mut ios = Vec::new();
         let mut wanted = Vec::new();
         for (row, read) in block.rows.iter().enumerate() {
@@ -518,7 +530,9 @@ impl OneRead<'_> {
                     .copied()
                     .filter(|leaf| read.asked[index] != Some(*leaf))
                     .collect();
-                let leaf = self.top.column_leaf(&copies, offset, trust, &nothing);
+                let leaf = self
+                    .top
+                    .column_leaf(&copies, offset, birth, trust, &nothing);
                 if let Some(leaf) = leaf {
                     ios.push(LeafIo::read(&self.top.leaves[leaf], offset, column.size));
                     wanted.push((row, index, leaf));
@@ -567,12 +581,12 @@ impl OneRead<'_> {
             let given = row.columns.iter().zip(&row.asked);
             let given = given.filter_map(|(column, asked)| column.as_ref().and(*asked));
             let given: Vec<&Arc<Leaf>> = given.map(|leaf| &self.top.leaves[leaf]).collect();
-            let relied_on = given.iter().filter(|leaf| leaf.is_trusted()).count();
+            let relied_on = given.iter().filter(|leaf| leaf.is_whole()).count();
             are_enough &= relied_on + row.row.parity >= row.columns.len();
             read.extend(given);
         }
-        // Where more is lacking than parity makes good, what is there says nothing of the block, nor
-        // which device lies.
+        // Where more is lacking than parity makes good, what is there says nothing of the block,
+        // nor which device lies.
         if are_enough {
             for leaf in read {
                 if self.blames() {
@@ -613,7 +627,7 @@ impl OneRead<'_> {
     }
 }
 
-/// The size that a place takes on its vdev; for those who check places before they read them.
+/// The size that a place takes on its vdev, to check places before they are read.
 impl VdevTree {
     /// Whether a block of this size could be at this place at all.
     pub fn is_place_possible(&self, place: Place) -> bool {

@@ -1,26 +1,29 @@
-//! Reconstruction: rows of columns, from which a block comes back while enough of them tell the truth.
+//! Reconstruction: rows of columns, from which a block comes back while enough of them tell the
+//! truth.
 //!
 //! # Problem
-//! A column may be missing, its device may report an error, or, worst, give other bytes without a word.
-//! Only the checksum of the whole block tells that something is wrong, and it does not tell where.
+//! A column may be missing, its device may report an error, or, worst, give other bytes without a
+//! word. Only the checksum of the whole block tells that something is wrong, and it does not tell
+//! where.
 //!
 //! # Mechanism
-//! First the block is put together from what is there, missing columns rebuilt from parity. If that does
-//! not verify, some device lies: one child is supposed to lie in all rows, then each pair, then three, as
-//! long as parity is left to rebuild their columns, until a block verifies. A block that verifies is the
-//! truth, so every column that differs from it has lied, and can be rewritten.
+//! First the block is put together from what is there, missing columns rebuilt from parity. If that
+//! does not verify, some device lies: one child is supposed to lie in all rows, then each pair,
+//! then three, as long as parity is left to rebuild their columns, until a block verifies. A block
+//! that verifies is the truth, so every column that differs from it has lied, and can be rewritten.
 //!
 //! # Invariants
 //! - No block is handed out that `verify` did not accept.
-//! - Rows are solved in each of which at most as many columns are missing or lie as it has parities.
+//! - Rows are solved in each of which at most as many columns are missing or lie as it has
+//!   parities.
 
 use crate::layout::{Row, with_ranges};
 use std::ops::Range;
 use tarn_host::buffer::Buffer;
 use tarn_transform::parity;
 
-/// How many suppositions are tried for one block. Enough for three lies among a hundred columns; wider
-/// rows give up earlier rather than keep the reader waiting for hours.
+/// How many suppositions are tried for one block. Enough for three lies among a hundred columns;
+/// wider rows give up earlier rather than keep the reader waiting for hours.
 const SUPPOSITIONS_MAX: usize = 200_000;
 
 /// A row as its devices gave it.
@@ -153,7 +156,8 @@ fn next_combination(chosen: &mut [usize], count: usize) -> bool {
 struct Attempt<'a> {
     rows: &'a [GivenRow<'a>],
     block: Buffer,
-    /// The data columns, by row and index, that are rebuilt in `block`, not as their device gave them.
+    /// The data columns, by row and index, that are rebuilt in `block`, not as their device gave
+    /// them.
     rebuilt: Vec<(usize, usize)>,
 }
 
@@ -176,8 +180,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the block what it is if these children lie, and what is missing is missing. False where
-    /// that would be the same block again, or more than parity makes good.
+    /// Makes the block what it is if these children lie, and what is missing is missing. False
+    /// where that would be the same block again, or more than parity makes good.
     fn suppose(&mut self, lying: &[usize]) -> bool {
         let wrong: Vec<Vec<usize>> = self.rows.iter().map(|row| wrong_in(row, lying)).collect();
         let rows = self.rows.iter().zip(&wrong);

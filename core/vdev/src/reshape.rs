@@ -1,17 +1,21 @@
 //! Reshaping: top-level vdevs leave the tree, and devices join and leave mirrors.
 //!
 //! # Mechanism
-//! The tree is changed in memory by the thread that stores groups, in the midst of a group; labels that say so are written around that
-//! group's uberblock. So a crash finds the tree before or after. A device that joins has a label of no txg until then, and one that leaves
-//! keeps its old labels, whose vdev is in no newer configuration, until they are cleared after the group.
+//! The tree is changed in memory by the thread that stores groups, in the midst of a group; labels
+//! that say so are written around that group's uberblock. So a crash finds the tree before or
+//! after. A device that joins has a label of no txg until then, and one that leaves keeps its old
+//! labels, whose vdev is in no newer configuration, until they are cleared after the group.
 //!
 //! # Invariants
-//! - An index is never used again: the vdev that leaves becomes a *hole*. So a block's address names one vdev for good.
-//! - The last device of a mirror takes over its guid, and a device that becomes a mirror leaves its guid to itself, as in OpenZFS: whoever
-//!   finds an old label sees the same top-level vdev in it.
-//! - Who writes while a vdev changes its shape has written to the one before, and judged by it which devices cover each other. He looks afterwards whether it is still
-//!   that one, and writes once more if not ([`write`](crate::write)).
-//! - A device that joins has to have what the vdev has: whoever calls sees to it that the vdev has nothing.
+//! - An index is never used again: the vdev that leaves becomes a *hole*. So a block's address
+//!   names one vdev for good.
+//! - The last device of a mirror takes over its guid, and a device that becomes a mirror leaves its
+//!   guid to itself, as in OpenZFS: an old label names the same top-level vdev.
+//! - A write during which a vdev changes its shape has gone to the one before, and judged by it
+//!   which devices cover each other. It looks afterwards whether it is still that one, and writes
+//!   once more if not ([`write`](crate::write)).
+//! - A device that joins has to have what the vdev has: the caller sees to it that the vdev has
+//!   nothing.
 
 use crate::config::{TopLevelConfig, VdevConfig, VdevKind};
 use crate::error::OpenError;
@@ -29,8 +33,8 @@ pub struct Departed {
 }
 
 impl Departed {
-    /// Clears their labels, so that they are nobody's, and lets them go. What cannot be written any more keeps its labels: no pool
-    /// takes it for its own.
+    /// Clears their labels, so that they are of no pool, and lets them go. What cannot be written
+    /// any more keeps its labels: no pool takes it for its own.
     pub fn clear(self) {
         for leaf in &self.leaves {
             if let Some(window) = leaf.window() {
@@ -69,7 +73,8 @@ impl VdevTree {
         }
     }
 
-    /// Opens a device that is about to join a vdev whose blocks begin at multiples of so many bytes. Its labels do not matter.
+    /// Opens a device that is about to join a vdev whose blocks begin at multiples of so many
+    /// bytes. Its labels do not matter.
     ///
     /// # Errors
     /// It cannot be used.
@@ -85,8 +90,8 @@ impl VdevTree {
         }
     }
 
-    /// A top-level vdev gets another configuration, with the same address, room and contents. Devices that stay are known by their guids.
-    /// Gives back those that left.
+    /// A top-level vdev gets another configuration, with the same address, room and contents.
+    /// Devices that stay are known by their guids. Gives back those that left.
     ///
     /// # Panics
     /// When there is no such vdev.
@@ -95,7 +100,8 @@ impl VdevTree {
         reshaped.expect("any devices will do")
     }
 
-    /// The same, unless no device that stays is good enough: then nothing happens. One that is seen to be good here is so when the vdev has its new shape.
+    /// The same, unless no device that stays is good enough: then nothing happens. One that is seen
+    /// to be good here is so when the vdev has its new shape.
     ///
     /// # Panics
     /// When there is no such vdev.
@@ -122,6 +128,7 @@ impl VdevTree {
         if !top.leaves.iter().any(|leaf| is_enough(leaf)) {
             return None;
         }
+        assert_eq!(top.id, before.id, "a top-level vdev keeps its index");
         let has_left = |leaf: &&Arc<Leaf>| {
             let mut staying = top.leaves.iter().map(|other| other.guid);
             Some(leaf.guid) != heir && !staying.any(|guid| guid == leaf.guid)

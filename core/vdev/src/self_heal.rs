@@ -1,16 +1,17 @@
-//! Self-healing at import: the parts of a block that only some devices have are given to the others.
+//! Self-healing at import: the parts of a block that only some devices have are given to the
+//! others.
 //!
 //! # Problem
-//! When the power fails while a block is on its way, some devices have it and others do not, and a read
-//! finds it where it is. But a device is taken out of use as soon as the others cover what it has: here
-//! they do not, and nothing says so. A block that was stored as part of a txg is never like that, for
-//! all devices are flushed before the uberblock; the last blocks of an intent log can be, and so can the
-//! newest uberblock.
+//! When the power fails while a block is on its way, some devices have it and others do not, and a
+//! read finds it where it is. But a device is taken out of use as soon as the others cover what it
+//! has: here they do not, and nothing says so. A block that was stored as part of a txg is never
+//! like that, for all devices are flushed before the uberblock; the last blocks of an intent log
+//! can be, and so can the newest uberblock.
 //!
 //! # Mechanism
-//! The importer passes verified log blocks that only some devices may have. They are compared with what
-//! is on each device in use, and written where they differ, as any block is written. Uberblocks are
-//! written to the devices whose newest is older.
+//! The importer passes verified log blocks that only some devices may have. They are compared with
+//! what is on each device in use, and written where they differ, as any block is written.
+//! Uberblocks are written to the devices whose newest is older.
 //!
 //! # Invariants
 //! - When self-healing has succeeded, and a flush after it, each device in use has its part of the
@@ -29,14 +30,15 @@ use tarn_ondisk::uberblock::Uberblock;
 use tarn_probe::Operation;
 
 impl VdevTree {
-    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were. Durable
-    /// after the next [`flush`](VdevTree::flush).
+    /// Writes to each leaf in use what it lacks of these places. Gives how many parts that were.
+    /// Durable after the next [`flush`](VdevTree::flush).
     ///
     /// # Panics
     /// When a place is not on its vdev, or has another size than its data.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers. It does not wait for them: the pool is being opened.
+    /// More leaves failed than redundancy covers. It does not wait for them: the pool is being
+    /// opened.
     pub fn self_heal_lacking(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -61,9 +63,9 @@ impl VdevTree {
         Ok(count)
     }
 
-    /// Writes the uberblock that is the pool to those devices that have only an older one, though they
-    /// have missed nothing else. Durable when it returns. To be done before anything is written that the
-    /// older one may lead to.
+    /// Writes the uberblock that is the pool to those devices that have only an older one, though
+    /// they have missed nothing else. Durable when it returns. To be done before anything is
+    /// written that the older one may lead to.
     ///
     /// # Errors
     /// More leaves failed than redundancy covers.
@@ -87,8 +89,7 @@ impl VdevTree {
         for top in &tops {
             let leaves = top.leaves.iter();
             // One that missed writes would no longer be known by its uberblock.
-            let lacks =
-                |leaf: &&Arc<Leaf>| leaf.is_trusted() && leaf.has_only_before(uberblock.txg);
+            let lacks = |leaf: &&Arc<Leaf>| leaf.is_whole() && leaf.has_only_before(uberblock.txg);
             for leaf in leaves.filter(lacks) {
                 add_uberblock(leaf, top.ashift, &update, &mut ios);
                 lacking.push(leaf);

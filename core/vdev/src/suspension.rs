@@ -1,28 +1,35 @@
-//! Suspension: what becomes of those who need a device that is gone.
+//! Suspension: a pool stops storing while devices are gone that redundancy does not cover, and goes
+//! on when they are back.
 //!
 //! # Problem
-//! When more devices fail than redundancy covers, nothing can be stored. The devices may come back: somebody puts the cable in again. Until
-//! then what is in memory must not be dropped, and must not be believed to be stored.
+//! When more devices fail than redundancy covers, nothing can be stored. The devices may come back:
+//! a cable is put in again. Until then what is in memory must not be dropped, and must not be
+//! believed to be stored.
 //!
 //! # Mechanism
-//! Whoever stores a transaction group waits here, in the midst of his call, until an administrator says that devices are back
-//! ([`VdevTree::resume`]) and then does what failed once more; or until the pool is given up, and then the call fails. Others may wait, too: who
-//! reads for an application, while the pool's `failmode` is `wait`. Administration never waits here.
+//! A write of a transaction group waits here, in the midst of its call, until an administrator says
+//! that devices are back ([`VdevTree::resume`]), and then does what failed once more; or until the
+//! pool is given up, and then it fails. Reads for applications wait, too, while the pool's
+//! `failmode` is `wait`. Administration never waits here.
 //!
-//! While devices are opened again nobody writes. Who stores begins nothing while the pool is suspended: a flush would say that all is durable, though
-//! devices are not back, or do not have yet what is kept. Who writes to the log may go on as far as his devices do; only while they are opened again he fails at once. Whoever is in the midst of a
-//! write is waited for.
+//! While devices are opened again nothing is written. A write of a transaction group does not begin
+//! while the pool is suspended: a flush would say that all is durable, though devices are not back,
+//! or do not have yet what is kept. An intent log write goes on as far as its devices do; while
+//! devices are opened again it fails at once. Opening devices waits for writes that are under way.
 //!
-//! A device that comes back may have lost what it had not been told to make durable. So everything that was written since the last flush is kept (the
-//! [`UnflushedWrites`]), and written again before anybody goes on. It has a bound; when it is reached devices are flushed before their time.
+//! A device that comes back may have lost what it had not been told to make durable. So everything
+//! that was written since the last flush is kept ([`UnflushedWrites`]), and written again before
+//! the pool goes on. It has a bound; when it is reached devices are flushed before their time.
 //!
-//! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock is the one that was written to it last: neither an old copy nor one that
-//! another host has used meanwhile. One that missed writes before the last flush stays out of use: it needs to be filled again. So does one that missed what
-//! was made durable at once, for the log: that is not kept, it would be as much as is promised between two flushes.
+//! A device is taken back if it is this vdev of this pool, is not smaller, and its newest uberblock
+//! is the one that was written to it last: neither an old copy nor one that another host has used
+//! meanwhile. One that missed writes before the last flush keeps its dirty time log and needs a
+//! resilver. So does one that missed what was made durable at once, for the intent log: that is not
+//! kept, it would be as much as is written to logs between two flushes.
 //!
 //! # Invariants
-//! - Nobody waits while the pool is being opened, or after it was given up.
-//! - What is kept is written again, and flushed, before the first of those who wait goes on.
+//! - No call waits while the pool is being opened, or after it was given up.
+//! - What is kept is written again, and flushed, before the first call that waits goes on.
 //! - Between the last flush and the end of a suspension nothing is forgotten of what is kept.
 
 use crate::error::{LeafFailure, VdevReadError, VdevWriteError};
@@ -43,13 +50,14 @@ use tarn_host::lock::{Condvar, Mutex, MutexGuard};
 use tarn_ondisk::units::{Guid, Txg, VdevId, VdevOffset};
 use tarn_probe::{Operation, OperationKind};
 
-/// How long who opens devices waits for another who does. No command waits longer for a device.
+/// How long opening devices waits for another call that does. No command waits longer for a device.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// So much may be written and not flushed. A group is stored when it has 64 MiB, so only large ones pay for a flush before their end. A guess.
+/// So many bytes may be written and not flushed. A group is stored when it has 64 MiB, so only
+/// large ones pay for a flush before their end. A guess.
 const UNFLUSHED_BYTES_MAX: u64 = 256 << 20;
 
-/// Who is told when a pool is suspended, and when it goes on.
+/// Told when a pool is suspended, and when it goes on.
 pub trait SuspensionDoor: Send + Sync {
     /// Nothing can be stored for now.
     fn suspended(&self, why: &str);
@@ -68,10 +76,12 @@ pub enum ResumeError {
         /// The top-level vdevs that cannot be used, and why.
         vdevs: Vec<String>,
     },
-    /// Somebody else is opening them. When one of them does not answer, only giving the pool up ends that.
+    /// Another call is opening them. When a device does not answer, only giving the pool up ends
+    /// that.
     #[error("devices are being opened already")]
     Busy,
-    /// A write that is under way does not end. When a device does not answer, only giving the pool up ends that.
+    /// A write that is under way does not end. When a device does not answer, only giving the pool
+    /// up ends that.
     #[error("devices are being written")]
     Writing,
     /// They are back, and cannot be written.
@@ -79,7 +89,7 @@ pub enum ResumeError {
     Write(#[from] VdevWriteError),
 }
 
-/// What those do who waited.
+/// What a call does that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The same once more.
@@ -90,7 +100,7 @@ pub(crate) enum Verdict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The pool is being opened: whoever opens it is told what fails.
+    /// The pool is being opened: what fails, fails the import.
     Opening,
     Running,
     /// The door is being told.
@@ -114,7 +124,7 @@ struct State {
     writers: usize,
 }
 
-/// Where those wait who need devices that are gone.
+/// Where calls wait that need devices that are gone.
 pub(crate) struct Suspension {
     state: Mutex<State>,
     changed: Condvar,
@@ -150,7 +160,7 @@ impl Suspension {
         self.begin_writing(state)
     }
 
-    /// Begins to write to the log, which waits for nobody.
+    /// Begins an intent log write, which does not wait.
     pub(crate) fn begin_log_write(&self) -> Result<Writing<'_>, VdevWriteError> {
         let state = self.state.lock();
         match state.phase {
@@ -170,8 +180,9 @@ impl Suspension {
         Ok(Writing(self))
     }
 
-    /// Whether there is somebody who waits, whom the caller shall help. Nobody else does, until he says that he is done. While another helps he is waited for: it may be
-    /// the pool itself, that looks for its devices now and then.
+    /// Whether calls wait, and the caller is the one that opens devices for them, until it says
+    /// that it is done. It waits for another that does: that may be the pool itself, that looks for
+    /// its devices now and then.
     fn begin_resuming(&self) -> Result<bool, ResumeError> {
         let mut state = self.state.lock();
         let waits = |state: &mut MutexGuard<'_, State>| {
@@ -238,10 +249,10 @@ impl Suspension {
         }
     }
 
-    /// Devices are back: everybody goes on.
+    /// Devices are back: all calls go on.
     fn resume(&self) {
         let door = self.door.lock().clone();
-        // Told before anybody goes on: who goes on may fail, and tell the contrary.
+        // Told before any call goes on: one that goes on may fail, and tell the contrary.
         if let Some(door) = door {
             door.resumed();
         }
@@ -260,7 +271,7 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Whether who reads for this operation waits for devices that are gone.
+    /// Whether reads for this operation wait for devices that are gone.
     fn holds_reader(&self, operation: &Operation, error: &VdevReadError) -> bool {
         let VdevReadError::Unreadable { devices, .. } = error else {
             return false;
@@ -294,7 +305,7 @@ impl fmt::Debug for Suspension {
     }
 }
 
-/// Somebody writes, and no device is opened again before he is done.
+/// A write is under way, and no device is opened again before it is done.
 pub(crate) struct Writing<'a>(&'a Suspension);
 
 impl Drop for Writing<'_> {
@@ -351,20 +362,21 @@ impl UnflushedWrites {
 }
 
 impl VdevTree {
-    /// From now on those who store wait for devices that are gone; before, they failed.
+    /// From now on writes of transaction groups wait for devices that are gone; before, they
+    /// failed.
     pub fn begin(&self, door: Arc<dyn SuspensionDoor>) {
         *self.suspension.door.lock() = Some(door);
         self.suspension.state.lock().phase = Phase::Running;
     }
 
-    /// Whether those who read for applications wait for devices that are gone, or fail.
+    /// Whether reads for applications wait for devices that are gone, or fail.
     pub fn set_readers_wait(&self, they_wait: bool) {
         self.suspension
             .readers_wait
             .store(they_wait, Ordering::Relaxed);
     }
 
-    /// Those who wait, and those who come, fail. Devices that do not answer are not waited for.
+    /// Calls that wait, and those that come, fail. Devices that do not answer are not waited for.
     pub fn give_up(&self) {
         self.suspension.give_up();
         *self.unflushed.lock() = UnflushedWrites::default();
@@ -408,8 +420,8 @@ impl VdevTree {
         self.unflushed.lock().forget(writes);
     }
 
-    /// Opens devices again that failed, sees whether they are what they were, writes what they may have lost, and lets those go on who wait.
-    /// Nothing, when nobody waits.
+    /// Opens devices again that failed, sees whether they are what they were, writes what they may
+    /// have lost, and lets the calls go on that wait. Nothing, when none waits.
     ///
     /// # Errors
     /// Devices are not back: they still wait.
@@ -454,13 +466,13 @@ impl VdevTree {
         let (again, others): (Vec<_>, Vec<_>) = top.leaves.iter().partition(wanted);
         let usable: Vec<_> = others.into_iter().filter(|leaf| leaf.is_usable()).collect();
         for leaf in &again {
-            leaf.reopen(&self.host, generation);
+            leaf.reopen(&self.host, generation, self.next_txg());
         }
         top.check_labels(pool);
         top.check_sizes();
-        // What is gone that nobody has written to yet may come back as well.
+        // What is gone and was not written to yet may come back as well.
         for leaf in usable.iter().filter(|leaf| !leaf.is_usable()) {
-            leaf.retire(leaf.standing(), Some(generation));
+            leaf.retire(leaf.standing(), Some(generation), self.next_txg());
         }
         for leaf in again {
             let Some(window) = leaf.window() else {

@@ -2,9 +2,8 @@
 //!
 //! # Mechanism
 //! Opening looks at every device's labels. A device of another pool, or another vdev, is not used,
-//! whatever its path says. One that missed writes is found by its uberblocks: when its newest is older
-//! than the second newest of a sibling, it has missed at least one txg that was stored. From then on
-//! the configuration says so.
+//! whatever its path says. One that missed writes is found by its uberblocks: when its newest is
+//! older than the second newest of a sibling, its dirty time log has all txgs since.
 //!
 //! # Invariants
 //! - A leaf is taken out of use only while the rest covers what it has.
@@ -77,10 +76,11 @@ impl TopVdev {
         if let ExpectedLabels::OfPool(pool) = options.labels {
             self.check_labels(pool);
             self.check_sizes();
-            self.find_out_of_date();
+            self.find_missed_uberblocks();
             for leaf in &self.leaves {
-                if find(leaf).is_some_and(|config| config.has_missed_writes()) {
-                    leaf.set_out_of_date(true);
+                let unsaved = find(leaf).and_then(|config| config.unsaved_dtl());
+                if let Some(first) = unsaved {
+                    leaf.add_to_dtl(first..=Txg::MAX);
                 }
             }
         }
@@ -98,7 +98,8 @@ impl TopVdev {
                 None if found.iter().all(is_device_error) => Some(Reason::OpenFailed),
                 None => Some(Reason::BadLabel),
                 Some(label) => {
-                    // Power may have failed while it got another guid, as the last of a mirror does: then two labels are older.
+                    // Power may have failed while it got another guid, as the last of a mirror
+                    // does: then two labels are older.
                     let mut all = found.iter().flatten();
                     let is_it = all.any(|label| label.guid() == Some(leaf.guid))
                         // A mirror of which one device is left takes over the guid of the mirror.
@@ -127,8 +128,8 @@ impl TopVdev {
         }
     }
 
-    /// Marks devices that missed a txg which a sibling has stored.
-    fn find_out_of_date(&self) {
+    /// Devices without an uberblock that a sibling has miss all that was born after their newest.
+    fn find_missed_uberblocks(&self) {
         let newest_two = |leaf: &Arc<Leaf>| {
             let window = leaf.window()?;
             let found = labels::read_uberblocks(&window, self.ashift);
@@ -150,7 +151,8 @@ impl TopVdev {
             if let Some((newest, _)) = found
                 && newest.is_none_or(|newest| newest < second)
             {
-                leaf.set_out_of_date(true);
+                let newest = newest.unwrap_or(Txg::ZERO);
+                leaf.add_to_dtl(newest.next()..=Txg::MAX);
             }
         }
     }
@@ -169,8 +171,9 @@ impl TopVdev {
         Some(layout.allocated_size(physical_bytes))
     }
 
-    /// Whether the pool cannot be opened as it is for want of this vdev. A log device that was out of use when the pool was closed is not
-    /// missed: whoever took it out has emptied it, or was told what it held.
+    /// Whether the pool cannot be opened as it is for want of this vdev. A log device that was out
+    /// of use when the pool was closed is not missed: it was emptied before it was taken out, or
+    /// the administrator was told what it held.
     #[doc(alias = "spa_check_for_missing_logs")]
     pub(crate) fn is_missed(&self, config: &VdevConfig) -> bool {
         let mut leaves = config.leaves().into_iter();
@@ -179,14 +182,14 @@ impl TopVdev {
         !is_excused && !self.standing().state.is_usable()
     }
 
-    /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory, too, until its group is stored: it may
-    /// be lost, and who wrote to it is told so.
+    /// True if the vdev has everything even without this leaf. What is on a log vdev is in memory,
+    /// too, until its group is stored: it may be lost, and the write fails.
     pub(crate) fn can_do_without(&self, leaf: &Leaf) -> bool {
         if self.is_log {
             return true;
         }
         let stays =
-            |index: usize| self.leaves[index].guid != leaf.guid && self.leaves[index].is_trusted();
+            |index: usize| self.leaves[index].guid != leaf.guid && self.leaves[index].is_whole();
         let layout = self.layout.as_ref();
         layout.is_ok_and(|layout| layout.is_covered(&stays))
     }

@@ -2,13 +2,14 @@
 //!
 //! # Mechanism
 //! The tree keeps the configuration beside the top-level vdevs that were opened from it
-//! ([`TopVdev`](crate::top)). Block pointers name a top-level vdev by its index; everything below that
-//! is the top-level vdev's: its layout and its leaves.
+//! ([`TopVdev`](crate::top)). Block pointers name a top-level vdev by its index; everything below
+//! that is the top-level vdev's: its layout and its leaves.
 //!
 //! # Invariants
 //! - A top-level vdev's index never changes; new ones are added behind the last.
 //! - The tree and its configuration have the same leaves.
 
+use crate::auxiliary::AuxiliaryDevices;
 use crate::config::{VdevConfig, VdevKind};
 use crate::error::OpenError;
 use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState};
@@ -92,7 +93,7 @@ pub enum AllocationBias {
     Dedup,
 }
 
-/// What is known of a top-level vdev, for those who place blocks.
+/// What is known of a top-level vdev, to place blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopLevel {
     /// Its index, as in a block's address.
@@ -133,15 +134,17 @@ pub struct VdevTree {
     pub(crate) state: RwLock<TreeState>,
     /// Counts changes of what labels should say.
     changes: AtomicU64,
+    /// The newest txg that is stored.
+    pub(crate) stored_txg: AtomicU64,
     /// Whether a read may write the right bytes where it found wrong ones.
     permits_self_heal: AtomicBool,
     /// Errors that no top-level vdev could make good.
     pub(crate) errors: ErrorCounters,
-    /// Who waits for devices that are gone.
+    /// Calls that wait for devices that are gone.
     pub(crate) suspension: Suspension,
     /// What is written and not flushed.
     pub(crate) unflushed: Mutex<UnflushedWrites>,
-    /// Whose turn it is to flush all devices.
+    /// The turn to flush all devices.
     pub(crate) flushing: Mutex<()>,
 }
 
@@ -150,6 +153,7 @@ pub(crate) struct TreeState {
     pub(crate) root: VdevConfig,
     pub(crate) tops: Vec<Arc<TopVdev>>,
     pub(crate) biases: Vec<AllocationBias>,
+    pub(crate) auxiliary: AuxiliaryDevices,
 }
 
 impl VdevTree {
@@ -186,9 +190,11 @@ impl VdevTree {
                     root: root.clone(),
                     tops,
                     biases,
+                    auxiliary: AuxiliaryDevices::default(),
                 },
             ),
             changes: AtomicU64::new(0),
+            stored_txg: AtomicU64::new(0),
             permits_self_heal: AtomicBool::new(true),
             errors: ErrorCounters::default(),
             suspension: Suspension::new(),
@@ -240,7 +246,7 @@ impl VdevTree {
                 vdev.condition.degraded = standing.state == VdevState::Degraded;
                 vdev.condition.removed |= standing.state == VdevState::Removed;
                 vdev.condition.reason = standing.reason.and_then(Reason::stored);
-                vdev.set_missed_writes(leaf.is_out_of_date());
+                vdev.set_unsaved_dtl(leaf.unsaved_dtl());
             }
         });
         root
@@ -332,7 +338,7 @@ impl VdevTree {
         &self.host
     }
 
-    /// How often what labels should say has changed. Whoever stores a txg compares it with what it
+    /// How often what labels should say has changed. The sync compares it with what it
     /// was when the labels were written last.
     pub fn change_count(&self) -> u64 {
         self.changes.load(Ordering::Acquire)

@@ -1,15 +1,20 @@
 //! Writing: every copy and every column, as far as devices last.
 //!
 //! # Mechanism
-//! All writes of a call become one batch per device, in the order of its surface. Parity is computed
-//! first, over all processors. A device that cannot be written is taken out of use if the others of its
-//! vdev cover what it has, and the pool goes on; if they do not, it stays as it is and the call fails, for
-//! then only a person can help. Who stores a group waits until that has happened ([`suspension`](crate::suspension)); who writes to the log fails, and the group has to do it.
+//! All writes of a call become one batch per device, in the order of its surface. Parity is
+//! computed first, over all processors. A device that cannot be written is taken out of use if the
+//! others of its vdev cover what it has, and the pool goes on; if they do not, it stays as it is
+//! and the call fails, for then only a person can help. A write of a transaction group waits until
+//! that has happened ([`suspension`](crate::suspension)); an intent log write fails, and its group
+//! has to do it.
 //!
 //! # Invariants
 //! - When a write succeeds, each block can be read from devices that are in use.
-//! - A leaf that missed a write is not in use, or the write failed. It comes back into use whole only if all that it missed is kept ([`suspension`](crate::suspension)).
-//! - When a flush succeeds, all that was written before it is durable on every device in use. One follows the other.
+//! - A leaf that missed a write is not in use and has the birth in its dirty time log, or the write
+//!   failed. It becomes whole again only if all that it missed is in memory
+//!   ([`suspension`](crate::suspension)).
+//! - When a flush succeeds, all that was written before it is durable on every device in use. One
+//!   follows the other.
 
 use crate::error::{LeafFailure, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
@@ -23,12 +28,12 @@ use crate::suspension::Verdict;
 use crate::top::TopVdev;
 use crate::tree::VdevTree;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tarn_host::buffer::Buffer;
-use tarn_host::device::{Request, WriteData};
+use tarn_host::device::WriteData;
 use tarn_ondisk::declare::{narrow, widen};
-use tarn_ondisk::units::VdevId;
+use tarn_ondisk::units::{Guid, Txg, VdevId};
 use tarn_probe::{Operation, Stage};
 
 /// Bytes for a place.
@@ -64,7 +69,7 @@ impl VdevTree {
         let is_much = Cell::new(false);
         self.until_devices_are_back(|| {
             let done = self.try_write(writes.clone(), operation);
-            // Also what has failed: whoever says that devices are back tries it first.
+            // Also what has failed: resuming writes it first.
             is_much.set(self.keep_unflushed(writes.clone()));
             done
         })?;
@@ -74,8 +79,9 @@ impl VdevTree {
         }
     }
 
-    /// Writes a place anew where wrong bytes were read, as far as devices take them. It promises nothing
-    /// and waits for no device that is gone: an error is counted, and the next read tries again.
+    /// Writes a place anew where wrong bytes were read, as far as devices take them. It promises
+    /// nothing and waits for no device that is gone: an error is counted, and the next read tries
+    /// again.
     pub fn self_heal(&self, write: PhysicalWrite, operation: &Operation) {
         let vdev = write.place.vdev;
         let Some(top) = self.top(vdev).filter(|_| self.may_self_heal()) else {
@@ -86,6 +92,8 @@ impl VdevTree {
         for mapped in self.map(&tops, vec![write], operation) {
             tops[&vdev].add_writes(mapped, &mut ios);
         }
+        // Where it fails, the device lacks no more than before.
+        ios.iter_mut().for_each(|io| io.birth = None);
         queue::run(ios, queue::write_class(operation), operation);
     }
 
@@ -143,7 +151,9 @@ impl VdevTree {
         }
         let involved: Vec<_> = tops.values().cloned().collect();
         self.require_usable(&involved)?;
-        involved.iter().for_each(|top| self.note_skipped(top));
+        for top in &involved {
+            self.note_skipped(top, || births_on(top, &writes));
+        }
         let mut ios = Vec::new();
         for mapped in self.map(&tops, writes, operation) {
             tops[&mapped.vdev].add_writes(mapped, &mut ios);
@@ -161,14 +171,15 @@ impl VdevTree {
         operation: &Operation,
     ) -> Result<(), VdevWriteError> {
         let PreparedWrites { tops, ios } = prepared;
-        let owners: Vec<Arc<Leaf>> = ios.iter().map(|io| io.leaf.clone()).collect();
+        let owners: Vec<Owner> = ios.iter().map(Owner::of).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
         let standing = Standing::because(VdevState::Faulted, Reason::ErrorsExceeded);
         self.judge(&tops, &owners, outcomes, standing)?;
         self.require_usable(&tops)
     }
 
-    /// Fails where a vdev was lost altogether: a pool can do without its log devices, but what was to be written there is not durable.
+    /// Fails where a vdev was lost altogether: a pool can do without its log devices, but what was
+    /// to be written there is not durable.
     fn require_usable(&self, tops: &[Arc<TopVdev>]) -> Result<(), VdevWriteError> {
         match tops.iter().find(|top| !top.standing().state.is_usable()) {
             Some(top) => Err(self.lost(top, Vec::new())),
@@ -179,14 +190,15 @@ impl VdevTree {
     /// Makes durable what was written. A leaf that cannot is taken out of use.
     ///
     /// # Errors
-    /// More leaves are out of use than redundancy covers, and the pool is being opened or was given up.
+    /// More leaves are out of use than redundancy covers, and the pool is being opened or was given
+    /// up.
     pub fn flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
         self.until_devices_are_back(|| self.try_flush(operation))
     }
 
     /// Makes durable what was written, or fails.
     pub(crate) fn try_flush(&self, operation: &Operation) -> Result<(), VdevWriteError> {
-        // A flush under way has taken its devices for flushed: who comes meanwhile must not believe that.
+        // A flush under way has taken its devices for flushed: another must not believe that.
         let _turn = self.flushing.lock();
         let kept = self.kept();
         loop {
@@ -214,30 +226,30 @@ impl VdevTree {
             .filter(|leaf| leaf.is_usable() && leaf.has_unflushed())
             .cloned()
             .collect();
-        for leaf in &dirty {
-            // Before, not after: what is written meanwhile is not covered.
-            leaf.set_unflushed(false);
-        }
+        let unflushed: Vec<_> = dirty.iter().map(|leaf| leaf.begin_flush()).collect();
         let ios = dirty.iter().map(LeafIo::flush).collect();
         let outcomes = queue::run(ios, queue::write_class(operation), operation);
-        for (leaf, outcome) in dirty.iter().zip(&outcomes) {
+        for ((leaf, unflushed), outcome) in dirty.iter().zip(unflushed).zip(&outcomes) {
             if outcome.is_err() {
-                leaf.set_unflushed(true);
+                leaf.flush_failed(unflushed);
             }
         }
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(tops, &dirty, outcomes, standing)
+        let owners: Vec<Owner> = dirty.into_iter().map(Owner::of_flush).collect();
+        self.judge(tops, &owners, outcomes, standing)
     }
 
-    /// Writes all places and makes them durable, in the calling thread as far as devices let it. Others may write and flush
-    /// meanwhile: what counts is a flush of our own, after our own writes. It is durable then, and so not kept for devices that come back: one that missed it
+    /// Writes all places and makes them durable, in the calling thread as far as devices let it.
+    /// Others may write and flush meanwhile: what counts is a flush of our own, after our own
+    /// writes. It is durable then, and so not kept for devices that come back: one that missed it
     /// is not taken back as whole.
     ///
     /// # Panics
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers, or devices are being opened again: nobody knows what of it is stored.
+    /// More leaves failed than redundancy covers, or devices are being opened again: it is not
+    /// known what of it is stored.
     pub fn write_durably(
         &self,
         writes: Vec<PhysicalWrite>,
@@ -258,10 +270,14 @@ impl VdevTree {
                 break tops;
             }
         };
-        // Nobody keeps it: who has it not by now does not get it.
-        for leaf in tops.iter().flat_map(|top| &top.leaves) {
-            if leaf.note_not_kept() {
-                self.note_change();
+        // It is not in memory any more: a device that does not have it by now does not get it.
+        let lacks_leaf = |top: &&Arc<TopVdev>| top.leaves.iter().any(|leaf| !leaf.is_usable());
+        for top in tops.iter().filter(lacks_leaf) {
+            let births = births_on(top, &writes);
+            for leaf in &top.leaves {
+                if leaf.note_not_kept(&births) {
+                    self.note_change();
+                }
             }
         }
         Ok(())
@@ -284,12 +300,13 @@ impl VdevTree {
             }
         };
         let standing = Standing::because(VdevState::Faulted, Reason::IoFailure);
-        self.judge(tops, &written, outcomes, standing)?;
+        let owners: Vec<Owner> = written.into_iter().map(Owner::of_flush).collect();
+        self.judge(tops, &owners, outcomes, standing)?;
         self.require_usable(tops)
     }
 
-    /// Whether less than the whole of a place may be written, and read with the whole: not where the rows of a block depend
-    /// on its size.
+    /// Whether less than the whole of a place may be written, and read with the whole: not where
+    /// the rows of a block depend on its size.
     pub fn may_write_part(&self, vdev: VdevId) -> bool {
         self.top(vdev).is_some_and(|top| {
             top.layout
@@ -302,20 +319,22 @@ impl VdevTree {
     pub(crate) fn judge(
         &self,
         tops: &[Arc<TopVdev>],
-        owners: &[Arc<Leaf>],
+        owners: &[Owner],
         outcomes: Vec<Outcome>,
         standing: Standing,
     ) -> Result<(), VdevWriteError> {
-        let mut failed: BTreeMap<tarn_ondisk::units::Guid, LeafFailure> = BTreeMap::new();
-        for (leaf, outcome) in owners.iter().zip(outcomes) {
+        let mut failed: BTreeMap<Guid, Failed> = BTreeMap::new();
+        for (owner, outcome) in owners.iter().zip(outcomes) {
             if let Err(failure) = outcome {
-                failed.entry(leaf.guid).or_insert(failure);
+                let failed = failed.entry(owner.leaf.guid);
+                let failed = failed.or_insert_with(|| Failed::new(failure));
+                failed.births.extend(owner.birth);
             }
         }
         for top in tops {
             let mut devices = Vec::new();
             for leaf in &top.leaves {
-                if let Some(failure) = failed.remove(&leaf.guid) {
+                if let Some(Failed { failure, births }) = failed.remove(&leaf.guid) {
                     let standing = if failure.is_gone() {
                         Standing {
                             state: VdevState::Removed,
@@ -324,9 +343,12 @@ impl VdevTree {
                     } else {
                         standing
                     };
-                    if !self.retire(top, leaf, standing) {
-                        leaf.note_failed();
-                        devices.push(failure);
+                    match self.retire(top, leaf, standing) {
+                        true => births.into_iter().for_each(|birth| leaf.note_missed(birth)),
+                        false => {
+                            leaf.note_failed();
+                            devices.push(failure);
+                        }
                     }
                 }
             }
@@ -352,7 +374,8 @@ impl VdevTree {
         }
     }
 
-    /// The rows of each write. Where there is parity to be computed, that is done over all processors.
+    /// The rows of each write. Where there is parity to be computed, that is done over all
+    /// processors.
     fn map(
         &self,
         tops: &BTreeMap<VdevId, Arc<TopVdev>>,
@@ -372,9 +395,52 @@ impl VdevTree {
     }
 }
 
+/// The leaf of a request, and the birth of what it wrote.
+pub(crate) struct Owner {
+    leaf: Arc<Leaf>,
+    birth: Option<Txg>,
+}
+
+impl Owner {
+    pub(crate) fn of(io: &LeafIo) -> Owner {
+        Owner {
+            leaf: io.leaf.clone(),
+            birth: io.birth,
+        }
+    }
+
+    fn of_flush(leaf: Arc<Leaf>) -> Owner {
+        Owner { leaf, birth: None }
+    }
+}
+
+/// What failed on a leaf.
+struct Failed {
+    failure: LeafFailure,
+    /// The births of what was not written.
+    births: BTreeSet<Txg>,
+}
+
+impl Failed {
+    fn new(failure: LeafFailure) -> Failed {
+        Failed {
+            failure,
+            births: BTreeSet::new(),
+        }
+    }
+}
+
+/// The births of what is written to a vdev.
+fn births_on(top: &TopVdev, writes: &[PhysicalWrite]) -> Vec<Txg> {
+    let here = writes.iter().filter(|write| write.place.vdev == top.id);
+    let births: BTreeSet<Txg> = here.map(|write| write.place.birth).collect();
+    births.into_iter().collect()
+}
+
 /// A write, and what each column of its rows gets.
 struct MappedWrite {
     vdev: VdevId,
+    birth: Txg,
     /// The block, in whole sectors.
     data: Arc<Buffer>,
     /// Each row with its parity.
@@ -426,6 +492,7 @@ impl TopVdev {
         let parity: Vec<_> = with_ranges(&rows).map(parity_of).collect();
         MappedWrite {
             vdev: self.id,
+            birth: place.birth,
             rows: rows.into_iter().zip(parity).collect(),
             data,
         }
@@ -433,7 +500,9 @@ impl TopVdev {
 
     /// The requests that store a block, to the leaves in use.
     fn add_writes(&self, write: MappedWrite, ios: &mut Vec<LeafIo>) {
-        let MappedWrite { data, rows, .. } = write;
+        let MappedWrite {
+            birth, data, rows, ..
+        } = write;
         let layout = self.layout.as_ref();
         let layout = layout.expect("a vdev on which a write was mapped has a layout");
         let mut start = 0;
@@ -447,10 +516,7 @@ impl TopVdev {
                 let leaves = layout.children()[column.child].iter();
                 let leaves = leaves.map(|&leaf| &self.leaves[leaf]);
                 for leaf in leaves.filter(|leaf| leaf.is_usable()) {
-                    ios.push(LeafIo {
-                        leaf: leaf.clone(),
-                        request: Request::write(offset, part.clone()),
-                    });
+                    ios.push(LeafIo::write(leaf, offset, part.clone(), Some(birth)));
                 }
             }
             start += row.data_size();

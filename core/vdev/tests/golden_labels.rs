@@ -1,5 +1,5 @@
-//! Labels and uberblocks as OpenZFS 2.3 wrote them. Zeros between contents and checksum are left out of the
-//! files.
+//! Labels and uberblocks as OpenZFS 2.3 wrote them. Zeros between contents and checksum are left
+//! out of the files.
 
 use tarn_ondisk::declare::narrow;
 use tarn_ondisk::label::{CONFIGURATION_BYTES, CONFIGURATION_OFFSET, RING_OFFSET, Ring};

@@ -109,8 +109,8 @@ fn any_one_label_is_enough() {
     }
 }
 
-/// Power may fail at any write while txgs are stored: the newest uberblock is one that was being stored or the
-/// one before, and there is a configuration that is not newer than it.
+/// Power may fail at any write while txgs are stored: the newest uberblock is one that was being
+/// stored or the one before, and there is a configuration that is not newer than it.
 #[test]
 fn every_write_of_labels_is_a_safe_place_to_stop() {
     for kind in [
@@ -162,11 +162,12 @@ fn check_after_power_cut(disks: &Disks, machine: &SimHost, stored: u64) {
         let labels = read_labels(&leaf.window()?);
         best_label_until(&labels, best)?.txg()
     };
-    // The configuration of txg 6 must be found with uberblocks since 6, and the one before otherwise.
+    // The configuration of txg 6 must be found with uberblocks since 6, and the one before
+    // otherwise.
     let expected = Txg::from(if best.get() >= 6 { 6 } else { 3 });
     let found: Vec<_> = tree.leaves().iter().map(fits).collect();
     assert!(found.contains(&Some(expected)), "{found:?} for {best}");
-    assert!(tree.leaves().iter().all(|leaf| !leaf.is_out_of_date()));
+    assert!(tree.leaves().iter().all(|leaf| leaf.dtl().is_empty()));
 }
 
 #[test]
@@ -212,11 +213,11 @@ fn a_device_that_slept_through_txgs_is_out_of_date() {
     store(&disks, &tree, 6).unwrap();
     // One txg may be lost in a crash; that is no sign of sleep.
     let awake = disks.open_with(&of_pool()).unwrap();
-    assert!(!awake.leaf(guid_of(1)).unwrap().is_out_of_date());
+    assert!(awake.leaf(guid_of(1)).unwrap().dtl().is_empty());
     store(&disks, &tree, 7).unwrap();
     let awake = disks.open_with(&of_pool()).unwrap();
-    assert!(awake.leaf(guid_of(1)).unwrap().is_out_of_date());
-    assert!(!awake.leaf(guid_of(0)).unwrap().is_out_of_date());
+    assert!(awake.leaf(guid_of(1)).unwrap().misses(Txg::MAX));
+    assert!(awake.leaf(guid_of(0)).unwrap().dtl().is_empty());
 }
 
 #[test]
@@ -326,11 +327,15 @@ fn an_uberblock_that_one_device_has_is_given_to_those_that_can_be_relied_on() {
     drop(tree);
     // The second is one behind the first, and perhaps more: it is out of date, as the third is.
     let tree = disks.open_with(&of_pool()).unwrap();
-    assert!(tree.leaf(guid_of(1)).unwrap().is_out_of_date());
+    assert!(tree.leaf(guid_of(1)).unwrap().misses(Txg::MAX));
     let before = disks.machine.device_writes();
     tree.self_heal_uberblock(&uberblock(8), &operation())
         .unwrap();
-    assert_eq!(disks.machine.device_writes(), before, "nobody is to get it");
+    assert_eq!(
+        disks.machine.device_writes(),
+        before,
+        "no device is to get it"
+    );
     drop(tree);
     let tree = disks.open();
     for txg in [9, 10] {

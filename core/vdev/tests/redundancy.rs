@@ -20,7 +20,8 @@ fn raidz(parity: u8) -> VdevKind {
     VdevKind::Raidz { parity }
 }
 
-/// Blocks of many sizes one behind the other, across the boundary where single parity changes places.
+/// Blocks of many sizes one behind the other, across the boundary where single parity changes
+/// places.
 fn places(tree: &tarn_vdev::VdevTree, sectors: &[u64]) -> Vec<Place> {
     let top = &tree.top_levels()[0];
     let mut offset = (1 << 20) - (16 << top.ashift);
@@ -112,7 +113,7 @@ fn raidz_reads_without_any_devices_up_to_its_parity() {
                 for disk in lost {
                     let standing = tree.bring_online(guid_of(disk)).unwrap();
                     assert_eq!(standing.state, VdevState::Online);
-                    tree.leaf(guid_of(disk)).unwrap().set_out_of_date(false);
+                    tree.leaf(guid_of(disk)).unwrap().clear_dtl();
                 }
             }
         }
@@ -187,7 +188,7 @@ fn lying_columns_are_found_out_counted_and_mended() {
             liars.iter().for_each(|liar| disks.spoil(*liar, 1, 400));
             assert!(read(&tree, place).is_ok(), "parity {parity}, {liars:?}");
             for (disk, right) in right.iter().enumerate() {
-                // A parity that nobody needed was not read.
+                // A parity that was not needed was not read.
                 let is_seen = checksum_errors(&tree)[disk] > 0;
                 assert!(!is_seen || liars.contains(&disk));
                 assert!(is_seen == (bytes(disk) == *right) || !liars.contains(&disk));
@@ -199,7 +200,7 @@ fn lying_columns_are_found_out_counted_and_mended() {
     }
 }
 
-/// Either somebody may be writing there, or whoever reads wants to decide himself.
+/// Either the place may be being written, or the caller decides.
 #[test]
 fn what_is_wrong_is_left_and_nobody_is_blamed_where_it_may_be_newer() {
     for (kind, count) in [(MIRROR, 2), (raidz(1), 3)] {
@@ -277,7 +278,8 @@ fn what_no_supposition_explains_is_an_error_that_names_the_devices() {
     }
 }
 
-/// Whoever asks whether a block was ever written, as at the end of a log, must not be told "no" by devices that do not know.
+/// Whether a block was ever written, as at the end of an intent log, is not told by devices that do
+/// not know.
 #[test]
 fn of_what_too_much_is_missing_nobody_says_that_it_is_not_there() {
     let disks = Disks::one(raidz(1), 3, 9);
@@ -314,11 +316,11 @@ fn what_a_device_that_missed_writes_has_says_nothing_of_what_another_may_have() 
     let tree = disks.open();
     let anything = place(0, 4096);
     let answer = || tree.read(anything, &|_| false, &operation()).unwrap_err();
-    tree.leaves()[0].set_out_of_date(true);
+    tree.leaves()[0].add_to_dtl(Txg::INITIAL..=Txg::INITIAL);
     assert!(matches!(answer(), VdevReadError::Checksum { .. }));
     disks.disk(1).inject(error_in(Action::Read));
     assert!(matches!(answer(), VdevReadError::Unreadable { .. }));
-    tree.leaves()[0].set_out_of_date(false);
+    tree.leaves()[0].clear_dtl();
     assert!(matches!(answer(), VdevReadError::Checksum { .. }));
 }
 
@@ -575,7 +577,7 @@ fn a_device_that_missed_writes_is_read_last() {
         write(&disks.open(), &[place]).unwrap();
         disks.spoil(0, 0, 4096);
         let tree = disks.open();
-        tree.leaves()[0].set_out_of_date(true);
+        tree.leaves()[0].add_to_dtl(Txg::INITIAL..=Txg::INITIAL);
         assert!(read(&tree, place).is_ok());
         assert_eq!(checksum_errors(&tree)[0], 0);
         // But where it is right, and nothing else is, it will do.
@@ -667,7 +669,11 @@ fn healing_writes_what_devices_lack_and_nothing_else() {
             }
             assert!(heal() >= broken, "{kind:?} {lacking:?}");
             tree.flush(&operation()).unwrap();
-            assert_eq!(checksum_errors(&tree), vec![0; count], "nobody is blamed");
+            assert_eq!(
+                checksum_errors(&tree),
+                vec![0; count],
+                "no device is blamed"
+            );
             let others: Vec<_> = (0..count).filter(|disk| !lacking.contains(disk)).collect();
             // So any others may fail now.
             for failed in others.iter().take(broken) {

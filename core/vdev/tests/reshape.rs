@@ -8,9 +8,11 @@ use std::time::Duration;
 use tarn_host::sim::Fault;
 use tarn_host::{Action, Buffer, Errno};
 use tarn_ondisk::declare::narrow;
+use tarn_ondisk::units::Txg;
 use tarn_vdev::{Change, PhysicalWrite, VdevKind, VdevTree};
 
-/// One device of a mirror fails while another, which covers it, is detached. Further ones lack what was written before.
+/// One device of a mirror fails while another, which covers it, is detached. Further ones lack what
+/// was written before.
 fn detaches_amid(
     count: u64,
     fault: Fault,
@@ -23,7 +25,10 @@ fn detaches_amid(
         for disk in [0, 1] {
             disks.disk(disk).inject(Fault::Slow { factor: 1000 });
         }
-        (2..count).for_each(|disk| tree.note_out_of_date(guid_of(narrow(disk))));
+        for disk in 2..count {
+            let leaf = tree.leaf(guid_of(narrow(disk))).unwrap();
+            leaf.add_to_dtl(Txg::INITIAL..=Txg::INITIAL);
+        }
         disks.disk(0).inject(fault);
         let writer = {
             let tree = tree.clone();
@@ -46,7 +51,7 @@ fn detaches_amid(
             joining: None,
             heir: left.heir,
         };
-        let departed = tree.reshape_if(change, |leaf| leaf.is_trusted()).unwrap();
+        let departed = tree.reshape_if(change, |leaf| leaf.is_whole()).unwrap();
         let is_stored = writer.join().unwrap();
         departed.clear();
         disks.disk(0).clear_faults();
@@ -56,7 +61,7 @@ fn detaches_amid(
                 "what is durable is on the device that is left"
             );
             assert!(
-                tree.leaves().iter().any(|leaf| leaf.is_trusted()),
+                tree.leaves().iter().any(|leaf| leaf.is_whole()),
                 "a vdev that was written has a device with all that was written"
             );
         }

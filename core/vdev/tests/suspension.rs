@@ -1,4 +1,4 @@
-//! Who is relied on after a pool was suspended: only devices that have everything.
+//! Which devices are relied on after a pool was suspended: only those that have everything.
 
 mod common;
 
@@ -118,9 +118,10 @@ impl Pool<'_> {
         self.tree.flush(&operation()).unwrap();
     }
 
-    /// Those sides of the mirror that are relied on have all that was written there; and these are they.
+    /// Those sides of the mirror that are relied on have all that was written there; and these are
+    /// they.
     fn relies_on(&self, expected: &[usize], written: &[u64]) {
-        let is_relied_on = |disk: &usize| self.tree.leaf(guid_of(*disk)).unwrap().is_trusted();
+        let is_relied_on = |disk: &usize| self.tree.leaf(guid_of(*disk)).unwrap().is_whole();
         let relied_on: Vec<usize> = [0, 1].into_iter().filter(is_relied_on).collect();
         for disk in &relied_on {
             for offset in written {
@@ -180,7 +181,8 @@ fn a_device_that_missed_what_was_made_durable_at_once_is_not_relied_on_when_it_i
     }
 }
 
-/// What one of two gets that is back already, the other one misses, though it was never taken out of use.
+/// What one of two gets that is back already, the other one misses, though it was never taken out
+/// of use.
 #[test]
 fn a_device_that_was_not_back_yet_when_something_was_made_durable_is_not_relied_on() {
     with_pool(|pool| {
@@ -324,7 +326,7 @@ fn mending_waits_for_no_device_and_suspends_nothing() {
     });
 }
 
-/// A reader that has mended much flushes as well; whoever stores a group does not go on before that flush has ended.
+/// A long write flushes as well: the flush of a transaction group waits for that one.
 #[test]
 fn a_flush_waits_for_one_that_has_begun() {
     with_pool(|pool| {
@@ -343,7 +345,7 @@ fn a_flush_waits_for_one_that_has_begun() {
     });
 }
 
-/// As long as a write for the log is on its way, nobody is taken back who does not get it.
+/// As long as a write for the log is on its way, no device is taken back that does not get it.
 #[test]
 fn devices_are_opened_again_when_the_log_is_written() {
     with_pool(|pool| {

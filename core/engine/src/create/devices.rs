@@ -77,9 +77,8 @@ impl Engine {
         let pools = self.pools();
         if found.state.is_auxiliary() {
             let has_it = |open: &&Arc<OpenPool>| {
-                let auxiliary = open.auxiliary.lock();
-                let mut vdevs = auxiliary.spares.iter().chain(&auxiliary.caches);
-                vdevs.any(|vdev| vdev.guid == found.guid)
+                let devices = open.pool.vdevs().auxiliary();
+                devices.iter().any(|vdev| vdev.guid == found.guid)
             };
             return match pools.iter().find(has_it) {
                 Some(open) => UseHere::Beside(open.pool.name().to_string()),

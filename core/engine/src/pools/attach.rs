@@ -9,8 +9,8 @@ use crate::engine::{Engine, OpenPool};
 use crate::messages::pool::{Attach, VdevKind, VdevRole, VdevSpec};
 use crate::messages::{Done, Refusal, RefusalKind};
 use tarn_pool::attach::Joining;
-use tarn_pool::remove_auxiliary::AuxiliaryKind;
 use tarn_probe::Operation;
+use tarn_vdev::AuxiliaryKind;
 
 impl Engine {
     pub(crate) fn attach(

@@ -2,7 +2,6 @@
 //!
 //! Everything is checked before a device is touched; what fails after that is told with what stands by then.
 
-use super::auxiliary;
 use super::vdev_status::layout_of_pool;
 use crate::administration::Call;
 use crate::create::devices::{self, Asking, Layout, Redundancy};
@@ -242,10 +241,12 @@ impl Engine {
             .filter_map(|spec| spec.path.as_ref().map(PathBuf::from))
             .collect();
         let paths = DevicePaths::of(&search(&self.host, &paths));
-        auxiliary::load(open, &paths, operation).map_err(|error| {
-            let action = format!("cannot open '{}'", open.pool.name());
-            Refusal::new(RefusalKind::Device, action, error.to_string())
-        })
+        open.pool
+            .load_auxiliary(&paths, operation)
+            .map_err(|error| {
+                let action = format!("cannot open '{}'", open.pool.name());
+                Refusal::new(RefusalKind::Device, action, error.to_string())
+            })
     }
 }
 

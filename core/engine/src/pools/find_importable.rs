@@ -3,11 +3,10 @@
 //! Each pool that is found is opened read-only for a moment, as far as it goes: only its own directory knows which
 //! features it uses.
 
-use super::auxiliary;
 use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
 use super::import_refusal::{OPENZFS_CAN, described, is_of_devices, whoever_can};
 use super::vdev_status::{layout_of_candidate, state_word};
-use crate::engine::{Auxiliary, Engine};
+use crate::engine::Engine;
 use crate::messages::Refusal;
 use crate::messages::condition::Condition;
 use crate::messages::pool::{FindImportable, Importable, ImportablePool};
@@ -18,7 +17,7 @@ use tarn_pool::{ImportError, Pool};
 use tarn_probe::Operation;
 use tarn_vdev::import_search::CandidatePool;
 use tarn_vdev::tree::refuse_unbuilt;
-use tarn_vdev::{OpenError, PoolState, VdevHealth, VdevKind};
+use tarn_vdev::{AuxiliaryDevices, OpenError, PoolState, VdevHealth, VdevKind};
 
 use super::search::Found;
 
@@ -29,7 +28,7 @@ struct Trial {
     features: Option<PoolFeatures>,
     evidence: ImportEvidence,
     unsupported: Vec<String>,
-    auxiliary: Auxiliary,
+    auxiliary: AuxiliaryDevices,
     /// What is not built, where no feature tells of it.
     unbuilt: Option<String>,
     /// What is to be done, where no text of conditions says it.
@@ -138,8 +137,9 @@ impl Engine {
                 }
                 trial.health = Some(pool.vdevs().health());
                 trial.features = Some(features);
-                trial.auxiliary =
-                    auxiliary::read(&pool, &found.paths, operation).unwrap_or_default();
+                // Without them it can be shown all the same.
+                drop(pool.load_auxiliary(&found.paths, operation));
+                trial.auxiliary = pool.vdevs().auxiliary();
                 close(&pool);
             }
             Err(ImportError::UnsupportedFeatures { features }) => {

@@ -4,7 +4,6 @@
 //! Labels say who used the pool last. One that was not exported, and whose last host is another, may be in use there at
 //! this moment: it is refused, unless an administrator insists. One with the property `multihost` is refused whoever insists ([`multihost`]).
 
-use super::auxiliary;
 use super::create::remembered;
 use super::dates::date;
 use super::find_importable::close;
@@ -95,7 +94,7 @@ fn complete(
         checkpoint,
         mounter.clone(),
     );
-    auxiliary::load(&open, paths, operation)?;
+    pool.load_auxiliary(paths, operation)?;
     Ok(open)
 }
 

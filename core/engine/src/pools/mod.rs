@@ -2,7 +2,6 @@
 
 mod add;
 mod attach;
-mod auxiliary;
 mod cache_file;
 mod clear;
 mod condition;

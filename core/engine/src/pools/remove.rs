@@ -11,7 +11,6 @@ use crate::refusals::of_task;
 use std::path::Path;
 use std::sync::Arc;
 use tarn_host::OpenMode;
-use tarn_pool::remove_auxiliary::AuxiliaryKind;
 use tarn_probe::Operation;
 use tarn_vdev::labels::clear_labels;
 use tarn_vdev::{VdevConfig, open_window};
@@ -90,7 +89,6 @@ impl Engine {
                 }
                 let removed = open.pool.remove_auxiliary(kind, config.guid, operation);
                 removed.map_err(|error| of_task(action(), &error))?;
-                forget(open, kind, &config);
                 self.clear_auxiliary(&config);
             }
         }
@@ -101,8 +99,8 @@ impl Engine {
     fn clear_auxiliary(&self, config: &VdevConfig) {
         let is_it = |other: &VdevConfig| other.guid == config.guid;
         let is_others = self.pools().iter().any(|open| {
-            let auxiliary = open.auxiliary.lock();
-            auxiliary.spares.iter().chain(&auxiliary.caches).any(is_it)
+            let devices = open.pool.vdevs().auxiliary();
+            devices.iter().any(is_it)
         });
         let path = config.path.as_ref().and_then(|path| path.as_str());
         let Some(path) = path.filter(|_| !is_others) else {
@@ -137,13 +135,4 @@ fn refuse_kind(
         return Err(Refusal::new(RefusalKind::Unsupported, action(), reason));
     }
     Ok(())
-}
-
-fn forget(open: &OpenPool, kind: AuxiliaryKind, config: &VdevConfig) {
-    let mut auxiliary = open.auxiliary.lock();
-    let list = match kind {
-        AuxiliaryKind::Spare => &mut auxiliary.spares,
-        AuxiliaryKind::Cache => &mut auxiliary.caches,
-    };
-    list.retain(|other| other.guid != config.guid);
 }

@@ -5,7 +5,7 @@ use crate::messages::{Refusal, RefusalKind};
 use crate::refusals::of_task;
 use tarn_ondisk::units::{Guid, VdevId};
 use tarn_pool::VdevChangeError;
-use tarn_pool::remove_auxiliary::AuxiliaryKind;
+use tarn_vdev::AuxiliaryKind;
 use tarn_vdev::health::vdev_name;
 use tarn_vdev::{VdevConfig, VdevKind};
 
@@ -59,15 +59,12 @@ pub(super) fn find_vdev(open: &OpenPool, name: &str) -> Option<FoundVdev> {
             })));
         }
     }
-    let auxiliary = open.auxiliary.lock().clone();
-    let lists = [
-        (AuxiliaryKind::Spare, auxiliary.spares),
-        (AuxiliaryKind::Cache, auxiliary.caches),
-    ];
-    lists.into_iter().find_map(|(kind, devices)| {
-        let mut devices = devices.into_iter();
+    let auxiliary = open.pool.vdevs().auxiliary();
+    let kinds = [AuxiliaryKind::Spare, AuxiliaryKind::Cache];
+    kinds.into_iter().find_map(|kind| {
+        let mut devices = auxiliary.of(kind).iter();
         let device = devices.find(|vdev| is_called(vdev, name))?;
-        Some(FoundVdev::Auxiliary(kind, Box::new(device)))
+        Some(FoundVdev::Auxiliary(kind, Box::new(device.clone())))
     })
 }
 

@@ -1,6 +1,6 @@
 //! Vdevs as `zpool status`, `list -v` and `import` show them.
 
-use crate::engine::{Auxiliary, OpenPool};
+use crate::engine::OpenPool;
 use crate::messages::pool::{RootStatus, VdevRole, VdevStatus};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,8 @@ use tarn_pool::Mode;
 use tarn_vdev::health::vdev_name;
 use tarn_vdev::sizes::child_size_min;
 use tarn_vdev::{
-    AllocationBias, Reason, Standing, TopLevel, VdevConfig, VdevHealth, VdevKind, VdevState,
+    AllocationBias, AuxiliaryDevices, Reason, Standing, TopLevel, VdevConfig, VdevHealth, VdevKind,
+    VdevState,
 };
 
 /// Space of a top-level vdev.
@@ -72,7 +73,7 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
         }
         tops.by_guid.insert(top.guid, (top, space));
     }
-    let auxiliary = open.auxiliary.lock().clone();
+    let auxiliary = pool.vdevs().auxiliary();
     layout(pool.host(), health, &auxiliary, &tops)
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn layout_of_pool(open: &OpenPool, health: &VdevHealth) -> Vec<VdevSt
 pub(crate) fn layout_of_candidate(
     host: &Host,
     health: &VdevHealth,
-    auxiliary: &Auxiliary,
+    auxiliary: &AuxiliaryDevices,
 ) -> Vec<VdevStatus> {
     layout(host, health, auxiliary, &Tops::default())
 }
@@ -88,7 +89,7 @@ pub(crate) fn layout_of_candidate(
 fn layout(
     host: &Host,
     health: &VdevHealth,
-    auxiliary: &Auxiliary,
+    auxiliary: &AuxiliaryDevices,
     tops: &Tops<'_>,
 ) -> Vec<VdevStatus> {
     let shown = health

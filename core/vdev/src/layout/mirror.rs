@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! The copy is read whose device has the least to do, counting what the same batch already asks of
-//! it; among equals the one that stands closest to the place, so that a sequential reader stays with
-//! one disk; and else, places take turns by mebibytes. A device that missed writes
-//! comes last: its copy may be old, and only its checksum would tell. The same rule chooses between
-//! the devices of a RAID-Z's child that is being replaced.
+//! it; among equals the one that stands closest to the place, so that a sequential reader stays
+//! with one disk; and else, places take turns by mebibytes. A device whose dirty time log has the
+//! birth of the block comes last: its copy may be old, and only its checksum would tell. The same
+//! rule chooses between the devices of a RAID-Z's child that is being replaced.
 
 use super::{Layout, Row};
 use crate::config::VdevKind;
@@ -14,7 +14,7 @@ use crate::leaf::Leaf;
 use crate::place::Place;
 use std::sync::Arc;
 use tarn_host::device::DeviceInfo;
-use tarn_ondisk::units::AllocatedSize;
+use tarn_ondisk::units::{AllocatedSize, Txg};
 
 /// The layout of copies.
 #[derive(Debug)]
@@ -81,6 +81,7 @@ const TURN_SHIFT: u32 = 21;
 pub(crate) fn preference(
     leaves: &[&Arc<Leaf>],
     offset: u64,
+    birth: Txg,
     planned_bytes: impl Fn(&Leaf) -> u64,
 ) -> Vec<usize> {
     let count = leaves.len();
@@ -91,7 +92,7 @@ pub(crate) fn preference(
             let leaf = leaves[copy];
             let load = leaf.in_flight_bytes() + planned_bytes(leaf) + seek_cost(leaf, offset);
             (
-                leaf.is_out_of_date(),
+                leaf.misses(birth),
                 load,
                 (copy + count - turn) % count,
                 copy,

@@ -12,7 +12,8 @@
 //! children, and do not know which layout they work for.
 //!
 //! # Invariants
-//! - The data columns of the rows, one behind the other, have the bytes of the block in their order.
+//! - The data columns of the rows, one behind the other, have the bytes of the block in their
+//!   order.
 //! - Within a row, a child has at most one column.
 
 pub(crate) mod mirror;

@@ -14,17 +14,17 @@
 //!
 //! ```text
 //!   width 5, parity 1, b = 1, s = 6          child  0   1   2   3   4
-//!                                                   .  P0  D0  D2  D4   row 0: b .. b+3 (and D of row 1's child 0)
+//!                                                   .  P0  D0  D2  D4   row 0: b .. b+3
 //!                                                  D5  P1  D1  D3   X   row 1; X is skipped
 //! ```
 //!
 //! Three rules besides:
-//! - A block is padded with *skipped* sectors to a multiple of `parity + 1`, so that free space never
-//!   has a hole too small for any block.
-//! - The first columns may be one sector longer than the last; parity has the length of the longest,
-//!   and counts missing sectors as zeros.
-//! - With one parity, where bit 20 of the offset is set, columns 0 and 1 change places. It was meant
-//!   to spread parity, and must stay for ever.
+//! - A block is padded with *skipped* sectors to a multiple of `parity + 1`, so that free space
+//!   never has a hole too small for any block.
+//! - The first columns may be one sector longer than the last; parity has the length of the
+//!   longest, and counts missing sectors as zeros.
+//! - With one parity, where bit 20 of the offset is set, columns 0 and 1 change places. It was
+//!   meant to spread parity, and must stay for ever.
 //!
 //! # Invariants
 //! - Columns and skipped sectors together are exactly the sectors of the allocation.
@@ -151,11 +151,21 @@ impl RaidzShape {
         let total = data + self.parity * (full_rows + u64::from(rest > 0));
         let padded = total.next_multiple_of(self.parity + 1);
         let skipped = (total..padded).map(|sector| self.piece(first + sector, 1));
-        Row {
+        let row = Row {
             columns,
             parity: index(self.parity),
             skipped: skipped.collect(),
-        }
+        };
+        debug_assert_eq!(
+            row.columns
+                .iter()
+                .chain(&row.skipped)
+                .map(|column| widen(column.size))
+                .sum::<u64>(),
+            self.allocated_size(physical_bytes).get(),
+            "columns and skipped sectors are the allocation"
+        );
+        row
     }
 
     /// A run of sectors on one child, the first of which is sector `sector` of the vdev.
@@ -272,7 +282,8 @@ mod tests {
             let data: usize = map.data().iter().map(|column| column.size).sum();
             prop_assert_eq!(u64::try_from(data).unwrap(), bytes);
             prop_assert!(map.columns.windows(2).all(|pair| pair[0].size >= pair[1].size));
-            prop_assert!(map.columns[..map.parity].iter().all(|column| column.size == map.column_size_max()));
+            let mut parity = map.columns[..map.parity].iter();
+            prop_assert!(parity.all(|column| column.size == map.column_size_max()));
             let children: BTreeSet<_> = map.columns.iter().map(|column| column.child).collect();
             prop_assert_eq!(children.len(), map.columns.len());
         }

@@ -129,7 +129,7 @@ impl Tree<'_, '_> {
 
     fn leaf(&self, config: &VdevConfig) -> Missed {
         let mut missing = RangeTree::new();
-        if let Some(map) = config.dirty_time.filter(|map| !map.is_zero()) {
+        if let Some(map) = config.dtl.filter(|map| !map.is_zero()) {
             let region = Region {
                 start: VdevOffset::ZERO,
                 size: AllocatedSize::MAX,

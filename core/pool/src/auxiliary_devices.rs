@@ -1,0 +1,121 @@
+//! Hot spares and cache devices in the MOS: objects of their own list them.
+
+use crate::error::PoolError;
+use crate::error::TaskError;
+use crate::pool::Pool;
+use tarn_dataset::task::InternalEvent;
+use tarn_ondisk::nvlist::{NvList, NvValue};
+use tarn_ondisk::pool_directory::{CACHE_DEVICES, SPARES};
+use tarn_ondisk::units::Guid;
+use tarn_probe::Operation;
+use tarn_vdev::import_search::DevicePaths;
+use tarn_vdev::{AuxiliaryDevices, AuxiliaryKind, VdevConfig};
+
+/// The name of the object in the pool's directory that lists devices of a kind.
+const fn object_of(kind: AuxiliaryKind) -> &'static str {
+    match kind {
+        AuxiliaryKind::Spare => SPARES,
+        AuxiliaryKind::Cache => CACHE_DEVICES,
+    }
+}
+
+/// The name of the list in that object.
+const fn list_of(kind: AuxiliaryKind) -> &'static str {
+    match kind {
+        AuxiliaryKind::Spare => "spares",
+        AuxiliaryKind::Cache => "l2cache",
+    }
+}
+
+/// What history calls a device of a kind.
+const fn name_of(kind: AuxiliaryKind) -> &'static str {
+    match kind {
+        AuxiliaryKind::Spare => "spare",
+        AuxiliaryKind::Cache => "l2cache",
+    }
+}
+
+impl Pool {
+    /// Reads which hot spares and cache devices there are, for [`VdevTree::auxiliary`]. Those that
+    /// were found elsewhere than the MOS says have the paths where they were found.
+    ///
+    /// [`VdevTree::auxiliary`]: tarn_vdev::VdevTree::auxiliary
+    ///
+    /// # Errors
+    /// The objects that list them cannot be read.
+    #[doc(alias("spa_load_spares", "spa_load_l2cache"))]
+    pub fn load_auxiliary(
+        &self,
+        paths: &DevicePaths,
+        operation: &Operation,
+    ) -> Result<(), PoolError> {
+        let mut devices = AuxiliaryDevices {
+            spares: self.listed(AuxiliaryKind::Spare, operation)?,
+            caches: self.listed(AuxiliaryKind::Cache, operation)?,
+        };
+        let pool = self.facts().guid;
+        for device in devices.spares.iter_mut().chain(&mut devices.caches) {
+            paths.fix(pool, device);
+        }
+        self.vdevs().set_auxiliary(devices);
+        Ok(())
+    }
+
+    fn listed(
+        &self,
+        kind: AuxiliaryKind,
+        operation: &Operation,
+    ) -> Result<Vec<VdevConfig>, PoolError> {
+        let directory = self.directory(operation);
+        let id = directory.find(object_of(kind))?;
+        let Some(id) = id.filter(|id| !id.is_zero()) else {
+            return Ok(Vec::new());
+        };
+        let packed = directory.packed_list(id)?;
+        let devices = packed.optional_lists(list_of(kind)).ok().flatten();
+        // One that makes no sense cannot be shown; the pool does without it.
+        let devices = devices.unwrap_or(&[]).iter();
+        Ok(devices.flat_map(VdevConfig::parse).collect())
+    }
+
+    /// Takes a hot spare or a cache device out of the pool, and waits until that is stored.
+    /// Nothing, if it is not there.
+    ///
+    /// # Errors
+    /// When the pool could not be changed.
+    #[doc(alias = "spa_vdev_remove_aux")]
+    pub fn remove_auxiliary(
+        &self,
+        kind: AuxiliaryKind,
+        guid: Guid,
+        operation: &Operation,
+    ) -> Result<(), TaskError> {
+        let removed = self.run_in_sync(operation, move |scope| {
+            let directory = scope.writer.directory();
+            let Some(id) = directory.find(object_of(kind))?.filter(|id| !id.is_zero()) else {
+                return Ok(Ok(()));
+            };
+            let stored = directory.packed_list(id)?;
+            let all = stored.optional_lists(list_of(kind)).ok().flatten();
+            let all: Vec<NvList> = all.unwrap_or(&[]).to_vec();
+            let is_it = |device: &NvList| device.optional_u64("guid") == Ok(Some(guid.get()));
+            let (gone, left): (Vec<NvList>, Vec<NvList>) = all.into_iter().partition(is_it);
+            let mut list = stored.clone();
+            list.set(list_of(kind), NvValue::Lists(left));
+            scope.writer.write_list(id, &list)?;
+            for device in gone {
+                let path = device.optional_text("path").ok().flatten();
+                let path = path.map(ToString::to_string).unwrap_or_default();
+                scope.context.record(InternalEvent {
+                    name: "vdev remove",
+                    dataset: None,
+                    text: format!("{} vdev ({}) {path}", scope.pool.name(), name_of(kind)),
+                });
+            }
+            Ok(Ok(()))
+        });
+        removed?;
+        self.vdevs().remove_auxiliary(kind, guid);
+        Ok(())
+    }
+}
