@@ -67,6 +67,8 @@ pub struct DeviceInfo {
     pub can_discard: bool,
     /// Whether requests go past the system's page cache. They must then be aligned.
     pub is_direct: bool,
+    /// Neighbours within a batch are moved by one call up to so many bytes.
+    pub merged_bytes_max: u64,
     /// How it was opened.
     pub mode: OpenMode,
     /// The same for two paths to one device or file.

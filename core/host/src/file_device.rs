@@ -28,6 +28,7 @@ use crate::device_threads::{self, DeviceThreads};
 use crate::error::{Action, DeviceError, Errno, OpenError};
 use crate::flushes::Flushes;
 use crate::lock::check_wait;
+use crate::plan;
 use crate::slow::{Arm, SlowDevices};
 use crate::system;
 use crate::uring::Ring;
@@ -143,6 +144,10 @@ pub(crate) fn open(
     Ok(Arc::new(FileDevice::new(file, info, options.backend, arm)))
 }
 
+fn widen(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("less than 2^64")
+}
+
 /// Opens the file, without `O_DIRECT` where the file system does not have it.
 fn open_file(
     path: &Path,
@@ -196,6 +201,10 @@ fn describe(
         is_rotational: queue.is_rotational,
         can_discard: !is_block_device || queue.discard_bytes_max.is_some_and(|max| max > 0),
         is_direct,
+        merged_bytes_max: match is_direct && queue.is_rotational != Some(true) {
+            true => widen(plan::MERGED_BYTES_MAX_OF_FLASH),
+            false => widen(plan::MERGED_BYTES_MAX),
+        },
         mode,
         identity,
     })
@@ -357,7 +366,7 @@ impl Device for FileDevice {
         let flow = &self.flow;
         let (path, now_ns) = (&flow.info.path, clock::real_monotonic_ns());
         let batch = BatchState::new(path, &flow.given_up, now_ns, requests);
-        let jobs = crate::plan::plan(&batch, flow);
+        let jobs = plan::plan(&batch, flow);
         if self.are_small_writes(&jobs) {
             self.about_to(Action::Write);
             for job in jobs {
@@ -617,7 +626,7 @@ mod tests {
             let flow = &device.flow;
             let requests = vec![Request::write(0, Buffer::zeroed(length))];
             let batch = BatchState::new(&flow.info.path, &flow.given_up, 0, requests);
-            device.are_small_writes(&crate::plan::plan(&batch, flow))
+            device.are_small_writes(&plan::plan(&batch, flow))
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,8 +1,8 @@
 //! From requests to calls: neighbours are moved together, large requests are cut up.
 //!
-//! A batch of a txg may hold thousands of blocks that lie side by side. One vectored call moves up
-//! to [`MERGED_BYTES_MAX`] of them; a request larger than that becomes several calls, which the
-//! device can work on at once.
+//! A batch of a txg may hold thousands of blocks that lie side by side. One vectored call moves as
+//! many of them as [`DeviceInfo::merged_bytes_max`] says; a request larger than
+//! [`MERGED_BYTES_MAX`] becomes several calls, which the device can work on at once.
 
 use std::sync::Arc;
 
@@ -13,7 +13,12 @@ use crate::file_device::Flow;
 
 /// The most one call moves. Measured on block devices elsewhere: larger calls gain nothing and hold
 /// others up.
+#[doc(alias = "zfs_vdev_aggregation_limit")]
 pub(crate) const MERGED_BYTES_MAX: usize = 1 << 20;
+/// The most that neighbours are joined to on a direct device that does not turn: its calls are
+/// cheap, and it works on several at once.
+#[doc(alias = "zfs_vdev_aggregation_limit_non_rotating")]
+pub(crate) const MERGED_BYTES_MAX_OF_FLASH: usize = 128 << 10;
 /// The most pieces of memory one call moves. The system allows 1024.
 const SEGMENTS_MAX: usize = 256;
 
@@ -37,8 +42,9 @@ pub(crate) fn plan(batch: &Arc<BatchState>, flow: &Flow) -> Vec<Job> {
             }
         }
     }
-    merge(batch, reads, &mut jobs);
-    merge(batch, writes, &mut jobs);
+    let bytes_max = usize::try_from(flow.info().merged_bytes_max).unwrap_or(MERGED_BYTES_MAX);
+    merge(batch, reads, bytes_max, &mut jobs);
+    merge(batch, writes, bytes_max, &mut jobs);
     batch.expect_jobs(jobs.len());
     jobs
 }
@@ -102,12 +108,14 @@ fn assert_aligned(info: &DeviceInfo, wish: &Wish) {
 }
 
 /// Cuts and joins reads, or writes.
-fn merge(batch: &Arc<BatchState>, mut wishes: Vec<Wish>, jobs: &mut Vec<Job>) {
+fn merge(batch: &Arc<BatchState>, mut wishes: Vec<Wish>, bytes_max: usize, jobs: &mut Vec<Job>) {
     wishes.sort_by_key(|wish| wish.offset);
     let mut open: Option<Open> = None;
     for wish in &wishes {
         for (offset, segment) in pieces(wish) {
-            let joined = open.as_mut().is_some_and(|open| open.join(offset, segment));
+            let joined = open
+                .as_mut()
+                .is_some_and(|open| open.join(offset, segment, bytes_max));
             if !joined {
                 jobs.extend(open.take().map(|open| open.close(batch)));
                 open = Some(Open::new(wish.action, offset, segment));
@@ -160,8 +168,8 @@ impl Open {
     }
 
     /// Takes a piece if it follows and there is room.
-    fn join(&mut self, offset: u64, segment: Segment) -> bool {
-        let has_room = self.bytes + segment.length <= MERGED_BYTES_MAX;
+    fn join(&mut self, offset: u64, segment: Segment, bytes_max: usize) -> bool {
+        let has_room = self.bytes + segment.length <= bytes_max;
         if offset != self.end || !has_room || self.segments.len() == SEGMENTS_MAX {
             return false;
         }

@@ -36,7 +36,7 @@ impl IoKind {
     }
 }
 
-/// The I/O class (`zio_priority_t`). `zpool iostat -q` has a column for each.
+/// The I/O class (`zio_priority_t`). `zpool iostat -q` has columns for the first seven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoPriority {
     /// A synchronous read: a caller waits for it.
@@ -53,11 +53,15 @@ pub enum IoPriority {
     Trim,
     /// Sequential rebuild.
     Rebuild,
+    /// The contents of a vdev are moved away.
+    Removal,
+    /// Free space is written for the first time.
+    Initializing,
 }
 
 impl IoPriority {
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 9;
     /// All of them.
     pub const ALL: [IoPriority; Self::COUNT] = [
         IoPriority::SyncRead,
@@ -67,6 +71,8 @@ impl IoPriority {
         IoPriority::Scrub,
         IoPriority::Trim,
         IoPriority::Rebuild,
+        IoPriority::Removal,
+        IoPriority::Initializing,
     ];
 
     /// Its name in statistics.
@@ -79,11 +85,13 @@ impl IoPriority {
             IoPriority::Scrub => "scrub",
             IoPriority::Trim => "trim",
             IoPriority::Rebuild => "rebuild",
+            IoPriority::Removal => "removal",
+            IoPriority::Initializing => "initializing",
         }
     }
 
     /// Its place in an array with one entry for each.
-    pub fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         match self {
             IoPriority::SyncRead => 0,
             IoPriority::SyncWrite => 1,
@@ -92,6 +100,8 @@ impl IoPriority {
             IoPriority::Scrub => 4,
             IoPriority::Trim => 5,
             IoPriority::Rebuild => 6,
+            IoPriority::Removal => 7,
+            IoPriority::Initializing => 8,
         }
     }
 }

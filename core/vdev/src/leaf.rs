@@ -25,6 +25,7 @@ use crate::error::{LeafFailure, LeafFailureKind};
 use crate::gpt;
 use crate::health::{ErrorCounters, Reason, Standing, VdevState};
 use crate::probes::LeafProbes;
+use crate::queue::room::Room;
 use crate::ranks;
 use crate::sizes::DEVICE_BYTES_MIN;
 use std::ops::RangeInclusive;
@@ -142,6 +143,8 @@ pub struct Leaf {
     /// The newest uberblock that was written to it, and the one that was tried last.
     written_uberblock: AtomicU64,
     tried_uberblock: AtomicU64,
+    /// How many requests of each class its device has.
+    pub(crate) room: Room,
     /// How often it erred.
     pub errors: ErrorCounters,
     /// What it did.
@@ -207,6 +210,7 @@ impl Leaf {
             is_lasting: AtomicBool::new(true),
             written_uberblock: AtomicU64::new(0),
             tried_uberblock: AtomicU64::new(0),
+            room: Room::new(),
             errors: ErrorCounters::default(),
         }
     }

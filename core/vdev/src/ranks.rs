@@ -11,5 +11,7 @@ pub(crate) const TREE: Rank = Rank::new(VDEV + 1, "vdev tree");
 pub(crate) const LEAF: Rank = Rank::new(VDEV + 2, "vdev leaf");
 /// Calls that wait for devices that are gone.
 pub(crate) const SUSPENSION: Rank = Rank::new(VDEV + 3, "suspension");
+/// Calls that wait for room at a device.
+pub(crate) const ROOM: Rank = Rank::new(VDEV + 5, "room at a device");
 /// What is written and not flushed.
 pub(crate) const UNFLUSHED_WRITES: Rank = Rank::new(VDEV + 4, "unflushed writes");

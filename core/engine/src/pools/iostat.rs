@@ -122,5 +122,7 @@ fn names_of(priority: IoPriority) -> (&'static str, &'static str) {
         IoPriority::Scrub => ("scrub", "scrub_wait"),
         IoPriority::Trim => ("trim", "trim_wait"),
         IoPriority::Rebuild => ("rebuild", "rebuild_wait"),
+        IoPriority::Removal => ("removal", "removal_wait"),
+        IoPriority::Initializing => ("initializing", "initializing_wait"),
     }
 }

@@ -279,6 +279,7 @@ impl SimHost {
             is_rotational: Some(false),
             can_discard: true,
             is_direct: false,
+            merged_bytes_max: 1 << 20,
             mode,
             identity: DeviceIdentity::Simulated(disk.number),
         };

@@ -1,0 +1,373 @@
+//! The queue: many requests to many leaves, handed over as far as each device has room for their
+//! class.
+//!
+//! # Mechanism
+//! Requests are gathered per leaf and sorted by offset, so that each device gets them in the order
+//! of its surface. Neighbours count as one ([`aggregate`]), and the [class](classes) of the
+//! operation says how many of those a device may have. Where there are no limits, or room for all,
+//! they are one batch. Else the calling thread sends as many as there is [`room`] for, in two
+//! batches, and the next ones when one comes back, so that the device always has some. What comes
+//! back is counted per leaf, neighbours as the one request they were, and errors are counted too.
+//!
+//! A flush does not wait for room, and neither do labels while a pool is searched for.
+//!
+//! # Invariants
+//! - Outcomes come in the order of the requests.
+//! - A leaf that is being written, or was, has something to be flushed from then on.
+//! - A thread that has requests at a device waits for these, and not for room.
+
+mod aggregate;
+pub(crate) mod classes;
+pub(crate) mod room;
+
+use crate::error::LeafFailure;
+use crate::leaf::{Leaf, Window};
+use aggregate::{Aggregate, Asked, merged};
+use classes::Limits;
+pub(crate) use classes::{read_class, write_class};
+use room::Taken;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use tarn_host::device::WriteData;
+use tarn_host::{Batch, Buffer, Request};
+use tarn_ondisk::units::{Guid, Txg};
+use tarn_probe::{FinishedIo, IoKind, IoPriority, Operation, Stage};
+
+/// One request to one leaf.
+#[derive(Debug)]
+pub(crate) struct LeafIo {
+    /// Whom to ask.
+    pub leaf: Arc<Leaf>,
+    /// What for. Offsets count from the start of the leaf's window.
+    pub request: Request,
+    /// For a write that may be missed, the birth of the block, or the txg of the label.
+    /// Self-healing has none: where it fails, the device lacks no more than before.
+    pub birth: Option<Txg>,
+}
+
+impl LeafIo {
+    /// Reads `size` bytes.
+    pub fn read(leaf: &Arc<Leaf>, offset: u64, size: usize) -> LeafIo {
+        LeafIo {
+            leaf: leaf.clone(),
+            request: Request::read(offset, size),
+            birth: None,
+        }
+    }
+
+    /// Writes what belongs to this txg.
+    pub fn write(leaf: &Arc<Leaf>, offset: u64, data: WriteData, birth: Option<Txg>) -> LeafIo {
+        LeafIo {
+            leaf: leaf.clone(),
+            request: Request::write(offset, data),
+            birth,
+        }
+    }
+
+    /// Makes durable what was written before.
+    pub fn flush(leaf: &Arc<Leaf>) -> LeafIo {
+        LeafIo {
+            leaf: leaf.clone(),
+            request: Request::Flush,
+            birth: None,
+        }
+    }
+}
+
+/// What came of a request: a read gives its buffer.
+pub(crate) type Outcome = Result<Option<Buffer>, LeafFailure>;
+
+/// Carries out all requests. One outcome each, in their order.
+pub(crate) fn run(ios: Vec<LeafIo>, class: IoPriority, operation: &Operation) -> Vec<Outcome> {
+    let mut outcomes: Vec<Option<Outcome>> = ios.iter().map(|_| None).collect();
+    let mut lanes: BTreeMap<Guid, Lane> = BTreeMap::new();
+    for (index, io) in ios.into_iter().enumerate() {
+        let LeafIo {
+            leaf,
+            request,
+            birth,
+        } = io;
+        match leaf.window() {
+            None => outcomes[index] = Some(Err(leaf.not_usable())),
+            Some(window) => {
+                let lane = lanes.entry(leaf.guid);
+                let lane = lane.or_insert_with(|| Lane::new(leaf, window, class));
+                lane.push(index, request, birth);
+            }
+        }
+    }
+    let mut lanes: Vec<Lane> = lanes.into_values().collect();
+    let mut slowest = Slowest::default();
+    lanes.iter_mut().for_each(Lane::begin);
+    while let Some(late) = lanes.iter().position(Lane::has_unsent) {
+        // One's own requests come first: what they take, others may wait for.
+        let busy = match lanes[late].is_busy() {
+            true => Some(late),
+            false => lanes.iter().position(Lane::is_busy),
+        };
+        match busy {
+            Some(busy) => lanes[busy].finish_oldest(&mut outcomes, &mut slowest),
+            None => lanes[late].wait_for_room(),
+        }
+        lanes.iter_mut().for_each(Lane::send);
+    }
+    for lane in &mut lanes {
+        while lane.is_busy() {
+            lane.finish_oldest(&mut outcomes, &mut slowest);
+        }
+    }
+    operation.add(Stage::DeviceQueue, slowest.queue_ns);
+    operation.add(Stage::Device, slowest.device_ns);
+    let each = outcomes.into_iter();
+    each.map(|outcome| outcome.expect("every request has an outcome"))
+        .collect()
+}
+
+/// Makes durable what was written to one leaf before, in the calling thread where the device can do
+/// that.
+pub(crate) fn flush_here(leaf: &Arc<Leaf>, operation: &Operation) -> Outcome {
+    let class = write_class(operation);
+    let window = leaf.window().ok_or_else(|| leaf.not_usable())?;
+    leaf.probes.statistics.add_active(class, 1);
+    let started_ns = tarn_host::monotonic_ns();
+    let flushed = window.device().flush();
+    let device_ns = tarn_host::monotonic_ns().saturating_sub(started_ns);
+    leaf.probes.statistics.add_active(class, -1);
+    leaf.probes.statistics.finish(&FinishedIo {
+        kind: IoKind::Flush,
+        priority: class,
+        bytes: 0,
+        queue_ns: 0,
+        device_ns,
+        is_merged: false,
+        has_failed: flushed.is_err(),
+    });
+    operation.add(Stage::Device, device_ns);
+    flushed.map(|()| None).map_err(|error| {
+        leaf.errors.count_write();
+        leaf.device_failure(error)
+    })
+}
+
+/// The longest times in queue and device.
+#[derive(Debug, Default)]
+struct Slowest {
+    queue_ns: u64,
+    device_ns: u64,
+}
+
+/// The requests to one leaf.
+struct Lane {
+    leaf: Arc<Leaf>,
+    window: Window,
+    class: IoPriority,
+    limits: &'static Limits,
+    /// Before they are sorted.
+    requests: Vec<(Asked, Request)>,
+    /// The births of what is written.
+    births: Option<RangeInclusive<Txg>>,
+    /// What there was no room for yet, in the order of the surface.
+    unsent: VecDeque<Aggregate>,
+    /// When waiting for room began.
+    unsent_since_ns: u64,
+    under_way: VecDeque<UnderWay>,
+}
+
+/// Requests that were handed over.
+struct UnderWay {
+    batch: Batch,
+    /// What was asked for, and gaps between reads.
+    asked: Vec<Asked>,
+    /// How much room they take.
+    room: u32,
+    /// How long they waited for it.
+    waited_ns: u64,
+}
+
+impl Lane {
+    fn new(leaf: Arc<Leaf>, window: Window, class: IoPriority) -> Lane {
+        Lane {
+            leaf,
+            limits: Limits::of(window.info()),
+            window,
+            class,
+            requests: Vec::new(),
+            births: None,
+            unsent: VecDeque::new(),
+            unsent_since_ns: 0,
+            under_way: VecDeque::new(),
+        }
+    }
+
+    fn push(&mut self, index: usize, request: Request, birth: Option<Txg>) {
+        self.requests
+            .push((Asked::new(Some(index), &request), request));
+        if let Some(birth) = birth {
+            let births = self.births.take();
+            self.births = Some(births.map_or(birth..=birth, |births| {
+                birth.min(*births.start())..=birth.max(*births.end())
+            }));
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Hands over all requests, or as many as there is room for.
+    fn begin(&mut self) {
+        let mut requests = std::mem::take(&mut self.requests);
+        requests.sort_by_key(|(asked, _)| (asked.offset, asked.index));
+        let asked = || requests.iter().map(|(asked, _)| *asked);
+        let (bytes, end) = (asked().map(|asked| asked.bytes).sum(), asked().next_back());
+        self.leaf.begin(bytes, end.map_or(0, |asked| asked.end()));
+        if asked().any(|asked| asked.kind == IoKind::Write) {
+            self.note_written();
+        }
+        let is_limited = self.limits.classes[self.class.index()].is_some();
+        if !is_limited || asked().any(|asked| asked.kind == IoKind::Flush) {
+            return self.submit(requests, 0, 0);
+        }
+        let aggregates = aggregate::of_sorted(requests, &self.window, self.limits);
+        self.unsent = aggregates.into();
+        self.unsent_since_ns = tarn_host::monotonic_ns();
+        self.count_pending(1);
+        self.send();
+    }
+
+    /// Hands over what there is room for.
+    fn send(&mut self) {
+        if self.has_unsent() {
+            let room = &self.leaf.room;
+            let taken = room.take(self.limits, self.class, self.unsent.len());
+            self.send_taken(taken);
+        }
+    }
+
+    /// Waits until there is room, and hands over what there is room for. The caller has nothing
+    /// under way.
+    fn wait_for_room(&mut self) {
+        let room = &self.leaf.room;
+        let taken = room.wait(self.limits, self.class, self.unsent.len());
+        self.send_taken(taken);
+    }
+
+    fn send_taken(&mut self, taken: Taken) {
+        let count = match taken {
+            Taken::None => return,
+            Taken::Some(count) => count,
+            Taken::All => unreachable!("a lane without limits has sent all"),
+        };
+        // Two batches: when one comes back, the device still has the other.
+        let first = match self.unsent.len() > usize::try_from(count).expect("a small number") {
+            true => count.div_ceil(2),
+            false => count,
+        };
+        for room in [first, count - first] {
+            if room > 0 {
+                self.count_pending(-1);
+                let aggregates = usize::try_from(room).expect("a small number");
+                let requests = self.unsent.drain(..aggregates);
+                let requests = requests.flat_map(|aggregate| aggregate.requests).collect();
+                self.count_pending(1);
+                let now_ns = tarn_host::monotonic_ns();
+                let waited_ns = now_ns.saturating_sub(self.unsent_since_ns);
+                self.submit(requests, room, waited_ns);
+            }
+        }
+    }
+
+    /// Counts what is not sent as waiting, or takes it back.
+    fn count_pending(&self, sign: i64) {
+        let asked = self.unsent.iter().map(|aggregate| aggregate.asked_count());
+        let statistics = &self.leaf.probes.statistics;
+        statistics.add_pending(self.class, sign * signed(asked.sum()));
+    }
+
+    fn submit(&mut self, requests: Vec<(Asked, Request)>, room: u32, waited_ns: u64) {
+        let (asked, requests): (Vec<Asked>, Vec<Request>) = requests.into_iter().unzip();
+        let count = signed(asked.iter().filter(|asked| !asked.is_gap()).count());
+        self.leaf.probes.statistics.add_active(self.class, count);
+        let shifted = requests.into_iter();
+        let shifted = shifted.map(|request| shift(request, &self.window));
+        let batch = self.window.device().submit(shifted.collect());
+        self.under_way.push_back(UnderWay {
+            batch,
+            asked,
+            room,
+            waited_ns,
+        });
+    }
+
+    /// Waits for what was handed over first, counts, and puts the outcomes where they belong.
+    fn finish_oldest(&mut self, outcomes: &mut [Option<Outcome>], slowest: &mut Slowest) {
+        let oldest = self.under_way.pop_front();
+        let oldest = oldest.expect("only a busy lane is waited for");
+        let UnderWay {
+            batch,
+            asked,
+            room,
+            waited_ns,
+        } = oldest;
+        let completions = batch.wait();
+        if room > 0 {
+            self.leaf.room.give_back(self.class, room);
+        }
+        let leaf = &self.leaf;
+        if asked.iter().any(|asked| asked.kind == IoKind::Write) {
+            // A flush that began meanwhile has not covered it.
+            self.note_written();
+        }
+        let statistics = &leaf.probes.statistics;
+        let own = || asked.iter().filter(|asked| !asked.is_gap());
+        statistics.add_active(self.class, -signed(own().count()));
+        leaf.end(own().map(|asked| asked.bytes).sum());
+        let bytes_max = self.window.info().merged_bytes_max;
+        for mut finished in merged(self.class, bytes_max, &asked, &completions) {
+            finished.queue_ns += waited_ns;
+            slowest.queue_ns = slowest.queue_ns.max(finished.queue_ns);
+            slowest.device_ns = slowest.device_ns.max(finished.device_ns);
+            statistics.finish(&finished);
+        }
+        for (asked, completion) in asked.iter().zip(completions) {
+            let Some(index) = asked.index else { continue };
+            outcomes[index] = Some(completion.result.map_err(|error| {
+                match asked.kind {
+                    IoKind::Read => leaf.errors.count_read(),
+                    IoKind::Write | IoKind::Flush => leaf.errors.count_write(),
+                    IoKind::Trim => {}
+                }
+                leaf.device_failure(error)
+            }));
+        }
+    }
+
+    /// Notes what is to be flushed from now on.
+    fn note_written(&self) {
+        if let Some(births) = &self.births {
+            self.leaf.note_written(births.clone());
+        }
+        self.leaf.set_unflushed(true);
+    }
+}
+
+/// The request as the device knows it.
+fn shift(mut request: Request, window: &Window) -> Request {
+    match &mut request {
+        Request::Read { offset, .. }
+        | Request::Write { offset, .. }
+        | Request::WriteZeroes { offset, .. }
+        | Request::Discard { offset, .. } => *offset = window.device_offset(*offset),
+        Request::Flush => {}
+    }
+    request
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).expect("requests are counted in 63 bits")
+}
