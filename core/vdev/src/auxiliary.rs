@@ -4,8 +4,6 @@
 //! them. The configuration that labels and the MOS have of the tree does not name them.
 
 use crate::config::VdevConfig;
-use crate::tree::VdevTree;
-use tarn_ondisk::units::Guid;
 
 /// What a device is that belongs to no top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,31 +38,10 @@ impl AuxiliaryDevices {
         self.spares.iter().chain(&self.caches)
     }
 
-    fn of_mut(&mut self, kind: AuxiliaryKind) -> &mut Vec<VdevConfig> {
+    pub(crate) fn of_mut(&mut self, kind: AuxiliaryKind) -> &mut Vec<VdevConfig> {
         match kind {
             AuxiliaryKind::Spare => &mut self.spares,
             AuxiliaryKind::Cache => &mut self.caches,
         }
-    }
-}
-
-impl VdevTree {
-    /// The hot spares and cache devices, with the paths at which they were found.
-    pub fn auxiliary(&self) -> AuxiliaryDevices {
-        self.state.read().auxiliary.clone()
-    }
-
-    /// Says which hot spares and cache devices there are.
-    pub fn set_auxiliary(&self, devices: AuxiliaryDevices) {
-        self.state.write().auxiliary = devices;
-    }
-
-    /// A hot spare or cache device has left the pool.
-    pub fn remove_auxiliary(&self, kind: AuxiliaryKind, guid: Guid) {
-        let mut state = self.state.write();
-        state
-            .auxiliary
-            .of_mut(kind)
-            .retain(|device| device.guid != guid);
     }
 }

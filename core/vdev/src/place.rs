@@ -1,5 +1,7 @@
-//! Places: where on the pool's top-level vdevs the bytes of a block are.
+//! Places: where on the pool's top-level vdevs the bytes of a block are, and what is written there.
 
+use std::sync::Arc;
+use tarn_host::buffer::Buffer;
 use tarn_ondisk::units::{Txg, VdevId, VdevOffset};
 
 /// Where the bytes of a block are, and since which txg.
@@ -15,4 +17,13 @@ pub struct Place {
     /// time log has that txg does not have the block. A RAID-Z that was expanded places a block by
     /// the width that it had then.
     pub birth: Txg,
+}
+
+/// Bytes for a place.
+#[derive(Debug, Clone)]
+pub struct PhysicalWrite {
+    /// Where.
+    pub place: Place,
+    /// What. As many bytes as the place has.
+    pub data: Arc<Buffer>,
 }

@@ -18,7 +18,7 @@
 
 use crate::error::{LeafFailure, VdevReadError};
 use crate::layout::mirror;
-use crate::layout::{Column, Layout, Row};
+use crate::layout::{Column, Layout, Row, column_offset};
 use crate::leaf::Leaf;
 use crate::place::Place;
 use crate::queue::{self, LeafIo, Outcome};
@@ -32,8 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::buffer::Buffer;
 use tarn_host::device::{Request, WriteData};
 use tarn_ondisk::declare::{narrow, widen};
-use tarn_ondisk::label::device_offset;
-use tarn_ondisk::units::{AllocatedSize, Guid, Txg, VdevOffset};
+use tarn_ondisk::units::{AllocatedSize, Guid, Txg};
 use tarn_probe::{Operation, OperationKind, Outcome as Happened};
 
 /// Says whether bytes are the ones that were written.
@@ -235,11 +234,6 @@ fn plan_row(
         }
     }
     RowPlan { row, slots }
-}
-
-/// Where on a leaf a column is.
-pub(crate) fn column_offset(column: Column) -> u64 {
-    device_offset(VdevOffset::from(column.offset)).expect("the range was checked")
 }
 
 /// Which leaves of a column may be read.

@@ -21,9 +21,10 @@
 use crate::error::VdevWriteError;
 use crate::labels::{LabelUpdate, add_uberblock, in_turn};
 use crate::leaf::Leaf;
+use crate::place::PhysicalWrite;
 use crate::queue::{self, LeafIo, Outcome};
 use crate::tree::VdevTree;
-use crate::write::{PhysicalWrite, PreparedWrites};
+use crate::write::PreparedWrites;
 use std::sync::Arc;
 use tarn_host::device::Request;
 use tarn_ondisk::uberblock::Uberblock;

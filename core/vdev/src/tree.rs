@@ -9,7 +9,7 @@
 //! - A top-level vdev's index never changes; new ones are added behind the last.
 //! - The tree and its configuration have the same leaves.
 
-use crate::auxiliary::AuxiliaryDevices;
+use crate::auxiliary::{AuxiliaryDevices, AuxiliaryKind};
 use crate::config::{VdevConfig, VdevKind};
 use crate::error::OpenError;
 use crate::health::{ErrorCounters, Reason, Standing, VdevHealth, VdevState};
@@ -267,6 +267,25 @@ impl VdevTree {
         );
         drop(state);
         self.note_change();
+    }
+
+    /// The hot spares and cache devices, with the paths at which they were found.
+    pub fn auxiliary(&self) -> AuxiliaryDevices {
+        self.state.read().auxiliary.clone()
+    }
+
+    /// Says which hot spares and cache devices there are.
+    pub fn set_auxiliary(&self, devices: AuxiliaryDevices) {
+        self.state.write().auxiliary = devices;
+    }
+
+    /// A hot spare or cache device has left the pool.
+    pub fn remove_auxiliary(&self, kind: AuxiliaryKind, guid: Guid) {
+        let mut state = self.state.write();
+        state
+            .auxiliary
+            .of_mut(kind)
+            .retain(|device| device.guid != guid);
     }
 
     /// Says what is placed on a vdev; the MOS knows it.

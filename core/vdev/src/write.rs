@@ -18,11 +18,10 @@
 
 use crate::error::{LeafFailure, VdevWriteError};
 use crate::health::{Reason, Standing, VdevState};
-use crate::layout::{Row, with_ranges};
+use crate::layout::{Row, column_offset, with_ranges};
 use crate::leaf::Leaf;
-use crate::place::Place;
-use crate::queue::{self, LeafIo, Outcome};
-use crate::read::column_offset;
+use crate::place::PhysicalWrite;
+use crate::queue::{self, LeafIo, Outcome, Owner};
 use crate::reconstruct;
 use crate::suspension::Verdict;
 use crate::top::TopVdev;
@@ -35,15 +34,6 @@ use tarn_host::device::WriteData;
 use tarn_ondisk::declare::{narrow, widen};
 use tarn_ondisk::units::{Guid, Txg, VdevId};
 use tarn_probe::{Operation, Stage};
-
-/// Bytes for a place.
-#[derive(Debug, Clone)]
-pub struct PhysicalWrite {
-    /// Where.
-    pub place: Place,
-    /// What. As many bytes as the place has.
-    pub data: Arc<Buffer>,
-}
 
 /// Writes, taken apart into what each leaf gets of them.
 pub(crate) struct PreparedWrites {
@@ -392,25 +382,6 @@ impl VdevTree {
         }
         let _timer = operation.stage(Stage::Transform);
         self.host.compute().map(writes, map)
-    }
-}
-
-/// The leaf of a request, and the birth of what it wrote.
-pub(crate) struct Owner {
-    leaf: Arc<Leaf>,
-    birth: Option<Txg>,
-}
-
-impl Owner {
-    pub(crate) fn of(io: &LeafIo) -> Owner {
-        Owner {
-            leaf: io.leaf.clone(),
-            birth: io.birth,
-        }
-    }
-
-    fn of_flush(leaf: Arc<Leaf>) -> Owner {
-        Owner { leaf, birth: None }
     }
 }
 

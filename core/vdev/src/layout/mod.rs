@@ -25,7 +25,8 @@ use crate::health::{Reason, Standing, VdevState};
 use crate::place::Place;
 use std::fmt;
 use tarn_ondisk::declare::widen;
-use tarn_ondisk::units::AllocatedSize;
+use tarn_ondisk::label::device_offset;
+use tarn_ondisk::units::{AllocatedSize, VdevOffset};
 
 /// How the blocks of a top-level vdev lie on its leaves.
 pub(crate) trait Layout: fmt::Debug + Send + Sync {
@@ -116,6 +117,11 @@ impl Row {
             range
         })
     }
+}
+
+/// Where on a leaf a column is.
+pub(crate) fn column_offset(column: Column) -> u64 {
+    device_offset(VdevOffset::from(column.offset)).expect("the range was checked")
 }
 
 /// The rows of a block, each with the range of the block's bytes that it has.

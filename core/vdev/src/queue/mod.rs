@@ -75,6 +75,25 @@ impl LeafIo {
     }
 }
 
+/// The leaf of a request, and the birth of what it wrote.
+pub(crate) struct Owner {
+    pub leaf: Arc<Leaf>,
+    pub birth: Option<Txg>,
+}
+
+impl Owner {
+    pub(crate) fn of(io: &LeafIo) -> Owner {
+        Owner {
+            leaf: io.leaf.clone(),
+            birth: io.birth,
+        }
+    }
+
+    pub(crate) fn of_flush(leaf: Arc<Leaf>) -> Owner {
+        Owner { leaf, birth: None }
+    }
+}
+
 /// What came of a request: a read gives its buffer.
 pub(crate) type Outcome = Result<Option<Buffer>, LeafFailure>;
 
