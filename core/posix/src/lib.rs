@@ -35,11 +35,6 @@
 //! # Knows nothing about
 //! Pools, snapshots (but for their names in `.zfs`), protocols.
 
-#![allow(
-    dead_code,
-    reason = "what only operations that change files use comes with them"
-)]
-
 mod acl;
 pub mod control_directory;
 mod create_filesystem;
