@@ -83,6 +83,9 @@ impl Space {
     }
 
     /// Adds a top-level vdev. Metaslabs without a summary have never been allocated from.
+    ///
+    /// # Panics
+    /// When there is a vdev of this number that was not removed.
     pub fn add_vdev(&self, vdev: VdevId, geometry: Geometry, metaslabs: Vec<MetaslabSummary>) {
         self.state.lock().add_vdev(vdev, geometry, metaslabs);
     }
@@ -304,13 +307,15 @@ impl Space {
         vdev: VdevId,
         index: usize,
     ) -> MutexGuard<'a, State> {
+        let generation = state.generation(vdev);
         let Some(metaslab) = state.metaslab_mut(vdev, index) else {
             return state;
         };
         if !metaslab.begin_load() {
-            while state
-                .metaslab(vdev, index)
-                .is_some_and(|metaslab| metaslab.is_loading())
+            while state.generation(vdev) == generation
+                && state
+                    .metaslab(vdev, index)
+                    .is_some_and(|metaslab| metaslab.is_loading())
             {
                 self.loaded.wait(&mut state);
             }
@@ -327,7 +332,9 @@ impl Space {
             }),
         };
         let mut state = self.state.lock();
-        if let Some(metaslab) = state.metaslab_mut(vdev, index)
+        // A map that was read of a removed vdev says nothing of the vdev that has its number now.
+        if state.generation(vdev) == generation
+            && let Some(metaslab) = state.metaslab_mut(vdev, index)
             && let Err(error) = metaslab.end_load(vdev, number, allocated)
         {
             self.probes.failed_loads.increment();

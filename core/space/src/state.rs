@@ -53,9 +53,15 @@ pub enum Admission {
     Closed,
 }
 
+/// Tells the vdevs apart that have had one number after each other: a log vdev can be removed, and
+/// another can take its number, while one of its space maps is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct VdevGeneration(u64);
+
 #[derive(Debug)]
 struct VdevSpace {
     geometry: Geometry,
+    generation: VdevGeneration,
     admission: Admission,
     metaslabs: Vec<Metaslab>,
     /// Which of `groups` each metaslab is in.
@@ -103,6 +109,8 @@ pub(crate) enum Attempt<T> {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     vdevs: BTreeMap<VdevId, VdevSpace>,
+    /// Of the vdev that was added last.
+    generation: VdevGeneration,
     rotors: BTreeMap<Class, Rotor>,
     /// Metaslabs with changes that were not handed over.
     changed: BTreeMap<Txg, BTreeSet<(VdevId, usize)>>,
@@ -125,6 +133,11 @@ impl State {
             geometry.ashift <= geometry.metaslab_shift,
             "a metaslab is at least one sector"
         );
+        assert!(
+            !self.vdevs.contains_key(&vdev),
+            "a vdev is added once until it is removed"
+        );
+        self.generation.0 += 1;
         let size = 1_u64 << geometry.metaslab_shift;
         let sector = 1_u64 << geometry.ashift;
         let count = as_index(geometry.size.get() >> geometry.metaslab_shift);
@@ -147,6 +160,7 @@ impl State {
             .collect();
         let mut space = VdevSpace {
             geometry,
+            generation: self.generation,
             admission: Admission::Open,
             group_of: vec![0; metaslabs.len()],
             metaslabs,
@@ -176,6 +190,11 @@ impl State {
         if let Some(space) = self.vdevs.get_mut(&vdev) {
             space.admission = admission;
         }
+    }
+
+    /// Which of the vdevs with this number there is now.
+    pub(crate) fn generation(&self, vdev: VdevId) -> Option<VdevGeneration> {
+        Some(self.vdevs.get(&vdev)?.generation)
     }
 
     pub(crate) fn metaslab(&self, vdev: VdevId, index: usize) -> Option<&Metaslab> {

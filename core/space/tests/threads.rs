@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use tarn_host::sim::Random;
 use tarn_ondisk::units::{AllocatedSize, Txg, VdevId};
 use tarn_space::{
@@ -147,4 +147,73 @@ fn threads_that_allocate_free_and_store_never_share_a_place() {
     });
     let claimed = world.ledger.lock().unwrap().used.bytes();
     assert!(claimed > AllocatedSize::ZERO);
+}
+
+/// While it reads the space map of a vdev, another vdev takes its number and gives out a place.
+#[derive(Default)]
+struct ReplacesVdev {
+    space: OnceLock<Weak<Space>>,
+    taken: Mutex<Vec<Allocation>>,
+}
+
+const REPLACED: VdevId = VdevId::new(0);
+
+fn geometry_of_two_metaslabs() -> Geometry {
+    Geometry {
+        size: AllocatedSize::new(2 << 16),
+        metaslab_shift: 16,
+        ashift: 9,
+        class: Class::Log,
+    }
+}
+
+fn allocate(space: &Space, bytes: u64, txg: u64) -> Option<Allocation> {
+    let size = AllocatedSize::new(bytes);
+    let places = space.allocate(Class::Log, 1, &[], &|_| size, Txg::new(txg));
+    places.ok().map(|places| places[0])
+}
+
+fn store(space: &Space, txg: u64) {
+    space.take_changes(Txg::new(txg));
+    space.txg_stored(Txg::new(txg));
+}
+
+impl LoadSpaceMap for ReplacesVdev {
+    fn load(&self, vdev: VdevId, _index: u64) -> Result<RangeTree, LoadError> {
+        let space = self.space.get().and_then(Weak::upgrade).unwrap();
+        let mut taken = self.taken.lock().unwrap();
+        if vdev == REPLACED && taken.is_empty() {
+            space.remove_vdev(REPLACED);
+            space.add_vdev(REPLACED, geometry_of_two_metaslabs(), Vec::new());
+            taken.extend([1, 2].map(|_| allocate(&space, 40 << 10, 20).unwrap()));
+            store(&space, 20);
+        }
+        Ok(RangeTree::new())
+    }
+}
+
+#[test]
+fn a_space_map_of_a_removed_vdev_frees_nothing_of_the_vdev_with_its_number() {
+    let space = Arc::new(Space::new(SpaceOptions::default()));
+    let door = Arc::new(ReplacesVdev::default());
+    door.space.set(Arc::downgrade(&space)).unwrap();
+    space.set_door(door.clone());
+    space.add_vdev(REPLACED, geometry_of_two_metaslabs(), Vec::new());
+    let first = allocate(&space, 512, 10).unwrap();
+    store(&space, 10);
+    space.unload_all();
+
+    let index = first.offset.get() >> 16;
+    space.load_allocated_ranges(REPLACED, index, Txg::new(20));
+
+    let taken = door.taken.lock().unwrap().clone();
+    assert_eq!(taken.len(), 2, "the load met the vdev that was replaced");
+    let mut used = RangeTree::new();
+    for place in taken {
+        used.add(place.range()).unwrap();
+    }
+    while let Some(place) = allocate(&space, 8 << 10, 21) {
+        let handed_out = used.add(place.range());
+        handed_out.expect("no place is handed out twice");
+    }
 }
