@@ -124,7 +124,9 @@ impl Pool {
     ) -> Result<Arc<Pool>, ImportError> {
         let suggested = &request.candidate.root;
         let first = open(host, cache, request, suggested, Need::Nothing, operation)?;
-        let configuration = Directory::new(&first.mos, operation).configuration()?;
+        let configuration = Directory::new(&first.mos, operation).configuration();
+        let configuration =
+            configuration.map_err(|error| missing_before_unreadable(&first.vdevs, error))?;
         let mut trusted = whole_tree(&configuration)?;
         request.paths.fix(suggested.guid, &mut trusted);
         trusted.add_unsaved_dtls(suggested);
@@ -216,6 +218,15 @@ fn whole_tree(configuration: &tarn_ondisk::nvlist::NvList) -> Result<VdevConfig,
     Ok(VdevConfig::parse(tree)?)
 }
 
+/// The error of a MOS that cannot be read: missing top-level vdevs, where there are any, are the
+/// reason to name.
+fn missing_before_unreadable(vdevs: &VdevTree, error: PoolError) -> ImportError {
+    match vdevs.require(Need::AllButLogs) {
+        Err(missing) => missing.into(),
+        Ok(()) => error.into(),
+    }
+}
+
 /// Opens a tree of devices, and the MOS of its best uberblock.
 fn open(
     host: &Host,
@@ -263,9 +274,9 @@ fn open(
         None,
         operation,
     );
-    let mos = mos.map_err(|cause| PoolError::Object {
-        object: MOS_ID,
-        cause,
+    let mos = mos.map_err(|cause| {
+        let object = MOS_ID;
+        missing_before_unreadable(&vdevs, PoolError::Object { object, cause })
     })?;
     Ok(Opened {
         vdevs,
