@@ -65,12 +65,25 @@ pub struct Arguments {
     /// Only these beside ours, with commas between
     #[arg(long, value_delimiter = ',', default_value = "zfs-fuse,btrfs,xfs,ext4")]
     against: Vec<String>,
+    /// Beside another build of ours, too, whose programs are in this folder
+    #[arg(long, value_name = "FOLDER")]
+    before: Option<PathBuf>,
     /// Use the programs of the last build
     #[arg(long)]
     no_build: bool,
 }
 
 impl Arguments {
+    /// The names of the peers of file systems.
+    fn peers(&self) -> Vec<&str> {
+        let others = self.against.iter().map(String::as_str);
+        let before = self.before.iter().map(|_| peers::BEFORE);
+        before
+            .chain(others)
+            .filter(|name| !name.is_empty())
+            .collect()
+    }
+
     fn asks_for(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|part| name.contains(part))
     }
@@ -85,6 +98,8 @@ pub fn bar(load: Load, peer: &str) -> Option<f64> {
         (Load::SequentialWrite, peers::ZFS_FUSE) => Some(2.0),
         (Load::Create | Load::Unlink, peers::ZFS_FUSE) => Some(3.0),
         (_, peers::ZFS_FUSE) => Some(1.0),
+        // Less the noise, 0.95.
+        (_, peers::BEFORE) => Some(0.98),
         _ => None,
     }
 }
@@ -193,13 +208,19 @@ fn compare_file_systems(
     let rounds = arguments.rounds.unwrap_or(rounds);
     let mut rates = Rates::default();
     let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(peers::Tarn::start(memory)?)];
-    for name in &arguments.against {
-        match peers::named(name, memory, is_root) {
+    let against = arguments.peers();
+    for name in &against {
+        let peer = match (*name, &arguments.before) {
+            (peers::BEFORE, Some(programs)) => {
+                peers::Tarn::start_before(programs, memory).map(|peer| Box::new(peer) as _)
+            }
+            _ => peers::named(name, memory, is_root),
+        };
+        match peer {
             Ok(peer) => peers.push(peer),
             Err(why) => rates.note(name, &why.to_string()),
         }
     }
-    let against: Vec<&str> = arguments.against.iter().map(String::as_str).collect();
     for round in 1..=rounds {
         print!("round {round} of {rounds}:");
         all_peers(round, &mut peers, loads, &size, &mut rates);

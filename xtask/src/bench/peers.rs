@@ -32,6 +32,9 @@ pub const ZFS_FUSE: &str = "zfs-fuse";
 /// How we are called in the table.
 pub const OURS: &str = "tarn";
 
+/// How another build of ours is called, which `--before` names.
+pub const BEFORE: &str = "before";
+
 /// The pool of ours and of zfs-fuse.
 pub const POOL: &str = "bench";
 
@@ -82,17 +85,35 @@ fn make_disk(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
 
 /// Our own.
 pub struct Tarn {
+    name: &'static str,
     instance: Instance,
     folder: PathBuf,
 }
 
 impl Tarn {
-    /// Starts its daemon.
+    /// Starts the daemon under test.
     pub fn start(memory: &Path) -> Outcome<Self> {
-        let instance = Instance::new(&programs(), &scratch("bench"))?;
+        Self::start_build(OURS, &programs(), memory)
+    }
+
+    /// Starts the daemon of another build, whose programs are in a folder.
+    pub fn start_before(programs: &Path, memory: &Path) -> Outcome<Self> {
+        Self::start_build(BEFORE, programs, memory)
+    }
+
+    fn start_build(name: &'static str, programs: &Path, memory: &Path) -> Outcome<Self> {
+        let scratch = match name {
+            OURS => scratch("bench"),
+            other => scratch(&format!("bench-{other}")),
+        };
+        let instance = Instance::new(programs, &scratch)?;
         instance.start_daemon(&["--cache-size", &format!("{CACHE_MIB}M")], START_LIMIT)?;
-        let folder = memory.join(OURS);
-        Ok(Self { instance, folder })
+        let folder = memory.join(name);
+        Ok(Self {
+            name,
+            instance,
+            folder,
+        })
     }
 
     /// A table of its pool's statistics.
@@ -118,7 +139,7 @@ impl Tarn {
 
 impl Peer for Tarn {
     fn name(&self) -> &'static str {
-        OURS
+        self.name
     }
 
     fn make(&mut self) -> Outcome<PathBuf> {
