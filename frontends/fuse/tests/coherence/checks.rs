@@ -4,7 +4,11 @@ use crate::world::{Fault, OpenFile, World, no};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tarn_engine::files::{FileKind, ObjectId, Timestamp};
+
+/// How long the kernel may write back pages or read ahead between two looks.
+const UNSTEADY_MAX: Duration = Duration::from_millis(20);
 
 /// What `stat` shows by either way.
 #[derive(Debug, PartialEq, Eq)]
@@ -161,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// Compares, and once more where the kernel may have written back pages or read ahead between the
+    /// Compares, and again where the kernel may have written back pages or read ahead between the
     /// two looks. What is stale stays so.
     fn compare_again(
         &self,
@@ -170,13 +174,14 @@ impl World {
         look: &dyn Fn() -> Result<Shown, rustix::io::Errno>,
         how: &str,
     ) -> Result<(), Fault> {
-        let first = self.compare(id, &mount, how);
-        if first.is_ok() {
-            return first;
+        let mut outcome = self.compare(id, &mount, how);
+        let began = Instant::now();
+        while outcome.is_err() && began.elapsed() < UNSTEADY_MAX {
+            std::thread::yield_now();
+            let again = look().map_err(|error| no(format!("{how}: {error}")))?;
+            outcome = self.compare(id, &again, how);
         }
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let again = look().map_err(|error| no(format!("{how}: {error}")))?;
-        self.compare(id, &again, how)
+        outcome
     }
 
     fn compare(&self, id: u64, mount: &Shown, how: &str) -> Result<(), Fault> {

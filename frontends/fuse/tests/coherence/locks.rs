@@ -4,11 +4,14 @@ use crate::checks::id_of;
 use crate::world::{Fault, Side, World, no};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tarn_engine::files::{FileKind, LockKind, LockOwner, LockRange, LockRequest, LockScope};
 
 /// The parts of a file that are locked as wholes, by their last bytes.
 const PARTS: [u64; 4] = [99, 199, 299, u64::MAX];
+
+/// How long after `close` the kernel may tell of it.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whose a lock is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +124,8 @@ impl World {
             true => LockScope::File,
             false => LockScope::Range(range),
         };
-        for _ in 0..100 {
+        let began = Instant::now();
+        loop {
             let was_granted = match owner {
                 Owner::Direct(number) => self.lock_directly(id, number, scope, kind)?,
                 _ => self.lock_on_mount(open, is_flock, kind)?,
@@ -130,11 +134,14 @@ impl World {
                 (true, true) | (false, false) => return Ok(()),
                 (true, false) => return Err(no("a conflicting lock was given".to_string())),
                 // The kernel tells that an open file is closed when the program has gone on.
-                (false, true) if is_flock => std::thread::sleep(Duration::from_millis(1)),
-                (false, true) => break,
+                (false, true) if is_flock && began.elapsed() < CLOSE_LIMIT => {
+                    std::thread::yield_now();
+                }
+                (false, true) => {
+                    return Err(no("a lock is stale: another one is refused".to_string()));
+                }
             }
         }
-        Err(no("a lock is stale: another one is refused".to_string()))
     }
 
     fn lock_directly(
