@@ -1,40 +1,41 @@
-//! Every administrative operation, once.
+//! The list of administrative operations.
 //!
 //! # Mechanism
-//! [`for_each_operation!`](crate::for_each_operation) holds the list: path, method, request, reply, summary. The trait
-//! [`Administration`] is made from it here; the control interface makes its routes, its OpenAPI description and
-//! its client from the same list. An operation that is not in the list does not exist, and none can be in
-//! one of the four places and not in another.
+//! [`for_each_operation!`](crate::for_each_operation) holds the list: path, method, request, reply,
+//! summary. The trait [`Administration`] is made from it here; the control interface makes its
+//! routes, its OpenAPI description and its client from the same list. So an operation exists in all
+//! four places or in none.
 
 use crate::messages::{Caller, Changed, Done, Refusal, dataset, delegation, pool, statistics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_host::Pipe;
 
-/// Who calls, and what `zpool history` shall say.
+/// The caller of an operation, and the command line for `zpool history`.
 #[derive(Debug, Clone, Default)]
 pub struct Call {
-    /// Peer credentials.
+    /// Peer credentials of the control socket.
     pub caller: Caller,
     /// The command line as typed; empty for operations that history does not show.
     pub command: String,
-    /// The caller's descriptor, for operations through which a stream flows.
+    /// The descriptor that the caller handed over, for operations that read or write a stream.
     pub pipe: Option<Pipe>,
-    /// Whether he is still there.
+    /// Whether the caller still waits for the reply.
     pub presence: Presence,
 }
 
-/// Whether somebody waits for the answer to a call; what takes hours looks from time to time. Clones are the same.
+/// Whether a caller still waits for the reply. Operations that take hours check it from time to
+/// time. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Presence(Arc<AtomicBool>);
 
 impl Presence {
-    /// Nobody waits any more.
+    /// The caller has gone.
     pub fn end(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether nobody waits.
+    /// Whether the caller has gone.
     pub fn has_ended(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -126,8 +127,8 @@ macro_rules! for_each_operation {
 
 macro_rules! declare_trait {
     ($($path:literal $method:ident: $request:ty => $reply:ty, $summary:literal;)*) => {
-        /// What can be asked of the engine. Every method waits until its answer is final: a change that it
-        /// reports is stored.
+        /// What the engine can be asked. Every method returns when its answer is final: a change
+        /// that it reports is stored.
         pub trait Administration: Send + Sync {
             $(
                 #[doc = $summary]

@@ -1,15 +1,16 @@
-//! Lists of others as text, and only so much of it.
+//! Name-value lists as text, up to a bound in bytes.
 //!
 //! # Mechanism
-//! A name is said again at each element of its array. So a list of some hundred KiB, half of it a name and half of it an array, is gigabytes of text, and who hands
-//! such a list in, or the pool that holds it, must not make this process keep them.
+//! An array of a list repeats its name at each element. So a list of some hundred KiB, half of it a
+//! name and half of it an array, makes gigabytes of text. A client or a damaged pool must not make
+//! this process keep them.
 
 use std::fmt::{self, Display, Write};
 
-/// The text of something, if it is at most `bytes_max` bytes. No more than those are ever kept.
+/// The text of a value, if it is at most `bytes_max` bytes. No more bytes than that are kept.
 ///
 /// # Errors
-/// [`TooLong`], with as much of it as there was room for, up to the end of a line.
+/// [`TooLong`], with as much of the text as fits, up to the end of a line.
 pub fn bounded(contents: impl Display, bytes_max: usize) -> Result<String, TooLong> {
     let mut bounded = Bounded {
         text: String::new(),
@@ -25,10 +26,10 @@ pub fn bounded(contents: impl Display, bytes_max: usize) -> Result<String, TooLo
     }
 }
 
-/// There is more of it than somebody wants.
+/// The text is longer than its bound.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// Its first lines.
+    /// The first lines of the text.
     pub beginning: String,
 }
 
@@ -53,14 +54,14 @@ mod tests {
     use tarn_ondisk::nvlist::{NvList, NvValue};
 
     #[test]
-    fn what_has_room_is_whole() {
+    fn short_text_is_whole() {
         let list = NvList::new().with("numbers", vec![7u64, 8]);
         let whole = "numbers[0]: 7\nnumbers[1]: 8\n";
         assert_eq!(bounded(&list, whole.len()), Ok(whole.to_string()));
     }
 
     #[test]
-    fn what_has_none_is_cut_behind_a_line() {
+    fn long_text_is_cut_after_a_line() {
         let list = NvList::new().with("numbers", vec![7u64, 8]);
         let beginning = "numbers[0]: 7\n".to_string();
         assert_eq!(bounded(&list, 27), Err(TooLong { beginning }));

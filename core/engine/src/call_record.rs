@@ -1,13 +1,14 @@
-//! What `zpool history -i` shows of a command as the call that it is in OpenZFS, with what that is given.
+//! Records of ioctls for `zpool history -i`: the command with its input list, as OpenZFS notes it.
 //!
-//! Only those that OpenZFS notes: snapshots, holds, bookmarks, rollback, and what is made. A stream's
-//! call has the beginning of the stream in it, which says nothing that the internal events do not.
+//! Only those that OpenZFS notes: snapshots, holds, bookmarks, rollback, create and clone. OpenZFS
+//! also notes the call of `zfs receive`, with the beginning of the stream; the internal events say
+//! as much, so it is left out.
 
 use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_pool::CallRecord;
 
-/// Names, each with a mark that it is there.
+/// A list with a flag for each name.
 fn flags<'n>(names: impl IntoIterator<Item = &'n String>) -> NvList {
     let mut list = NvList::new();
     for name in names {
@@ -69,7 +70,7 @@ pub(crate) fn rollback(snapshot: &str) -> CallRecord {
     CallRecord::new("rollback", NvList::new().with("target", snapshot))
 }
 
-/// Bookmarks, each with what it is of.
+/// Bookmarks, each with its snapshot or bookmark.
 #[doc(alias = "lzc_bookmark")]
 pub(crate) fn bookmark(bookmarks: &[(String, String)]) -> CallRecord {
     let mut input = NvList::new();

@@ -1,9 +1,12 @@
-//! Counts for owners, brought up: file systems from before the features `userobj_accounting` and `project_quota` were enabled count objects and
-//! projects when they are mounted anew, or when something is made in them.
+//! Owner accounting of old file systems: where the features `userobj_accounting` and
+//! `project_quota` were enabled later, objects and projects are counted when the file system is
+//! mounted, or when something is made in it.
 //!
 //! # Mechanism
-//! A thread of its own goes through the objects, some at a time, and takes the pool's turn for each part: so nothing is destroyed, rolled back or received meanwhile, and no
-//! command waits for more than one part. When it is unmounted meanwhile, that goes on; when the pool is exported it ends, and the next mount begins with what is not counted.
+//! A background thread counts the objects in parts and takes the pool's turn for each part. So no
+//! destroy, rollback or receive changes the file system under it, and no command waits for more
+//! than one part. Unmounting does not stop it. Exporting the pool does; the next mount goes on with
+//! the objects that are not counted.
 
 use crate::engine::OpenPool;
 use crate::tree::internal;
@@ -18,28 +21,28 @@ use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
-/// How long others have between two parts.
+/// Pause between two parts, in which commands get the pool's turn.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Brings up the counts of one mounted file system.
+/// Brings the owner counts of one mounted file system up to date.
 pub(crate) struct OwnerCounts {
     open: Weak<OpenPool>,
     head: ObjectId,
     is_running: AtomicBool,
-    /// The group in which it was looked last whether there is something to count.
+    /// The txg in which the file system was last checked for uncounted objects.
     looked_in: AtomicU64,
 }
 
-/// Whose the pool's turn is while objects are counted.
+/// How counting gets the pool's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It is taken for each part.
+    /// Counting takes it for each part.
     Taken,
-    /// The caller has it.
+    /// The caller holds it.
     Held,
 }
 
-/// Why counting has ended before its end. The next mount goes on.
+/// Why counting stopped early. The next mount goes on.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error(transparent)]
@@ -66,7 +69,8 @@ impl OwnerCounts {
         })
     }
 
-    /// Counts in the background what is not counted, if there is such. It is looked once in a group, however often it is asked for.
+    /// Counts in the background, if anything is uncounted. It checks at most once in each txg,
+    /// however often it is called.
     pub(crate) fn bring_up(self: &Arc<Self>) {
         let Some(open) = self.open.upgrade() else {
             return;
@@ -82,14 +86,14 @@ impl OwnerCounts {
         let host = open.pool.host().clone();
         drop(open);
         let run = move || {
-            // What stops it lets the next mount begin again.
+            // An error stops the counting; the next mount begins again.
             drop(count(&itself.open, itself.head, Turn::Taken));
             itself.is_running.store(false, Ordering::Release);
         };
         drop(host.spawn_background("tarn-count", run));
     }
 
-    /// Has projects counted when this returns, if they can be.
+    /// Returns when projects are counted, if the file system can count them.
     pub(crate) fn bring_up_projects(self: &Arc<Self>) {
         if let Some(open) = self
             .open
@@ -118,18 +122,18 @@ fn has_uncounted(open: &OpenPool, head: ObjectId) -> bool {
     uncounted.objects || uncounted.projects
 }
 
-/// Counts all that is not counted of a file system, and returns when that is stored.
+/// Counts all uncounted objects of a file system, and returns when the counts are stored.
 pub(crate) fn count_all(open: &Arc<OpenPool>, head: ObjectId) {
     if has_uncounted(open, head) {
         drop(count(&Arc::downgrade(open), head, Turn::Held));
     }
 }
 
-/// The pool is held for one part at a time: whoever exports it does not wait for the others.
+/// Takes the pool's turn for one part at a time, so that an export does not wait for all of them.
 fn count(open: &Weak<OpenPool>, head: ObjectId, turn: Turn) -> Result<(), Stopped> {
     let operation: Operation = internal();
     let pool = || open.upgrade().ok_or(Stopped::Exported);
-    // Its counts are those of this object set: as long as it is held, everybody has this one.
+    // The counts are kept with this object set. While it is open, all holders get the same one.
     let set = pool()?.pool.namespace().head_set(head, &operation)?;
     if !pool()?.pool.run(BeginCounting { head }, &operation)? {
         return Ok(());
@@ -142,7 +146,7 @@ fn count(open: &Weak<OpenPool>, head: ObjectId, turn: Turn) -> Result<(), Stoppe
             Turn::Taken => Some(turn_of(&open).ok_or(Stopped::NoTurn)?),
         };
         let namespace = open.pool.namespace();
-        // What is sent as it is stays so.
+        // A head that is being sent must not change.
         if namespace.is_in_use(head) || !is_current(namespace.view(&operation), &set) {
             return Err(Stopped::Changed);
         }
@@ -151,7 +155,7 @@ fn count(open: &Weak<OpenPool>, head: ObjectId, turn: Turn) -> Result<(), Stoppe
         if turn == Turn::Taken {
             let host = open.pool.host().clone();
             drop(open);
-            // Whoever waits for the turn gets it.
+            // Lets commands that wait for the turn have it.
             host.sleep(PAUSE);
         }
     }

@@ -1,12 +1,14 @@
-//! The engine itself: the pools that are open, and the mounter that serves them.
+//! The engine: its table of open pools, and the mounter that serves their file systems.
 //!
 //! # Mechanism
-//! Pools are in a table by name. A command that changes a pool, or what is mounted of it, has the pool's turn for its whole
-//! length ([`turns`](crate::turns)), and one that looks for pools or makes them holds `changes`, so that two of them never see each other half-way; commands that only read look into the tables and go on
-//! with what they found.
+//! Pools are in a table by name. A command that changes a pool, or its mounts, holds the pool's
+//! turn from beginning to end ([`turns`](crate::turns)). A command that searches for pools or
+//! creates one holds `changes`, so that two of them never see each other half-way. Commands that
+//! only read look into the tables and go on with a copy.
 //!
 //! # Locks
-//! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only the first two are held while a device is waited for.
+//! `changes`, then the turn of one pool, then the table of pools, then the mounts of one pool. Only
+//! the first two are held while a device is waited for.
 
 use crate::administration::Presence;
 use crate::datasets::{Watched, WatchedReceive};
@@ -30,9 +32,9 @@ use tarn_ondisk::units::Guid;
 use tarn_pool::{Pool, PoolOwner};
 use tarn_probe::{DatasetId, Operation, OperationKind, What, Who, registry};
 
-/// One search for pools, and one new pool, at a time.
+/// One search for pools, or one creation, at a time.
 const CHANGES: Rank = Rank::new(tarn_host::ranks::ENGINE, "administration").across_waits();
-/// Cache files are written one after the other.
+/// Cache files are written by one command at a time.
 const REMEMBERING: Rank = Rank::new(tarn_host::ranks::ENGINE + 5, "cache files").across_waits();
 /// The table of pools.
 const POOLS: Rank = Rank::new(tarn_host::ranks::ENGINE + 10, "pools");
@@ -43,40 +45,41 @@ const MOUNTS: Rank = Rank::new(tarn_host::ranks::ENGINE + 20, "mounts");
 /// Watched receives.
 const WATCHED_RECEIVES: Rank = Rank::new(tarn_host::ranks::ENGINE + 22, "watched receives");
 
-/// A pool that is open, and what belongs to it here.
+/// A pool that is open, with its mounts and streams.
 pub(crate) struct OpenPool {
     pub(crate) pool: Arc<Pool>,
     /// `-R`.
     pub(crate) altroot: Option<String>,
-    /// Where it is remembered for the next start.
+    /// Which cache file lists the pool: the property `cachefile`.
     pub(crate) remembered: Mutex<Remembered>,
-    /// Tells this import from others of the same pool.
+    /// Differs between two imports of the same pool.
     pub(crate) load_guid: u64,
-    /// What the checkpoint keeps, in deflated bytes.
+    /// Space of the checkpoint, in deflated bytes.
     pub(crate) checkpoint_bytes: Option<u64>,
-    /// When it was opened, for counters that begin then.
+    /// When the pool was opened, for counters that start at zero then.
     pub(crate) opened_ns: u64,
-    /// What is mounted, or was and is still in use, by dataset; the mounter knows where.
+    /// Mounts by dataset, those included that are unmounted here and still in use elsewhere. The
+    /// mounter knows where they are.
     pub(crate) mounts: Mutex<MountIndex>,
     mounter: Arc<dyn Mounter>,
-    /// The file systems that are served, mounted or not.
+    /// Served file systems, mounted or not.
     pub(crate) served_files: Arc<ServedFiles>,
-    /// One change at a time.
+    /// Serialises commands that change the pool.
     pub(crate) turns: Turns,
-    /// What is being sent and received.
+    /// Sends and receives under way.
     pub(crate) streams: Streams,
-    /// What was last seen of it: shown while it does not answer.
+    /// The last description of the pool, shown while the pool is stuck.
     pub(crate) last_seen: Mutex<Option<PoolDescription>>,
 }
 
-/// Where a pool is remembered for the next start: the property `cachefile`.
+/// Which cache file lists the pool: the property `cachefile`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Remembered {
-    /// In the instance's own file.
+    /// The instance's own cache file.
     ByInstance,
-    /// Nowhere: `none`.
+    /// None: `cachefile=none`.
     Nowhere,
-    /// In this file.
+    /// The file at this path.
     In(String),
 }
 
@@ -109,30 +112,31 @@ impl OpenPool {
         })
     }
 
-    /// What is served of a dataset, whether it is mounted or only in use elsewhere.
+    /// The mount of a dataset, whether it is in the mount table or only in use elsewhere.
     pub(crate) fn served(&self, dataset: &str) -> Option<Mounted> {
         self.mounts.lock().get(dataset).cloned()
     }
 
-    /// What is mounted of a dataset.
+    /// The mount of a dataset that is in the mount table.
     pub(crate) fn mount_of(&self, dataset: &str) -> Option<Mounted> {
         self.served(dataset)
             .filter(|served| self.is_mounted(served))
     }
 
-    /// All that is served, by name.
+    /// All mounts, in use elsewhere or mounted, by dataset.
     pub(crate) fn all_served(&self) -> Vec<(String, Mounted)> {
         let mounts = self.mounts.lock();
         let owned = |(name, served): (&String, &Mounted)| (name.clone(), served.clone());
         mounts.iter().map(owned).collect()
     }
 
-    /// Whether the mount table has what is served.
+    /// Whether a served file system is in the mount table.
     pub(crate) fn is_mounted(&self, served: &Mounted) -> bool {
         self.mounter.standing(served.key, &served.place) == Standing::Mounted
     }
 
-    /// Looks where the mounts are now: folders above them may have got other names, and mount(8) can move them.
+    /// Updates the folders of the mounts: folders above them may have been renamed, and
+    /// `mount --move` moves mounts.
     pub(crate) fn look_for_mounts(&self) {
         let places: BTreeMap<_, _> = self.mounter.places().into_iter().collect();
         let mut mounts = self.mounts.lock();
@@ -149,7 +153,7 @@ impl OpenPool {
         }
     }
 
-    /// Where each is that is served. The mount table is looked at once.
+    /// Where each served file system is mounted. Reads the mount table once.
     pub(crate) fn standings(&self) -> BTreeMap<String, Standing> {
         let served = self.all_served().into_iter();
         let standing = |(dataset, served): (String, Mounted)| {
@@ -164,7 +168,7 @@ impl OpenPool {
 pub struct EngineOptions {
     /// `--cache-size`; a quarter of memory when none.
     pub cache_bytes: Option<u64>,
-    /// `--no-admin-snapshot`: names in `.zfs/snapshot` cannot be changed by anybody.
+    /// `--no-admin-snapshot`: mkdir, rmdir and rename in `.zfs/snapshot` are refused to all users.
     #[doc(alias = "zfs_admin_snapshot")]
     pub fixes_snapshot_names: bool,
 }
@@ -176,17 +180,18 @@ pub struct Engine {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mounter: Arc<dyn Mounter>,
     pub(crate) fixes_snapshot_names: bool,
-    /// Ends when the daemon is about to.
+    /// Ends when the daemon is about to stop.
     pub(crate) presence: Presence,
     pub(crate) changes: Mutex<()>,
-    /// Held while cache files are written. Which pools are in the instance's own besides those that are open: by guid, with their names and what is stored of them.
+    /// Held while cache files are written. The pools that the instance's cache file lists besides
+    /// the open ones: name and configuration by guid.
     pub(crate) remembering: Mutex<BTreeMap<Guid, (String, NvList)>>,
     pools: RwLock<BTreeMap<String, Arc<OpenPool>>>,
-    /// Sends that a command watches, by their names.
+    /// Sends that a command watches, by the name that the command chose.
     pub(crate) watched: Mutex<BTreeMap<String, Arc<Watched>>>,
-    /// Receives that a command watches, by their names.
+    /// Receives that a command watches, by the name that the command chose.
     pub(crate) watched_receives: Mutex<BTreeMap<String, Arc<WatchedReceive>>>,
-    /// Makes the cache follow the machine's memory.
+    /// Resizes the cache as the machine's free memory changes.
     _memory: Option<MemoryWatch>,
 }
 

@@ -1,9 +1,9 @@
 //! Files, for front ends that serve them.
 //!
-//! A front end gets a [`Tree`] for each dataset that it serves: the file system itself, and a way to
-//! the snapshots below its `.zfs/snapshot`. It calls the file system's operations directly, in its
-//! own threads, with an [`Operation`] that it began when the request came in. One that mounts gets
-//! trees with its [mount requests](crate::mounts::MountRequest); others
+//! A front end gets a [`Tree`] for each dataset that it serves: the file system itself, and a way
+//! to the snapshots below its `.zfs/snapshot`. It calls the file system's operations directly, in
+//! its own threads, with an [`Operation`] that it began when the request came in. One that mounts
+//! gets trees with its [mount requests](crate::mounts::MountRequest); others
 //! [hold](crate::engine::Engine::hold_files) them.
 
 pub use crate::served::{Held, HoldPurpose};
@@ -22,16 +22,16 @@ pub use tarn_posix::{
 };
 pub use tarn_probe::{ClientId, HolderId, Operation, OperationKind, Outcome, Protocol, What, Who};
 
-/// What is served of one dataset or snapshot.
+/// The files of one dataset or snapshot.
 pub trait Tree: Send + Sync {
     /// The file system.
     fn files(&self) -> &Arc<FileSystem>;
 
-    /// A snapshot of it. All that enter a snapshot, from whichever mount, share its file system; it
-    /// is closed when the last of these trees is dropped.
+    /// A snapshot of it. All mounts that enter a snapshot share its file system, which closes when
+    /// the last of these trees is dropped.
     ///
     /// # Errors
-    /// `ENOENT` when there is none of this name, and in a snapshot.
+    /// `ENOENT` when there is no snapshot of this name, and always in a snapshot.
     fn snapshot(&self, name: &[u8], operation: &Operation) -> Result<Arc<dyn Tree>, PosixError>;
 
     /// Begins an operation on this dataset. `range` is offset and size.

@@ -1,14 +1,14 @@
 //! Properties that are stored and have no effect yet: setting one gives a warning.
 //!
-//! Pools move between systems, and with them the settings that other systems follow. So these are
-//! stored like all others; a warning says that nothing comes of them here. Back to the default is
-//! no reason to warn: it asks for nothing.
+//! Pools move between systems, and their settings with them. So these properties are stored like
+//! all others, and a warning says that they have no effect here. Setting one back to its default
+//! gives no warning.
 
 use tarn_dataset::properties::parse::{Checked, Moment, Setting, check};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::{Default, Property};
 
-/// The properties, each with what does not happen.
+/// The properties, each with the effect that is missing.
 const INERT: [(&str, &str); 17] = [
     ("sharenfs", "nothing is shared over NFS"),
     ("sharesmb", "nothing is shared over SMB"),
@@ -29,7 +29,7 @@ const INERT: [(&str, &str); 17] = [
     ("keylocation", "no key is loaded"),
 ];
 
-/// The warnings for properties that were set to these values, which were checked.
+/// The warnings for properties with these checked values.
 pub(crate) fn warnings(given: &[(String, String)]) -> Vec<String> {
     let warning = |(name, value): &(String, String)| warning(name, value);
     given.iter().filter_map(warning).collect()
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sets_what_has_no_effect_is_told() {
+    fn inert_properties_give_a_warning() {
         let told = warned("sharenfs", "on");
         let expected = "warning: property 'sharenfs' is stored and has no effect yet: nothing is shared over NFS";
         assert_eq!(told, [expected]);

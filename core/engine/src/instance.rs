@@ -1,18 +1,19 @@
 //! An instance: one daemon, one set of state, one host.
 //!
-//! All state of an instance lies under `$TARN_DIR`. Without it, root's instance is split as the system expects it:
-//! what lasts under `/var/lib/tarn`, what a reboot clears under `/run/tarn`. Other users have theirs under
-//! `$XDG_STATE_HOME/tarn`. Two values of `TARN_DIR` on one machine are two hosts.
+//! All state of an instance lies under `$TARN_DIR`. Without it, root's instance is split as the
+//! system expects it: what lasts under `/var/lib/tarn`, what a reboot clears under `/run/tarn`.
+//! Other users have theirs under `$XDG_STATE_HOME/tarn`. Two values of `TARN_DIR` on one machine
+//! are two hosts.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where an instance keeps its things.
+/// The folders of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// What lasts: cache file, host id, logs.
+    /// Kept across reboots: cache file, host id, logs.
     state: PathBuf,
-    /// What a reboot clears: socket, lock.
+    /// Cleared by a reboot: socket, lock.
     run: PathBuf,
 }
 
@@ -32,11 +33,11 @@ impl Instance {
         })
     }
 
-    /// Makes the folders that are not there yet: others may look into them, whatever mask the caller has, and only the owner changes
-    /// what is in them.
+    /// Makes the folders that are missing. Other users may read them, whatever umask the caller
+    /// has; only the owner may write.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn make_folders(&self) -> std::io::Result<()> {
         for folder in [&self.state, &self.run] {
             tarn_host::caller::make_folder(folder)?;
@@ -72,12 +73,12 @@ impl Instance {
         Ok(Instance::at(&folder.join("tarn")))
     }
 
-    /// The folder for what lasts.
+    /// The folder for files that are kept across reboots.
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// The folder for what a reboot clears.
+    /// The folder for files that a reboot clears.
     pub fn run(&self) -> &Path {
         &self.run
     }
@@ -97,13 +98,13 @@ impl Instance {
         self.run.join("tarnd.lock")
     }
 
-    /// What the last daemon could not store when it ended, a line each; none where it stored
-    /// everything.
+    /// The file that lists, a line each, what the last daemon could not store when it stopped. It
+    /// is absent where all was stored.
     pub fn unstored(&self) -> PathBuf {
         self.run.join("tarnd.unstored")
     }
 
-    /// What is mounted by hand.
+    /// The list of file systems that mount(8) has mounted.
     pub fn mounts(&self) -> PathBuf {
         self.run.join("tarnd.mounts")
     }
@@ -124,7 +125,7 @@ impl Instance {
     }
 }
 
-/// No variable says where the instance's state could be.
+/// The environment does not say where the instance's state is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("set TARN_DIR: neither XDG_STATE_HOME nor HOME says where to keep state")]
 pub struct NoPlace;

@@ -1,7 +1,7 @@
-//! `tarn kstat`: everything that is counted in this process.
+//! `tarn kstat`: all statistics of this process.
 //!
-//! Layers hang what they count into the tree of `probe`; this file turns it into JSON.
-//! A number stays a number, a row of a table (`txgs`) becomes objects, a histogram shows its count, sum,
+//! Layers register their statistics in the tree of `probe`; this file turns it into JSON. A number
+//! stays a number, a row of a table (`txgs`) becomes an object, a histogram shows its count, sum,
 //! percentiles and every bucket that is not empty, each 6.25 % wide.
 
 use crate::engine::Engine;
@@ -45,7 +45,7 @@ impl Engine {
     }
 }
 
-/// What kind of group it is: a table, or single values.
+/// The class of a group: a table, or single values.
 fn class_of<'a>(mut values: impl Iterator<Item = &'a Value>) -> &'static str {
     match values.any(|value| matches!(value, Value::Row(_))) {
         true => "table",

@@ -2,14 +2,14 @@
 //!
 //! Front ends and commands use this crate and nothing below it. It has two faces:
 //!
-//! - [`files`] (and later volumes): handles for front ends that serve data, called in the thread that took
-//!   the request. No message, no copy, no text.
-//! - [`administration`]: one request and one reply per administrative command, as plain serialisable
-//!   values ([`messages`]). The control interface carries them as JSON, and the commands print the replies. What
-//!   a message cannot say, a command cannot do.
+//! - [`files`] (and later volumes): handles for front ends that serve data, called in the thread
+//!   that took the request. No message, no copy, no text.
+//! - [`administration`]: one request and one reply per administrative command, as plain
+//!   serialisable values ([`messages`]). The control interface carries them as JSON, and the
+//!   commands print the replies.
 //!
-//! Everything that changes state is called with an [`administration::Call`], so that history and audit know
-//! who asked.
+//! Every operation that changes state takes an [`administration::Call`], so that history and audit
+//! have the caller.
 
 pub mod administration;
 mod bounded_text;

@@ -1,12 +1,13 @@
-//! The table of what is mounted of one pool, found by dataset, by folder and by the mounter's key.
+//! The index of a pool's mounts: by dataset, by folder and by the mounter's key.
 //!
 //! # Problem
-//! There may be ten thousand mounts. Whatever is done for each of them, when a pool is imported or
-//! exported, must not look at all the others: which mount a path is below, whose mount this is.
+//! There may be ten thousand mounts. Import and export ask for each of them which mount a path is
+//! below, and whose mount a key is; a search through all the others each time would take quadratic
+//! time.
 //!
 //! # Invariants
-//! - Each mount is in the index under its mount point, the folder that this leads to, and its key;
-//!   nothing else is.
+//! - Each mount is in the index under its mount point, the folder that this resolves to, and its
+//!   key; nothing else is.
 
 use crate::mounts::{MountKey, Mounted};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Default)]
 pub(crate) struct MountIndex {
     by_name: BTreeMap<String, Mounted>,
-    /// The datasets that have this folder as their mount point, or whose mount point leads to it.
+    /// The datasets whose mount point is this folder, or resolves to it.
     by_folder: BTreeMap<PathBuf, Vec<String>>,
     by_key: BTreeMap<MountKey, String>,
 }
@@ -32,7 +33,7 @@ impl MountIndex {
         self.by_name.iter()
     }
 
-    /// Those of a dataset and of all below it.
+    /// The mounts of a dataset and of all datasets below it.
     pub(crate) fn at_and_below(&self, dataset: &str) -> Vec<(String, Mounted)> {
         let below = format!("{dataset}/");
         let own = self.by_name.get_key_value(dataset);
@@ -61,7 +62,7 @@ impl MountIndex {
         Some(mounted)
     }
 
-    /// Changes the mount of a dataset; nothing where it has none.
+    /// Changes the mount of a dataset; does nothing where it has none.
     pub(crate) fn change<T>(
         &mut self,
         dataset: &str,
@@ -73,8 +74,8 @@ impl MountIndex {
         Some(changed)
     }
 
-    /// Where a path leads that is in or below the folder of a mount, if all on it are folders, and
-    /// how many components that folder has. The nearest folder counts.
+    /// Where a path in or below the folder of a mount resolves to, if all its components are
+    /// folders, and how many components that mount's folder has. The nearest folder counts.
     pub(crate) fn lead_from_above(&self, path: &Path) -> Option<(usize, PathBuf)> {
         let found = path
             .ancestors()

@@ -1,16 +1,16 @@
-//! The words of `-o`: options of one mount, which stand above the properties as long as it is mounted.
+//! The words of `-o`: options of one mount, which override properties while it is mounted.
 //!
-//! The words are those that OpenZFS knows. Each has its effect, or means what is so anyway; every other one is refused, so that nobody
-//! believes in an option that does nothing.
+//! OpenZFS's words are known. Each has its effect, or names what is so anyway; every other word is
+//! refused, so that no option is silently ignored.
 
 use crate::mounts::MountOptions;
 use serde::{Deserialize, Serialize};
 
-/// The word that gives up what an intent log has that cannot be applied again.
+/// The word that discards intent log records that cannot be replayed.
 pub(crate) const DISCARD_LOG: &str = "discardlog";
 
-/// Words for mount(8) and its tables, and words that say what is so anyway. Times are written late in any case (`lazytime`), and the number of
-/// changes that `iversion` counts for NFS is not promised without it.
+/// Words for mount(8) and its tables, and words that change nothing here. Times are written late in
+/// any case (`lazytime`), and the counter of `iversion` for NFS is not promised without it.
 const OF_OTHERS: [&str; 14] = [
     "",
     "defaults",
@@ -28,7 +28,7 @@ const OF_OTHERS: [&str; 14] = [
     "nomand",
 ];
 
-/// A word that no mount of ours can follow.
+/// A word of `-o` that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnknownOption(pub(crate) String);
 
@@ -37,20 +37,20 @@ pub fn is_known(word: &str) -> bool {
     Words::parse(&[word.to_string()]).is_ok()
 }
 
-/// What `-o` asks for.
+/// The options that `-o` gives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Words {
-    /// What stands above the properties.
+    /// Options that override properties.
     pub(crate) temporary: TemporaryOptions,
-    /// `remount`: what is mounted gets these options.
+    /// `remount`: the existing mount gets these options.
     pub(crate) remounts: bool,
 }
 
 impl Words {
-    /// Takes words apart. Of two that contradict each other the last counts.
+    /// Parses the words. Of two that contradict each other the last counts.
     ///
     /// # Errors
-    /// The first word that is not known.
+    /// The first unknown word.
     pub(crate) fn parse(words: &[String]) -> Result<Words, UnknownOption> {
         let mut parsed = Words::default();
         for word in words.iter().flat_map(|words| words.split(',')) {
@@ -59,7 +59,7 @@ impl Words {
                     parsed.remounts = true;
                     true
                 }
-                // Said by `zfs mount` to the mount helper.
+                // `zfs mount` passes it to the mount helper.
                 "zfsutil" => true,
                 word => {
                     parsed.temporary.set(word)
@@ -75,7 +75,7 @@ impl Words {
     }
 }
 
-/// Options of one mount that stand above the properties; none where the property counts.
+/// Options of one mount that override properties; none where the property counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TemporaryOptions {
@@ -86,18 +86,19 @@ pub(crate) struct TemporaryOptions {
     pub(crate) atime: Option<bool>,
     pub(crate) relatime: Option<bool>,
     pub(crate) xattr: Option<bool>,
-    /// POSIX access lists are enforced and shown, or not.
+    /// Whether POSIX ACLs are enforced and shown.
     pub(crate) posix_acl: Option<bool>,
-    /// Everything is durable before a call returns.
+    /// `sync`: every change is durable before its call returns.
     pub(crate) is_synchronous: bool,
-    /// Reading directories leaves their access times.
+    /// `nodiratime`: reading a directory does not change its access time.
     pub(crate) keeps_directory_times: bool,
-    /// What the intent log has that cannot be applied again is given up. For this mount only, so no property.
+    /// Intent log records that cannot be replayed are discarded. It is no property, as it concerns
+    /// one mount only.
     pub(crate) discards_log: bool,
 }
 
 impl TemporaryOptions {
-    /// Follows one word. False when it is not about this.
+    /// Applies one word. False when the word is not one of these options.
     fn set(&mut self, word: &str) -> bool {
         match word {
             "ro" => self.read_only = Some(true),
@@ -119,7 +120,8 @@ impl TemporaryOptions {
             "acl" | "posixacl" => self.posix_acl = Some(true),
             "noacl" => self.posix_acl = Some(false),
             "sync" | "dirsync" => self.is_synchronous = true,
-            // Whom mount(8) lets mount it gets no programs and no devices of root by it.
+            // mount(8) may mount for a user with `owner` or `group`: no set-id programs, no devices
+            // of root.
             "owner" | "group" => self.make_harmless(),
             "user" | "users" => {
                 self.make_harmless();
@@ -135,7 +137,7 @@ impl TemporaryOptions {
         (self.setuid, self.devices) = (Some(false), Some(false));
     }
 
-    /// A mount without set-id programs, or without devices, stays so whatever this property says now.
+    /// Keeps `nosuid` and `nodev` of a mount when this property is set to something else.
     pub(crate) fn keep_harmless(&mut self, property: &str, options: MountOptions) {
         match property {
             "setuid" if !options.setuid => self.setuid = Some(false),
@@ -144,7 +146,7 @@ impl TemporaryOptions {
         }
     }
 
-    /// This property counts again.
+    /// This property overrides the option again.
     pub(crate) fn forget(&mut self, property: &str) {
         let option = match property {
             "readonly" => &mut self.read_only,
@@ -164,7 +166,7 @@ impl TemporaryOptions {
         *option = None;
     }
 
-    /// The properties that they override, each with its word.
+    /// The overridden properties, each with the option's value.
     pub(crate) fn overridden(&self) -> Vec<(&'static str, &'static str)> {
         let word = |value: bool| if value { "on" } else { "off" };
         let mut overridden: Vec<(&str, &str)> = [
@@ -178,7 +180,7 @@ impl TemporaryOptions {
         .into_iter()
         .filter_map(|(name, value)| Some((name, word(value?))))
         .collect();
-        // Where attributes are kept is not said by the option.
+        // The option does not say where extended attributes are kept.
         overridden.extend(self.xattr.filter(|on| !on).map(|_| ("xattr", "off")));
         let acl = |is_on| ("acltype", if is_on { "posix" } else { "off" });
         overridden.extend(self.posix_acl.map(acl));

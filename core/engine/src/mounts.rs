@@ -1,13 +1,15 @@
 //! Mounts, and the front end that makes them.
 //!
-//! The engine decides what is mounted where; a front end makes the mount ([`Mounter`]).
+//! The engine decides which dataset is mounted on which folder; a front end makes the mount
+//! ([`Mounter`]).
 //!
 //! # Served and mounted
-//! A file system is *served* as long as the system has it: mounted in some folder, bound to another, copied into another mount
-//! namespace, or with an open file that was left behind by a lazy unmount. It is *mounted* when the mount table of the daemon's
-//! own namespace shows all of it in some folder, wherever that is by now. Only the system knows, so it is asked each time; what is noted
-//! here is what is served, and how. A file system that is served and not mounted is mounted again as what it is: a second copy of it with a state
-//! of its own would lose what the first one changes.
+//! A file system is *served* as long as the system has it: mounted on some folder, bound to
+//! another, copied into another mount namespace, or with an open file that was left behind by a
+//! lazy unmount. It is *mounted* when the mount table of the daemon's own namespace shows its root
+//! on some folder, wherever that is by now. The engine notes what is served and how; whether it is
+//! mounted it asks the system each time. A file system that is served and not mounted is attached
+//! again as it is: opening it a second time would lose the changes of the first.
 
 use crate::files::{Held, Tree};
 use crate::mount_options::TemporaryOptions;
@@ -30,29 +32,30 @@ pub struct MountOptions {
     pub atime: bool,
 }
 
-/// Names one mount towards its [`Mounter`].
+/// Identifies one mount to its [`Mounter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MountKey(pub u64);
 
 impl MountKey {
-    /// No mount has this one: the mounter has not given one yet.
+    /// The key before the mounter has given one.
     pub const NONE: MountKey = MountKey(0);
 }
 
-/// What is told of a mount's end, when the system ended it.
+/// Called when the system has ended a mount.
 pub type Ended = Box<dyn Fn() + Send + Sync>;
 
-/// What to mount where.
+/// A mount to make.
 pub struct MountRequest<'a> {
     /// The dataset's name, which the system shows as the source.
     pub source: &'a str,
-    /// A folder that exists, by a path without links. Nothing is mounted when the path leads elsewhere by now.
+    /// A folder that exists, by a path without symbolic links. Nothing is mounted when the path
+    /// resolves to another folder by now.
     pub path: &'a Path,
-    /// How.
+    /// Options of the mount.
     pub options: MountOptions,
     /// The files.
     pub tree: Arc<dyn Tree>,
-    /// Told when the system ends the mount without being asked by us.
+    /// Called when the system ends the mount without the engine's request.
     pub ended: Ended,
 }
 
@@ -60,13 +63,13 @@ pub struct MountRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountRefusal {
-    /// A program uses it.
+    /// A program uses the mount.
     #[error("pool or dataset is busy")]
     Busy,
-    /// The system has ended it meanwhile.
+    /// The system has ended the mount meanwhile.
     #[error("no such device or address")]
     Ended,
-    /// Something else.
+    /// Another error, as text.
     #[error("{0}")]
     Failed(String),
 }
@@ -74,42 +77,43 @@ pub enum MountRefusal {
 /// Which mounts of a file system end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The file system's own mount in this namespace. Others go on being served.
+    /// The file system's own mount in this namespace. Bind mounts and copies go on being served.
     Own,
-    /// All in this namespace, so also what is bound to other folders.
+    /// All in this namespace, bind mounts included.
     OfNamespace,
-    /// All mounts everywhere, also those in use.
+    /// All mounts in all namespaces, also those in use.
     Everywhere,
 }
 
-/// What is left of a file system when a mount has ended.
+/// What uses a file system after a mount has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// Nothing: it is not served any more.
     Nothing,
-    /// Other mounts, or open files of them. It is still served.
+    /// Other mounts, or open files of them: it is still served.
     InUse,
 }
 
-/// Where a file system is that is served.
+/// Where a served file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It is mounted in this namespace.
     Mounted,
-    /// It is not, and is still in use: in another namespace, bound to another folder, or by open files.
+    /// It is not mounted, and still in use: in another namespace, as a bind mount, or by open
+    /// files.
     Elsewhere,
-    /// The system has ended it, and has not told yet.
+    /// The system has ended it; the callback has not run yet.
     Ended,
 }
 
-/// What a path leads to.
+/// What a path resolves to.
 #[derive(Debug)]
 pub enum Found {
-    /// A file system of ours, and the folder of the mount by which the path leads into it, where that is known.
+    /// A file system of this daemon, and the mount's folder where that is known.
     Mount(MountKey, Option<PathBuf>),
-    /// Something else.
+    /// Another file system.
     Foreign,
-    /// Nothing: what the system says of the path.
+    /// Nothing: the system's error for the path.
     Missing(String),
 }
 
@@ -118,13 +122,14 @@ pub trait Mounter: Send + Sync {
     /// Mounts a tree.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the tree was not mounted.
     fn mount(&self, request: MountRequest<'_>) -> Result<MountKey, MountRefusal>;
 
-    /// Mounts a file system once more that is served and [not mounted](Standing::Elsewhere). `path` is as in [`MountRequest`].
+    /// Mounts once more a file system that is served and [not mounted](Standing::Elsewhere). `path`
+    /// is as in [`MountRequest`].
     ///
     /// # Errors
-    /// Why not: `Ended` when the kernel has ended the file system, so that it can be mounted anew.
+    /// `Ended` when the kernel has ended the file system, so that it can be mounted anew.
     fn attach(
         &self,
         key: MountKey,
@@ -133,53 +138,54 @@ pub trait Mounter: Send + Sync {
         options: MountOptions,
     ) -> Result<(), MountRefusal>;
 
-    /// Ends mounts of a file system; `path` is the folder on which it was mounted last. With [`Ending::Everywhere`] also what is in use;
-    /// what programs have stored in mapped files is written before.
-    /// When nothing is left the file system is not served any more.
+    /// Ends mounts of a file system; `path` is the folder on which it was last mounted.
+    /// [`Ending::Everywhere`] also ends those in use; dirty pages of memory-mapped files are
+    /// written before. When nothing uses the file system any more it is not served.
     ///
     /// # Errors
-    /// Why not. It is still served then, and mounted unless the system has ended that meanwhile. What could not be
-    /// written is lost all the same: asked again, it is unmounted.
+    /// The file system is still served then, and mounted unless the system has ended that
+    /// meanwhile. Pages that could not be written are lost all the same: the next call unmounts.
     fn unmount(&self, key: MountKey, path: &Path, ending: Ending) -> Result<Left, MountRefusal>;
 
-    /// Where a file system is that was mounted on `path` last. Asks no file system.
+    /// Where a file system that was last mounted on `path` is now. Asks the mount table, not the
+    /// file system.
     fn standing(&self, key: MountKey, path: &Path) -> Standing;
 
-    /// Where all that is mounted is now, by paths without links.
+    /// The folders of all mounts, by paths without symbolic links.
     fn places(&self) -> Vec<(MountKey, PathBuf)>;
 
-    /// The number of the mount that a path is in; none where that is not known.
+    /// The system's number of the mount that a path is in; none where that is not known.
     fn mount_number(&self, path: &Path) -> Option<u64>;
 
-    /// What a path leads to, by any name that it may have.
+    /// What a path resolves to; the path may contain symbolic links.
     fn find(&self, path: &Path) -> Found;
 
-    /// Has what programs have stored in mapped files of a mount written, while it is used. Nothing,
-    /// where they cannot be mapped.
+    /// Writes dirty pages of memory-mapped files of a mount, which stays in use. Does nothing where
+    /// files cannot be mapped.
     ///
     /// # Errors
-    /// What could not be written is lost; `Busy` when it takes too long.
+    /// Pages that could not be written are lost; `Busy` when writing takes too long.
     fn write_back(&self, _: MountKey) -> Result<(), MountRefusal> {
         Ok(())
     }
 
-    /// Properties of a mounted file system have changed, and have their effect: what the system
-    /// keeps of it and follows from them is dropped. Nothing, where it keeps nothing.
+    /// Drops what the kernel caches of a mount and what follows from properties that have changed.
+    /// Does nothing where the kernel caches nothing.
     fn properties_changed(&self, _: MountKey) {}
 
-    /// All that was changed through a mount is stored: what the system keeps of it and was not the
-    /// last word is dropped. Nothing, where it keeps nothing.
+    /// All changes made through a mount are stored: drops kernel caches that stored values
+    /// supersede, such as block counts. Does nothing where the kernel caches nothing.
     fn group_stored(&self, _: MountKey) {}
 
-    /// Undoes mounts of a pool that was given up, also those in use: calls there fail. Waits for no
-    /// call for long.
+    /// Ends the mounts of a pool that was given up, also those in use: calls on them fail. Does not
+    /// wait long for any call.
     fn abandon(&self, mounts: &[(MountKey, &Path)]);
 
-    /// Gives a mount other options, while it is used.
+    /// Changes the options of a mount while it is used.
     ///
     /// # Errors
-    /// Why not; it has the options that it had. `Busy` when files are open for writing and the mount
-    /// is to be read-only.
+    /// Why not; the mount keeps its options. `Busy` when files are open for writing and the mount
+    /// is to become read-only.
     fn change_options(
         &self,
         key: MountKey,
@@ -187,44 +193,44 @@ pub trait Mounter: Send + Sync {
         options: MountOptions,
     ) -> Result<(), MountRefusal>;
 
-    /// The mount whose file system has this number, if it is one of ours.
+    /// The mount whose file system has this device number, if this daemon serves it.
     fn mount_of(&self, device: DeviceNumber) -> Option<MountKey> {
         let _ = device;
         None
     }
 
-    /// Removes what a daemon that died left mounted on this folder. Gives whether there was anything.
+    /// Removes a mount that a dead daemon left on this folder. Says whether there was one.
     fn clear_remains(&self, path: &Path) -> bool;
 }
 
-/// A dataset that is served, and how it is mounted or was last.
+/// A served dataset, and how it is mounted or was last.
 #[derive(Clone)]
 pub(crate) struct Mounted {
-    /// Where, as its mount point says; where it was found, if it is elsewhere by now.
+    /// Its mount point, or the folder where the mount table last showed it.
     pub(crate) path: PathBuf,
-    /// The folder that this leads to: a path without links.
+    /// The folder that this resolves to: a path without symbolic links.
     pub(crate) place: PathBuf,
-    /// It was mounted by hand in this folder, by mount(8), and not where its mount point says.
+    /// mount(8) mounted it on this folder, which is not its mount point.
     pub(crate) is_by_hand: bool,
-    /// Its name towards the mounter; none until the mounter has given one.
+    /// The mounter's key; none until the mounter has given one.
     pub(crate) key: MountKey,
-    /// How.
+    /// Options that the system enforces.
     pub(crate) options: MountOptions,
-    /// Options given with `-o`, which override properties as long as it is mounted.
+    /// Options given with `-o`, which override properties while it is mounted.
     pub(crate) temporary: TemporaryOptions,
-    /// Its hold on the files.
+    /// The mount's hold on the file system.
     pub(crate) held: Arc<Held>,
 }
 
 impl Mounted {
-    /// What is to be remembered of it when it is undone for a change.
+    /// What a remount after a change needs to know.
     pub(crate) fn before(&self) -> MountedBefore {
         MountedBefore {
             path: self.path.clone(),
             place: self.place.clone(),
             is_by_hand: self.is_by_hand,
             temporary: TemporaryOptions {
-                // It had its effect.
+                // The mount has discarded the log already.
                 discards_log: false,
                 ..self.temporary
             },
@@ -232,15 +238,15 @@ impl Mounted {
     }
 }
 
-/// A mount that was undone for a change.
+/// A mount that was unmounted for a change and is to be mounted again.
 #[derive(Debug, Clone)]
 pub(crate) struct MountedBefore {
-    /// Where it was.
+    /// Its folder, as its mount point named it.
     pub(crate) path: PathBuf,
-    /// The folder that this led to.
+    /// The folder that this resolved to.
     pub(crate) place: PathBuf,
-    /// It is not where its mount point says.
+    /// mount(8) mounted it on a folder that is not its mount point.
     pub(crate) is_by_hand: bool,
-    /// What stood above its properties, and does so again when it is mounted again.
+    /// Options that override properties, and do so again when it is mounted again.
     pub(crate) temporary: TemporaryOptions,
 }

@@ -1,14 +1,17 @@
-//! Who may do what.
+//! Permissions: which users may run which commands on which datasets.
 //!
 //! # Mechanism
-//! Root, and the user on whose rights the daemon runs, may do everything. Others may read, and do with datasets what is delegated to them: each
-//! command says which permissions it needs for which datasets, before it does anything. What OpenZFS's policies ask for is asked for here, in the same order, and
-//! refused in the same words.
+//! Root and the daemon's own user may do everything. Other users may read, and do with
+//! datasets what `zfs allow` delegates to them: each command says which permissions it needs for
+//! which datasets, before it changes anything. The permissions, their order and the refusals are
+//! those of OpenZFS's `zfs_secpolicy_*` functions.
 //!
-//! Commands on pools are not delegated; the control interface lets only those through who may do everything.
+//! Commands on pools cannot be delegated; the control interface passes them only for privileged
+//! users.
 //!
 //! # Invariants
-//! - Every command that changes a dataset, or sends one, asks ([`Engine::permit`]) when it knows all datasets that it is about.
+//! - Every command that changes or sends a dataset calls [`Engine::permit`] when it knows all
+//!   datasets that it is about.
 
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -24,7 +27,7 @@ use tarn_dataset::task::SyncTask;
 use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
-/// Names of permissions that are no properties.
+/// Names of permissions that are not properties.
 #[doc(alias = "zfs_deleg_perm_tab")]
 pub(crate) mod permission {
     pub(crate) const ALLOW: &str = "allow";
@@ -82,14 +85,14 @@ pub(crate) mod permission {
     ];
 }
 
-/// Why somebody may not.
+/// Why a permission is missing.
 #[derive(Debug)]
 pub(crate) enum Denial {
-    /// It is not delegated to him.
+    /// The permission is not delegated to the user.
     NotGranted,
-    /// The pool delegates nothing.
+    /// Delegation is off for the pool (`delegation=off`).
     Off,
-    /// It cannot be found out, or there is no such dataset.
+    /// The dataset does not exist or cannot be read.
     Dataset(DatasetError),
 }
 
@@ -100,7 +103,7 @@ impl From<DatasetError> for Denial {
 }
 
 impl Denial {
-    /// In the words of OpenZFS, after those of the command.
+    /// The refusal in OpenZFS's words, with the command's action before them.
     pub(crate) fn refusal(self, action: impl Into<String>) -> Refusal {
         match self {
             Denial::NotGranted => Refusal::new(RefusalKind::Denied, action, "permission denied"),
@@ -116,12 +119,12 @@ impl Denial {
     }
 }
 
-/// Whether this is a user who may do everything.
+/// Whether a user may do everything: root, and the daemon's own user.
 pub(crate) fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == tarn_host::effective_uid()
 }
 
-/// The caller as the tree of datasets knows users.
+/// The caller as `tarn_dataset` describes users.
 pub(crate) fn user_of(caller: &Caller) -> User {
     User {
         uid: caller.uid,
@@ -130,7 +133,7 @@ pub(crate) fn user_of(caller: &Caller) -> User {
     }
 }
 
-/// Refuses a user who lacks one of these permissions for a dataset.
+/// Refuses a user without one of these permissions for a dataset.
 #[doc(alias = "zfs_secpolicy_write_perms_ds")]
 pub(crate) fn require(
     dataset: &Dataset<'_>,
@@ -147,7 +150,8 @@ pub(crate) fn require(
     Ok(())
 }
 
-/// The administrator of a zone decides there; of those outside only root may.
+/// A dataset delegated to a zone is decided on by that zone's administrator; outside, only root
+/// may.
 #[doc(alias = "zfs_dozonecheck_impl")]
 fn refuse_zoned(dataset: &Dataset<'_>) -> Result<(), Denial> {
     let Some(head) = dataset.directory().head()? else {
@@ -168,11 +172,11 @@ fn refuse_if_off(dataset: &Dataset<'_>) -> Result<(), Denial> {
     }
 }
 
-/// A dataset, and what is needed for it.
+/// A dataset, and the permissions that a command needs for it.
 pub(crate) struct Need<'n> {
-    /// Full name: of a file system, a volume or a snapshot.
+    /// Full name of a file system, volume or snapshot.
     pub(crate) dataset: String,
-    /// Names of permissions: all of them.
+    /// Names of permissions; all of them are needed.
     pub(crate) permissions: Vec<&'n str>,
 }
 
@@ -184,7 +188,7 @@ pub(crate) fn need<'n>(dataset: impl Into<String>, permissions: &[&'n str]) -> N
     }
 }
 
-/// What a dataset's name is below; for snapshots and bookmarks the dataset.
+/// The name of a dataset's parent; for snapshots and bookmarks, of their dataset.
 #[doc(alias = "zfs_get_parent")]
 pub(crate) fn parent_of(name: &str) -> Result<&str, Denial> {
     let cut = match name.find(['@', '#']) {
@@ -200,7 +204,7 @@ pub(crate) fn parent_of(name: &str) -> Result<&str, Denial> {
 
 /// The permission that a property needs.
 pub(crate) fn of_property(name: &str) -> &str {
-    let of_somebody = [
+    let of_owners = [
         "userquota",
         "groupquota",
         "userobjquota",
@@ -209,7 +213,7 @@ pub(crate) fn of_property(name: &str) -> &str {
         "projectobjquota",
     ];
     match name.split_once('@') {
-        Some((prefix, _)) => of_somebody
+        Some((prefix, _)) => of_owners
             .into_iter()
             .find(|permission| *permission == prefix)
             .unwrap_or(name),
@@ -219,12 +223,12 @@ pub(crate) fn of_property(name: &str) -> &str {
 }
 
 impl Engine {
-    /// Whether somebody may do and see everything.
+    /// Whether a caller may do and see everything.
     pub(crate) fn trusts(&self, caller: &Caller) -> bool {
         is_trusted(caller.uid)
     }
 
-    /// Refuses a caller who lacks a permission. `action` is what the refusal begins with.
+    /// Refuses a caller without one of the permissions. `action` begins the refusal.
     #[doc(alias = "zfs_secpolicy_write_perms")]
     pub(crate) fn permit(
         &self,
@@ -257,7 +261,8 @@ impl Engine {
         self.permit(call, open, "", needs, operation).is_ok()
     }
 
-    /// Refuses a caller who would lack one of these permissions for what he makes somewhere below a dataset.
+    /// Refuses a caller without one of these permissions for a new dataset below
+    /// `above`.
     #[doc(alias = "zfs_set_prop_nvlist")]
     pub(crate) fn permit_new(
         &self,
@@ -285,7 +290,7 @@ impl Engine {
         check().map_err(|denial| denial.refusal(action))
     }
 
-    /// A task on behalf of a caller, who is bound by limits unless he may do everything.
+    /// A task on behalf of a caller. Limits bind it unless the caller may do everything.
     pub(crate) fn on_behalf<T>(
         &self,
         call: &Call,
@@ -302,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Makes a change for a command.
+    /// Runs a task for a command.
     pub(crate) fn run_on_behalf<T: SyncTask>(
         &self,
         call: &Call,
@@ -341,12 +346,12 @@ mod tests {
         assert_eq!(of_property("com.example:a"), "userprop");
         assert_eq!(of_property("userquota@ann"), "userquota");
         assert_eq!(of_property("projectobjquota@7"), "projectobjquota");
-        // Nobody can set those, so nobody can have permission to.
+        // These cannot be set, so there is no permission for them.
         assert_eq!(of_property("userused@ann"), "userused@ann");
     }
 
     #[test]
-    fn what_is_made_is_made_below_something() {
+    fn the_parent_of_a_name_is_found() {
         assert_eq!(parent_of("tank/a/b").unwrap(), "tank/a");
         assert_eq!(parent_of("tank/a@s").unwrap(), "tank/a");
         assert_eq!(parent_of("tank/a#b").unwrap(), "tank/a");

@@ -1,17 +1,17 @@
-//! Failures of the layers below, in the words of commands.
+//! Errors of the layers below, as refusals of commands.
 
 use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::task::TaskRefusal;
 use tarn_pool::TaskError;
 
-/// Said of a pool that cannot be written at the moment.
+/// The reason while a pool is suspended.
 pub(crate) const SUSPENDED: &str = "pool I/O is currently suspended";
 
 /// Why a change of a pool was not made. `action` is `cannot create 'tank/a'`.
 pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
     let action = action.into();
     match error {
-        // Of the first the reason says which it is, too: the action does not.
+        // The reason names the first dataset, since the action does not.
         TaskError::Refused(TaskRefusal::Several(refused)) if !refused.is_empty() => {
             let told = |(name, why): &(String, TaskRefusal)| format!("'{name}': {why}");
             let first = Refusal::new(kind_of(&refused[0].1), action, told(&refused[0]));
@@ -27,8 +27,8 @@ pub(crate) fn of_task(action: impl Into<String>, error: &TaskError) -> Refusal {
     }
 }
 
-/// Why a change of several datasets was not made: each that kept it from being made on a line of its own. `action` is
-/// `cannot create snapshot 'tank/a@b'`, from the name; `all` is for what is wrong with the change as a whole.
+/// Why a change of several datasets was not made: a line for each refused dataset. `action` makes
+/// `cannot create snapshot 'tank/a@b'` from the name; `all` is for errors of the change as a whole.
 pub(crate) fn of_tasks(
     all: impl Into<String>,
     action: impl Fn(&str) -> String,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_several_names_each_that_kept_it_from_being_made() {
+    fn a_refusal_of_several_changes_names_each() {
         let busy = || TaskRefusal::Busy {
             why: "dataset is busy".to_string(),
         };

@@ -1,4 +1,4 @@
-//! The table of file systems that are served: one [`FileSystem`] for each object set, with its holders.
+//! The table of served file systems: one [`FileSystem`] for each object set, with its holders.
 //!
 //! # Problem
 //! A [`FileSystem`] has a table of files in memory. Two of them over one object set do not see each
@@ -7,13 +7,13 @@
 //! one dataset.
 //!
 //! # Mechanism
-//! The table has an entry for each dataset or snapshot that is held, by the object of the dataset
-//! in the MOS. The first [hold](ServedFiles::hold) opens the file system. Holds that come while it
-//! is being opened wait; later ones join. A hold has a [purpose](HoldPurpose), so that destroy,
-//! rollback, receive, export and unmount find out what is in their way.
+//! The table has an entry for each held dataset or snapshot, by the object of the dataset in the
+//! MOS. The first [hold](ServedFiles::hold) opens the file system. Holds that come while it is
+//! being opened wait; later ones join. A hold has a [purpose](HoldPurpose), by which destroy,
+//! rollback, receive, export and unmount find out what keeps a dataset in use.
 //!
-//! The last hold of a head that leaves in order ([`Held::begin_leaving`]) gets a [`Closing`]: what
-//! is left is stored and the intent log closed before the entry goes, and nothing opens the file
+//! The last hold of a head that leaves in order ([`Held::begin_leaving`]) gets a [`Closing`]: dirty
+//! data is stored and the intent log closed before the entry goes, and nothing opens the file
 //! system anew in between. A hold that is dropped only leaves. The intent log of a head stays open
 //! then, as after umount(8), until the next hold or the next command that needs the head closed.
 //!
@@ -21,10 +21,11 @@
 //! - Of one object set, the table gives out one file system at a time.
 //! - An entry is there as long as its file system has holders, is being opened, or is being closed.
 //! - A destroyed snapshot has no entry, and its file system [ends](FileSystem::set_ending) before
-//!   its blocks are given out again.
+//!   its blocks are allocated again.
 //!
 //! # Locks
-//! One, for looks into the table. No device is waited for under it: the sync thread takes it, too.
+//! One lock, for lookups in the table. It is never held across a wait for a device: the sync thread
+//! takes it too.
 
 use crate::files::{FileSystem, ObjectId, Operation, OperationKind, PosixError, Tree, Who};
 use crate::tree::ServedTree;
@@ -49,19 +50,19 @@ pub enum HoldPurpose {
     SnapshotEntry,
 }
 
-/// What a hold found.
+/// Whether a hold opened the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It is the first, and has opened the file system.
+    /// The first hold, which opened the file system.
     First,
-    /// The file system was open.
+    /// A later hold: the file system was open.
     Joined,
 }
 
 /// The file systems of one pool that are served.
 pub(crate) struct ServedFiles {
     table: Mutex<Table>,
-    /// An entry was opened, or is gone.
+    /// Signalled when an entry was opened, or removed.
     settled: Condvar,
 }
 
@@ -72,14 +73,14 @@ struct Table {
 }
 
 enum Entry {
-    /// The first hold opens it.
+    /// The first hold is opening the file system.
     Opening { is_destroyed: bool },
-    /// It has these holders. Each of them keeps the tree.
+    /// The file system is open, with these holders. Each of them keeps the tree.
     Open {
         tree: Weak<ServedTree>,
         holders: BTreeMap<u64, HoldPurpose>,
     },
-    /// The last hold stores what is left.
+    /// The last hold stores dirty data.
     Closing,
 }
 
@@ -89,7 +90,7 @@ impl Table {
         self.last_number
     }
 
-    /// The file system of a snapshot that is open ends, or goes on.
+    /// Sets whether the open file system of a snapshot ends or goes on.
     fn set_ending(&self, snapshot: ObjectId, is_ending: bool) -> Option<Arc<ServedTree>> {
         let Some(Entry::Open { tree, .. }) = self.entries.get(&snapshot) else {
             return None;
@@ -108,12 +109,12 @@ impl ServedFiles {
         })
     }
 
-    /// Holds the file system of a dataset or snapshot. `open` opens it where nothing holds it yet;
-    /// it may wait for devices. A snapshot that is destroyed meanwhile is given all the same, and
-    /// [ends](FileSystem::is_ending): its name is to be looked up again.
+    /// Holds the file system of a dataset or snapshot. `open` opens it where nothing holds it yet,
+    /// and may wait for devices. A snapshot that is destroyed meanwhile is returned all the same,
+    /// and [ends](FileSystem::is_ending): the caller looks its name up again.
     ///
     /// # Errors
-    /// Those of `open`. Nothing is held then.
+    /// Those of `open`; nothing is held then.
     pub(crate) fn hold<E>(
         self: &Arc<Self>,
         dataset: ObjectId,
@@ -133,8 +134,8 @@ impl ServedFiles {
         Ok((opening.finish(tree, purpose), Hold::First))
     }
 
-    /// A file system that is open, for a look at what is in memory. That is no hold: it may be
-    /// closed meanwhile.
+    /// An open file system, to look at its state in memory. That is no hold: it may close
+    /// meanwhile.
     pub(crate) fn peek(&self, dataset: ObjectId) -> Option<Arc<ServedTree>> {
         match self.table.lock().entries.get(&dataset) {
             Some(Entry::Open { tree, .. }) => tree.upgrade(),
@@ -142,8 +143,8 @@ impl ServedFiles {
         }
     }
 
-    /// Joins the other holds. None where nothing does: the caller is to open it, and an entry says
-    /// so from here on.
+    /// Joins the other holds. None where there are none: the caller then opens the file system, and
+    /// the entry says so from here on.
     fn join_or_begin(
         self: &Arc<Self>,
         dataset: ObjectId,
@@ -174,7 +175,7 @@ impl ServedFiles {
         }
     }
 
-    /// What a dataset or snapshot is held for, each purpose as often as it is.
+    /// The purposes for which a dataset or snapshot is held, one per hold.
     pub(crate) fn purposes(&self, dataset: ObjectId) -> Vec<HoldPurpose> {
         match self.table.lock().entries.get(&dataset) {
             Some(Entry::Open { holders, .. }) => holders.values().copied().collect(),
@@ -199,8 +200,8 @@ impl ServedFiles {
         held.collect()
     }
 
-    /// A snapshot is about to be destroyed, and cannot be entered any more. Says whether it may be:
-    /// no file of it is open, and it is held for nothing but entries of `.zfs/snapshot`.
+    /// Begins to destroy a snapshot: it cannot be entered any more. False, and nothing changes,
+    /// when a file of it is open or it is held for another purpose than entries of `.zfs/snapshot`.
     pub(crate) fn begin_ending(&self, snapshot: ObjectId) -> bool {
         let ending = self.table.lock().set_ending(snapshot, true);
         let is_entry = |purpose: &HoldPurpose| *purpose == HoldPurpose::SnapshotEntry;
@@ -208,21 +209,23 @@ impl ServedFiles {
             && !ending.is_some_and(|tree| tree.files().is_in_use())
     }
 
-    /// A snapshot was not destroyed after all, or was and has no entry any more.
+    /// Ends [`begin_ending`](Self::begin_ending): the snapshot was not destroyed after all, or it
+    /// was and has no entry any more.
     pub(crate) fn go_on(&self, snapshot: ObjectId) {
         let going_on = self.table.lock().set_ending(snapshot, false);
         drop(going_on);
     }
 
-    /// A hold leaves. Gives its tree's entry over to be closed where it was the last and is to
-    /// be closed; an entry without holders is removed otherwise.
+    /// Removes a hold. Where it was the last and `closes`, its tree's entry is returned to be
+    /// closed; otherwise an entry without holders is removed.
     fn leave(self: &Arc<Self>, held: &Held, closes: bool) -> Option<Closing> {
         let mut table = self.table.lock();
         let entry = table.entries.get_mut(&held.tree.id());
         let Some(Entry::Open { holders, .. }) = entry else {
             return None;
         };
-        // Not there: it has left before, or its snapshot was destroyed and another has the number.
+        // The hold has left before, or its snapshot was destroyed and another dataset has the
+        // object number.
         if holders.remove(&held.number).is_none() || !holders.is_empty() {
             return None;
         }
@@ -239,13 +242,13 @@ impl ServedFiles {
 }
 
 impl SnapshotsServed for ServedFiles {
-    /// Open files end, too: what they read would be another dataset's.
+    /// Open files end too: their blocks may soon belong to another dataset.
     fn destroyed(&self, snapshot: ObjectId) {
         let mut table = self.table.lock();
         let ended = table.set_ending(snapshot, true);
         match table.entries.get_mut(&snapshot) {
             Some(Entry::Opening { is_destroyed }) => *is_destroyed = true,
-            // It never goes on, and another snapshot can get the number.
+            // The entry goes for good, as another snapshot can get the object number.
             Some(Entry::Open { .. }) => drop(table.entries.remove(&snapshot)),
             Some(Entry::Closing) | None => {}
         }
@@ -254,7 +257,7 @@ impl SnapshotsServed for ServedFiles {
     }
 }
 
-/// An entry that is being opened. It goes where that fails.
+/// An entry whose file system is being opened. It is removed where that fails.
 struct Opening<'a> {
     served: &'a Arc<ServedFiles>,
     dataset: ObjectId,
@@ -300,8 +303,8 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// A hold on the file system of a dataset or snapshot. It ends when this is dropped, if it did not
-/// before.
+/// A hold on the file system of a dataset or snapshot. Dropping it ends the hold, if it has not
+/// ended before.
 pub struct Held {
     tree: Arc<ServedTree>,
     served: Arc<ServedFiles>,
@@ -310,27 +313,28 @@ pub struct Held {
 }
 
 impl Held {
-    /// What it is held for.
+    /// The purpose of the hold.
     pub fn purpose(&self) -> HoldPurpose {
         self.purpose
     }
 
-    /// What is held.
+    /// The file system's tree.
     pub(crate) fn tree(&self) -> &ServedTree {
         &self.tree
     }
 
-    /// What is held, for those that follow its properties.
+    /// The file system's tree, for trees that follow its properties.
     pub(crate) fn weak_tree(&self) -> Weak<ServedTree> {
         Arc::downgrade(&self.tree)
     }
 
-    /// Leaves. The last hold of a head is to close it; nothing can hold it meanwhile.
+    /// Ends the hold. The last hold of a head gets the head to close; nothing can hold it
+    /// meanwhile.
     pub(crate) fn begin_leaving(&self) -> Option<Closing> {
         self.served.leave(self, true)
     }
 
-    /// Leaves. Nothing is stored for it.
+    /// Ends the hold without storing anything.
     pub(crate) fn leave(&self) {
         let closing = self.served.leave(self, false);
         debug_assert!(closing.is_none(), "it was not to be closed");
@@ -373,8 +377,8 @@ impl Tree for Held {
     }
 }
 
-/// A head that nothing holds any more, while what is left of it is stored. It can be held again
-/// when this is dropped.
+/// A head without holders whose dirty data is being stored. It can be held again when this is
+/// dropped.
 #[must_use]
 pub(crate) struct Closing {
     served: Arc<ServedFiles>,
@@ -382,7 +386,7 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// What is being closed.
+    /// The tree of the head.
     pub(crate) fn tree(&self) -> &ServedTree {
         &self.tree
     }

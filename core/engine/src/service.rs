@@ -1,4 +1,4 @@
-//! The engine as commands see it: each operation with its own record.
+//! The operations that commands call: each runs with its own [`Operation`] record.
 
 use crate::administration::{Administration, Call};
 use crate::engine::Engine;
@@ -6,7 +6,7 @@ use crate::messages::{Changed, Done, Refusal, dataset, delegation, pool, statist
 use tarn_probe::{Operation, Outcome};
 
 impl Engine {
-    /// Runs one command with an operation of its own.
+    /// Runs one command with an [`Operation`] of its own.
     fn command<T>(
         &self,
         call: &Call,
@@ -21,14 +21,14 @@ impl Engine {
         outcome
     }
 
-    /// Notes a command in the history of a pool that it changed. What the command did stands, whether or not
-    /// that can be noted.
+    /// Notes a command in the history of a pool that it changed. The command succeeded whether or
+    /// not the note can be written.
     pub(crate) fn record_command(&self, call: &Call, pool: &str, operation: &Operation) {
         let Some(open) = self.find_pool(pool) else {
             return;
         };
         let record = self.command_record(call);
-        // A pool that cannot be written any more has told so to everybody who waits for it.
+        // A suspended pool has failed the calls that wait for it already.
         drop(open.pool.record_command(record, operation));
     }
 }

@@ -1,10 +1,9 @@
-//! `.zfs/snapshot`: what becomes of snapshots when names in it change.
+//! `.zfs/snapshot`: mkdir(2), rmdir(2) and rename(2) there take, destroy and rename snapshots.
 //!
 //! # Mechanism
-//! mkdir(2) there takes a snapshot, rmdir(2) destroys it, and rename(2) renames it, for users that may
-//! do the same by `zfs snapshot`, `zfs destroy` and `zfs rename`. The history has the event and no
-//! command. A snapshot in which a file is open is busy; one that is destroyed ends for all that have
-//! entered it ([`served`](crate::served)).
+//! They need the permissions of `zfs snapshot`, `zfs destroy` and `zfs rename`. The history has the
+//! internal event and no command. A snapshot in which a file is open is busy; one that is destroyed
+//! ends for all that have entered it ([`served`](crate::served)).
 
 use crate::files::{Credentials, ObjectId, PosixError};
 use crate::policy::{self, Denial};
@@ -29,7 +28,7 @@ pub(crate) struct SnapshotDirectory {
     pub(crate) pool: Arc<Pool>,
     pub(crate) head: ObjectId,
     pub(crate) served: Arc<ServedFiles>,
-    /// Names in it cannot be changed.
+    /// mkdir, rmdir and rename are refused.
     pub(crate) is_fixed: bool,
 }
 
@@ -181,7 +180,7 @@ fn check_names(
         })
 }
 
-/// Refuses a user without the permissions that the same command needs.
+/// Refuses a user without the permissions that the command of the same effect needs.
 #[doc(alias(
     "zfs_secpolicy_snapshot_perms",
     "zfs_secpolicy_destroy_perms",
@@ -234,13 +233,13 @@ fn of_dataset(error: &DatasetError) -> PosixError {
     }
 }
 
-/// What cannot be read of the tree of datasets.
+/// The tree of datasets cannot be read.
 const UNREADABLE: PosixError = PosixError::Damaged {
     object: ObjectId::ZERO,
     why: "the tree of datasets cannot be read",
 };
 
-/// The system's errors for what OpenZFS has them for.
+/// The errno that OpenZFS returns for a refused task.
 fn of_task(error: &TaskError) -> PosixError {
     let refusal = match error {
         TaskError::Refused(refusal) => refusal,

@@ -1,4 +1,5 @@
-//! Starting and stopping: pools come back as the cache file says, and go without being given up.
+//! Start and stop of the daemon: pools of the cache file are imported at the start, and closed
+//! without being exported at the stop.
 
 use crate::administration::Call;
 use crate::engine::Engine;
@@ -9,24 +10,26 @@ use crate::refusals::of_task;
 use std::collections::BTreeSet;
 use tarn_pool::Leaving;
 
-/// What becomes of a pool that does not answer when everything is stopped.
+/// The reason for a pool that does not answer when the daemon stops.
 const GIVEN_UP: &str = "it could not be stored, and was given up with what was stored last";
 
 impl Engine {
-    /// Imports what was imported when the last daemon of this instance ended, and mounts it. A pool that cannot be
-    /// is left out, with a warning; it stays in the cache file for the next start.
+    /// Imports the pools that were imported when the last daemon of this instance ended, and mounts
+    /// their file systems. A pool that cannot be imported is left out, with a warning; it stays in
+    /// the cache file for the next start.
     pub fn start(&self) -> Vec<Refusal> {
         let path = self.instance.cache_file();
         let cached = match cached_pools(self, &path) {
             Ok(cached) => cached,
             Err(refusal) => return vec![refusal],
         };
-        // However far this comes, the next start knows of all of them.
+        // If this start is interrupted, the next one still knows all of them.
         self.keep_in_cache_file(&cached);
         let mut warnings = Vec::new();
         for pool in cached {
             let name = pool.facts.name.to_string();
-            // Disks get other names when the machine starts. Files do not: one beside a file that is gone may be a copy of it.
+            // Disks get other names when the machine starts, so their folders are searched too.
+            // Files do not: a file beside a missing one may be a copy of it.
             let places = match pool.paths.iter().any(|path| path.starts_with("/dev")) {
                 true => self.with_folders(pool.paths, &BTreeSet::from([pool.facts.guid])),
                 false => pool.paths,
@@ -63,19 +66,19 @@ impl Engine {
         warnings
     }
 
-    /// The daemon is about to stop, and waits for the calls that are under way: those that only watch something give up.
+    /// The daemon is about to stop and waits for the calls under way: calls that only watch end.
     pub fn begin_to_stop(&self) {
         self.presence.end();
     }
 
-    /// Unmounts everything and closes all pools, as they are: the next start imports them again.
-    /// Gives what is lost: pools that could not be stored, and file systems that could not be
-    /// unmounted in order.
+    /// Unmounts everything and closes all pools without exporting them: the next start imports them
+    /// again. Returns what is lost: pools that could not be stored, and file systems that could not
+    /// be unmounted in order.
     pub fn stop(&self) -> Vec<Refusal> {
         let mut warnings = Vec::new();
         self.remember_by_hand(true);
         for open in self.pools() {
-            // What hangs is not waited for: what was promised is in its intent logs.
+            // A pool that hangs is not waited for: its intent logs have what was promised.
             let is_given_up = self.give_up_if_stuck(&open.pool);
             open.streams.stop();
             let _turn = match self.turn(&open) {
@@ -85,7 +88,7 @@ impl Engine {
                     continue;
                 }
             };
-            // Whoever still uses a mount gets errors from here on; the next start mounts again.
+            // Programs that still use a mount get errors from here on; the next start mounts again.
             if let Err(refusal) = self.unmount_pool_or_abandon(&open) {
                 warnings.push(refusal);
             }
@@ -93,7 +96,7 @@ impl Engine {
             let closed = open.pool.close(Leaving::Kept, &operation);
             let action = format!("pool '{}'", open.pool.name());
             match closed {
-                // The same for one that could not be written from the middle on.
+                // The same for a pool that became unwritable meanwhile.
                 Err(_) if is_given_up || open.pool.failure().is_some() => {
                     warnings.push(Refusal::new(RefusalKind::Suspended, action, GIVEN_UP));
                 }

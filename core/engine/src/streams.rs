@@ -1,12 +1,13 @@
-//! Streams that are under way in a pool.
+//! The sends and receives under way in a pool.
 //!
 //! # Problem
-//! Sending and receiving take hours, and wait for somebody else's pipe most of the time. The pool must not be closed below them, and who gives it up
-//! must not wait for that somebody.
+//! A send or receive takes hours, and mostly waits for the pipe of another program. The pool must
+//! not be closed below it, and an export by force must not wait for that program.
 //!
 //! # Mechanism
-//! Each stream is entered here with what stops its pipe, in the pool's turn; it does not keep the turn. Whoever closes the pool has the turn, so no stream begins
-//! meanwhile. Without force a pool with streams is busy; by force their pipes are stopped, and they are waited for.
+//! Each stream enters here what stops its pipe, in the pool's turn, which it does not keep. A
+//! command that closes the pool has the turn, so no stream begins meanwhile. Without force a pool
+//! with streams is busy; by force their pipes are stopped and the streams waited for.
 
 use crate::administration::Presence;
 use crate::engine::OpenPool;
@@ -16,10 +17,11 @@ use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_host::{Pipe, PipeEnd, PipeStopper};
 
-/// What is under way.
+/// The streams under way.
 const STREAMS: Rank = Rank::new(tarn_host::ranks::ENGINE + 16, "streams");
 
-/// How long streams that were stopped are waited for. They look up from their work after each block.
+/// How long a closing pool waits for stopped streams. A stream checks for the stop after each
+/// block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The streams of one pool.
@@ -34,7 +36,7 @@ struct Running {
     stoppers: BTreeMap<u64, Stopper>,
 }
 
-/// What ends a stream, or a look at all that would be in one.
+/// What stops a stream, or the measuring of one.
 enum Stopper {
     Pipe(PipeStopper),
     Look(Presence),
@@ -49,7 +51,8 @@ impl Stopper {
     }
 }
 
-/// A look at all that would be in a stream. It takes as long as the stream would, and has no pipe.
+/// The measuring of a stream (`zfs send -n`). It walks as long as the stream would, and has no
+/// pipe.
 pub(crate) struct Looking<'a> {
     _streaming: Streaming<'a>,
     caller: Presence,
@@ -57,7 +60,7 @@ pub(crate) struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// Why it is to end.
+    /// Fails when it is to stop, with the reason.
     pub(crate) fn check(&self) -> Result<(), PipeEnd> {
         if self.itself.has_ended() {
             return Err(PipeEnd::Stopped);
@@ -77,12 +80,12 @@ impl Streams {
         }
     }
 
-    /// A stream begins. Called in the pool's turn; the stream is under way until what is returned is dropped.
+    /// Begins a stream, in the pool's turn. It is under way until the returned value is dropped.
     pub(crate) fn begin(&self, pipe: &Pipe) -> Streaming<'_> {
         self.enter(Stopper::Pipe(pipe.stopper()))
     }
 
-    /// The same for a look at what would be in a stream.
+    /// Begins the measuring of a stream.
     pub(crate) fn begin_look(&self, caller: &Presence) -> Looking<'_> {
         let itself = Presence::default();
         Looking {
@@ -103,7 +106,7 @@ impl Streams {
         }
     }
 
-    /// Stops all streams, and waits a while until they have ended.
+    /// Stops all streams, and waits a while for their ends.
     pub(crate) fn stop(&self) {
         let mut running = self.running.lock();
         running.stoppers.values().for_each(Stopper::stop);
@@ -133,7 +136,8 @@ impl Drop for Streaming<'_> {
 }
 
 impl OpenPool {
-    /// Makes sure that no stream is under way, for who closes the pool in its turn: by force they are stopped. `action` is `cannot export 'tank'`.
+    /// Makes sure that no stream is under way before the caller closes the pool in its turn;
+    /// `force` stops them. `action` is `cannot export 'tank'`.
     pub(crate) fn end_streams(&self, force: bool, action: String) -> Result<(), Refusal> {
         if force {
             self.streams.stop();
@@ -152,7 +156,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_look_ends_with_its_caller_and_when_it_is_stopped() {
+    fn measuring_ends_with_its_caller_and_when_it_is_stopped() {
         let streams = Streams::new();
         let caller = Presence::default();
         let looking = streams.begin_look(&caller);
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_stopped_lets_go_of_whoever_waits_for_it() {
+    fn a_stopped_stream_ends_waits_on_its_pipe() {
         let streams = Arc::new(Streams::new());
         let (data, mut theirs) = UnixStream::pair().unwrap();
         let (line, _callers) = UnixStream::pair().unwrap();

@@ -1,9 +1,9 @@
 //! The files of a dataset or snapshot, as front ends get them.
 //!
-//! A file system asks its pool for two things: how much room its dataset has, and which snapshots.
-//! Both are looked up when they are asked for, since they change while it is open; so does its name.
+//! A file system asks its pool how much room its dataset has, and for its snapshots. Both change
+//! while it is open, as its name does, so they are looked up at each call.
 //!
-//! A [`ServedTree`] is opened by the table of what is [served](crate::served) alone.
+//! Only the table of [served](crate::served) file systems opens a [`ServedTree`].
 
 use crate::count_owners::OwnerCounts;
 use crate::engine::OpenPool;
@@ -26,7 +26,7 @@ use tarn_posix::{FileSystemParts, MountError, Unlinked};
 use tarn_probe::{DatasetId, DatasetStatistics, Operation, OperationKind, What, Who};
 use tarn_zil::Durability;
 
-/// Snapshots that were entered from a head, while they get properties.
+/// Entered snapshots of a head, while they get properties.
 const ENTERED: Rank = Rank::new(tarn_host::ranks::ENGINE + 42, "entered snapshots");
 
 /// The files of one dataset or snapshot.
@@ -34,33 +34,33 @@ pub(crate) struct ServedTree {
     pool: Arc<Pool>,
     id: ObjectId,
     files: Arc<FileSystem>,
-    /// None of a snapshot: requests are counted for the file system it was entered from.
+    /// None for a snapshot: its requests are counted for the file system from which it was entered.
     head: Option<Head>,
 }
 
-/// What only a head has.
+/// The parts of a tree that only a head has.
 struct Head {
     statistics: Arc<DatasetStatistics>,
     served: Arc<ServedFiles>,
-    /// Snapshots that were entered below `.zfs`: they follow its properties.
+    /// Snapshots entered below its `.zfs`: they follow its properties.
     entered: Mutex<Vec<Weak<ServedTree>>>,
     counts: Arc<OwnerCounts>,
 }
 
-/// How a dataset's files are opened.
+/// How a dataset's file system is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeChoices {
-    /// What of the intent log cannot be replayed may be given up.
+    /// Intent log records that cannot be replayed may be discarded.
     pub(crate) discards_log: bool,
-    /// Names in `.zfs/snapshot` cannot be changed.
+    /// mkdir, rmdir and rename in `.zfs/snapshot` are refused.
     pub(crate) fixes_snapshot_names: bool,
-    /// What becomes of files that were left without a name.
+    /// What happens to unlinked files that a crash left.
     pub(crate) unlinked: Unlinked,
 }
 
 /// Why a dataset cannot be mounted.
 pub(crate) struct TreeError {
-    /// For people.
+    /// The reason as text.
     pub(crate) why: String,
     /// Its intent log cannot be replayed to its end.
     pub(crate) is_log: bool,
@@ -76,10 +76,11 @@ impl<E: std::error::Error> From<E> for TreeError {
 }
 
 impl ServedTree {
-    /// Opens a dataset's files. Where its intent log cannot be replayed to its end, what is left of it may be given up.
+    /// Opens a dataset's file system and replays its intent log. Records that cannot be replayed
+    /// may be discarded where `choices` say so.
     ///
     /// # Errors
-    /// Why it cannot be mounted, for people.
+    /// Why the dataset cannot be mounted, as text.
     pub(crate) fn open(
         open: &Arc<OpenPool>,
         dataset: &Dataset<'_>,
@@ -140,7 +141,7 @@ impl ServedTree {
             }
         })?;
         if is_writable && !files.object_set().phys().intent_log.claim_txg.is_zero() {
-            // It was replayed, or there was nothing in it.
+            // The log is replayed, or was empty.
             if let Err(error) = pool.run(ForgetLog { head }, operation) {
                 pool.namespace().forget_log(head);
                 return Err(error.into());
@@ -168,10 +169,10 @@ impl ServedTree {
         }))
     }
 
-    /// Opens the files of a snapshot. Nothing of them can change.
+    /// Opens the file system of a snapshot, read-only.
     ///
     /// # Errors
-    /// Why they cannot be read, for people.
+    /// Why the snapshot cannot be read, as text.
     pub(crate) fn open_snapshot(
         pool: &Arc<Pool>,
         snapshot: &Dataset<'_>,
@@ -205,7 +206,7 @@ impl ServedTree {
         }))
     }
 
-    /// The dataset has other properties now, and so have the snapshots that were entered from it.
+    /// Sets the properties of the dataset, and of the snapshots entered from it.
     pub(crate) fn set_properties(&self, properties: MountProperties) {
         let Some(head) = &self.head else {
             self.files.set_properties(properties);
@@ -221,8 +222,8 @@ impl ServedTree {
         drop(entered);
     }
 
-    /// It was mounted: what is not counted for owners and can be by now is counted in the
-    /// background. A mount that changes nothing counts nothing.
+    /// Called when it was mounted: counts in the background what was not counted for owners when
+    /// features were enabled. A read-only mount counts nothing.
     pub(crate) fn bring_up_counts(&self) {
         if let Some(head) = &self.head
             && !self.files.properties().is_read_only
@@ -231,7 +232,7 @@ impl ServedTree {
         }
     }
 
-    /// The dataset has another name now.
+    /// The dataset was renamed.
     pub(crate) fn rename(&self, name: &str) {
         if let Some(head) = &self.head {
             head.statistics.rename(name);
@@ -248,7 +249,7 @@ impl ServedTree {
         self.id
     }
 
-    /// Whether it is no snapshot.
+    /// Whether it is a head, not a snapshot.
     pub(crate) fn is_head(&self) -> bool {
         self.head.is_some()
     }
@@ -268,7 +269,7 @@ impl ServedTree {
     }
 }
 
-/// How much room the dataset has.
+/// The space door of a head.
 fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> SpaceDoor {
     let totals = {
         let pool = pool.clone();
@@ -292,7 +293,7 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> Space
                     .then(|| -> Box<dyn Any + Send> { Box::new(leave) })),
                 Err(AdmitRefusal::QuotaExceeded) => Err(SpaceRefusal::QuotaExceeded),
                 Err(AdmitRefusal::NoSpace) => Err(SpaceRefusal::NoSpace),
-                // Of a pool that does not store anything now, the transaction tells.
+                // The pool is suspended; the transaction reports it.
                 Err(_) => Ok(None),
             }
         }
@@ -307,7 +308,7 @@ fn space_of(pool: &Arc<Pool>, head: ObjectId, counts: Arc<OwnerCounts>) -> Space
     }
 }
 
-/// How much room there is where a snapshot is. Nothing is written there.
+/// The space door of a snapshot, where nothing is written.
 fn space_of_snapshot(pool: &Arc<Pool>, snapshot: ObjectId) -> SpaceDoor {
     let pool = pool.clone();
     let totals = move || {
@@ -339,7 +340,7 @@ fn space_facts(
     tarn_dataset::space_used::head_space(&head)
 }
 
-/// An operation of our own.
+/// An operation of the daemon itself.
 pub(crate) fn internal() -> Operation {
     Operation::internal(tarn_host::monotonic_ns, OperationKind::Assembly)
 }
@@ -362,7 +363,8 @@ impl Tree for ServedTree {
         let purpose = HoldPurpose::SnapshotEntry;
         let held = head.served.hold(id, purpose, open);
         let (held, _) = held.map_err(|_: TreeError| PosixError::NotFound)?;
-        // One that was destroyed since it was looked up has no name; its number may be another's.
+        // A snapshot that was destroyed since the lookup has no name; its object number may be
+        // another dataset's.
         if held.files().is_ending() || self.find_snapshot(name, operation)? != id {
             return Err(PosixError::NotFound);
         }

@@ -1,15 +1,19 @@
-//! Turns: one change of a pool at a time, and nobody waits for a pool that does not answer.
+//! Turns: commands change a pool one at a time, and none waits for a pool that does not answer.
 //!
 //! # Problem
-//! A command that changes what is mounted must not meet another half-way. But a device may hang, and with it the command that waits for it: other pools,
-//! and whoever only looks, must not wait with it.
+//! Two commands that change mounts or datasets must not meet half-way. But a device may hang, and
+//! with it the command that waits for it: commands on other pools, and commands that only read,
+//! must not wait with it.
 //!
 //! # Mechanism
-//! Each pool has a turn of its own; only commands that look for pools, or make them, take turns over all. A pool is *stuck* when it is suspended, or one of its devices owes answers
-//! and has given none for a second. Who wants the turn of a stuck pool is refused after a moment.
+//! Each pool has a turn of its own; only commands that search for pools or create them exclude each
+//! other across pools. A pool is *stuck* when it is suspended, or when one of its devices has
+//! unanswered requests and has answered none for a second. A command that wants the turn of a stuck
+//! pool is refused after a moment.
 //!
-//! Who only looks is served by a thread of its own ([`Engine::look`]). Normally it is waited for, however long it takes; when the pool is stuck it is left behind, and ends when
-//! the device answers, or the pool is given up.
+//! A command that only reads runs in a thread of its own ([`Engine::look`]). Normally the caller
+//! waits for it, however long it takes; when the pool is stuck the caller leaves the thread behind,
+//! which ends when the device answers or the pool is given up.
 
 use crate::engine::{Engine, OpenPool};
 use crate::messages::{Refusal, RefusalKind};
@@ -22,32 +26,33 @@ use tarn_host::lock::{Condvar, Mutex, Rank};
 use tarn_pool::Pool;
 use tarn_probe::Operation;
 
-/// Whose turn it is.
+/// The turn of a pool.
 const TURN: Rank = Rank::new(tarn_host::ranks::ENGINE + 15, "turn");
 
-/// A device that has been silent for so long while it owes answers does not answer. Longer than all but the slowest requests take.
+/// A device with unanswered requests that has answered none for this long does not answer. All but
+/// the slowest requests take less.
 const SILENT_NS: u64 = 1_000_000_000;
 
-/// From then on it is not expected to answer any more, and a pool may be given up, with what was not made durable. Disks under load take seconds for
-/// a flush.
+/// After this long a device is not expected to answer any more, and a pool may be given up with
+/// everything that was not made durable. Disks under load take seconds for a flush.
 const HUNG_NS: u64 = 5_000_000_000;
 
-/// How long who gives a pool up waits for its turn: whoever has it was let go.
+/// How long an export by force waits for the turn: giving the pool up lets its present holder go.
 const HURRY: Duration = Duration::from_millis(400);
 
-/// How long a pool that is found stuck is waited for: what is in memory needs less.
+/// How long a command waits for a pool that is stuck: answers from memory take less.
 const MOMENT: Duration = Duration::from_millis(400);
 
-/// How long a pool is waited for before it is asked whether it is stuck.
+/// How long a command waits before it asks whether the pool is stuck.
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// How often it is looked.
+/// Interval between checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// So many threads may be left behind in one pool. More would see no more.
+/// How many reading threads may be left behind in one stuck pool. More would learn no more.
 const LEFT_BEHIND_MAX: usize = 8;
 
-/// Whether nobody should wait for a pool.
+/// Whether a pool is stuck, so that no command should wait for it.
 pub(crate) fn is_stuck(pool: &Pool) -> bool {
     pool.failure().is_some() || pool.silent_ns() > SILENT_NS
 }
@@ -69,7 +74,7 @@ impl Turns {
     }
 }
 
-/// Changes of a pool that nobody else makes meanwhile.
+/// The turn of a pool, held: no other command changes the pool.
 pub(crate) struct Turn<'a>(&'a Turns);
 
 impl Drop for Turn<'_> {
@@ -79,7 +84,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// One who looks.
+/// Counts one reading thread.
 struct Looking(Arc<AtomicUsize>);
 
 impl Drop for Looking {
@@ -88,7 +93,7 @@ impl Drop for Looking {
     }
 }
 
-/// The turn of a pool for what the daemon does by itself. None when the pool is stuck.
+/// The turn of a pool for background work of the daemon. None when the pool is stuck.
 pub(crate) fn turn_of(open: &Arc<OpenPool>) -> Option<Turn<'_>> {
     take(open, PATIENCE)
 }
@@ -114,12 +119,12 @@ fn take(open: &Arc<OpenPool>, patience: Duration) -> Option<Turn<'_>> {
 }
 
 impl Engine {
-    /// Waits until nobody else changes a pool.
+    /// Waits for the turn of a pool.
     pub(crate) fn turn<'a>(&self, open: &'a Arc<OpenPool>) -> Result<Turn<'a>, Refusal> {
         self.turn_within(open, PATIENCE)
     }
 
-    /// The same, for who gives the pool up.
+    /// The turn for a command that has given the pool up; waits only a moment.
     pub(crate) fn last_turn<'a>(&self, open: &'a Arc<OpenPool>) -> Option<Turn<'a>> {
         self.turn_within(open, HURRY).ok()
     }
@@ -130,7 +135,7 @@ impl Engine {
         patience: Duration,
     ) -> Result<Turn<'a>, Refusal> {
         let turn = take(open, patience).ok_or_else(|| stuck(open.pool.name()))?;
-        // Somebody may have been faster, and exported it.
+        // Another command may have exported the pool meanwhile.
         let name = open.pool.name();
         match self.find_pool(name) {
             Some(found) if Arc::ptr_eq(&found, open) => Ok(turn),
@@ -141,7 +146,8 @@ impl Engine {
         }
     }
 
-    /// Looks at a pool in a thread of its own. None when the pool is stuck, and what is looked for is not in memory.
+    /// Reads a pool in a thread of its own. None when the pool is stuck and the answer is not in
+    /// memory.
     pub(crate) fn look<T: Send + 'static>(
         &self,
         open: &Arc<OpenPool>,
@@ -158,7 +164,7 @@ impl Engine {
         let operation = self.operation(0);
         let run = move || {
             let seen = look(&owned, &operation);
-            // Not held any longer than needed: whoever asked may export it next.
+            // Dropped before the answer is sent: the asking command may export the pool next.
             drop(owned);
             drop(looking);
             drop(tell.send(seen));
@@ -178,7 +184,8 @@ impl Engine {
         }
     }
 
-    /// Gives a pool up that is suspended, or hangs. Gives whether it was; waits only while it cannot be told.
+    /// Gives a pool up that is suspended or hangs, and says whether it did. Waits only while that
+    /// cannot be told.
     pub(crate) fn give_up_if_stuck(&self, pool: &Pool) -> bool {
         loop {
             if pool.failure().is_some() || pool.silent_ns() > HUNG_NS {
@@ -193,7 +200,7 @@ impl Engine {
     }
 }
 
-/// The refusal of who would wait for a pool that is stuck.
+/// The refusal of a command that would wait for a stuck pool.
 pub(crate) fn stuck(name: &str) -> Refusal {
     let action = format!("cannot open '{name}'");
     Refusal::new(RefusalKind::Suspended, action, SUSPENDED)

@@ -1,6 +1,7 @@
-//! Volumes: what happens to them without anybody using them.
+//! Volumes: their intent logs are replayed when the pool is imported.
 //!
-//! The intent logs of file systems are replayed when they are mounted. Nobody mounts a volume: its log is replayed when its pool is imported.
+//! Mounting a file system replays its intent log. A volume is not mounted, so the import replays
+//! its log.
 
 use crate::engine::OpenPool;
 use crate::tree::TreeError;
@@ -14,15 +15,15 @@ use tarn_probe::Operation;
 use tarn_zil::Durability;
 use tarn_zvol::Volume;
 
-/// A volume with an intent log that was claimed.
+/// A volume with a claimed intent log.
 struct Logged {
     name: String,
     head: ObjectId,
     facts: VolumeFacts,
 }
 
-/// Replays the intent logs of a pool's volumes. A log that cannot be replayed to its end is kept, or given up as asked. Gives what
-/// could not be done, for people.
+/// Replays the intent logs of a pool's volumes. A log that cannot be replayed to its end is kept,
+/// or discarded where the caller says so. Returns the failures as text.
 #[doc(alias = "zvol_create_minors")]
 pub(crate) fn replay_logs(
     open: &OpenPool,

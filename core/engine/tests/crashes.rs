@@ -1,8 +1,10 @@
-//! What a crash leaves: a copy of the disk while the pool is in use is what a power cut at that moment would leave, for the disk is a file whose
-//! every write is made in the thread that asks for it. The copy is imported elsewhere.
+//! Crashes: a copy of the disk while the pool is in use is what a power cut at that moment would
+//! leave, for the disk is a file whose every write is made in the thread that asks for it. The copy
+//! is imported by another engine.
 //!
-//! A copy takes its time, and a group may be stored meanwhile: then the copy may have its uberblock without what that leads to. So a copy counts
-//! only if the labels are the same before and after it.
+//! A copy takes time, and a txg may be stored meanwhile: then the copy may have its uberblock
+//! without the blocks below it. So a copy counts only if the labels are the same before and after
+//! it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -26,7 +28,7 @@ use tempfile::TempDir;
 /// Each mount has a key of its own.
 static LAST_KEY: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps what is mounted, by its source.
+/// Keeps the trees of mounts, by their sources.
 #[derive(Default)]
 struct Notebook(Mutex<BTreeMap<String, Arc<dyn Tree>>>);
 
@@ -77,10 +79,10 @@ impl Mounter for Notebook {
 }
 
 const DISK_BYTES: u64 = 128 << 20;
-/// Of the two labels at each end of a disk.
+/// The two labels at each end of a disk.
 const LABELS_BYTES: u64 = 512 << 10;
 
-/// A machine of its own.
+/// An engine with disks of its own.
 struct Machine {
     engine: Arc<Engine>,
     notebook: Arc<Notebook>,
@@ -148,7 +150,7 @@ impl Machine {
         machine
     }
 
-    /// The labels of the disk. While they are the same no group was stored.
+    /// The labels of the disk. While they are the same no txg was stored.
     fn labels(&self) -> [Vec<u8>; 2] {
         let disk = std::fs::File::open(self.disks().join("disk")).unwrap();
         [0, DISK_BYTES - LABELS_BYTES].map(|at| {
@@ -158,7 +160,7 @@ impl Machine {
         })
     }
 
-    /// The same disks as they are now, on another machine, with the pool imported.
+    /// A copy of the disks as they are now, with the pool imported by another engine.
     fn crashed(&self) -> Machine {
         let other = Machine::new();
         loop {
@@ -264,7 +266,7 @@ fn call(command: &str) -> Call {
 }
 
 #[test]
-fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
+fn fsynced_writes_survive_a_crash_and_a_second_crash() {
     let machine = Machine::with_pool();
     machine.create("first");
     // The log begins.
@@ -276,7 +278,7 @@ fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
     machine.write("second", 0, &[3; 100]);
     machine.write("first", 3000, &[4; 4000]);
     machine.fsync("first");
-    // What nobody asked for; again where a group has it.
+    // Un-fsynced creates: absent in the crash, then present where a txg has them.
     let crash = |round: u32| {
         let (late, labels) = (format!("late{round}"), machine.labels());
         machine.create(&late);
@@ -287,13 +289,13 @@ fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
     let mut first = vec![1; 7000];
     first[3000..].fill(4);
     assert_eq!(other.read("first"), Some(first.clone()));
-    // What was written before a rename is there with it.
+    // A write before the rename is there with the new name.
     let second = other.read("second").unwrap();
     assert_eq!(second.len(), 70_000);
     assert!(second[100..].iter().all(|byte| *byte == 2));
     assert_eq!(other.read("new"), None);
     assert_eq!(other.read(&late), None);
-    // Replayed once, and then stored: a log of its own may begin.
+    // The log was replayed and stored: a new log may begin.
     other.write("second", 100, &[5; 10]);
     other.fsync("second");
     other.write("second", 200, &[6; 10]);
@@ -304,7 +306,7 @@ fn what_fsync_has_promised_is_there_after_a_crash_and_after_a_crash_of_that() {
 }
 
 #[test]
-fn a_log_device_is_used_unless_throughput_is_wanted() {
+fn a_log_device_is_used_unless_logbias_is_throughput() {
     let machine = Machine::with_disks(&[("disk", VdevRole::Data), ("log", VdevRole::Log)]);
     let is_used = || {
         let bytes = std::fs::read(machine.disks().join("log")).unwrap();
@@ -336,7 +338,7 @@ fn a_log_device_is_used_unless_throughput_is_wanted() {
 }
 
 #[test]
-fn with_sync_always_what_was_answered_is_there() {
+fn with_sync_always_every_answered_call_survives_a_crash() {
     let machine = Machine::with_pool();
     let set = Set {
         name: "tank/fs".to_string(),

@@ -1,5 +1,5 @@
-//! Datasets through the administration: made, changed, renamed, destroyed, and what is mounted meanwhile. The pool is on a file; mounts are
-//! only noted.
+//! Datasets through the administration: created, changed, renamed, destroyed, with their mounts.
+//! The pool is on a file; mounts are only noted.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn file_systems_are_made_mounted_and_destroyed() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_in_known_words() {
+fn refusals_to_create_have_the_words_of_openzfs() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     for (name, properties, reason) in [
@@ -156,7 +156,7 @@ fn one_mount_in_use_keeps_all_from_being_destroyed() {
 }
 
 #[test]
-fn the_end_of_a_mount_that_is_told_late_is_not_that_of_the_next_one() {
+fn a_late_end_of_a_mount_does_not_end_the_next_one() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let unmount = || {
@@ -236,7 +236,7 @@ fn file_systems_move_with_their_mount_points() {
 }
 
 #[test]
-fn links_of_the_machine_lead_a_mount_and_others_do_not() {
+fn only_the_administrators_links_are_followed_to_a_mount_point() {
     let bench = Bench::new();
     let path = |below: &str| bench.path(below);
     let link = |target: &str, below: &str| symlink(target, path(below)).unwrap();
@@ -262,7 +262,7 @@ fn links_of_the_machine_lead_a_mount_and_others_do_not() {
     link("tank/www/current", "/www");
     link("../../victim", "/tank/www/current");
     link("round", "/round");
-    // Whoever else can write to these has put a link there.
+    // Another user with write permission has put a link there.
     make_folder("/all", 0o777);
     link("../victim", "/all/work");
     make_folder("/staff", 0o2775);
@@ -323,7 +323,7 @@ fn a_folder_that_a_link_leads_to_stays_when_nothing_is_mounted_there() {
         bench.create(name, &[]).unwrap();
     }
     assert_eq!(bench.mounted(), ["/disk/b", "/tank", "/x/a"]);
-    // What a daemon that died has left is where the link leads.
+    // The dead mount of an earlier daemon is searched for where the link leads.
     let cleared = bench.notebook.cleared.lock().unwrap().clone();
     assert!(cleared.contains(&bench.path("/disk/b")));
     bench.set("tank/x", &[("mountpoint", "/y")]).unwrap();
@@ -337,7 +337,7 @@ fn a_folder_that_a_link_leads_to_stays_when_nothing_is_mounted_there() {
 }
 
 #[test]
-fn a_rename_takes_everything_below_along() {
+fn a_rename_moves_all_datasets_below() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.create("tank/a/b", &[]).unwrap();
@@ -347,7 +347,7 @@ fn a_rename_takes_everything_below_along() {
     bench.create("tank/c", &[]).unwrap();
     bench.rename("tank/a", "tank/c/d").unwrap();
     let pair = |path: &str, name: &str| (path.to_string(), name.to_string());
-    // What has a mount point of its own stays mounted, as it was when it was mounted.
+    // A file system with a mount point of its own stays mounted, with its options.
     let mounts = [
         pair("/own", "tank/a/own"),
         pair("/tank", "tank"),
@@ -426,7 +426,7 @@ fn a_change_and_its_command_are_in_the_history() {
     bench.set("tank/a", &[("atime", "off")]).unwrap();
     bench.set("tank/a", &[("atime", "maybe")]).unwrap_err();
     bench.destroy("tank/a", false).unwrap();
-    // Of a long line the beginning is kept, in whole characters.
+    // A long line is cut after a whole character.
     let request = Create {
         name: "tank/b".to_string(),
         ..Create::default()

@@ -1,4 +1,4 @@
-//! What users without privilege may do: nothing but read, and what is delegated to them.
+//! Permissions of users without privilege: reading, and what `zfs allow` delegates to them.
 
 mod support;
 
@@ -19,7 +19,7 @@ use tarn_engine::mounts::MountOptions;
 const ANN: u32 = 4_000_001;
 const STAFF: u32 = 4_000_100;
 
-/// A call of somebody who is not root, in a group.
+/// A call by a user other than root, with a group.
 fn ann() -> Call {
     Call {
         caller: Caller {
@@ -128,7 +128,7 @@ fn names(bench: &Bench, below: &str) -> Vec<String> {
     described.datasets.into_iter().map(|one| one.name).collect()
 }
 
-/// What is delegated, as lines: `tank/a user 7 ld send,snapshot`.
+/// The delegated permissions, as lines: `tank/a user 7 ld send,snapshot`.
 fn listed(bench: &Bench, name: &str) -> Vec<String> {
     let request = ListAllowed {
         name: name.to_string(),
@@ -188,7 +188,7 @@ fn nothing_is_allowed_until_it_is_given_and_after_it_is_taken_back() {
 }
 
 #[test]
-fn what_is_local_is_not_for_descendents_and_the_other_way_round() {
+fn local_permissions_are_not_for_descendents_and_the_other_way_round() {
     let bench = bench();
     let user = Holder::User(ANN);
     allow(&bench, "tank/a", user.clone(), "l", "snapshot");
@@ -196,7 +196,7 @@ fn what_is_local_is_not_for_descendents_and_the_other_way_round() {
     denied(snapshot(&bench, &ann(), "tank/a/b@x"));
     allow(&bench, "tank/c", user, "d", "snapshot");
     denied(snapshot(&bench, &ann(), "tank/c@x"));
-    // All or none.
+    // All or none are taken.
     let request = Snapshot {
         names: vec!["tank/a@z".to_string()],
         recursive: true,
@@ -249,7 +249,7 @@ fn groups_everyone_and_sets_give_permissions() {
 }
 
 #[test]
-fn who_makes_a_dataset_gets_what_is_set_aside_for_creators() {
+fn creators_get_the_permissions_of_create_time() {
     let bench = bench();
     to_ann(&bench, "tank/a", "create");
     let refused = denied(create(&bench, &ann(), "tank/a/new", &[]));
@@ -413,7 +413,7 @@ fn each_command_needs_its_own_permissions() {
 }
 
 #[test]
-fn who_may_diff_sees_what_changed() {
+fn the_permission_diff_shows_changes() {
     let bench = bench();
     snapshot(&bench, &call(""), "tank/a@x").unwrap();
     let diff = |to: Option<&str>| {
@@ -442,7 +442,7 @@ fn who_may_diff_sees_what_changed() {
 }
 
 #[test]
-fn who_may_give_gives_what_he_has_and_takes_what_is_his() {
+fn a_user_with_allow_delegates_only_own_permissions() {
     let bench = bench();
     let friend = || Holder::User(4_000_002);
     let by = ann();
@@ -493,7 +493,7 @@ fn who_may_give_gives_what_he_has_and_takes_what_is_his() {
 }
 
 #[test]
-fn permissions_that_are_none_are_refused() {
+fn unknown_permissions_are_refused() {
     let bench = bench();
     let root = call("zfs allow");
     for names in ["nothing", "used", "@", "send,nothing", "@a/b", ""] {
@@ -540,7 +540,7 @@ fn all_is_taken_back_at_once_and_below() {
 }
 
 #[test]
-fn a_pool_may_delegate_nothing() {
+fn with_delegation_off_nothing_is_delegated() {
     let bench = bench();
     to_ann(&bench, "tank/a", "snapshot");
     let turn = |value: &str| {
@@ -562,7 +562,7 @@ fn a_pool_may_delegate_nothing() {
 }
 
 #[test]
-fn limits_bind_those_who_may_not_change_them() {
+fn limits_bind_users_without_permission_to_change_them() {
     let bench = bench();
     to_ann(&bench, "tank/a", "snapshot,create,mount");
     bench
@@ -586,7 +586,7 @@ fn limits_bind_those_who_may_not_change_them() {
         refused.to_string(),
         "cannot create 'tank/a/two': out of space"
     );
-    // Who may change a limit is not kept by it, but by those above.
+    // A limit does not bind a user with permission to change it; limits above do.
     allow(
         &bench,
         "tank/a/b",
@@ -600,7 +600,8 @@ fn limits_bind_those_who_may_not_change_them() {
     snapshot(&bench, &ann(), "tank/a/b@3").unwrap();
 }
 
-/// A promotion gives the clone the snapshots up to its origin. Where both are below a limit, they were counted there before.
+/// A promotion gives the clone the snapshots up to its origin. Where both are below a limit, they
+/// counted there before.
 #[test]
 fn a_promotion_is_bound_by_the_limit_on_snapshots() {
     let bench = bench();
@@ -633,7 +634,7 @@ fn a_promotion_is_bound_by_the_limit_on_snapshots() {
     assert_eq!(refused.kind, RefusalKind::NoSpace);
     bench.set("tank/other", &[("snapshot_limit", "2")]).unwrap();
     promote("tank/other/clone").unwrap();
-    // Of what is below itself it has counted them already, and that one has not.
+    // Below its own limit the snapshots counted already; below the other they did not.
     snapshot(&bench, &call(""), "tank/a@4").unwrap();
     clone("tank/a@4", "tank/a/below");
     bench
@@ -648,7 +649,7 @@ fn a_promotion_is_bound_by_the_limit_on_snapshots() {
 }
 
 #[test]
-fn mounts_are_made_for_users_only_where_they_harm_nobody() {
+fn users_mount_only_on_harmless_folders() {
     let bench = bench();
     let engine = &bench.engine;
     let mount = |name: &str| Mount {
@@ -671,7 +672,7 @@ fn mounts_are_made_for_users_only_where_they_harm_nobody() {
     let options = bench.notebook.mounts.lock().unwrap()[&bench.path("/tank/a/b")].options;
     assert!(!options.setuid && !options.devices);
     engine.dataset_unmount(&ann(), unmount("tank/a/b")).unwrap();
-    // Elsewhere it would be over what is there.
+    // Elsewhere it would cover contents.
     let elsewhere = bench.path("/elsewhere").display().to_string();
     set(&bench, &ann(), "tank/a/b", "mountpoint", &elsewhere).unwrap();
     denied(engine.dataset_mount(&ann(), mount("tank/a/b")));
@@ -687,7 +688,7 @@ fn mounts_are_made_for_users_only_where_they_harm_nobody() {
 }
 
 #[test]
-fn parents_are_made_by_who_may_make_them() {
+fn creating_parents_needs_permission() {
     let bench = bench();
     bench.create("tank/to", &[]).unwrap();
     snapshot(&bench, &call(""), "tank/a@1").unwrap();
@@ -727,7 +728,7 @@ fn parents_are_made_by_who_may_make_them() {
     denied(rename("tank/a/b", "tank/to/x/y"));
     assert_eq!(bench.names(), before);
     with_parents("tank/to/x", &[]).unwrap();
-    // What creators get is enough for what is below.
+    // The creator's permissions suffice for datasets below.
     allow(
         &bench,
         "tank/to",
@@ -755,7 +756,7 @@ fn options(bench: &Bench, path: &str) -> MountOptions {
 }
 
 #[test]
-fn what_is_unmounted_for_a_moment_gets_its_options_back() {
+fn a_remount_after_a_change_keeps_the_mount_options() {
     let bench = bench();
     let root = call("");
     let engine = &bench.engine;
@@ -791,12 +792,12 @@ fn what_is_unmounted_for_a_moment_gets_its_options_back() {
         !options.setuid && !options.devices
     };
     assert!(is_harmless("/tank/a/b"));
-    // She cannot give it what it was mounted without.
+    // Ann cannot change options that her mount was made without.
     for property in ["setuid", "devices"] {
         set(&bench, &ann(), "tank/a/b", property, "on").unwrap();
         assert!(is_harmless("/tank/a/b"), "{property}");
     }
-    // What she has brought is hers, whoever mounted it.
+    // A file system that Ann mounted keeps her options, whichever user mounts it again.
     roll_back(&bench, &ann(), "tank/c@1").unwrap();
     assert!(is_harmless("/tank/c"));
     assert!(options(&bench, "/tank/c").read_only);
@@ -806,7 +807,7 @@ fn what_is_unmounted_for_a_moment_gets_its_options_back() {
 }
 
 #[test]
-fn what_a_user_takes_off_comes_back_only_where_it_was() {
+fn a_users_rollback_remounts_only_on_the_same_folder() {
     let bench = bench();
     to_ann(&bench, "tank", "mount,rollback");
     for name in ["tank/a/b@1", "tank/c@1"] {
@@ -815,31 +816,31 @@ fn what_a_user_takes_off_comes_back_only_where_it_was() {
     let (b, c) = (bench.path("/tank/a/b"), bench.path("/tank/c"));
     let victim = bench.path("/victim");
     std::fs::create_dir(&victim).unwrap();
-    // In what shows when it is unmounted there is a link in its place.
+    // After the unmount there is a link in its place.
     bench.notebook.then_links_to(&b, &victim);
     let refused = denied(roll_back(&bench, &ann(), "tank/a/b@1"));
     let leads = format!("{} leads to {}", b.display(), victim.display());
     assert_eq!(refused, format!("cannot mount 'tank/a/b': {leads}"));
-    // Or others can put one there.
+    // Or other users can put one there.
     bench.notebook.then_is_open_to_all(&bench.path("/tank"));
     let refused = denied(roll_back(&bench, &ann(), "tank/c@1"));
     let reason = format!("others can lead {} elsewhere", c.display());
     assert_eq!(refused, format!("cannot mount 'tank/c': {reason}"));
     assert_eq!(bench.mounted(), ["/tank", "/tank/a"]);
-    // It is mounted by who may do everything.
+    // A privileged user mounts it.
     let mount = Mount::default();
     bench.engine.dataset_mount(&call(""), mount).unwrap();
     assert_eq!(bench.mounted(), ["/tank", "/tank/a", "/tank/c"]);
 }
 
 #[test]
-fn a_user_takes_off_what_belongs_to_himself() {
+fn a_user_unmounts_a_file_system_that_the_user_owns() {
     let bench = bench();
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
         return; // Only root gives a folder away.
     }
     to_ann(&bench, "tank/a", "create,mount,destroy,rollback");
-    // As the mount shows it, the root of what she makes is hers.
+    // The root of a file system that Ann creates is hers.
     *bench.notebook.owner.lock().unwrap() = Some(ANN);
     create(&bench, &ann(), "tank/a/hers", &[]).unwrap();
     let path = bench.path("/tank/a/hers");
@@ -859,7 +860,7 @@ fn a_user_takes_off_what_belongs_to_himself() {
         ..Mount::default()
     };
     engine.dataset_mount(&ann(), mount).unwrap();
-    // Others could put something else where it is.
+    // Other users could replace it.
     let mode = |mode| {
         let folder = bench.path("/tank/a");
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -878,7 +879,7 @@ fn a_user_takes_off_what_belongs_to_himself() {
 }
 
 #[test]
-fn who_may_not_receive_makes_no_parents() {
+fn without_permission_to_receive_no_parents_are_created() {
     let bench = Bench::new();
     for name in ["tank/x", "tank/x/y", "tank/x/y/a"] {
         bench.create(name, &[]).unwrap();
@@ -935,7 +936,7 @@ fn who_may_not_receive_makes_no_parents() {
 }
 
 #[test]
-fn what_a_volume_reserves_needs_the_permission_to_reserve() {
+fn the_reservation_of_a_volume_needs_its_permission() {
     let bench = bench();
     let volume = |name: &str, sparse| {
         let request = Create {

@@ -1,4 +1,4 @@
-//! Destroying a file system with all that depends on it: it goes with all of that, or all of that stays.
+//! Destroying a file system with its dependents: all of them go, or none.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn hold(name: &str) -> Hold {
     }
 }
 
-/// What went, in its order.
+/// The destroyed datasets, in order.
 fn destroy(bench: &Bench, options: &str, name: &str) -> Result<Vec<String>, Refusal> {
     let request = Destroy {
         name: name.to_string(),
@@ -66,7 +66,7 @@ fn refusal(bench: &Bench, options: &str, name: &str) -> String {
     destroy(bench, options, name).unwrap_err().to_string()
 }
 
-/// Names of everything that users see, sorted.
+/// Names of all datasets that users see, sorted.
 fn names(bench: &Bench) -> Vec<String> {
     let describe = Describe {
         kinds: vec![
@@ -148,7 +148,7 @@ fn receive_half(bench: &Bench, request: Receive, bytes: &[u8]) {
     assert!(is_kept, "{refused}");
 }
 
-/// What a sender needs to go on with a stream that was cut; none where none was.
+/// The resume token of a receive that was cut; none where none was.
 fn token(bench: &Bench, name: &str) -> Option<Value> {
     let property = "receive_resume_token";
     let describe = Describe {
@@ -163,12 +163,12 @@ fn token(bench: &Bench, name: &str) -> Option<Value> {
     found.map(|found| found.value.clone())
 }
 
-/// Does something while a stream is being received, of which the rest comes afterwards.
+/// Calls `act` in the middle of a receive.
 fn while_receiving(bench: &Bench, request: Receive, bytes: &[u8], act: impl FnOnce()) {
     received_while(bench, request, bytes, act).unwrap();
 }
 
-/// The same, and what came of it.
+/// The same, with its outcome.
 fn received_while(
     bench: &Bench,
     request: Receive,
@@ -179,7 +179,7 @@ fn received_while(
     let (call, _line) = call_with(ours);
     thread::scope(|scope| {
         let receiver = scope.spawn(move || bench.engine.dataset_receive(&call, request));
-        // More than what waits in between on the way: once it is written, some of it was received.
+        // More bytes than the buffers on the way: once they are written, a part was received.
         let (first, rest) = bytes.split_at(bytes.len() - 100_000);
         assert!(first.len() > 3 * MIB);
         theirs.write_all(first).unwrap();
@@ -190,7 +190,8 @@ fn received_while(
     })
 }
 
-/// `tank/s` with the snapshots `one` and `two`, each of them 5 MiB; `tank/d/b` has received the first.
+/// `tank/s` with the snapshots `one` and `two`, each of them 5 MiB; `tank/d/b` has received the
+/// first.
 fn bench_with_received() -> Bench {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
@@ -204,7 +205,8 @@ fn bench_with_received() -> Bench {
     bench
 }
 
-/// The same with more snapshots of `tank/d/b`, to whose newest the beginning of another was received.
+/// The same with more snapshots of `tank/d/b`, and with the partial state of a receive onto the
+/// newest.
 fn bench_with_remains() -> Bench {
     let bench = bench_with_received();
     snapshot(&bench, &["tank/d/b@x", "tank/d/b@y"]);
@@ -251,7 +253,7 @@ fn snapshots_go_with_their_file_system_or_all_of_them_stay() {
 }
 
 #[test]
-fn one_that_cannot_go_keeps_all_others() {
+fn one_dataset_that_cannot_be_destroyed_keeps_all_others() {
     let bench = Bench::new();
     for name in ["tank/a", "tank/a/b", "tank/a/c"] {
         bench.create(name, &[]).unwrap();
@@ -331,7 +333,7 @@ fn a_clone_goes_before_its_origin_where_both_are_below() {
 }
 
 #[test]
-fn all_of_a_pool_goes_but_its_root() {
+fn destroying_all_of_a_pool_leaves_the_root() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     snapshot(&bench, &["tank@1", "tank/a@1", "tank@2"]);
@@ -369,7 +371,7 @@ fn a_file_that_is_open_in_a_snapshot_of_the_root_keeps_all_of_a_pool() {
 }
 
 #[test]
-fn what_a_cut_receive_left_depends_on_its_file_system() {
+fn the_state_of_a_cut_receive_depends_on_its_file_system() {
     let bench = bench_with_remains();
     let before = names(&bench);
     assert_eq!(
@@ -393,7 +395,7 @@ fn what_a_cut_receive_left_depends_on_its_file_system() {
 }
 
 #[test]
-fn what_a_cut_receive_left_goes_with_what_is_above() {
+fn the_state_of_a_cut_receive_is_destroyed_with_datasets_above() {
     for (options, name) in [("-R", "tank/d/b"), ("-r", "tank/d"), ("-R", "tank/d")] {
         let bench = bench_with_remains();
         destroy(&bench, options, name).unwrap();
@@ -402,7 +404,7 @@ fn what_a_cut_receive_left_goes_with_what_is_above() {
 }
 
 #[test]
-fn what_a_cut_receive_left_stays_where_a_snapshot_cannot_go() {
+fn the_state_of_a_cut_receive_stays_where_a_snapshot_cannot_go() {
     let bench = bench_with_remains();
     bench
         .engine
@@ -420,7 +422,7 @@ fn what_a_cut_receive_left_stays_where_a_snapshot_cannot_go() {
 }
 
 #[test]
-fn what_a_cut_receive_left_is_a_clone_of_the_snapshot_that_it_goes_on_from() {
+fn the_state_of_a_cut_increment_depends_on_its_base() {
     let bench = bench_with_remains();
     assert_eq!(
         refusal(&bench, "", "tank/d/b@y"),
@@ -432,9 +434,9 @@ fn what_a_cut_receive_left_is_a_clone_of_the_snapshot_that_it_goes_on_from() {
     assert_eq!(token(&bench, "tank/d/b"), None);
 }
 
-/// It is no clone of a snapshot, and nobody sees it.
+/// The partial state is no clone of a snapshot, and no listing shows it.
 #[test]
-fn what_a_cut_full_stream_left_goes_with_its_file_system() {
+fn the_state_of_a_cut_full_receive_is_destroyed_with_its_file_system() {
     for (options, name) in [("", "tank/d/b"), ("-r", "tank/d/b"), ("-r", "tank/d")] {
         let bench = bench_with_received();
         destroy(&bench, "", "tank/d/b@one").unwrap();
@@ -452,7 +454,7 @@ fn what_a_cut_full_stream_left_goes_with_its_file_system() {
 }
 
 #[test]
-fn what_a_cut_stream_left_of_a_new_file_system_is_destroyed_by_its_name() {
+fn a_partly_received_new_file_system_is_destroyed_by_its_name() {
     let bench = bench_with_received();
     let full = stream(&bench, "tank/s@one", None);
     receive_half(&bench, into("tank/d/new"), &full);
@@ -552,9 +554,9 @@ fn a_clone_that_was_promoted_above_its_own_parent_is_a_child() {
     assert_eq!(refusal(&bench, "-r", "tank/a"), circle);
 }
 
-/// The stream would have to be received to its end before it could be refused.
+/// Otherwise the stream would be received to its end before it could be refused.
 #[test]
-fn what_keeps_a_snapshot_that_a_receive_would_destroy_is_named_before_the_stream_comes() {
+fn a_forced_receive_names_holds_and_clones_of_newer_snapshots_first() {
     let bench = bench_with_received();
     snapshot(&bench, &["tank/d/b@mine", "tank/d/b@held"]);
     clone(&bench, "tank/d/b@mine", "tank/c");

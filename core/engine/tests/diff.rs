@@ -1,4 +1,4 @@
-//! What changed since a snapshot, through the administration: each kind of change, names as they were and are, and what is refused.
+//! `zfs diff` through the administration: each kind of change, old and new names, and refusals.
 
 mod support;
 
@@ -197,7 +197,7 @@ fn diff(bench: &Bench, from: &str, to: Option<&str>) -> Vec<String> {
     lines
 }
 
-/// `tank/a` with some files, its snapshot, and everything that can happen to a file.
+/// `tank/a` with some files, its snapshot, and all kinds of changes to a file.
 fn changed(properties: &[(&str, &str)]) -> Bench {
     let bench = Bench::new();
     bench.create("tank/a", properties).unwrap();
@@ -239,7 +239,7 @@ fn changed(properties: &[(&str, &str)]) -> Bench {
     let opened = files.tree.files().opened(open, &files.operation);
     opened.unwrap();
     files.unlink("/kept/open");
-    // Another group, so that what has its number is another file.
+    // In another txg, so that a reused object number is another file.
     bench.sync();
     files.unlink("/again");
     bench.sync();
@@ -268,7 +268,7 @@ const CHANGES: [&str; 17] = [
 ];
 
 #[test]
-fn every_change_is_told_with_the_names_of_then_and_now() {
+fn every_change_is_shown_with_old_and_new_names() {
     let bench = changed(&[]);
     snapshot(&bench, "tank/a@after");
     assert_eq!(diff(&bench, "tank/a@before", Some("tank/a@after")), CHANGES);
@@ -302,7 +302,7 @@ fn old_file_systems_are_compared_as_well() {
 }
 
 #[test]
-fn what_is_now_is_compared_by_a_snapshot_that_goes_again() {
+fn the_present_state_is_compared_by_a_temporary_snapshot() {
     let bench = changed(&[]);
     assert_eq!(diff(&bench, "tank/a@before", Some("tank/a")), CHANGES);
     assert_eq!(diff(&bench, "tank/a@before", None), CHANGES);
@@ -310,9 +310,9 @@ fn what_is_now_is_compared_by_a_snapshot_that_goes_again() {
     assert_eq!(snapshots(&bench, "tank/a"), ["tank/a@before"]);
 }
 
-/// Many files, so that there are several batches, blocks of dnodes that are as they were, and holes.
+/// Many files, so that there are several batches, unchanged blocks of dnodes, and holes.
 #[test]
-fn of_many_files_those_are_told_that_changed() {
+fn of_many_files_only_changed_ones_are_shown() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let files = Files::of(&bench, "/tank/a");
@@ -337,7 +337,7 @@ fn of_many_files_those_are_told_that_changed() {
 }
 
 #[test]
-fn a_clone_is_compared_with_what_it_began_as() {
+fn a_clone_is_compared_with_its_origin() {
     let bench = changed(&[]);
     snapshot(&bench, "tank/a@after");
     let clone = MakeClone {
@@ -356,7 +356,7 @@ fn a_clone_is_compared_with_what_it_began_as() {
         ["M /tank/b/kept/same"]
     );
     let more = diff(&bench, "tank/a@before", Some("tank/b"));
-    // The name of nobody's file is not in the clone any more: mounting it has freed it.
+    // The unlinked file is not in the clone any more: mounting has freed it.
     assert_eq!(more.len(), CHANGES.len() + 1, "{more:?}");
     assert!(more.contains(&"R /tank/b/moved -> /tank/b/kept/moved".to_string()));
     let refused = diff_with(&bench, "tank/b@x", Some("tank/a")).unwrap_err();
@@ -367,7 +367,7 @@ fn a_clone_is_compared_with_what_it_began_as() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_in_the_words_of_openzfs() {
+fn refusals_to_compare_have_the_words_of_openzfs() {
     let bench = changed(&[]);
     snapshot(&bench, "tank/a@after");
     let refused = |from: &str, to: Option<&str>| {

@@ -1,6 +1,7 @@
-//! What is said of pools that OpenZFS made and that use what is not built here: it is named, and nothing tells to destroy them.
+//! Import of OpenZFS's pools with unsupported parts: the refusal names them, and never tells users
+//! to destroy the pool.
 //!
-//! The fixtures are OpenZFS's own. Where they are not there is nothing to look at.
+//! The fixtures were made by OpenZFS. Without them the test checks nothing.
 
 mod support;
 
@@ -15,12 +16,13 @@ use tarn_engine::messages::pool::{self, ImportablePool, Search};
 use tarn_engine::{Host, RealOptions};
 use tarn_golden::Fixtures;
 
-/// What is said of a fixture.
+/// The expected texts for a fixture.
 struct Said {
     fixture: &'static str,
     /// Images that are left out.
     without: &'static [&'static str],
-    /// The refusal of an import: its reason, and something of its hints. None where it can be imported.
+    /// The refusal of an import: its reason, and a part of its hints. None where it can be
+    /// imported.
     refusal: Option<(&'static str, &'static str)>,
     /// Whether it can be imported read-only.
     is_readable: bool,
@@ -138,7 +140,7 @@ fn listed(engine: &Engine, folder: &Path) -> Vec<ImportablePool> {
     found.unwrap().pools
 }
 
-/// Everything that a listing says of a pool.
+/// All texts of a listed pool.
 fn text_of(pool: &ImportablePool) -> String {
     let of_condition = pool.condition.map(Condition::import_status);
     let action = match pool.action.is_empty() {
@@ -160,7 +162,7 @@ fn tells_to_destroy(text: &str) -> bool {
 }
 
 #[test]
-fn nothing_that_is_not_built_leads_to_the_advice_to_destroy_a_pool() {
+fn unsupported_parts_never_lead_to_the_advice_to_destroy_a_pool() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let unpacked = checkout.join("target/fixtures-of-engine");
     let Ok(fixtures) = Fixtures::find(&checkout, &unpacked) else {
@@ -212,7 +214,8 @@ fn nothing_that_is_not_built_leads_to_the_advice_to_destroy_a_pool() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The images, to see whether a pool is as it was: their last labels and what is behind their first.
+/// The images' last labels and the bytes after their first labels, to see whether a pool is
+/// unchanged.
 fn contents(images: &Path) -> Vec<(PathBuf, u64)> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     use std::io::Read;

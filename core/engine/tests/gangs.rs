@@ -1,4 +1,5 @@
-//! Pools in which no free range is larger than a sector: every larger block is a gang, also those in which the pool keeps what is free.
+//! Gang blocks: pools in which no free range is larger than a sector, so that every larger block is
+//! a gang, space maps included.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -83,7 +84,7 @@ fn new_pool(host: &Host, folder: &Path, ashift: u32, operation: &Operation) -> A
     Pool::create(host, &cache, request, operation).unwrap()
 }
 
-/// Blocks that do not compress, in a new file, of which a part is given up again.
+/// Writes incompressible blocks to a new file, of which a part is freed again.
 fn write_file(pool: &Pool, set: &Arc<ObjectSet>, seed: u64, operation: &Operation) {
     const BYTES: usize = 300 << 10;
     let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -106,7 +107,7 @@ fn write_file(pool: &Pool, set: &Arc<ObjectSet>, seed: u64, operation: &Operatio
         .unwrap();
 }
 
-/// File systems are made, filled, kept by snapshots, and destroyed, each in groups of its own.
+/// Creates, fills, snapshots and destroys file systems, each step in a txg of its own.
 fn change_much(pool: &Pool, operation: &Operation) {
     let sets = ["ganged/a", "ganged/b"].map(|name| {
         let create = CreateFilesystem {
@@ -148,13 +149,13 @@ fn change_much(pool: &Pool, operation: &Operation) {
     }
 }
 
-/// Reads every block, and adds up what they take.
+/// Reads every block, and sums their allocated sizes.
 struct Census<'a> {
     pool: &'a Pool,
     operation: &'a Operation,
-    /// Where each place ends that begins here.
+    /// The end of each DVA, by its beginning.
     places: BTreeMap<u64, u64>,
-    /// How many blocks of the MOS are in pieces.
+    /// Number of gang blocks in the MOS.
     gangs: u64,
 }
 
@@ -199,7 +200,7 @@ impl BlockVisitor for Census<'_> {
     }
 }
 
-/// Opens what is in a folder, and takes its census.
+/// Opens the pool in a folder, and takes its census.
 fn census_of(host: &Host, folder: &Path) -> (u64, u64) {
     let source = Source::Places(vec![folder.to_path_buf()]);
     let inspection = Inspection::open(host, &source, "ganged").unwrap();
@@ -215,7 +216,7 @@ fn census_of(host: &Host, folder: &Path) -> (u64, u64) {
 }
 
 #[test]
-fn groups_end_and_leave_a_whole_pool_where_every_block_larger_than_a_sector_is_a_gang() {
+fn the_pool_stays_consistent_where_every_larger_block_is_a_gang() {
     for ashift in [9, 12] {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::real(RealOptions::default());
@@ -235,12 +236,13 @@ fn groups_end_and_leave_a_whole_pool_where_every_block_larger_than_a_sector_is_a
         drop(pool);
         let (found, gangs) = census_of(&host, folder.path());
         assert_eq!(found, allocated.iter().sum::<u64>(), "nothing leaks");
-        // Where sectors are large nearly all blocks of the MOS fit into one, when all is done.
+        // With large sectors nearly all blocks of the MOS fit into one in the end.
         assert!(gangs > 5 || ashift == 12, "{gangs} gangs in the MOS");
     }
 }
 
-/// It is stored in nearly every group, and not compressed: the larger its blocks, the sooner there is no room for them in one piece.
+/// It is stored in nearly every txg, and not compressed: the larger its blocks, the sooner there is
+/// no contiguous room for them.
 #[test]
 fn the_list_of_deferred_frees_has_blocks_of_16_kib() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is mounted, and what is only served because it is in use elsewhere. Mounts are only noted.
+//! Mounted file systems, and served ones that are only in use elsewhere. Mounts are only noted.
 
 mod support;
 
@@ -52,7 +52,7 @@ fn roll_back(bench: &Bench, name: &str) -> Result<(), Refusal> {
 }
 
 #[test]
-fn what_others_have_is_served_on_and_mounted_again_as_what_it_is() {
+fn a_file_system_in_use_elsewhere_stays_served_and_is_attached_again() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let snapshot = Snapshot {
@@ -73,10 +73,10 @@ fn what_others_have_is_served_on_and_mounted_again_as_what_it_is() {
     mount(&bench, "tank/a", "", None).unwrap();
     assert_eq!(bench.text("tank/a", "mounted"), "yes");
     assert!(Arc::ptr_eq(&tree, &bench.tree("/tank/a")));
-    // Busy, and mounted as before.
+    // Busy, and still mounted.
     roll_back(&bench, "tank/a@1").unwrap_err();
     assert_eq!(bench.mounted(), ["/tank", "/tank/a"]);
-    // What only moves does not mind.
+    // A move is possible.
     set(&bench, "tank/a", "mountpoint", "/b").unwrap();
     assert_eq!(bench.mounted(), ["/b", "/tank"]);
     assert!(Arc::ptr_eq(&tree, &bench.tree("/b")));
@@ -87,7 +87,7 @@ fn what_others_have_is_served_on_and_mounted_again_as_what_it_is() {
 }
 
 #[test]
-fn a_mount_that_wants_another_readonly_than_the_one_in_use_is_refused() {
+fn a_mount_with_another_readonly_than_the_one_in_use_is_refused() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let path = bench.path("/tank/a");
@@ -99,7 +99,7 @@ fn a_mount_that_wants_another_readonly_than_the_one_in_use_is_refused() {
 }
 
 #[test]
-fn options_that_no_mount_can_have_are_refused_and_remount_gives_others() {
+fn unknown_options_are_refused_and_remount_changes_options() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let invalid = Err("cannot mount 'tank/a': Invalid argument".to_string());
@@ -117,7 +117,7 @@ fn options_that_no_mount_can_have_are_refused_and_remount_gives_others() {
 }
 
 #[test]
-fn canmount_off_takes_what_is_below_away_for_a_moment_only() {
+fn canmount_off_unmounts_file_systems_below_only_for_a_moment() {
     let bench = Bench::new();
     for name in ["tank/a", "tank/a/b", "tank/a/b/c"] {
         bench.create(name, &[]).unwrap();
@@ -132,7 +132,7 @@ fn canmount_off_takes_what_is_below_away_for_a_moment_only() {
 }
 
 #[test]
-fn one_that_is_in_use_keeps_no_other_mounted_when_all_are_unmounted() {
+fn unmount_all_goes_on_past_a_busy_mount() {
     let bench = Bench::new();
     for name in ["tank/a", "tank/b", "tank/b/c", "tank/d"] {
         bench.create(name, &[]).unwrap();
@@ -147,14 +147,14 @@ fn one_that_is_in_use_keeps_no_other_mounted_when_all_are_unmounted() {
             place.display()
         )
     };
-    // What others are mounted on stays with them.
+    // File systems with others mounted on them stay.
     let expected = ["/tank/d", "/tank/b/c", "/tank/b", "/tank"].map(busy);
     assert_eq!(refused, expected.join("\n"));
     assert!(!bench.mounted().contains(&"/tank/a".to_string()));
 }
 
 #[test]
-fn what_cannot_be_mounted_where_it_belongs_now_is_told_and_the_property_is_set() {
+fn a_mountpoint_is_set_though_mounting_there_fails() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let place = bench.path("/file");

@@ -1,4 +1,5 @@
-//! Quotas of users, groups and projects through the administration: set, shown, enforced, and what everybody uses.
+//! Quotas of users, groups and projects through the administration: set, shown, enforced, and the
+//! used space of all owners.
 
 mod support;
 
@@ -14,7 +15,7 @@ use tarn_engine::messages::{Caller, Refusal, RefusalKind, Source, Value};
 
 const EDQUOT: i32 = 122;
 
-/// Somebody who is neither root nor runs the engine.
+/// A user that is neither root nor the engine's own.
 fn stranger(uid: u32) -> Call {
     let caller = Caller {
         uid,
@@ -27,7 +28,7 @@ fn stranger(uid: u32) -> Call {
     }
 }
 
-/// A property as somebody sees it; none for `-`.
+/// The value of a property that a caller sees; none for `-`.
 fn seen(bench: &Bench, call: &Call, name: &str, property: &str) -> Option<u64> {
     let describe = Describe {
         names: vec![name.to_string()],
@@ -62,7 +63,7 @@ fn row(owners: &Owners, kind: OwnerKind, id: u32) -> Option<&OwnerUse> {
         .find(|row| row.kind == kind && row.id == id)
 }
 
-/// Gives a file to somebody.
+/// Changes the owner of a file.
 fn give(bench: &Bench, path: &str, name: &str, changes: &SetAttributes) {
     let tree = bench.tree(path);
     let (files, operation) = (tree.files(), Operation::unmeasured());
@@ -109,7 +110,7 @@ fn a_quota_is_set_shown_and_enforced_whether_the_file_system_is_mounted_or_not()
     bench.set("tank/a", &[("groupobjquota@root", "2")]).unwrap();
     bench.sync();
     assert_eq!(bench.write("/tank/a", "h", 4096), Err(EDQUOT));
-    // Not mounted, it is the same.
+    // The same when it is not mounted.
     bench.set("tank/a", &[("readonly", "on")]).unwrap();
     unmount(&bench, "tank/a");
     assert_eq!(bench.number("tank/a", "groupobjquota@0"), 2);
@@ -121,14 +122,14 @@ fn a_quota_is_set_shown_and_enforced_whether_the_file_system_is_mounted_or_not()
 }
 
 #[test]
-fn who_has_no_quota_has_the_default() {
+fn owners_without_a_quota_have_the_default() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     assert_eq!(
         bench.get("tank/a", "defaultuserobjquota"),
         (Value::Number(0), Source::None)
     );
-    // Among all properties it is where it is set.
+    // `zfs get all` shows it where it is set.
     let is_among_all = || {
         let describe = Describe {
             names: vec!["tank/a".to_string()],
@@ -165,7 +166,7 @@ fn who_has_no_quota_has_the_default() {
 }
 
 #[test]
-fn everybody_who_uses_something_or_has_a_quota_is_listed() {
+fn all_owners_with_used_space_or_a_quota_are_listed() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "f", 200_000).unwrap();
@@ -205,18 +206,18 @@ fn everybody_who_uses_something_or_has_a_quota_is_listed() {
     );
     let of_groups = now.defaults.iter().find(|one| one.kind == OwnerKind::Group);
     assert_eq!(of_groups.unwrap().quota, 5 << 30);
-    // A snapshot has what there was.
+    // A snapshot keeps its own counts.
     let then = owners(&bench, &call(""), "tank/a@s").unwrap();
     assert!(row(&then, OwnerKind::User, 1000).unwrap().used.unwrap() > 200_000);
     assert_eq!(row(&then, OwnerKind::User, 3000), None);
     assert_eq!(bench.number("tank/a@s", "userobjused@1000"), 1);
-    // By a path, too.
+    // Also by a path.
     let path = bench.path("/tank/a").display().to_string();
     assert_eq!(owners(&bench, &call(""), &path).unwrap(), now);
 }
 
 #[test]
-fn strangers_see_what_they_use_and_nothing_of_others() {
+fn unprivileged_users_see_only_their_own_space() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "f", 10).unwrap();
@@ -242,7 +243,7 @@ fn strangers_see_what_they_use_and_nothing_of_others() {
 }
 
 #[test]
-fn what_is_new_gets_its_quotas_or_is_not_made() {
+fn a_new_file_system_gets_its_quotas_or_is_not_created() {
     let bench = Bench::new();
     let given = [("userquota@1000", "1G"), ("defaultprojectquota", "2G")];
     bench.create("tank/a", &given).unwrap();
@@ -273,7 +274,7 @@ fn what_is_new_gets_its_quotas_or_is_not_made() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused_in_known_words_and_nothing_changes() {
+fn refused_quotas_change_nothing() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     let volume = Create {
@@ -369,13 +370,13 @@ fn enable_features(bench: &Bench) {
     bench.engine.pool_upgrade(&call(""), upgrade).unwrap();
 }
 
-/// How many objects root has, by a look at the counts; none where they are not counted.
+/// Root's number of objects, straight from the counts; none where objects are not counted.
 fn objects_of_root(bench: &Bench, name: &str) -> Option<u64> {
     let all = owners(bench, &call(""), name).unwrap();
     row(&all, OwnerKind::User, 0).and_then(|row| row.objects_used)
 }
 
-/// It is counted in the background.
+/// Objects are counted in the background.
 fn wait_until_counted(bench: &Bench, name: &str) -> u64 {
     let begun = std::time::Instant::now();
     loop {
@@ -387,7 +388,7 @@ fn wait_until_counted(bench: &Bench, name: &str) -> u64 {
     }
 }
 
-/// A file system with files of root and of another, from before there were the features.
+/// A file system with files of root and of another user, from before the features were enabled.
 fn old_file_system(bench: &Bench, name: &str) {
     bench.create(name, &[("compression", "off")]).unwrap();
     let path = format!("/{name}");
@@ -422,7 +423,7 @@ fn objects_of_an_old_file_system_are_counted_when_it_is_mounted_anew() {
     }
     let bytes_of_7 = bench.number("tank/a", "userused@7");
     enable_features(&bench);
-    // Nobody has touched it since.
+    // It was not mounted or changed since.
     assert_eq!(objects_of_root(&bench, "tank/a"), None);
     unmount(&bench, "tank/a");
     mount(&bench, "tank/a");
@@ -442,7 +443,7 @@ fn objects_of_an_old_file_system_are_counted_when_it_is_mounted_anew() {
         used(OwnerKind::Project, 0),
         used(OwnerKind::User, 0) + used(OwnerKind::User, 7)
     );
-    // Or something is made in it.
+    // Creating a file starts the counting, too.
     assert_eq!(objects_of_root(&bench, "tank/b"), None);
     bench.write("/tank/b", "new", 100).unwrap();
     bench.sync();
@@ -450,7 +451,7 @@ fn objects_of_an_old_file_system_are_counted_when_it_is_mounted_anew() {
         wait_until_counted(&bench, "tank/b"),
         expected.0.unwrap() + 1
     );
-    // Or it is asked for, and waited for.
+    // So does setting the version, which waits for it.
     bench.set("tank/c", &[("version", "current")]).unwrap();
     assert_eq!(objects_of_root(&bench, "tank/c"), expected.0);
     assert_eq!(objects_of_root(&bench, "tank"), None);

@@ -1,5 +1,5 @@
-//! Raw streams of something encrypted, made up here: they are kept as they came, sent on as they came, and nothing else goes into what they make. Nobody can open them, so any
-//! bytes will do.
+//! Raw streams of an encrypted volume, made up here: they are stored and sent on unchanged, and no
+//! other stream is received into them. Nothing here decrypts them, so any bytes will do.
 
 mod support;
 
@@ -39,7 +39,7 @@ struct Stream {
     from: u64,
     features: StreamFeatures,
     flags: u32,
-    /// What the description has of the key; none where the stream is plain.
+    /// The key in the package's list; none where the stream is plain.
     key: Option<NvList>,
     records: Vec<(Record, Vec<u8>)>,
 }
@@ -76,7 +76,7 @@ fn sealing(of: u8) -> Sealing {
     sealing
 }
 
-/// A volume that somebody has encrypted. An increment has a quarter of it anew.
+/// An encrypted volume. An increment rewrites a quarter of it.
 fn volume(to: &'static str, guid: u64, from: u64, first: u8) -> Stream {
     let range = ObjectRange {
         slots: 32,
@@ -105,7 +105,7 @@ fn volume(to: &'static str, guid: u64, from: u64, first: u8) -> Stream {
         let sealing = Sealing::of_code([first; 16]);
         records.push(write(guid, 2, 0, properties(), sealing));
     }
-    // Its dnode has room for two blocks more.
+    // Its dnode has room for two more blocks.
     let holes = FreeRecord {
         object: 2,
         offset: 512,
@@ -130,7 +130,7 @@ fn volume(to: &'static str, guid: u64, from: u64, first: u8) -> Stream {
     }
 }
 
-/// A micro ZAP that says how large the volume is. It is not encrypted.
+/// A micro ZAP with the size of the volume. It is not encrypted.
 fn properties() -> Vec<u8> {
     let mut bytes = vec![0; 512];
     bytes[..8].copy_from_slice(&0x8000_0000_0000_0003_u64.to_le_bytes());
@@ -222,7 +222,7 @@ impl Stream {
         writer.finish(self.guid).unwrap()
     }
 
-    /// The same with something else said of the key.
+    /// The same with another value in the key's list.
     fn saying(&self, name: &str, value: impl Into<NvValue>) -> Stream {
         let mut changed = self.clone();
         let key = changed.key.as_mut().expect("it is raw");
@@ -237,7 +237,7 @@ fn receive_as(bench: &Bench, request: Receive, bytes: Vec<u8>) -> Result<(), Ref
     let (line, _kept) = UnixStream::pair().unwrap();
     let pipe = Pipe::new(ours.into(), line.into()).unwrap();
     std::thread::spawn(move || {
-        // Who refuses a stream does not read it to its end.
+        // A refused stream is not read to its end.
         let _ = theirs.write_all(&bytes);
     });
     let call = Call {
@@ -262,7 +262,7 @@ fn refusal(bench: &Bench, target: &str, stream: &Stream) -> String {
     receive(bench, target, stream).unwrap_err().to_string()
 }
 
-/// The records that are sent of a snapshot, with what follows them, and the description before them.
+/// The records of a snapshot's stream with their payloads, and the list before them.
 fn sent(bench: &Bench, name: &str, from: Option<&str>) -> (NvList, Vec<(Record, Vec<u8>)>) {
     let mut file: File = tempfile::tempfile().unwrap();
     let (line, _callers) = UnixStream::pair().unwrap();
@@ -285,7 +285,7 @@ fn sent(bench: &Bench, name: &str, from: Option<&str>) -> (NvList, Vec<(Record, 
         let received = reader.next().unwrap();
         match received.record {
             Record::End(_) => return (NvList::decode(&payload).unwrap(), records),
-            // What is stored where is nobody's business but the sender's.
+            // Where blocks are stored differs from pool to pool.
             Record::Write(record) => records.push((
                 Record::Write(WriteRecord {
                     checksum_type: 0,
@@ -338,7 +338,7 @@ fn properties_of(bench: &Bench, name: &str, properties: &[&str]) -> Vec<String> 
 }
 
 #[test]
-fn what_came_is_sent_on() {
+fn a_raw_stream_is_sent_on_as_received() {
     let bench = Bench::new();
     let (one, two) = (volume("far/v@one", 1, 0, 0), volume("far/v@two", 2, 1, 100));
     receive(&bench, "tank/v", &one).unwrap();
@@ -371,7 +371,7 @@ fn what_came_is_sent_on() {
 }
 
 #[test]
-fn what_is_known_of_the_key_is_shown() {
+fn properties_of_the_key_are_shown() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     let shown = [
@@ -403,7 +403,7 @@ fn what_is_known_of_the_key_is_shown() {
 }
 
 #[test]
-fn what_is_wrapped_anew_at_the_sender_is_wrapped_anew_here() {
+fn a_changed_wrapping_key_is_received() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     let rewrapped = NvValue::Uint8Array(vec![9; 32]);
@@ -415,7 +415,7 @@ fn what_is_wrapped_anew_at_the_sender_is_wrapped_anew_here() {
 }
 
 #[test]
-fn only_what_belongs_to_the_key_goes_in() {
+fn only_raw_streams_of_the_same_key_are_received() {
     let bench = Bench::new();
     let one = volume("far/v@one", 1, 0, 0);
     receive(&bench, "tank/v", &one).unwrap();
@@ -459,7 +459,7 @@ fn only_what_belongs_to_the_key_goes_in() {
 }
 
 #[test]
-fn what_is_plain_stays_plain() {
+fn a_plain_dataset_receives_no_raw_stream() {
     let bench = Bench::new();
     let volume_of = |from| {
         let mut stream = volume("far/p@one", 1 + from, from, 0);
@@ -500,7 +500,7 @@ fn what_is_plain_stays_plain() {
 }
 
 #[test]
-fn a_description_that_cannot_be_is_refused_and_leaves_nothing() {
+fn a_malformed_package_list_is_refused_and_leaves_nothing() {
     let bench = Bench::new();
     let good = volume("far/v@one", 1, 0, 0);
     let names: Vec<String> = good
@@ -551,7 +551,7 @@ fn a_description_that_cannot_be_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn records_that_cannot_be_are_refused_and_leave_nothing() {
+fn malformed_records_are_refused_and_leave_nothing() {
     let bench = Bench::new();
     let good = volume("far/v@one", 1, 0, 0);
     let changed = |at: usize, change: &dyn Fn(&mut Record)| {
@@ -611,7 +611,7 @@ fn records_that_cannot_be_are_refused_and_leave_nothing() {
 }
 
 #[test]
-fn what_is_opened_with_the_key_of_another_stays_below_that() {
+fn a_dataset_that_inherits_its_key_stays_below_its_encryption_root() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     bench.create("tank/other", &[]).unwrap();

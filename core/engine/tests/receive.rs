@@ -1,4 +1,5 @@
-//! Receiving streams that are made up here: what is right goes in, what is not is refused and leaves everything as it was.
+//! Receiving streams that are made up here: correct ones are received, others are refused and
+//! change nothing.
 
 mod support;
 
@@ -26,7 +27,7 @@ const VOLUME_PROPERTIES: u32 = 24;
 const BLOCK: u32 = 8192;
 const BLOCKS: u64 = 64;
 
-/// What of a stream is other than usual.
+/// How a stream differs from the usual.
 #[derive(Clone)]
 struct Stream {
     to: &'static str,
@@ -62,7 +63,7 @@ fn volume(to: &'static str, guid: u64, from: u64, first: u8) -> Stream {
     }
 }
 
-/// A micro ZAP that says how large the volume is.
+/// A micro ZAP with the size of the volume.
 fn properties() -> Vec<u8> {
     let mut bytes = vec![0; 512];
     bytes[..8].copy_from_slice(&0x8000_0000_0000_0003_u64.to_le_bytes());
@@ -147,7 +148,7 @@ fn giving(bytes: Vec<u8>) -> (Call, UnixStream) {
     let (line, kept) = UnixStream::pair().unwrap();
     let pipe = Pipe::new(ours.into(), line.into()).unwrap();
     std::thread::spawn(move || {
-        // Who refuses a stream does not read it to its end.
+        // A refused stream is not read to its end.
         let _ = theirs.write_all(&bytes);
     });
     let call = Call {
@@ -174,7 +175,7 @@ fn refusal(bench: &Bench, target: &str, stream: &Stream) -> String {
     receive(bench, target, stream).unwrap_err().to_string()
 }
 
-/// Names and guids of everything there is.
+/// Names and guids of all datasets.
 fn listing(bench: &Bench) -> Vec<String> {
     let describe = Describe {
         kinds: vec![
@@ -220,7 +221,7 @@ fn a_full_stream_makes_a_volume_and_an_increment_its_next_snapshot() {
 }
 
 #[test]
-fn an_increment_needs_what_it_goes_on_from() {
+fn an_increment_needs_its_base_snapshot() {
     let bench = Bench::new();
     let increment = volume("far/v@two", 2, 1, 100);
     assert_eq!(
@@ -263,7 +264,7 @@ fn newer_snapshots_go_only_by_force() {
 }
 
 #[test]
-fn records_that_cannot_be_are_refused_and_nothing_stays() {
+fn malformed_records_are_refused_and_nothing_stays() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     let before = listing(&bench);
@@ -352,7 +353,7 @@ fn records_that_cannot_be_are_refused_and_nothing_stays() {
 }
 
 #[test]
-fn numbers_that_are_free_are_freed_again_without_harm() {
+fn freeing_free_objects_does_no_harm() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     let all = FreeObjects {
@@ -378,7 +379,7 @@ fn a_stream_of_an_unknown_feature_is_refused_by_its_name() {
 }
 
 #[test]
-fn what_came_of_a_cut_stream_is_kept_where_that_was_asked_for() {
+fn a_cut_receive_is_kept_with_the_option_s() {
     let bench = Bench::new();
     let stream = volume("far/v@one", 1, 0, 0).bytes();
     let cut = stream[..stream.len() / 2].to_vec();
@@ -449,7 +450,7 @@ fn a_volume_is_received_below_file_systems_only_and_properties_are_set() {
     let described = bench.engine.dataset_describe(&call(""), describe).unwrap();
     let text = format!("{:?}", described.datasets[0].properties);
     assert!(text.contains("zstd") && text.contains("Local"), "{text}");
-    // What was received is a volume like any other.
+    // The received volume is one like any other.
     let snapshot = Snapshot {
         names: vec!["tank/p@mine".to_string()],
         ..Snapshot::default()
@@ -460,7 +461,7 @@ fn a_volume_is_received_below_file_systems_only_and_properties_are_set() {
         .unwrap();
 }
 
-/// A call whose descriptor gives the first part at once, and the rest when it is told to.
+/// A call whose descriptor gives the first part at once, and the rest when told.
 fn giving_in_parts(first: Vec<u8>, rest: Vec<u8>) -> (Call, UnixStream, Sender<()>) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let (line, kept) = UnixStream::pair().unwrap();
@@ -478,7 +479,7 @@ fn giving_in_parts(first: Vec<u8>, rest: Vec<u8>) -> (Call, UnixStream, Sender<(
     (call, kept, go_on)
 }
 
-/// Does something while a full stream is half received into `tank/new`.
+/// Calls `then` while a full stream is half received into `tank/new`.
 fn meanwhile(bench: &Bench, stream: &Stream, then: impl FnOnce()) -> Result<Received, Refusal> {
     let bytes = stream.bytes();
     let (first, rest) = bytes.split_at(bytes.len() / 2);
@@ -500,11 +501,11 @@ fn meanwhile(bench: &Bench, stream: &Stream, then: impl FnOnce()) -> Result<Rece
 }
 
 #[test]
-fn what_is_renamed_while_it_is_received_gets_its_snapshot_there() {
+fn a_target_renamed_meanwhile_gets_its_snapshot() {
     let bench = Bench::new();
     meanwhile(&bench, &volume("far/v@one", 1, 0, 0), || {
         bench.rename("tank/new", "tank/other").unwrap();
-        // What has its name by now is something else.
+        // Another dataset takes its name.
         bench.create("tank/new", &[]).unwrap();
     })
     .unwrap();
@@ -513,7 +514,7 @@ fn what_is_renamed_while_it_is_received_gets_its_snapshot_there() {
 }
 
 #[test]
-fn nothing_comes_below_what_is_half_received_and_nothing_else_into_it() {
+fn a_partly_received_dataset_gets_no_children_and_no_other_stream() {
     let bench = Bench::new();
     bench.create("tank/x", &[]).unwrap();
     meanwhile(&bench, &volume("far/v@one", 1, 0, 0), || {
@@ -562,7 +563,7 @@ fn a_stream_whose_snapshot_is_there_is_passed_over() {
 }
 
 #[test]
-fn a_snapshot_that_got_the_name_meanwhile_stays_what_it_is() {
+fn a_snapshot_that_took_the_name_meanwhile_stays() {
     let bench = Bench::new();
     receive(&bench, "tank/v", &volume("far/v@one", 1, 0, 0)).unwrap();
     let stream = volume("far/v@two", 2, 1, 100).bytes();
@@ -613,7 +614,7 @@ fn a_volume_keeps_its_size_while_it_is_sent() {
     };
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| bench.engine.dataset_send(&sending, request));
-        // It waits for room from then on.
+        // From here on the receive waits for room.
         theirs.read_exact(&mut [0; RECORD_BYTES]).unwrap();
         let refused = bench.set("tank/v", &[("volsize", "1M")]).unwrap_err();
         let busy = "cannot set property for 'tank/v': dataset is busy";
@@ -625,7 +626,7 @@ fn a_volume_keeps_its_size_while_it_is_sent() {
 }
 
 #[test]
-fn what_cannot_be_said_of_a_stream_is_refused_before_it_is_read() {
+fn bad_options_are_refused_before_the_stream_is_read() {
     let bench = Bench::new();
     let refused = |request: Receive| {
         let bytes = volume("far/v@one", 1, 0, 0).bytes();

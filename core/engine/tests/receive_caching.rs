@@ -1,4 +1,5 @@
-//! What receiving a stream leaves in the cache. Alone in its process, for the cache's numbers are those of all engines in it.
+//! Which blocks a receive leaves in the cache. The test has a process of its own, as the cache's
+//! statistics are those of all engines in a process.
 
 mod support;
 
@@ -33,7 +34,7 @@ fn cached_bytes(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn contents_that_were_received_take_no_room_in_the_cache() {
+fn received_contents_take_no_room_in_the_cache() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "large", 16 * MIB).unwrap();

@@ -1,4 +1,6 @@
-//! Trees that follow others: what was promoted, renamed, moved and destroyed at the sender is so here, nothing is destroyed that the sender has, and what came is mounted when all of it is in.
+//! Replication of trees: promotions, renames, moves and destructions at the sender are repeated
+//! here, nothing is destroyed that the sender has, and received file systems are mounted after the
+//! last stream.
 
 mod support;
 
@@ -17,7 +19,7 @@ use tarn_engine::messages::dataset::{
 use tarn_engine::messages::{Refusal, Source, Value};
 use tarn_host::sim::Random;
 
-/// Who calls; part of names that are only to be out of the way.
+/// The process id of the caller, a part of temporary names.
 const PID: u32 = 77;
 
 trait Commands {
@@ -30,7 +32,7 @@ trait Commands {
 }
 
 impl Commands for Bench {
-    /// Of everything below, too.
+    /// Of all datasets below, too.
     fn snapshot(&self, name: &str) {
         let request = Snapshot {
             names: vec![name.to_string()],
@@ -139,7 +141,7 @@ fn replicate(bench: &Bench, from: Option<&str>, to: &str, force: bool) -> Receiv
     receive_as(bench, stream, into_d(force)).unwrap()
 }
 
-/// File systems by name, with the guid of each snapshot by its name, and the guid of what it is a clone of.
+/// File systems by name, with the guid of each snapshot by its name, and the guid of the origin.
 type Listing = BTreeMap<String, (BTreeMap<String, u64>, Option<u64>)>;
 
 /// A file system and all below it, by their names there.
@@ -187,7 +189,7 @@ fn tree(bench: &Bench, top: &str) -> Listing {
     tree
 }
 
-/// The tree at the receiver is the one at the sender.
+/// The receiver's tree is like the sender's.
 fn check(bench: &Bench) {
     assert_eq!(tree(bench, "tank/d"), tree(bench, "tank/s"));
 }
@@ -196,7 +198,7 @@ fn names_below(bench: &Bench, top: &str) -> Vec<String> {
     tree(bench, top).into_keys().collect()
 }
 
-/// `tank/s` with file systems below it, snapshot `1` of all, and that in `tank/d`.
+/// `tank/s` with file systems below it, snapshot `1` of all, and a copy in `tank/d`.
 fn bench_with(below: &[&str]) -> Bench {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
@@ -209,7 +211,7 @@ fn bench_with(below: &[&str]) -> Bench {
     bench
 }
 
-/// What was done to follow, as `zfs receive -v` shows it.
+/// The steps to follow the sender, as `zfs receive -v` shows them.
 fn followed(received: &Received) -> Vec<String> {
     let shown = |event: &ReceiveEvent| match event {
         ReceiveEvent::Promoting { name } => Some(format!("promote {name}")),
@@ -267,9 +269,10 @@ fn promotions_of_clones_of_clones_follow() {
     check(&bench);
 }
 
-/// The snapshot that the clone was of is gone at the sender, and what that was of too: only the receiver has them.
+/// The clone's origin is destroyed at the sender, and the origin's dataset too: only the receiver
+/// has them.
 #[test]
-fn a_clone_that_is_left_of_its_family_is_promoted_before_the_rest_goes() {
+fn a_surviving_clone_is_promoted_before_its_origin_is_destroyed() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.create("tank/s/a", &[]).unwrap();
@@ -288,7 +291,7 @@ fn a_clone_that_is_left_of_its_family_is_promoted_before_the_rest_goes() {
 }
 
 #[test]
-fn what_moved_at_the_sender_moves_here_with_what_is_below_it() {
+fn a_dataset_moved_at_the_sender_moves_here_with_its_children() {
     for force in [false, true] {
         let bench = bench_with(&["a", "a/kid", "b", "c"]);
         bench.rename("tank/s/a", "tank/s/b/other").unwrap();
@@ -334,9 +337,9 @@ fn a_child_that_became_its_parents_parent_does_so_here() {
     check(&bench);
 }
 
-/// The name is wanted before the new parent is there.
+/// The old name is needed before the new parent is there.
 #[test]
-fn what_moves_to_a_new_parent_waits_for_it_out_of_its_way() {
+fn a_dataset_gets_a_temporary_name_until_its_new_parent_is_received() {
     let bench = bench_with(&["a", "a/kid"]);
     bench.rename("tank/s/a", "tank/s/old").unwrap();
     bench.create("tank/s/a", &[]).unwrap();
@@ -360,9 +363,9 @@ fn what_moves_to_a_new_parent_waits_for_it_out_of_its_way() {
     assert_eq!(bench.mounted().len(), before + 2);
 }
 
-/// Parents that are gone at the sender had children that are not.
+/// Parents that are destroyed at the sender had children that are not.
 #[test]
-fn what_is_destroyed_takes_nothing_with_it_that_the_sender_has() {
+fn destroying_a_parent_keeps_children_that_the_sender_has() {
     let bench = bench_with(&["a", "a/kid", "a/gone", "b", "b/kid"]);
     bench.write("/tank/s/a/kid", "file", 1000).unwrap();
     bench.rename("tank/s/a/kid", "tank/s/kid").unwrap();
@@ -394,7 +397,7 @@ fn nothing_is_destroyed_unless_that_is_asked_for() {
 }
 
 #[test]
-fn what_never_came_from_the_sender_stays() {
+fn datasets_that_never_came_from_the_sender_stay() {
     let bench = bench_with(&["a"]);
     bench.create("tank/d/mine", &[]).unwrap();
     bench.create("tank/d/a/mine", &[]).unwrap();
@@ -411,7 +414,7 @@ fn what_never_came_from_the_sender_stays() {
     assert_eq!(below, ["", "/a", "/a/mine", "/mine"]);
 }
 
-/// A tree that has nothing of the package has snapshots of the same names.
+/// A tree without any snapshot of the package has snapshots of the same names.
 #[test]
 fn a_package_for_another_tree_destroys_nothing() {
     let bench = bench_with(&["a"]);
@@ -458,7 +461,7 @@ fn snapshots_that_were_renamed_exchanged_and_destroyed_follow() {
     check(&bench);
 }
 
-/// A snapshot that somebody holds goes later; and out of the way of another that has its name.
+/// A held snapshot is destroyed later, and gets a temporary name if its name is needed.
 #[test]
 fn snapshots_that_are_here_get_the_properties_that_they_have_at_the_sender() {
     let bench = bench_with(&["a"]);
@@ -491,7 +494,7 @@ fn snapshots_that_are_here_get_the_properties_that_they_have_at_the_sender() {
 }
 
 #[test]
-fn what_came_and_is_excluded_is_shown_as_received() {
+fn excluded_properties_are_shown_as_received() {
     let bench = bench_with(&[]);
     bench.set("tank/s", &[("x:note", "new")]).unwrap();
     bench.snapshot("tank/s@2");
@@ -519,7 +522,7 @@ fn what_came_and_is_excluded_is_shown_as_received() {
 }
 
 #[test]
-fn a_snapshot_that_is_held_gets_out_of_the_way() {
+fn a_held_snapshot_gets_a_temporary_name() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.snapshot("tank/s@x");
@@ -584,7 +587,8 @@ fn a_file_system_whose_first_snapshot_was_destroyed_here_is_not_renamed() {
     assert_eq!(names_below(&bench, "tank/d"), ["", "/a"]);
 }
 
-/// Does something to the tree at the sender, if that is possible. Clones that were made since the last package are not promoted: those are sent in full.
+/// Makes a random change to the tree at the sender, if possible. Clones created since the last
+/// package are not promoted: those are sent in full.
 fn change(bench: &Bench, random: &mut Random, from: &str, number: usize) {
     let all = tree(bench, "tank/s");
     let names: Vec<String> = all.keys().map(|below| format!("tank/s{below}")).collect();
@@ -600,7 +604,7 @@ fn change(bench: &Bench, random: &mut Random, from: &str, number: usize) {
     let is_top = one == "tank/s";
     // Packages go on from the others.
     let is_own = |name: &String| name.starts_with('x');
-    // Not everything can be done; what cannot is not.
+    // A change that is not possible is skipped.
     match random.index(9) {
         0 => drop(bench.create(&format!("{other}/n{number}"), &[])),
         1 | 2 if origin.is_some() && is_known => {
@@ -642,7 +646,7 @@ fn change(bench: &Bench, random: &mut Random, from: &str, number: usize) {
     }
 }
 
-/// Whether something is a clone of a snapshot of a file system or of one below it.
+/// Whether a dataset is a clone of a snapshot of a file system or of one below it.
 fn has_clones(all: &Listing, name: &str) -> bool {
     let below = format!("{name}/");
     let inside = |one: &String| one == name || one.starts_with(&below);
@@ -654,9 +658,9 @@ fn has_clones(all: &Listing, name: &str) -> bool {
     origins.any(|origin| guids.contains(&origin))
 }
 
-/// Whatever is done at the sender, the receiver's tree is the same after each package.
+/// After each package the receiver's tree is like the sender's.
 #[test]
-fn a_tree_follows_whatever_becomes_of_the_other() {
+fn a_tree_follows_random_changes_at_the_sender() {
     for seed in 1..=6 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
@@ -672,7 +676,7 @@ fn a_tree_follows_whatever_becomes_of_the_other() {
             bench.snapshot(&format!("tank/s@{to}"));
             let sent = sent_in_part(&bench, &format!("tank/s@{to}"), Some(&from));
             let (stream, true) = sent else {
-                // A clone that was made above what it is a clone of cannot be sent.
+                // A clone above its own origin cannot be sent.
                 break;
             };
             let received = receive_as(&bench, stream, into_d(true)).unwrap();
@@ -689,7 +693,7 @@ fn a_tree_follows_whatever_becomes_of_the_other() {
     }
 }
 
-/// A file that is open when its last name goes, and is so in every snapshot from then on.
+/// An unlinked file that stays open, so that every later snapshot has it.
 fn leave_unlinked(bench: &Bench, path: &str, name: &str) {
     let tree = bench.tree(path);
     let files = tree.files();
@@ -710,7 +714,7 @@ fn leave_unlinked(bench: &Bench, path: &str, name: &str) {
 }
 
 #[test]
-fn a_package_mounts_what_it_makes_when_all_of_it_is_in() {
+fn a_package_mounts_new_file_systems_after_the_last_stream() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.create("tank/s/a", &[]).unwrap();
@@ -729,14 +733,14 @@ fn a_package_mounts_what_it_makes_when_all_of_it_is_in() {
     for name in ["tank/d", "tank/d/a", "tank/d/off/below"] {
         assert!(mounted.contains(&name.to_string()), "{mounted:?}");
     }
-    // Where that goes was said by the sender, and not by who receives.
+    // The sender's properties decide where these are mounted.
     for name in ["tank/d/off", "tank/d/own"] {
         assert!(!mounted.contains(&name.to_string()), "{mounted:?}");
     }
 }
 
 #[test]
-fn increments_come_one_after_the_other_into_what_is_mounted() {
+fn increments_are_received_into_mounted_file_systems() {
     let bench = bench_with(&["a"]);
     assert!(bench.mounted().contains(&"/tank/d/a".to_string()));
     leave_unlinked(&bench, "/tank/s/a", "gone");
@@ -748,7 +752,7 @@ fn increments_come_one_after_the_other_into_what_is_mounted() {
 }
 
 #[test]
-fn an_increment_of_a_tree_mounts_what_is_not() {
+fn an_increment_of_a_tree_mounts_unmounted_file_systems() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.create("tank/s/a", &[]).unwrap();
@@ -772,7 +776,7 @@ fn an_increment_of_a_tree_mounts_what_is_not() {
 }
 
 #[test]
-fn what_moves_is_mounted_where_it_belongs_though_its_increment_fails() {
+fn a_moved_file_system_is_mounted_though_its_increment_fails() {
     let bench = bench_with(&["a", "b"]);
     leave_unlinked(&bench, "/tank/s/a", "gone");
     bench.rename("tank/s/a", "tank/s/x").unwrap();
@@ -795,7 +799,7 @@ fn what_moves_is_mounted_where_it_belongs_though_its_increment_fails() {
 }
 
 #[test]
-fn a_package_that_is_cut_leaves_what_it_made_unmounted() {
+fn a_cut_package_leaves_new_file_systems_unmounted() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.snapshot("tank/s@1");
@@ -814,7 +818,7 @@ fn a_package_that_is_cut_leaves_what_it_made_unmounted() {
     assert!(!bench.mounted().contains(&"/tank/d".to_string()));
 }
 
-/// What there is to be known of a receive beyond so many lines.
+/// The events of a receive after the first `seen`.
 fn ask(bench: &Bench, uid: u32, seen: usize) -> ReceiveProgress {
     let mut call = call("");
     call.caller.uid = uid;
@@ -825,7 +829,7 @@ fn ask(bench: &Bench, uid: u32, seen: usize) -> ReceiveProgress {
     bench.engine.dataset_watch_receive(&call, request).unwrap()
 }
 
-/// Asks until there is something, or the receive has ended.
+/// Asks until there are events, or the receive has ended.
 fn wait_for(bench: &Bench, seen: usize) -> ReceiveProgress {
     loop {
         let progress = ask(bench, 0, seen);
@@ -835,9 +839,9 @@ fn wait_for(bench: &Bench, seen: usize) -> ReceiveProgress {
     }
 }
 
-/// The second half of the stream comes only when what was told of the first is known.
+/// The second half of the stream is written only after the events of the first were read.
 #[test]
-fn what_happens_in_a_receive_is_told_while_it_does() {
+fn progress_of_a_receive_is_told_while_it_runs() {
     let bench = Bench::new();
     bench.create("tank/s", &[]).unwrap();
     bench.write("/tank/s", "file", 1 << 20).unwrap();
@@ -870,7 +874,7 @@ fn what_happens_in_a_receive_is_told_while_it_does() {
             "{begun:?}"
         );
         assert!(begun.is_coming && !begun.is_over);
-        // Nobody else is told.
+        // Other users get no events.
         assert!(!ask(&bench, 12345, 0).is_known);
         theirs.write_all(rest).unwrap();
         drop(theirs);
@@ -884,7 +888,7 @@ fn what_happens_in_a_receive_is_told_while_it_does() {
 }
 
 #[test]
-fn what_happened_before_a_failure_is_told() {
+fn progress_before_a_failure_is_told() {
     let bench = bench_with(&["a"]);
     bench.create("tank/d/a/mine", &[]).unwrap();
     bench.destroy("tank/s/a", true).unwrap();

@@ -1,4 +1,5 @@
-//! Promises of room through the administration and files: limits of a new pool, `fallocate`, a full pool.
+//! Reserved space through the administration and files: limits of a new pool, `fallocate`, a full
+//! pool.
 
 mod support;
 
@@ -48,7 +49,7 @@ fn a_pool_that_cannot_have_its_limits_is_not_made() {
     }
 }
 
-/// Allocates a range of a file, and says what came of it.
+/// Allocates a range of a file, and returns the errno.
 fn allocate(bench: &Bench, path: &str, what: Allocate, length: u64) -> Result<(), i32> {
     let tree = bench.tree(path);
     let (files, root, operation) = (tree.files(), Credentials::root(), Operation::unmeasured());
@@ -90,7 +91,7 @@ fn a_range_is_allocated_where_there_is_room_for_a_tenth_more() {
     assert!(attributes.blocks_512 < 100, "it is a hole");
 }
 
-/// Fills the file system with files until there is no room.
+/// Fills the file system with files until there is no room. Returns their number.
 fn fill(bench: &Bench, path: &str) -> usize {
     for number in 0..1000 {
         if let Err(error) = bench.write(path, &format!("f{number}"), 4 << 20) {
@@ -102,7 +103,7 @@ fn fill(bench: &Bench, path: &str) -> usize {
 }
 
 #[test]
-fn a_full_pool_takes_what_makes_room_and_refuses_what_takes_some() {
+fn a_full_pool_frees_space_and_refuses_to_take_more() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "kept", 8 << 20).unwrap();
@@ -147,7 +148,7 @@ fn a_full_pool_takes_what_makes_room_and_refuses_what_takes_some() {
         .set_attributes(&root, found.id, &shorter, &operation)
         .unwrap();
     bench.unlink("/tank/c", "f1");
-    // What was freed comes back; a writer waits for it.
+    // Freed space comes back; a writer waits for it.
     bench.write("/tank/c", "again", 4 << 20).unwrap();
     fill_rest(&bench);
     let back = Rollback {
@@ -176,7 +177,7 @@ fn a_full_pool_takes_what_makes_room_and_refuses_what_takes_some() {
     bench.engine.dataset_set(&call("zfs set"), set).unwrap();
 }
 
-/// Fills up what is left.
+/// Fills the remaining space.
 fn fill_rest(bench: &Bench) {
     let mut number = 0;
     while bench
@@ -188,7 +189,7 @@ fn fill_rest(bench: &Bench) {
 }
 
 #[test]
-fn a_snapshot_shows_what_it_refers_to_and_what_its_file_system_has_left() {
+fn statfs_of_a_snapshot_shows_its_referenced_and_its_file_systems_free_space() {
     let bench = Bench::new();
     bench
         .create("tank/a", &[("quota", "50M"), ("refquota", "9M")])

@@ -1,4 +1,5 @@
-//! Snapshots through the administration: sent, received, sent again; kept while they are sent, and let go when the pool must go.
+//! Sending snapshots through the administration: sent, received, sent again; held against
+//! destruction meanwhile, and released when the pool is exported by force.
 
 mod support;
 
@@ -119,7 +120,7 @@ fn object_with(stream: &[u8], offset: u64) -> u64 {
     }
 }
 
-/// What a stream says after the name of the snapshot, but for checksums, which begin with that name.
+/// A stream after the name of its snapshot, without checksums, which cover that name.
 fn without_name(bytes: &[u8]) -> Vec<u8> {
     const NAME: std::ops::Range<usize> = 56..312;
     let mut bytes = bytes.to_vec();
@@ -150,7 +151,7 @@ fn an_increment_comes_though_others_are_mounted_on_its_target() {
 }
 
 #[test]
-fn what_was_received_is_sent_as_it_came() {
+fn a_received_snapshot_is_sent_as_it_came() {
     let bench = bench_with_snapshots();
     let full = Send {
         compressed: true,
@@ -172,7 +173,8 @@ fn what_was_received_is_sent_as_it_came() {
     };
     let (first, again) = (bytes_of(&first), bytes_of(&sent(&bench, &again).unwrap()));
     assert_eq!(first.len(), again.len());
-    // Contents come as they were stored, in the same order; only the name, and the sums after it, differ.
+    // The second stream has the same contents in the same order; only the name and the checksums
+    // after it differ.
     let (first, again) = (without_name(&first), without_name(&again));
     let same = first.iter().zip(&again).filter(|(one, other)| one == other);
     assert!(same.count() > first.len() - first.len() / 50);
@@ -188,7 +190,7 @@ fn an_increment_from_a_bookmark_is_that_from_its_snapshot() {
     assert!(bytes_of(&full).len() > bytes_of(&from_snapshot).len() + 5 * MIB);
 }
 
-/// Sent in one go, and from a place in its midst: from there on the records are the same.
+/// A whole stream, and one resumed in its middle: from there on the records are the same.
 #[test]
 fn a_stream_goes_on_where_it_broke_off() {
     use tarn_engine::messages::dataset::ResumePoint;
@@ -223,7 +225,7 @@ fn a_stream_goes_on_where_it_broke_off() {
 }
 
 #[test]
-fn a_series_has_what_is_below_in_its_order() {
+fn a_series_sends_parents_before_children() {
     let bench = bench_with_snapshots();
     bench.create("tank/a/b", &[]).unwrap();
     bench.create("tank/a/b/c", &[]).unwrap();
@@ -264,9 +266,9 @@ fn a_series_has_what_is_below_in_its_order() {
     assert!(names.contains(&"tank/copy/b/c".to_string()), "{names:?}");
 }
 
-/// It waits for what it is a clone of, and that for its parent.
+/// The clone waits for its origin, and the origin for its parent.
 #[test]
-fn a_clone_is_sent_that_what_it_is_a_clone_of_was_moved_below() {
+fn a_clone_above_its_own_origin_is_sent() {
     let bench = Bench::new();
     let all_at = |name: &str| {
         let request = Snapshot {
@@ -305,7 +307,7 @@ fn a_clone_is_sent_that_what_it_is_a_clone_of_was_moved_below() {
         .collect();
     assert_eq!(names, ["tank/t@two", "tank/t/c@two", "tank/t/c/a@two"]);
     assert!(!increment.is_incomplete);
-    // From nothing it cannot be made before the other is there.
+    // A full stream cannot be created before the other is there.
     let whole = plan(&bench, &request(None)).unwrap();
     assert!(whole.is_incomplete);
     assert_eq!(
@@ -315,7 +317,7 @@ fn a_clone_is_sent_that_what_it_is_a_clone_of_was_moved_below() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_in_known_words() {
+fn refusals_to_send_have_the_words_of_openzfs() {
     let bench = bench_with_snapshots();
     bench.create("tank/c", &[]).unwrap();
     snapshot(&bench, "tank/c@x");
@@ -362,9 +364,9 @@ fn what_cannot_be_sent_is_refused_in_known_words() {
     assert_eq!(no_pipe.kind, RefusalKind::Invalid);
 }
 
-/// Nobody reads: the sender waits at its pipe all the time.
+/// The reader does not read: the sender waits at its pipe all the time.
 #[test]
-fn a_snapshot_stays_while_it_is_sent_and_an_export_by_force_ends_that() {
+fn a_snapshot_is_busy_while_it_is_sent_until_a_forced_export() {
     let bench = bench_with_snapshots();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let (call_of_sender, _line) = call_with(ours);
@@ -402,7 +404,7 @@ fn a_snapshot_stays_while_it_is_sent_and_an_export_by_force_ends_that() {
 }
 
 #[test]
-fn what_is_sent_gets_no_other_version() {
+fn a_file_system_is_not_upgraded_while_it_is_sent() {
     let bench = Bench::new();
     bench.create("tank/old", &[("version", "4")]).unwrap();
     bench.write("/tank/old", "large", 5 * MIB).unwrap();
@@ -486,7 +488,7 @@ fn a_file_system_stays_as_it_is_while_it_is_sent() {
 }
 
 #[test]
-fn nobody_is_told_how_much_it_would_be_who_is_gone() {
+fn a_size_estimate_ends_with_its_caller() {
     let bench = bench_with_snapshots();
     let request = of("tank/a@two", Some("tank/a#one"));
     let call = call("");
@@ -503,9 +505,9 @@ fn nobody_is_told_how_much_it_would_be_who_is_gone() {
     bench.destroy("tank/a@two", false).unwrap();
 }
 
-/// Whoever asks again and again how much it would be.
+/// A second thread asks for the size again and again.
 #[test]
-fn who_asks_how_much_it_would_be_keeps_nobody_from_anything() {
+fn a_size_estimate_does_not_make_snapshots_busy() {
     let bench = bench_with_snapshots();
     bench.create("tank/b", &[]).unwrap();
     for number in 0..50 {
@@ -555,11 +557,11 @@ fn sending_ends_with_its_caller() {
         drop(line);
         assert!(sender.join().unwrap().is_err());
     });
-    // It is in nobody's way any more.
+    // The snapshot is not in use any more.
     assert_eq!(bench.destroy("tank/a@one", false).unwrap(), ["tank/a@one"]);
 }
 
-/// Sends a snapshot with its properties, and receives it as asked.
+/// Sends a snapshot with its properties, and receives it with this request.
 fn copied(bench: &Bench, snapshot: &str, request: Receive) -> Result<Received, Refusal> {
     let with_properties = Send {
         properties: true,
@@ -578,7 +580,7 @@ fn into(target: &str) -> Receive {
 }
 
 #[test]
-fn what_is_left_out_stays_what_came_and_is_inherited() {
+fn excluded_properties_stay_received_and_are_inherited() {
     let bench = bench_with_snapshots();
     bench.set("tank/a", &[("compression", "gzip")]).unwrap();
     let request = Receive {
@@ -589,7 +591,7 @@ fn what_is_left_out_stays_what_came_and_is_inherited() {
     copied(&bench, "tank/a@one", request).unwrap();
     assert_ne!(bench.text("tank/b", "compression"), "gzip");
     assert_eq!(bench.number("tank/b", "recordsize"), 64 << 10);
-    // The received values are there, for who goes back to them, and are shown.
+    // The received values are kept for `zfs inherit -S`, and are shown.
     let received = |property: &str| {
         let describe = Describe {
             names: vec!["tank/b".to_string()],
@@ -625,7 +627,7 @@ fn a_snapshot_that_is_larger_than_a_later_refquota_is_received() {
     bench.set("tank/a", &[("refquota", "64M")]).unwrap();
     copied(&bench, "tank/a@two", into("tank/b")).unwrap();
     assert_eq!(bench.number("tank/b", "refquota"), 64 << 20);
-    // What is there fits by now, and what the snapshot has does not.
+    // The receiver's value is possible by now, and the snapshot's is not.
     bench.set("tank/a", &[("refquota", "none")]).unwrap();
     bench.unlink("/tank/a", "large");
     bench.unlink("/tank/a", "another");
@@ -667,7 +669,7 @@ fn a_token_that_says_too_much_is_refused() {
     );
 }
 
-/// No snapshot is sent, but what a file system is now.
+/// A stream of the present state of a file system, not of a snapshot.
 #[test]
 fn a_cut_stream_of_a_head_goes_on_with_its_token() {
     let bench = bench_with_snapshots();
@@ -705,7 +707,7 @@ fn a_cut_stream_of_a_head_goes_on_with_its_token() {
         bench.engine.dataset_mount(&call(""), request).unwrap();
     };
     mount("tank/a");
-    // What is mounted may change.
+    // A mounted file system may change.
     let refused = sent(&bench, &rest).unwrap_err();
     assert!(refused.reason.contains("must not be mounted"), "{refused}");
     mount("tank/b");

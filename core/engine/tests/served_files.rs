@@ -1,4 +1,4 @@
-//! One file system for each object set, whatever holds it: mounts, front ends that do not mount,
+//! One file system for each object set, shared by all holds: mounts, front ends that do not mount,
 //! commands, and entries of `.zfs/snapshot`.
 
 mod support;
@@ -75,14 +75,14 @@ fn a_mount_and_a_hold_share_one_file_system_whichever_comes_first() {
     assert!(Arc::ptr_eq(held.files(), bench.tree("/tank/a").files()));
     bench.engine.release_files(&held).unwrap();
     unmount(&bench);
-    // The last has left: what comes next opens it anew.
+    // The last hold has left: the next opens it anew.
     let again = hold(&bench, "tank/a");
     assert!(!Arc::ptr_eq(held.files(), again.files()));
     assert!(has_file(&*again, b"new"));
 }
 
 #[test]
-fn a_hold_that_is_dropped_leaves_nothing_that_a_mount_or_a_rollback_stumbles_over() {
+fn a_dropped_hold_does_not_prevent_a_mount_or_a_rollback() {
     let bench = bench();
     unmount(&bench);
     let held = hold(&bench, "tank/a");
@@ -101,7 +101,7 @@ fn a_hold_that_is_dropped_leaves_nothing_that_a_mount_or_a_rollback_stumbles_ove
 }
 
 #[test]
-fn what_is_exported_is_busy_for_what_reads_it_anew_or_destroys_it() {
+fn an_exported_dataset_is_busy_for_rollback_receive_and_destroy() {
     let bench = bench();
     let held = hold(&bench, "tank/a");
     let busy = |refused: Result<(), Refusal>| {
@@ -121,7 +121,7 @@ fn what_is_exported_is_busy_for_what_reads_it_anew_or_destroys_it() {
         "cannot export 'tank': pool is busy\n'tank/a' is exported"
     );
     assert_eq!(bench.mounted(), ["/tank", "/tank/a"]);
-    // What only moves goes on.
+    // A move is possible.
     bench.rename("tank/a", "tank/b").unwrap();
     assert!(Arc::ptr_eq(held.files(), bench.tree("/tank/b").files()));
     bench.rename("tank/b", "tank/a").unwrap();
@@ -131,13 +131,13 @@ fn what_is_exported_is_busy_for_what_reads_it_anew_or_destroys_it() {
 }
 
 #[test]
-fn properties_quotas_and_names_reach_what_is_held_and_not_mounted() {
+fn properties_quotas_and_names_reach_held_unmounted_file_systems() {
     let bench = bench();
     unmount(&bench);
     let held = hold(&bench, "tank/a");
     bench.set("tank", &[("readonly", "on")]).unwrap();
     assert!(held.files().properties().is_read_only);
-    // One state of its files has one answer to whether they can be changed.
+    // Read-only or not is one state for all holds.
     let refused = mount(&bench, "rw").unwrap_err();
     assert_eq!(refused.reason, "mountpoint or dataset is busy");
     bench.set("tank", &[("readonly", "off")]).unwrap();
@@ -156,7 +156,7 @@ fn tarn_engine_access_times(held: &Held) -> String {
 }
 
 #[test]
-fn a_snapshot_has_one_file_system_for_all_that_enter_or_hold_it() {
+fn a_snapshot_has_one_file_system_for_all_holders() {
     let bench = bench();
     let tree = bench.tree("/tank/a");
     let enter = || tree.snapshot(b"s", &Operation::unmeasured()).unwrap();

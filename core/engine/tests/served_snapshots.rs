@@ -1,5 +1,5 @@
-//! Snapshots that are destroyed after they were entered below `.zfs`: whatever destroys them, their
-//! file systems end.
+//! Snapshots that are destroyed after they were entered below `.zfs`: their file systems end,
+//! whichever command destroys them.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn enter(bench: &Bench) -> Arc<dyn Tree> {
     tree.snapshot(b"s", &Operation::unmeasured()).unwrap()
 }
 
-/// Has a file of it open.
+/// Opens a file of it.
 fn open(entered: &Arc<dyn Tree>) {
     let entered = entered.files();
     let operation = Operation::unmeasured();
@@ -73,7 +73,7 @@ fn close(entered: &Arc<dyn Tree>) {
     entered.closed(found.unwrap().id, &operation).unwrap();
 }
 
-/// It was destroyed: nobody goes on in it, and nobody gets into it.
+/// It was destroyed: its open files end, and it cannot be entered.
 fn assert_ended(bench: &Bench, entered: &Arc<dyn Tree>) {
     assert!(entered.files().is_ending());
     let again = bench
@@ -83,7 +83,7 @@ fn assert_ended(bench: &Bench, entered: &Arc<dyn Tree>) {
 }
 
 #[test]
-fn one_that_nothing_keeps_ends_though_it_was_only_to_be_marked() {
+fn a_snapshot_without_holds_is_destroyed_at_once_though_deferred() {
     let bench = bench();
     let entered = enter(&bench);
     open(&entered);
@@ -98,13 +98,13 @@ fn one_that_nothing_keeps_ends_though_it_was_only_to_be_marked() {
 }
 
 #[test]
-fn one_that_is_marked_ends_with_its_last_hold() {
+fn a_deferred_destroyed_snapshot_ends_with_its_last_hold() {
     let bench = bench();
     bench.engine.dataset_hold(&call(""), hold()).unwrap();
     let entered = enter(&bench);
     destroy(&bench, "tank/a@s", true).unwrap();
     assert!(!entered.files().is_ending());
-    // Entered once more, with a file open: they share its file system.
+    // Entered once more, with a file open: both share one file system.
     let other = enter(&bench);
     assert!(Arc::ptr_eq(entered.files(), other.files()));
     open(&other);
@@ -114,7 +114,7 @@ fn one_that_is_marked_ends_with_its_last_hold() {
 }
 
 #[test]
-fn one_that_is_marked_ends_with_its_last_clone() {
+fn a_deferred_destroyed_snapshot_ends_with_its_last_clone() {
     let bench = bench();
     clone(&bench, "tank/a@s");
     destroy(&bench, "tank/a@s", true).unwrap();
@@ -124,9 +124,9 @@ fn one_that_is_marked_ends_with_its_last_clone() {
     assert_ended(&bench, &entered);
 }
 
-/// Of what a clone takes along when it is promoted, its parent needs only the newest.
+/// A promotion moves all snapshots up to the origin, and the former parent needs only the origin.
 #[test]
-fn one_that_belongs_to_another_by_now_ends_where_it_was_entered() {
+fn a_snapshot_moved_by_a_promotion_ends_where_it_was_entered() {
     let bench = bench();
     snapshot(&bench, "tank/a@t");
     let entered = enter(&bench);
@@ -146,7 +146,7 @@ fn one_that_belongs_to_another_by_now_ends_where_it_was_entered() {
 }
 
 #[test]
-fn one_that_is_newer_ends_when_its_file_system_goes_back() {
+fn a_newer_snapshot_ends_at_a_rollback() {
     let bench = bench();
     bench.write("/tank/a", "other", 1000).unwrap();
     snapshot(&bench, "tank/a@t");

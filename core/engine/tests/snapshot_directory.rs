@@ -1,4 +1,4 @@
-//! Snapshots that are taken, destroyed and renamed by names in `.zfs/snapshot`.
+//! `.zfs/snapshot`: mkdir, rmdir and rename take, destroy and rename snapshots.
 
 mod support;
 
@@ -104,7 +104,7 @@ fn snapshots(bench: &Bench, name: &str) -> Vec<String> {
     names.filter(|name| name.contains('@')).collect()
 }
 
-/// What the history has of events in the pool.
+/// The internal events in the pool's history.
 fn events(bench: &Bench) -> Vec<String> {
     let request = pool::History {
         name: "tank".to_string(),
@@ -126,7 +126,7 @@ fn bench() -> (Bench, Directory) {
 }
 
 #[test]
-fn a_directory_is_a_snapshot_as_long_as_it_is_there() {
+fn mkdir_takes_and_rmdir_destroys_a_snapshot() {
     let (bench, directory) = bench();
     directory.take("one").unwrap();
     directory.take("two").unwrap();
@@ -145,7 +145,7 @@ fn a_directory_is_a_snapshot_as_long_as_it_is_there() {
     let file = found.unwrap().id;
     directory.rename("one", "uno").unwrap();
     directory.rename("uno", "uno").unwrap();
-    // Somebody has a file of it open.
+    // A file of it is open.
     entered.opened(file, &directory.operation).unwrap();
     assert_eq!(directory.destroy("uno"), Err(libc::EBUSY));
     entered.closed(file, &directory.operation).unwrap();
@@ -159,7 +159,7 @@ fn a_directory_is_a_snapshot_as_long_as_it_is_there() {
 }
 
 #[test]
-fn the_dataset_is_the_one_that_is_mounted_whatever_its_name() {
+fn a_snapshot_is_taken_of_the_mounted_dataset_after_a_rename() {
     let (bench, directory) = bench();
     bench.set("tank/a", &[("mountpoint", "/own")]).unwrap();
     bench.rename("tank/a", "tank/b").unwrap();
@@ -220,7 +220,7 @@ fn refusals_are_those_of_openzfs() {
 }
 
 #[test]
-fn users_need_what_they_would_need_for_the_command() {
+fn users_need_the_permissions_of_the_command() {
     let (bench, directory) = bench();
     directory.take("one").unwrap();
     let own = Directory::of(&bench, "/tank/a", ann());

@@ -1,4 +1,4 @@
-//! Snapshots through the administration: taken, entered, gone back to, cloned, held, destroyed.
+//! Snapshots through the administration: taken, entered, rolled back to, cloned, held, destroyed.
 
 mod support;
 
@@ -73,9 +73,9 @@ fn has_file(files: &FileSystem, name: &str) -> bool {
         .is_ok()
 }
 
-/// What is mounted below a file system is in the way of unmounting it, and there again afterwards.
+/// File systems mounted below another prevent its unmounting; they are unmounted and mounted again.
 #[test]
-fn a_file_system_goes_back_though_others_are_mounted_on_it() {
+fn a_file_system_is_rolled_back_though_others_are_mounted_on_it() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.create("tank/a/kid", &[]).unwrap();
@@ -116,7 +116,7 @@ fn history_has_what_openzfs_is_called_with() {
     bench.create("tank/a/b", &[]).unwrap();
     snapshot(&bench, &["tank/a@one"], true).unwrap();
     destroy(&bench, "tank/a@one", "r").unwrap();
-    // One that is made for another has no record of its own.
+    // A parent that is created for another has no record of its own.
     bench
         .engine
         .dataset_snapshot(
@@ -157,7 +157,7 @@ fn history_has_what_openzfs_is_called_with() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_in_known_words() {
+fn refusals_to_snapshot_have_the_words_of_openzfs() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     snapshot(&bench, &["tank/a@one"], false).unwrap();
@@ -209,7 +209,7 @@ fn ranges_of_snapshots_go_together() {
 }
 
 #[test]
-fn a_snapshot_that_is_used_stays_and_one_that_is_gone_lets_nobody_in() {
+fn a_snapshot_in_use_stays_and_a_destroyed_one_cannot_be_entered() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "file", MIB).unwrap();
@@ -235,7 +235,7 @@ fn a_snapshot_that_is_used_stays_and_one_that_is_gone_lets_nobody_in() {
 }
 
 #[test]
-fn a_file_system_with_snapshots_goes_when_all_of_it_is_asked_for() {
+fn a_file_system_with_snapshots_is_destroyed_recursively() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     snapshot(&bench, &["tank/a@one"], false).unwrap();
@@ -259,9 +259,9 @@ fn a_file_system_with_snapshots_goes_when_all_of_it_is_asked_for() {
     assert_eq!(bench.names(), ["tank"]);
 }
 
-/// A clone's parent descends from the clone: nobody can say what goes first.
+/// A clone's parent descends from the clone, so there is no order of destruction.
 #[test]
-fn who_depends_on_itself_is_not_destroyed() {
+fn circular_dependents_are_not_destroyed() {
     let bench = Bench::new();
     let clone = |origin: &str, name: &str| {
         let request = MakeClone {
@@ -351,7 +351,7 @@ fn clones_are_mounted_and_keep_their_origin() {
 }
 
 #[test]
-fn a_file_system_goes_back_and_is_mounted_again() {
+fn a_rolled_back_file_system_is_mounted_again() {
     let bench = Bench::new();
     bench.create("tank/a", &[]).unwrap();
     bench.write("/tank/a", "old", MIB).unwrap();

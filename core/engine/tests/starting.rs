@@ -1,4 +1,5 @@
-//! What a daemon knows of the pools that it had, when it starts again. Pools are on files; nothing is mounted.
+//! The start of the daemon imports the pools of the last one. Pools are on files; nothing is
+//! mounted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,11 +54,11 @@ impl Mounter for NoMounts {
     }
 }
 
-/// A daemon, which ends when this is dropped.
+/// A running daemon, which stops when this is dropped.
 struct Daemon(Arc<Engine>);
 
 impl Daemon {
-    /// Starts one, which has these pools then, and so many warnings.
+    /// Starts a daemon, which then has these pools, and this number of warnings.
     fn start(folder: &Path, pools: &[&str], warnings: usize) -> Daemon {
         let options = EngineOptions {
             cache_bytes: Some(64 << 20),
@@ -137,12 +138,12 @@ fn a_pool_that_is_not_there_at_a_start_is_remembered_for_the_next() {
     away("one");
     away("three");
     let daemon = Daemon::start(folder, &["two"], 2);
-    // Whatever else is remembered meanwhile.
+    // Also after other pools were added.
     daemon.create(folder, "four");
     drop(daemon);
     back("one");
     let daemon = Daemon::start(folder, &["four", "one", "two"], 1);
-    // What was imported is forgotten when it is exported, and what was not as well.
+    // Exporting removes a pool from the cache file, whether it was imported or not.
     daemon.export("one");
     daemon.export("three");
     drop(daemon);
@@ -160,7 +161,7 @@ fn a_pool_that_is_not_there_is_remembered_though_another_has_its_name() {
     drop(daemon);
     let away = disk(folder, "two.away");
     std::fs::rename(disk(folder, "two"), &away).unwrap();
-    // Its name is that of another by now.
+    // Another pool has its name by now.
     let daemon = Daemon::start(folder, &["one"], 1);
     daemon.create(folder, "two");
     daemon.export("two");

@@ -1,20 +1,20 @@
-//! Compatibility sets: files that name the features some other system knows.
+//! Compatibility sets: files that name the features that another system knows.
 //!
-//! `compatibility=off` allows all features, `legacy` none; otherwise the value is a list of files, and what all of them
-//! name is allowed. Files are looked for where OpenZFS keeps them. A word that is no feature is an error in
-//! an administrator's own file, and passed over in one that came with the system, which may be newer than we
-//! are.
+//! `compatibility=off` allows all features, `legacy` none; otherwise the value is a list of files,
+//! and the features that all of them name are allowed. The files are in OpenZFS's folders. An
+//! unknown word is an error in an administrator's own file, and ignored in a file that came with
+//! the system, which may be newer than this program.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use tarn_host::Host;
 use tarn_ondisk::features::Feature;
 
-/// Where administrators keep their own sets.
+/// The folder of administrators' own sets.
 const OWN_FOLDER: &str = "/etc/zfs/compatibility.d";
-/// Where the sets are that come with OpenZFS.
+/// The folder of the sets that come with OpenZFS.
 const SYSTEM_FOLDER: &str = "/usr/share/zfs/compatibility.d";
-/// Longest file that is read.
+/// Largest file that is read.
 const FILE_BYTES_MAX: usize = 16_384;
 /// Longest part of an unknown word that is shown.
 const WORD_SHOWN_MAX: usize = 32;
@@ -68,7 +68,7 @@ pub(crate) fn allowed(host: &Host, value: &str) -> Result<BTreeSet<Feature>, Str
 /// A file's text, and whether it is an administrator's own.
 fn read(host: &Host, file: &str) -> Option<(String, bool)> {
     for (folder, is_own) in [(OWN_FOLDER, true), (SYSTEM_FOLDER, false)] {
-        // An absolute path replaces the folder.
+        // Joining an absolute path gives that path.
         let Ok(bytes) = host.read_file(&Path::new(folder).join(file)) else {
             continue;
         };
@@ -79,7 +79,7 @@ fn read(host: &Host, file: &str) -> Option<(String, bool)> {
     None
 }
 
-/// The features a file names, and the words that are none.
+/// The features that a file names, and the unknown words.
 fn parse(text: &str) -> (BTreeSet<Feature>, Vec<String>) {
     let mut named = BTreeSet::new();
     let mut strange = Vec::new();

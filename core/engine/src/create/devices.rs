@@ -1,7 +1,8 @@
-//! Whether devices may be given to a pool, and how a layout becomes vdevs.
+//! Checks of devices for a pool, and the vdevs that a layout makes.
 //!
-//! A device that belongs to a pool that is open here is never taken. One that belongs to another pool, or has another
-//! file system on it, is taken with `-f` only. All objections are listed, not only the first.
+//! A device that belongs to a pool that is open here is never taken. One that belongs to another
+//! pool, or has another file system on it, is taken with `-f` only. All objections are listed, not
+//! only the first.
 
 use super::replication;
 use crate::engine::{Engine, OpenPool};
@@ -22,7 +23,7 @@ use tarn_vdev::{PoolState, VdevConfig, VdevKind, Window, open_window};
 #[doc(alias = "SPA_MINDEVSIZE")]
 pub(crate) const DEVICE_BYTES_MIN: u64 = 64 << 20;
 
-/// What a layout comes to.
+/// The vdevs that a layout makes.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     /// Top-level vdevs.
@@ -31,35 +32,37 @@ pub(crate) struct Layout {
     pub(crate) spares: Vec<VdevConfig>,
 }
 
-/// Who asks, as far as it matters for devices.
+/// The command that asks, as far as the checks of devices need it.
 pub(crate) struct Asking<'a> {
     /// `cannot create 'tank'`.
     pub(crate) action: &'a str,
     /// `-f`.
     pub(crate) force: bool,
-    /// What a device is to the pools that are open here.
+    /// The use of a device in the pools that are open here.
     pub(crate) use_here: &'a dyn Fn(&LabelledUse) -> UseHere,
-    /// The file system of ours on which a path lies, if it does.
+    /// The dataset of this daemon on whose mount a path lies, if it does.
     pub(crate) own_mount: &'a dyn Fn(&Path) -> Option<String>,
-    /// What the vdevs may be.
+    /// How redundant the vdevs must be.
     pub(crate) redundancy: Redundancy<'a>,
 }
 
-/// What a device with a label is to the pools that are open here.
+/// The use of a device with a label in the pools that are open here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UseHere {
     /// Its pool is not open.
     NotOpen,
-    /// It is a part of a pool that is open.
+    /// It is a member of an open pool.
     Member,
-    /// It was one, and was taken out while it could not be written: its label does not know.
+    /// It was a member, and was offlined or removed while it could not be written, so its label is
+    /// out of date.
     Left,
-    /// It is a hot spare or a cache of this pool, which is open. Its label names no pool.
+    /// It is a hot spare or cache device of this open pool. Its label names no pool.
     Beside(String),
 }
 
 impl Engine {
-    /// The file system of ours on which a file or device is stored, however many layers are between.
+    /// The dataset of this daemon on whose mount a file or device is stored, through any number of
+    /// loop devices.
     pub(crate) fn own_mount_below(&self, path: &Path) -> Option<String> {
         let devices = self.host.devices_below(path).into_iter();
         let keys: Vec<MountKey> = devices
@@ -72,7 +75,7 @@ impl Engine {
         })
     }
 
-    /// What a device with this label is to the pools that are open here.
+    /// The use of a device with this label in the pools that are open here.
     pub(crate) fn use_here(&self, found: &LabelledUse) -> UseHere {
         let pools = self.pools();
         if found.state.is_auxiliary() {
@@ -99,27 +102,27 @@ impl Engine {
     }
 }
 
-/// Refuses a device that cannot be written without a pool of the same daemon: each of the two would wait for the other to be
-/// stored, and at the end the lower one goes first.
+/// Refuses a device that lies on a mount of this daemon: each of the two pools would wait for the
+/// other to be stored, and at the stop the lower one closes first.
 pub(crate) fn lies_on_own_mount(action: impl Into<String>, path: &str, dataset: &str) -> Refusal {
     let reason = format!("'{path}' lies on '{dataset}', a file system of this tarnd");
     let cure = "A pool cannot be stored on another pool of the same tarnd; one with another TARN_DIR can use it.";
     Refusal::new(RefusalKind::Invalid, action, reason).with_hint(cure)
 }
 
-/// How redundant top-level vdevs may be.
+/// The redundancy that top-level vdevs must have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Redundancy<'a> {
-    /// Each as it likes.
+    /// Any.
     Any,
-    /// All alike, and like those of a pool if there is one.
+    /// All alike, and like the vdevs of an existing pool.
     Even(Option<&'a VdevConfig>),
 }
 
 /// Checks all devices of a layout, and makes vdevs of it.
 ///
 /// # Errors
-/// Everything that speaks against it.
+/// All objections.
 pub(crate) fn check(
     host: &Host,
     specs: &[VdevSpec],
@@ -164,14 +167,15 @@ pub(crate) fn check(
 #[doc(alias = "VDEV_RAIDZ_MAXWIDTH")]
 const RAIDZ_MEMBERS_MAX: usize = 255;
 
-/// What is wrong with the shape of a vdev: a request need not come from `zpool`, whose grammar looks for the same.
+/// What is wrong with the shape of a vdev. `zpool` checks the same, but a request may come from
+/// another client.
 fn misshapen(spec: &VdevSpec) -> Option<String> {
     let (word, least) = match spec.kind {
         Kind::Leaf => {
             let is_leaf = spec.path.is_some() && spec.children.is_empty();
             return (!is_leaf).then(|| "a device has a path and no members".to_string());
         }
-        // Refused by name later.
+        // dRAID is refused by name later.
         Kind::Draid => return None,
         Kind::Mirror => ("mirror", 2),
         Kind::Raidz1 => ("raidz1", 2),
@@ -207,7 +211,7 @@ fn refuse(objections: Vec<String>, asking: &Asking<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The sector shift that a new vdev gets where none is asked for; none where its devices cannot be opened.
+/// The sector shift that a new vdev gets by default; none where its devices cannot be opened.
 pub(crate) fn natural_ashift(host: &Host, vdev: &VdevConfig) -> Option<u32> {
     let mut sectors = Vec::new();
     for leaf in vdev.leaves() {
@@ -251,7 +255,7 @@ fn open(host: &Host, path: &str) -> Result<Window, Refusal> {
     }
 }
 
-/// What speaks against a device.
+/// The objection to a device, if there is one.
 fn objection(path: &str, role: VdevRole, window: &Window, asking: &Asking<'_>) -> Option<String> {
     if let Some(found) = labelled_use(window) {
         return labelled_objection(path, role, &found, asking);
@@ -271,7 +275,7 @@ fn labelled_objection(
     let use_here = (asking.use_here)(found);
     let is_open = use_here == UseHere::Member;
     let state = match found.state {
-        // What was interrupted before it joined a pool belongs to nobody.
+        // The device's pool was not created to its end, so the device is free.
         PoolState::Active if found.txg.is_zero() && !is_open => return None,
         PoolState::Active | PoolState::Exported if use_here == UseHere::Left => return None,
         PoolState::Active if is_open => "active",
@@ -288,7 +292,7 @@ fn labelled_objection(
                 _ => format!("{path} is in use as a cache of pool {pool}"),
             });
         }
-        // Given up for good.
+        // The pool of the device was destroyed.
         PoolState::Destroyed | PoolState::Other(_) => return None,
     };
     let counts = is_open || !asking.force;
@@ -321,7 +325,7 @@ fn assemble(specs: &[VdevSpec], action: &str) -> Result<Layout, Refusal> {
     Ok(layout)
 }
 
-/// A vdev without guids and sizes. None for kinds that we do not have.
+/// The configuration of a vdev, without guids and sizes. None for unsupported kinds.
 fn config_of(spec: &VdevSpec) -> Option<VdevConfig> {
     let kind = match spec.kind {
         Kind::Leaf => VdevKind::File,

@@ -1,8 +1,8 @@
-//! What is checked before a pool or a file system is made.
+//! Checks before a pool or a file system is created.
 //!
 //! - [`devices`]: whether devices are free, and how a layout becomes vdevs
-//! - [`replication`]: whether all vdevs of a pool stand the same losses
-//! - [`settings`]: properties of a pool, from text to what is stored
+//! - [`replication`]: whether all vdevs of a pool are equally redundant
+//! - [`settings`]: properties of a pool, from text to stored values
 //! - [`compatibility`]: sets of features that other systems know
 //! - [`new_filesystem`]: properties and contents of new file systems
 

@@ -1,7 +1,7 @@
-//! What a file system gets when it is made: its properties, checked, and the objects every file system has.
+//! The properties of a new file system, checked, and its first objects.
 //!
-//! Four properties are fixed with the first block: version, normalisation, UTF-8 only, case. They stand in the file system
-//! itself and not among its properties.
+//! Four properties are fixed at creation: version, normalisation, UTF-8 only, case sensitivity.
+//! They are in the master node and not among the dataset's properties.
 
 use std::sync::Arc;
 use tarn_dataset::initialize::{FillError, FillFilesystem, NewFilesystem};
@@ -12,20 +12,20 @@ use tarn_object::{ObjectSet, Tx};
 use tarn_posix::{CaseSensitivity, NewFileSystem, create_filesystem};
 use tarn_probe::Operation;
 
-/// The properties of a new file system, by where they go.
+/// The properties of a new file system, by where they are stored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FilesystemSettings {
-    /// What is fixed in the file system itself.
+    /// Those in the master node.
     pub(crate) facts: NewFilesystem,
-    /// What is stored as properties.
+    /// Those that are stored as properties of the dataset.
     pub(crate) stored: Vec<Checked>,
 }
 
 impl FilesystemSettings {
-    /// Checks what was given.
+    /// Checks the given properties.
     ///
     /// # Errors
-    /// The first reason against one, in OpenZFS's words.
+    /// The reason against the first bad one, in OpenZFS's words.
     #[doc(alias = "zfs_fill_zplprops")]
     pub(crate) fn parse(given: &[(String, String)]) -> Result<FilesystemSettings, String> {
         let mut settings = FilesystemSettings::default();
@@ -33,7 +33,7 @@ impl FilesystemSettings {
             let checked = check(name, value, Kinds::FILESYSTEM, Moment::Creation)?;
             settings.add(checked);
         }
-        // Names cannot be normalised unless they are UTF-8.
+        // Only UTF-8 names can be normalised.
         settings.facts.utf8_only |= settings.facts.normalization != 0;
         Ok(settings)
     }
@@ -51,7 +51,7 @@ impl FilesystemSettings {
         }
     }
 
-    /// Takes those of these names out.
+    /// Takes the properties of these names out.
     pub(crate) fn take(&mut self, names: &[&str]) -> Vec<Checked> {
         let stored = std::mem::take(&mut self.stored);
         let is_named = |checked: &Checked| names.contains(&checked.name.as_str());
@@ -60,7 +60,7 @@ impl FilesystemSettings {
         taken
     }
 
-    /// As they are stored.
+    /// The values as they are stored.
     pub(crate) fn zap_values(&self) -> Vec<(String, ZapValue)> {
         let stored = self.stored.iter().map(|checked| {
             let value = match &checked.setting {
@@ -72,7 +72,7 @@ impl FilesystemSettings {
         stored.collect()
     }
 
-    /// A text among them.
+    /// The text value of a stored property.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.stored.iter().find(|checked| checked.name == name)?;
         match &found.setting {
@@ -82,7 +82,7 @@ impl FilesystemSettings {
     }
 }
 
-/// Fills new file systems.
+/// Writes the first objects of a new file system.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill;
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_at_creation_stands_in_the_file_system() {
+    fn properties_fixed_at_creation_are_in_the_master_node() {
         let settings = parsed(&[
             ("normalization", "formC"),
             ("casesensitivity", "mixed"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_property_of_a_file_system_is_refused() {
+    fn unknown_properties_of_a_file_system_are_refused() {
         let refused = parsed(&[("volsize", "1G")]).unwrap_err();
         assert_eq!(refused, "'volsize' does not apply to datasets of this type");
     }

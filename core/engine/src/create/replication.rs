@@ -1,13 +1,14 @@
-//! Whether top-level vdevs are redundant in the same way.
+//! Whether top-level vdevs are equally redundant.
 //!
-//! A pool is lost with any of its top-level vdevs, so one that is weaker than the others weakens all. What differs is
-//! refused unless `-f` is given. Logs do not count, and a pool that is uneven already is not made worse.
+//! A pool is lost with any of its top-level vdevs, so the weakest decides. A difference is refused
+//! unless `-f` is given. Log vdevs do not count. Where a pool is uneven already, new vdevs are not
+//! compared with it.
 
 use tarn_host::{FileKind, Host, OpenMode};
 use tarn_pool::NewVdev;
 use tarn_vdev::{VdevConfig, VdevKind, open_window};
 
-/// Sizes of devices of one group may differ by so much.
+/// Sizes of devices in one vdev may differ by this much.
 #[doc(alias = "ZPOOL_FUZZ")]
 const SIZE_DIFFERENCE_MAX: u64 = 16 << 20;
 
@@ -19,7 +20,7 @@ struct Level {
     parity: u8,
 }
 
-/// What speaks against new vdevs beside those of a pool, none for a new pool.
+/// The objections to new vdevs beside those of a pool; none for a new pool.
 pub(crate) fn objections(
     host: &Host,
     current: Option<&VdevConfig>,
@@ -47,7 +48,7 @@ pub(crate) fn objections(
     objections
 }
 
-/// The level of the last of these vdevs, and what is uneven among them.
+/// The level of the last of these vdevs, and the differences among them.
 fn last_level(host: &Host, tops: &[&VdevConfig]) -> (Option<Level>, Vec<String>) {
     let mut objections = Vec::new();
     let mut last: Option<Level> = None;
@@ -62,7 +63,7 @@ fn last_level(host: &Host, tops: &[&VdevConfig]) -> (Option<Level>, Vec<String>)
     (last, objections)
 }
 
-/// How redundant a vdev is; none for what holds no data any more.
+/// How redundant a vdev is; none for vdevs that hold no data any more.
 fn level_of(host: &Host, top: &VdevConfig) -> Option<Level> {
     let parity = match top.kind {
         VdevKind::Hole | VdevKind::Indirect => return None,
@@ -93,12 +94,12 @@ fn path_of(leaf: &VdevConfig) -> Option<&std::path::Path> {
         .map(std::path::Path::new)
 }
 
-/// The device that stands for a child: the old one of two while it is replaced.
+/// The leaf that stands for a child: the old one while it is being replaced.
 fn first_leaf(child: &VdevConfig) -> &VdevConfig {
     child.children.first().map_or(child, first_leaf)
 }
 
-/// A group that has both files and devices.
+/// The objection to a vdev of both files and devices.
 fn mixture(host: &Host, top: &VdevConfig) -> Option<String> {
     let mut kinds = top
         .children
@@ -114,7 +115,7 @@ fn mixture(host: &Host, top: &VdevConfig) -> Option<String> {
     })
 }
 
-/// A group whose devices differ in size.
+/// The objection to a vdev whose devices differ in size.
 fn sizes(host: &Host, top: &VdevConfig) -> Option<String> {
     let size = |child: &VdevConfig| {
         let path = path_of(first_leaf(child))?;
@@ -144,7 +145,7 @@ fn are_raidz(one: Level, other: Level) -> bool {
     is_raidz(one) && is_raidz(other)
 }
 
-/// What differs between two new vdevs, or two of a pool.
+/// The difference between two new vdevs, or two of a pool.
 fn difference(last: Level, level: Level) -> Option<String> {
     let text = if let Some((raidz, mirror)) = raidz_and_mirror(last, level) {
         let lost = mirror.children.saturating_sub(1);
@@ -175,7 +176,7 @@ fn difference(last: Level, level: Level) -> Option<String> {
     Some(format!("mismatched replication level: {text}"))
 }
 
-/// What differs between a pool and new vdevs.
+/// The difference between a pool and new vdevs.
 fn difference_to_pool(pool: Level, new: Level) -> Option<String> {
     let text = if let Some((raidz, mirror)) = raidz_and_mirror(pool, new) {
         let lost = mirror.children.saturating_sub(1);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn vdevs_of_one_pool_stand_the_same_losses() {
+    fn uneven_vdevs_are_refused() {
         for (one, other, text) in [
             (level("mirror", 2, 0), level("mirror", 2, 0), None),
             (level("raidz", 3, 1), level("mirror", 2, 0), None),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_as_redundant_as_the_pool() {
+    fn added_vdevs_are_as_redundant_as_the_pool() {
         for (pool, new, text) in [
             (level("mirror", 2, 0), level("mirror", 2, 0), None),
             (

@@ -1,7 +1,7 @@
-//! Properties of a pool as users set them: `-o` of `zpool create` and `zpool import`, and `zpool set`.
+//! Pool properties as users set them: `-o` of `zpool create` and `zpool import`, and `zpool set`.
 //!
-//! Where a property goes depends on which it is: into the ZAP of the MOS, into labels, into the features, or nowhere: some
-//! hold only while the pool is imported. The words of refusals are OpenZFS's.
+//! Each property has its place: the ZAP of the MOS, the labels, the features, or only memory, for
+//! those that hold while the pool is imported. The refusals have OpenZFS's words.
 
 use super::compatibility;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const USER_NAME_MAX: usize = 255;
 /// Longest value of a property.
 const VALUE_MAX: usize = tarn_ondisk::zap::VALUE_BYTES_MAX - 1;
 
-/// When properties are set.
+/// The command that sets the properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occasion {
     /// `zpool create`.
@@ -35,7 +35,7 @@ pub(crate) enum Occasion {
     Set,
 }
 
-/// Properties of a pool, by where they go.
+/// Properties of a pool, by where they are stored.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PoolSettings {
     /// `ashift` other than 0.
@@ -54,7 +54,7 @@ pub(crate) struct PoolSettings {
     pub(crate) version: Option<u64>,
     /// `feature@…`: whether it is to be enabled.
     pub(crate) features: BTreeMap<Feature, bool>,
-    /// What is stored in the MOS: name, value, and the value as history shows it.
+    /// Properties stored in the MOS: name, value, and the value as history shows it.
     pub(crate) stored: Vec<(String, ZapValue, String)>,
 }
 
@@ -62,7 +62,7 @@ impl PoolSettings {
     /// Checks properties.
     ///
     /// # Errors
-    /// The first reason against one.
+    /// The reason against the first bad one.
     #[doc(alias = "zpool_valid_proplist")]
     pub(crate) fn parse(
         host: &Host,
@@ -202,7 +202,7 @@ impl PoolSettings {
     /// The features of a new pool.
     ///
     /// # Errors
-    /// What is wrong with `compatibility`.
+    /// The error in `compatibility`.
     pub(crate) fn wanted_features(
         &self,
         host: &Host,
@@ -219,7 +219,7 @@ impl PoolSettings {
         Ok(Feature::ALL.iter().copied().filter(is_wanted).collect())
     }
 
-    /// A warning for each feature that is enabled and not in the `compatibility` set.
+    /// A warning for each enabled feature that is not in the `compatibility` set.
     pub(crate) fn incompatible_features(&self, host: &Host, features: &[Feature]) -> Vec<String> {
         let Some(Ok(allowed)) = self
             .compatibility

@@ -1,4 +1,4 @@
-//! What goes on in a file system by itself: what `zfs wait` waits for.
+//! `zfs wait`: the activities of a file system that it waits for.
 
 use super::set::kind_named;
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use crate::messages::{Refusal, RefusalKind};
 use tarn_probe::Operation;
 
 impl Engine {
-    /// In what is not mounted, or only to be read, nothing goes on.
+    /// A file system that is not mounted, or is read-only, has no activity.
     #[doc(alias = "dsl_dir_activity_in_progress")]
     pub(crate) fn list_activities(
         &self,

@@ -1,7 +1,7 @@
 //! `zfs allow` and `zfs unallow`.
 //!
-//! Who may do everything may delegate everything. Others may give on what they have, if they have the permission `allow`, but for that permission; and take back
-//! what they themselves were given.
+//! Privileged users may delegate everything. Other users need the permission `allow`,
+//! may delegate the permissions that they have except `allow`, and may take back only their own.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -150,7 +150,7 @@ impl Engine {
         Ok(open)
     }
 
-    /// Refuses a caller who gives what he has not, or the right to give.
+    /// Refuses to delegate permissions that the caller lacks, and any without `allow`.
     #[doc(alias = "dsl_deleg_can_allow")]
     fn permit_giving(
         &self,
@@ -177,7 +177,7 @@ impl Engine {
         self.permit(call, open, cannot_set(name), &needs, operation)
     }
 
-    /// Refuses a caller who takes from others.
+    /// Refuses to take permissions from other users.
     #[doc(alias = "dsl_deleg_can_unallow")]
     fn permit_taking(
         &self,
@@ -208,10 +208,10 @@ fn cannot_set(name: &str) -> String {
     format!("cannot set permissions on '{name}'")
 }
 
-/// Said of permissions and sets that cannot be.
+/// The reason for a permission or set that does not exist.
 const WRONG: &str = "operation not applicable to datasets of this type";
 
-/// Whether there is such a permission, or such a name of a set.
+/// Whether a permission exists, or a name of a set is well-formed.
 #[doc(alias = "zfs_valid_permission_name")]
 fn is_permission(name: &str) -> bool {
     let is_own = permission::ALL.contains(&name);
@@ -235,7 +235,8 @@ fn is_set(name: &str) -> bool {
     name.len() < SET_NAME_BYTES_MAX && is_component
 }
 
-/// The keys that a grant has, each with the names that are listed under it. Without names all keys there can be. None for a set whose name cannot be.
+/// The keys of a grant in the delegation ZAP, each with the names stored under it. Without names,
+/// all keys that there can be. None for a malformed name of a set.
 #[doc(alias = "store_allow_perm")]
 fn keys_of(grant: &Grant) -> Option<Vec<(Key, Vec<String>)>> {
     let holder = match &grant.holder {

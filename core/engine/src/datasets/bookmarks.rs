@@ -109,7 +109,7 @@ fn cannot_create(name: &str) -> String {
     format!("cannot create bookmark '{name}'")
 }
 
-/// Refuses an origin that is not there, before anything else is said.
+/// Refuses an origin that does not exist, before other refusals.
 fn check_origin(
     open: &OpenPool,
     origin: &DatasetName,
@@ -123,7 +123,7 @@ fn check_origin(
     }
 }
 
-/// A bookmark of each snapshot of this name, of its dataset and of everything below.
+/// Bookmarks of all snapshots of this name: of its dataset and of all below it.
 fn all_below(
     open: &OpenPool,
     origin: &DatasetName,
@@ -150,7 +150,7 @@ fn all_below(
     found.map_err(|error| cannot_open(origin.head(), &error))
 }
 
-/// OpenZFS says of bookmarks what it says of nothing else.
+/// OpenZFS has refusals of its own for bookmarks.
 #[doc(alias = "zfs_bookmark_perror")]
 fn in_own_words(error: TaskError) -> TaskError {
     let say = |refusal: TaskRefusal| match refusal {

@@ -1,13 +1,15 @@
-//! What mount(8) has mounted comes back when the daemon starts again.
+//! Mounts made by mount(8) come back when the daemon starts again.
 //!
 //! # Problem
-//! The mount points of file systems with `mountpoint=legacy` are in no property: `/etc/fstab` has them, or nothing. A kernel keeps such a mount until umount(8)
-//! ends it; a daemon that is restarted has to know of it.
+//! The mount points of file systems with `mountpoint=legacy` are in no property: `/etc/fstab` has
+//! them, or nothing. A kernel keeps such a mount until umount(8) ends it; a daemon that is
+//! restarted has to mount it again.
 //!
 //! # Mechanism
-//! Which file systems are mounted by hand, where and how is in a file that a reboot clears: then `/etc/fstab` counts. It is written whenever one was mounted, and once
-//! more when the daemon ends in order. What umount(8) has ended is not told to the file; so after a crash only those are mounted
-//! of which the remains are still in their folders.
+//! A file in the run folder, which a reboot clears, lists these mounts with their folders and
+//! options; after a reboot `/etc/fstab` counts. The file is written after each such mount, and once
+//! more when the daemon stops in order. umount(8) does not update it. So after a crash only those
+//! file systems are mounted again whose dead mounts are still on their folders.
 
 use super::mount::cannot_mount;
 use crate::engine::Engine;
@@ -21,7 +23,7 @@ use tarn_probe::Operation;
 /// The contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Remembered {
-    /// It was written when the daemon ended.
+    /// The daemon wrote it at an orderly stop.
     is_last: bool,
     mounts: Vec<ByHand>,
 }
@@ -35,7 +37,8 @@ struct ByHand {
 }
 
 impl Engine {
-    /// Notes what is mounted by hand now. `is_last`: the daemon is about to end. A file that cannot be written costs no more than mounting again by hand.
+    /// Writes the list of mounts made by mount(8). `is_last`: the daemon is about to stop. If it
+    /// cannot be written, those file systems have to be mounted with mount(8) again.
     pub(crate) fn remember_by_hand(&self, is_last: bool) {
         let mut mounts = Vec::new();
         for open in self.pools() {
@@ -59,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Mounts by hand what was mounted so when the last daemon ended.
+    /// Mounts again what mount(8) had mounted when the last daemon ended.
     pub(crate) fn mount_by_hand_again(&self, operation: &Operation) -> Vec<Refusal> {
         let read = self.host.read_file(&self.instance.mounts());
         let Ok(remembered) = read.map(|text| serde_json::from_slice(&text).unwrap_or_default())

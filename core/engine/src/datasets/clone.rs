@@ -1,4 +1,4 @@
-//! `zfs clone`: a file system or volume that begins as a snapshot is.
+//! `zfs clone`: a file system or volume that begins with a snapshot's contents.
 
 use super::cannot_open;
 use super::create::{cannot_create, checked, missing_parents, parent};

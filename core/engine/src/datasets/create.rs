@@ -1,7 +1,7 @@
-//! `zfs create`: a file system or a volume, with parents that are missing, mounted when it is there.
+//! `zfs create`: a file system or a volume, with its missing parents, mounted when it is stored.
 //!
-//! Who makes a dataset waits for its group to be stored, and several wait for the same: nothing is locked until it is there and is to be
-//! mounted. That it cannot be mounted is a warning; it was made.
+//! The command waits for the txg of the new dataset, which several commands can share: it takes the
+//! pool's turn only afterwards, to mount. A mount that fails gives a warning; the dataset exists.
 
 use super::cannot_open;
 use super::owners::QuotaSetting;
@@ -29,11 +29,11 @@ use tarn_pool::{CallRecord, CommandRecord, Mode};
 use tarn_probe::Operation;
 use tarn_vdev::VdevKind;
 
-/// The size of a volume's blocks, unless somebody or the pool's devices say otherwise.
+/// The default `volblocksize`, unless the pool's devices need a larger one.
 #[doc(alias = "ZVOL_DEFAULT_BLOCKSIZE")]
 const VOLUME_BLOCK_BYTES: u64 = 16 << 10;
 
-/// What says that a dataset's blocks are to be encrypted, and the values that say they are not.
+/// Properties that ask for encryption, each with the value that does not.
 const ENCRYPTION: [(&str, &str); 4] = [
     ("encryption", "off"),
     ("keyformat", "none"),
@@ -41,14 +41,14 @@ const ENCRYPTION: [(&str, &str); 4] = [
     ("pbkdf2iters", "0"),
 ];
 
-/// What is to be made, the properties as they are told, and the quotas that it gets.
+/// The dataset to make, its properties for `-v`, and its quotas.
 struct Planned {
     new: New,
     told: Vec<(String, String)>,
     quotas: Vec<QuotaSetting>,
 }
 
-/// What is to be made, checked as far as it can be without the pool.
+/// The dataset to make, checked as far as it can be without the pool.
 enum New {
     Filesystem(CreateFilesystem),
     Volume(CreateVolume),
@@ -111,7 +111,8 @@ impl Engine {
         Ok(created)
     }
 
-    /// Refuses a caller who may not make a dataset of this name, with these properties: what a volume reserves is one of them, whoever asked for it.
+    /// Refuses a caller without permission to create a dataset of this name with these properties.
+    /// A volume's reservation needs its permission even where it is the default.
     #[doc(alias = "zfs_secpolicy_create_clone")]
     pub(super) fn permit_creation(
         &self,
@@ -129,8 +130,9 @@ impl Engine {
         self.permit_new(call, open, action, there, &needed, operation)
     }
 
-    /// Refuses a caller who may not make something of this name. Parents that are missing he makes as well, and each is made below another: what is granted below the nearest that is
-    /// there must be enough for them.
+    /// Refuses a caller without permission to create a dataset of this name. Missing parents are
+    /// created too, each below the one before: the permissions at the nearest existing ancestor
+    /// must suffice for all of them.
     pub(super) fn permit_below(
         &self,
         call: &Call,
@@ -150,14 +152,14 @@ impl Engine {
         }
     }
 
-    /// A task that makes a dataset of this name.
+    /// A task that creates a dataset of this name.
     pub(super) fn creating<T>(&self, call: &Call, task: T, name: &str) -> OnBehalf<T> {
         let (parent, _) = name.rsplit_once('/').unwrap_or_default();
         let growth = vec![Growth::Filesystem(parent.to_string())];
         self.on_behalf(call, task, growth, vec![name.to_string()])
     }
 
-    /// Checks the name, and finds the pool that it is in.
+    /// Checks the name, and finds its pool.
     #[doc(alias = "check_parents")]
     pub(super) fn pool_for_new(&self, name: &str) -> Result<Arc<OpenPool>, Refusal> {
         let refuse = |kind, reason: String| Refusal::new(kind, cannot_create(name), reason);
@@ -185,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Whether there is such a dataset already, of the kind that is asked for.
+    /// Whether a dataset of this name and kind exists already.
     fn is_there(
         &self,
         open: &OpenPool,
@@ -207,7 +209,7 @@ impl Engine {
         Ok(kind == Some(wanted))
     }
 
-    /// What is to be made, and the properties as they are told.
+    /// The dataset to make, and its properties for `-v`.
     fn plan_dataset(
         &self,
         call: &Call,
@@ -245,7 +247,8 @@ impl Engine {
         }
     }
 
-    /// Checks properties of a new file system: quotas, and what is stored elsewhere.
+    /// Checks properties of a new file system, and separates quotas and others that are stored
+    /// elsewhere.
     pub(super) fn checked(
         &self,
         given: &[(String, String)],
@@ -256,7 +259,7 @@ impl Engine {
         Ok((quotas, settings))
     }
 
-    /// Sets quotas of a file system that was just made; it is destroyed again if that fails.
+    /// Sets the quotas of a new file system; destroys it again if that fails.
     pub(super) fn set_first_quotas(
         &self,
         open: &Arc<OpenPool>,
@@ -295,7 +298,7 @@ impl Engine {
             .map_err(|error| of_task(cannot_create(name), &error))
     }
 
-    /// Mounts what was just made. Another command may be faster, and export the pool.
+    /// Mounts a new file system. Another command may have exported the pool meanwhile.
     pub(super) fn mount_created(
         &self,
         call: &Call,
@@ -318,7 +321,7 @@ impl Engine {
         }
     }
 
-    /// The same of a command that OpenZFS notes as a call, too.
+    /// The same for a command whose ioctl OpenZFS notes too.
     pub(crate) fn record_with_call(&self, call: &Call, record: CallRecord) -> CommandRecord {
         CommandRecord {
             call: Some(record),
@@ -326,7 +329,8 @@ impl Engine {
         }
     }
 
-    /// What the history says of a command. The history is a ring, and nobody pushes everything out of it with one line.
+    /// The history record of a command. The line is cut to a bound, so that one command cannot push
+    /// all others out of the ring.
     pub(crate) fn command_record(&self, call: &Call) -> CommandRecord {
         let kept = call.command.floor_char_boundary(COMMAND_BYTES_MAX);
         CommandRecord {
@@ -342,13 +346,13 @@ pub(super) fn cannot_create(name: &str) -> String {
     format!("cannot create '{name}'")
 }
 
-/// Whether a property is a fact of the contents, which whoever may make a dataset decides.
+/// Whether a property is fixed in the contents. It needs no permission beyond `create`.
 fn is_fact(property: &str) -> bool {
     let row = table::find(property);
     row.is_some_and(|row| row.change == Change::Once || ["version", "volsize"].contains(&row.name))
 }
 
-/// Refuses properties of something new that say that its blocks are to be encrypted, or with what key.
+/// Refuses properties of a new dataset that ask for encryption or name a key.
 #[doc(alias = "zfs_crypto_create")]
 pub(crate) fn refuse_encryption(action: &str, given: &[(String, String)]) -> Result<(), Refusal> {
     let Some((property, _)) = given.iter().find(|given| is_encryption(given)) else {
@@ -374,7 +378,7 @@ fn is_encryption((name, value): &(String, String)) -> bool {
     row.is_some_and(|(_, off)| off != value)
 }
 
-/// A parent that is missing: a file system as its own parent is, which may be kept from being mounted.
+/// A missing parent: a file system that inherits everything; `no_mount` keeps it unmounted.
 pub(super) fn parent(call: &Call, name: &str, no_mount: bool) -> CreateFilesystem {
     const CANMOUNT_OFF: u64 = 0;
     let canmount = Checked {
@@ -392,7 +396,7 @@ pub(super) fn parent(call: &Call, name: &str, no_mount: bool) -> CreateFilesyste
     }
 }
 
-/// The nearest ancestor of a name that is there.
+/// The nearest existing ancestor of a name.
 pub(super) fn nearest<'n>(open: &OpenPool, name: &'n str, operation: &Operation) -> &'n str {
     let view = open.pool.namespace().view(operation);
     let mut ancestors = name.rmatch_indices('/').map(|(end, _)| &name[..end]);
@@ -400,7 +404,7 @@ pub(super) fn nearest<'n>(open: &OpenPool, name: &'n str, operation: &Operation)
     found.unwrap_or_else(|| name.split('/').next().unwrap_or_default())
 }
 
-/// The ancestors of a name that are not there, the highest first.
+/// The missing ancestors of a name, the highest first.
 pub(super) fn missing_parents(
     open: &OpenPool,
     name: &str,
@@ -419,7 +423,7 @@ pub(super) fn missing_parents(
     Ok(missing)
 }
 
-/// Checks properties of something new. Of several values of one property the last counts.
+/// Checks properties of a new dataset. Of several values of one property the last counts.
 pub(super) fn checked(given: &[(String, String)], kinds: Kinds) -> Result<Vec<Checked>, String> {
     let mut settings: Vec<Checked> = Vec::new();
     for (name, value) in given {
@@ -443,7 +447,7 @@ fn filesystem(
     })
 }
 
-/// Names that are normalised are UTF-8; who wants other names as well gets them as they are.
+/// Checks the rules of names: `normalization` needs `utf8only`.
 fn name_rules(rules: NameRules) -> Result<NameRules, String> {
     let is_normalised = rules.normalization.is_some_and(|form| form != 0);
     match (is_normalised, rules.utf8_only) {
@@ -489,7 +493,8 @@ fn volume(
     })
 }
 
-/// Blocks that use more than half of what the pool's devices allocate at least for a block.
+/// The default `volblocksize`: larger than the usual one where a block would use less than half of
+/// the pool's smallest allocation.
 #[doc(alias = "default_volblocksize")]
 fn default_block_bytes(open: &OpenPool) -> u64 {
     let vdevs = open.pool.vdevs().top_levels();
@@ -509,7 +514,7 @@ fn default_block_bytes(open: &OpenPool) -> u64 {
     bytes
 }
 
-/// The properties of a volume as they are told with `-v`.
+/// The properties of a new volume for `-v`.
 fn volume_properties(
     request: &Create,
     task: &CreateVolume,

@@ -1,4 +1,4 @@
-//! `zfs list` and `zfs get`: datasets, and what is below them.
+//! `zfs list` and `zfs get`: datasets, and the datasets below them.
 
 use super::cannot_open;
 use super::owners::Viewer;
@@ -17,7 +17,7 @@ use tarn_dataset::look_through::Look;
 use tarn_dataset::names::{BadName, DatasetName, NameKind};
 use tarn_probe::Operation;
 
-/// What to describe of the tree.
+/// Which parts of the tree to describe.
 struct Scope<'a> {
     open: &'a OpenPool,
     kinds: &'a [DatasetKind],
@@ -25,14 +25,14 @@ struct Scope<'a> {
     operation: &'a Operation,
 }
 
-/// What to describe of a pool, for a thread of its own.
+/// A request on one pool, for a thread of its own.
 #[derive(Clone)]
 struct Wish {
     kinds: Vec<DatasetKind>,
     properties: Vec<String>,
     depth: Option<u64>,
     viewer: Viewer,
-    /// All of the pool when none.
+    /// The whole pool when none.
     name: Option<DatasetName>,
 }
 
@@ -92,7 +92,7 @@ impl Engine {
         self.describe_in(&open, request, viewer, Some(parsed))
     }
 
-    /// What was asked for, of one pool.
+    /// Describes the requested datasets of one pool.
     fn describe_in(
         &self,
         open: &Arc<OpenPool>,
@@ -118,7 +118,7 @@ impl Engine {
         found.map_err(|error| cannot_open(&shown, &error))
     }
 
-    /// The dataset that is meant: by its name, or by a path in it.
+    /// The dataset named by its name, or by a path in its mount.
     #[doc(alias = "zfs_path_to_zhandle")]
     pub(super) fn dataset_named(&self, name: &str) -> Result<String, Refusal> {
         match name.starts_with('/') || name.starts_with("./") {
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// The dataset that is mounted where a path leads to.
+    /// The dataset whose mount a path resolves to.
     pub(super) fn dataset_at(&self, path: &Path) -> Result<String, Refusal> {
         let shown = path.display();
         let key = match self.mounter.find(path) {
@@ -142,7 +142,7 @@ impl Engine {
         })
     }
 
-    /// The dataset that is served under this name, and its pool.
+    /// The dataset of this mount key, and its pool.
     pub(super) fn served_by(&self, key: MountKey) -> Option<(Arc<OpenPool>, String)> {
         self.pools().into_iter().find_map(|open| {
             let name = open.mounts.lock().dataset_of(key)?.clone();
@@ -151,12 +151,12 @@ impl Engine {
     }
 }
 
-/// The refusal of a path that leads nowhere.
+/// The refusal of a path that does not exist.
 pub(super) fn missing_path(path: &str, why: String) -> Refusal {
     Refusal::new(RefusalKind::NotFound, format!("cannot open '{path}'"), why)
 }
 
-/// The refusal of a name that no dataset can have.
+/// The refusal of a malformed name.
 pub(super) fn bad_name(name: &str, bad: BadName) -> Refusal {
     let action = format!("cannot open '{name}'");
     Refusal::new(RefusalKind::Invalid, action, bad.to_string())
@@ -167,7 +167,7 @@ impl Scope<'_> {
         self.below(self.open.pool.name(), depth, false)
     }
 
-    /// A dataset that was named, whatever kind it is, and what is below it.
+    /// A named dataset of any kind, and the datasets below it.
     fn named(
         &self,
         name: &DatasetName,
@@ -186,7 +186,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A dataset and what is below it.
+    /// A dataset and the datasets below it.
     fn below(
         &self,
         first: &str,
@@ -222,7 +222,7 @@ impl Scope<'_> {
         ))
     }
 
-    /// A directory's head, with its snapshots and bookmarks where they are wanted.
+    /// A directory's head, with its snapshots and bookmarks where these are wanted.
     fn directory(
         &self,
         directory: &Directory<'_>,

@@ -1,14 +1,17 @@
-//! `zfs destroy`: a file system or volume, alone or with all that depends on it.
+//! `zfs destroy`: a file system or volume, alone or with its dependents.
 //!
 //! # Mechanism
-//! What depends on a dataset is listed first, the deepest first: children, snapshots, clones of snapshots. When all of it may go, all
-//! of it is unmounted; when one mount is in use, or one dataset cannot go, nothing is destroyed, and what was unmounted comes back. Then the
-//! datasets go, in one group unless they are very many ([`GROUP_FULL`]), and their blocks are freed in the background.
+//! The dependents of a dataset are listed first, the deepest first: children, snapshots, clones of
+//! snapshots. When all may be destroyed, all are unmounted; when one mount is in use, or one
+//! dataset cannot be destroyed, nothing is, and the unmounted file systems are mounted again. Then
+//! the datasets go, in one txg unless they are very many ([`GROUP_FULL`]), and their blocks are
+//! freed in the background.
 //!
-//! What a cut receive left (`%recv`) depends on what it was to become, and on the snapshot that it goes on from.
+//! The partial state of an interrupted receive (`%recv`) depends on its target, and on the snapshot
+//! that it goes on from.
 //!
-//! Snapshots that are named go another way ([`destroy_snapshots`](super::destroy_snapshots)), and so do bookmarks
-//! ([`bookmarks`](super::bookmarks)).
+//! Snapshots given by name are destroyed in [`destroy_snapshots`](super::destroy_snapshots),
+//! bookmarks in [`bookmarks`](super::bookmarks).
 
 use super::describe::bad_name;
 use super::destroy_snapshots::{Closed, cannot_destroy_snapshot};
@@ -31,16 +34,17 @@ use tarn_ondisk::units::ObjectId;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
-/// A group with so many datasets takes no further file system, nor snapshots of it. A guess: each changes some ten objects of the MOS, which are all in
-/// memory until the group is stored.
+/// A txg with this many destroyed datasets takes no further file system, nor its snapshots. A
+/// guess: each changes some ten objects of the MOS, which are all in memory until the txg is
+/// stored.
 const GROUP_FULL: usize = 500;
 
-/// A dataset that goes, or stands in the way.
+/// A dataset that is destroyed with another, or prevents it.
 #[derive(Debug, Clone)]
 pub(super) struct Dependent {
     pub(super) name: String,
     id: ObjectId,
-    /// Below the dataset that is named; else a clone somewhere else.
+    /// It is below the named dataset; else it is a clone elsewhere.
     is_below: bool,
 }
 
@@ -70,7 +74,7 @@ impl Engine {
         if request.dry_run {
             return Ok(destroyed);
         }
-        // The root stays: `zpool destroy` is for it.
+        // The root dataset stays: `zpool destroy` removes it.
         names.retain(|name| name.contains(['/', '@']));
         self.permit_destruction(call, &open, cannot_destroy(name), &names, operation)?;
         check_destruction(&open, &names, operation)?;
@@ -78,7 +82,7 @@ impl Engine {
         let going = named(&open, &heads, operation).map_err(|error| cannot_open(name, &error))?;
         self.permit_interruption(call, &open, &heads)?;
         let force = request.force && self.trusts(&call.caller);
-        // The root is not unmounted. Its snapshots come last, and so go all in one group.
+        // The root dataset stays mounted. Its snapshots come last, so they go in one txg.
         let root = format!("{}@", open.pool.name());
         let of_root = dependents.iter().filter(|one| one.name.starts_with(&root));
         let _closed = Closed::close(&open, of_root.map(|one| (one.name.as_str(), one.id)))?;
@@ -86,14 +90,14 @@ impl Engine {
             .take_off(call, &open, &going, Extent::wholly(force), operation)
             .and_then(|unmounted| {
                 let outcome = self.destroy_all(call, &open, &names, operation);
-                // What is not gone comes back, if it can.
+                // Mounts again, where possible, the file systems that still exist.
                 drop(self.put_back(call, &open, &going, &unmounted, Back::WhatWas, operation));
                 outcome
             });
         outcome.map(|()| destroyed)
     }
 
-    /// Refuses a caller who may not destroy all of these: heads and snapshots.
+    /// Refuses a caller without permission to destroy all of these heads and snapshots.
     #[doc(alias = "zfs_secpolicy_destroy_perms")]
     pub(super) fn permit_destruction(
         &self,
@@ -108,7 +112,7 @@ impl Engine {
         self.permit(call, open, action, &needs, operation)
     }
 
-    /// Destroys these, of which [`check_destruction`] has found that they can go.
+    /// Destroys these datasets, which [`check_destruction`] has passed.
     pub(super) fn destroy_all(
         &self,
         call: &Call,
@@ -133,7 +137,7 @@ impl Engine {
     }
 }
 
-/// Refuses when any of these could not go, though those before it were gone.
+/// Refuses when a dataset could not be destroyed even after those before it.
 pub(super) fn check_destruction(
     open: &OpenPool,
     names: &[String],
@@ -158,7 +162,7 @@ fn refused(first: &str, error: &TaskError) -> Refusal {
     of_tasks(action(first), action, error)
 }
 
-/// Cuts a list of what goes: after a head, so that snapshots go together, and with their head.
+/// Divides the list after each head, so that snapshots go together and with their head.
 fn groups(names: &[String]) -> Vec<&[String]> {
     let mut groups = Vec::new();
     let mut begin = 0;
@@ -173,7 +177,7 @@ fn groups(names: &[String]) -> Vec<&[String]> {
     groups
 }
 
-/// Those of these that can be mounted.
+/// Those of these names that can be mounted.
 pub(super) fn heads_of(names: &[String]) -> Vec<String> {
     let heads = names.iter().filter(|name| !name.contains(['@', '%']));
     heads.cloned().collect()
@@ -183,7 +187,7 @@ pub(super) fn cannot_destroy(name: &str) -> String {
     format!("cannot destroy '{name}'")
 }
 
-/// Refuses what is in a pool that is open read-only.
+/// Refuses a dataset of a pool that is open read-only.
 pub(super) fn check_writable(open: &OpenPool, name: &str) -> Result<(), Refusal> {
     match open.pool.mode() {
         Mode::ReadWrite => Ok(()),
@@ -195,7 +199,7 @@ pub(super) fn check_writable(open: &OpenPool, name: &str) -> Result<(), Refusal>
     }
 }
 
-/// What depends on the dataset, where what was asked for allows all of it to go.
+/// The dependents of the dataset, where the request allows to destroy all of them.
 fn found(
     open: &OpenPool,
     request: &Destroy,
@@ -226,7 +230,7 @@ fn found(
     }
 }
 
-/// Adds the clones of a snapshot, with what depends on them.
+/// Adds the clones of a snapshot with their dependents.
 pub(super) fn add_clones(
     snapshot: &Dataset<'_>,
     target: &str,
@@ -240,13 +244,14 @@ pub(super) fn add_clones(
     Ok(())
 }
 
-/// What is done where what depends on a dataset leads back to it, as renames and promotions can have it: there is no order in which all of it could go.
+/// The treatment of circular dependencies, which renames and promotions can make: a dataset in one
+/// depends on itself, so there is no order in which to destroy it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "allowrecursion")]
 pub(super) enum Circles {
-    /// They are not followed: it is only to be told what is in the way.
+    /// Skipped: the dependents are only listed.
     PassedOver,
-    /// They are an error: all of it is to go.
+    /// An error: the dependents are to be destroyed.
     Refused,
 }
 
@@ -259,13 +264,13 @@ impl Circles {
     }
 }
 
-/// What depends on a dataset, as far as it was found.
+/// The dependents of a dataset found so far.
 struct Found<'n> {
     target: &'n str,
-    /// What led here: who is there already goes round.
+    /// The directories that led here. One that comes again closes a circle.
     above: Vec<String>,
     circles: Circles,
-    /// The first that was passed over: the dataset that was met again.
+    /// The first skipped circle: the dataset that was met again.
     circle: Option<String>,
     known: BTreeSet<String>,
     dependents: Vec<Dependent>,
@@ -283,7 +288,8 @@ impl Found<'_> {
         }
     }
 
-    /// Adds what depends on a directory's head, the deepest first: children, then snapshots with their clones.
+    /// Adds the dependents of a directory's head, the deepest first: children, then snapshots with
+    /// their clones.
     #[doc(alias = "zfs_iter_dependents")]
     fn add_below(&mut self, directory: &Directory<'_>) -> Result<(), DatasetError> {
         let name = directory.name();
@@ -308,14 +314,14 @@ impl Found<'_> {
 
     fn add_clones(&mut self, snapshot: &Dataset<'_>) -> Result<(), DatasetError> {
         for id in snapshot.clone_ids()? {
-            // Either its head or, if it has snapshots, the first of them.
+            // The head, or the first snapshot where it has snapshots.
             let first = snapshot.directory().view().dataset_by_id(id)?;
             self.add_with_dependents(first.directory())?;
         }
         Ok(())
     }
 
-    /// A clone below the target is found twice: as that, and as a child.
+    /// A clone below the target is found twice: as a clone and as a child.
     fn add_with_dependents(&mut self, directory: &Directory<'_>) -> Result<(), DatasetError> {
         let name = directory.name();
         if self.known.contains(name) {
@@ -343,13 +349,13 @@ impl Found<'_> {
     }
 }
 
-/// Whether a name is one below (or a snapshot of) another.
+/// Whether a name is below another, or one of its snapshots.
 fn is_below(above: &str, name: &str) -> bool {
     name.strip_prefix(above)
         .is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
-/// Whether what was asked for allows all of it to go, in OpenZFS's words.
+/// Whether the request allows to destroy all dependents; the refusal has OpenZFS's words.
 fn check(request: &Destroy, kind: DatasetKind, dependents: &[Dependent]) -> Result<(), Refusal> {
     let name = &request.name;
     let recursive = request.recursive || request.dependents;
@@ -424,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_dataset_goes_only_when_it_is_asked_for() {
+    fn dependents_are_destroyed_only_on_request() {
         assert_eq!(
             refused("").unwrap(),
             "cannot destroy 'tank/a': filesystem has children\n\
@@ -439,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_are_not_parted_from_each_other_nor_from_their_head() {
+    fn groups_end_after_a_head() {
         let snapshots = |head: &str, count: usize| {
             let name = |number| format!("tank/{head}@{number}");
             (0..count).map(name).collect::<Vec<_>>()

@@ -1,9 +1,9 @@
 //! `zfs destroy` of snapshots: one, several, ranges; of a dataset or of all below it.
 //!
 //! # Mechanism
-//! What was asked for is found first: names and ranges are looked up in each dataset by themselves, and what is not there is passed over. Then all
-//! of it goes in one group, or nothing; clones, where they go as well, before. A snapshot of which a file is open below
-//! `.zfs` stays, and so do the others.
+//! Names and ranges are looked up in each dataset first; names that are missing are skipped. Then
+//! all found snapshots are destroyed in one txg, or none; clones, where they go as well, before. If
+//! a file of one snapshot is open below `.zfs`, all of them stay.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -28,18 +28,18 @@ use tarn_dataset::space_used::freed_by_range;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
-/// What was asked for, found.
+/// The snapshots that a request names.
 #[derive(Default)]
 struct Found {
     snapshots: Vec<Snapshot>,
     reclaimed_bytes: u64,
 }
 
-/// A snapshot that goes.
+/// A snapshot to destroy.
 struct Snapshot {
     name: String,
     id: ObjectId,
-    /// Its clones and what depends on them, in the order in which they go.
+    /// Its clones and their dependents, in the order of destruction.
     clones: Vec<Dependent>,
 }
 
@@ -117,7 +117,7 @@ impl Engine {
             named(open, &heads, operation).map_err(|error| cannot_open(&names[0], &error))?;
         let unmounted = self.take_off(call, open, &going, Extent::wholly(force), operation)?;
         let outcome = self.destroy_all(call, open, names, operation);
-        // What is not gone comes back, if it can.
+        // Mounts again, where possible, the file systems that still exist.
         drop(self.put_back(call, open, &going, &unmounted, Back::WhatWas, operation));
         outcome
     }
@@ -144,8 +144,8 @@ impl Engine {
     }
 }
 
-/// Snapshots that cannot be entered below `.zfs` as long as this is there. Afterwards those that were
-/// not destroyed go on.
+/// Snapshots that cannot be entered below `.zfs` until this is dropped. Those that were not
+/// destroyed can be entered again then.
 #[must_use]
 pub(super) struct Closed {
     served: Arc<ServedFiles>,
@@ -153,7 +153,7 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    /// Closes these, or none of them: one that has an open file or is exported is busy.
+    /// Closes all of these, or none: a snapshot that has an open file or is exported is busy.
     pub(super) fn close<'n>(
         open: &OpenPool,
         snapshots: impl Iterator<Item = (&'n str, ObjectId)>,
@@ -186,7 +186,7 @@ pub(super) fn cannot_destroy_snapshot(name: &str) -> String {
     format!("cannot destroy snapshot {name}")
 }
 
-/// Adds what was asked for of a dataset, and of those below it.
+/// Adds the named snapshots of a dataset and of the datasets below it.
 #[doc(alias = "gather_snapshots")]
 fn gather(
     directory: &Directory<'_>,
@@ -231,7 +231,8 @@ fn described(snapshot: &Dataset<'_>, circles: Circles) -> Result<Snapshot, Datas
     })
 }
 
-/// Which of a dataset's snapshots, oldest first, are meant by names and ranges: `x,y%z`. A range whose ends are not there means none.
+/// Which of a dataset's snapshots, oldest first, names and ranges select: `x,y%z`. A range whose
+/// ends are missing selects none.
 #[doc(alias = "zfs_iter_snapspec")]
 fn chosen(snapshots: &[&str], wanted: &str) -> Vec<bool> {
     let mut is_wanted = vec![false; snapshots.len()];
@@ -257,7 +258,7 @@ fn chosen(snapshots: &[&str], wanted: &str) -> Vec<bool> {
     is_wanted
 }
 
-/// Runs of those that are wanted.
+/// Runs of selected snapshots.
 fn runs(is_wanted: &[bool]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for place in (0..is_wanted.len()).filter(|place| is_wanted[*place]) {
@@ -291,7 +292,7 @@ fn check_clones(snapshots: &[Snapshot]) -> Result<(), Refusal> {
     }))
 }
 
-/// Clones of snapshots and what depends on them, each once, in the order in which they go.
+/// Clones of snapshots with their dependents, each once, in the order of destruction.
 fn clones_of(snapshots: &[Snapshot]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for clone in snapshots.iter().flat_map(|one| &one.clones) {
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_ranges_are_found_where_they_are() {
+    fn names_and_ranges_select_snapshots() {
         let all = ["a", "b", "c", "d", "e"];
         let found = |wanted: &str| -> String {
             let is_wanted = chosen(&all, wanted);
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(found("d%"), "de");
         assert_eq!(found("%"), "abcde");
         assert_eq!(found("a,c%d"), "acd");
-        // In the wrong order, or not there.
+        // In the wrong order, or missing.
         assert_eq!(found("d%b"), "");
         assert_eq!(found("x"), "");
         assert_eq!(found("b%x"), "");
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_free_is_counted_for_each_run() {
+    fn runs_of_selected_snapshots_are_found() {
         assert_eq!(runs(&[true, true, false, true]), [0..2, 3..4]);
         assert_eq!(runs(&[]), []);
     }

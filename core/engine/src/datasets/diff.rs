@@ -1,11 +1,13 @@
-//! `zfs diff`: what changed between a snapshot and a later one, or a file system as it is now.
+//! `zfs diff`: the changes between a snapshot and a later one, or the present state of a file
+//! system.
 //!
 //! # Mechanism
-//! The later state is a snapshot too: of a file system as it is now a temporary one is taken ([`TakeTemporarySnapshot`]), which goes when the comparison ends, or at the latest when
-//! the pool is imported again. The lines go into the caller's descriptor as they are found. Nothing of the pool is held meanwhile but
-//! both snapshots, which nobody can destroy.
+//! The present state of a file system is compared as a temporary snapshot
+//! ([`TakeTemporarySnapshot`]), which goes when the comparison ends, or at the latest when the pool
+//! is imported again. The lines go into the caller's descriptor as they are found. Meanwhile both
+//! snapshots are held against destruction, and the pool is not otherwise in use.
 //!
-//! OpenZFS wants the file systems mounted, and shows paths from where they are mounted; so do we.
+//! As in OpenZFS, the file systems must be mounted, and the paths begin at their mount points.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -32,32 +34,33 @@ use tarn_posix::diff::{Change, ChangedFile, DiffError, State, Told, compare};
 use tarn_posix::types::FileKind;
 use tarn_probe::Operation;
 
-/// How OpenZFS calls temporary snapshots and their holds; the number of the process follows.
+/// The beginning of OpenZFS's names of temporary snapshots and their holds; the process id follows.
 #[doc(alias = "ZDIFF_PREFIX")]
 const TEMPORARY: &str = "zfs-diff-";
 
-/// Said when neither the names nor the tree make one state the past of the other.
+/// The reason when neither snapshot is an ancestor of the other.
 const NOT_EARLIER: &str = "Not an earlier snapshot from the same fs";
 const CANNOT_OBTAIN: &str = "Unable to obtain diffs";
 
-/// What is compared, by names.
+/// The compared states, by name.
 #[derive(Debug, PartialEq, Eq)]
 struct Sides {
     /// The file system whose paths are shown.
     head: String,
     /// The earlier snapshot.
     from: String,
-    /// The later one; none for what the file system is now.
+    /// The later snapshot; none for the present state of the file system.
     to: Option<String>,
 }
 
-/// The earlier snapshot and the later one, which stay as long as this is there, whatever becomes of their names.
+/// The earlier and the later snapshot, held against destruction until this is dropped, even if they
+/// are renamed.
 struct Held<'a> {
     ids: Vec<ObjectId>,
     uses: Vec<Use<'a>>,
 }
 
-/// What is compared, as it is stored.
+/// The stored states to compare.
 struct Stored {
     earlier: Arc<ObjectSet>,
     later: Arc<ObjectSet>,
@@ -110,13 +113,14 @@ impl Engine {
                 names: vec![taken.name],
                 tag: taken.tag,
             };
-            // If it cannot go now, it goes when the pool is next imported.
+            // If the hold cannot be released now, the next import releases it.
             drop(open.pool.run(release, operation));
         }
         told.map(|()| Done {})
     }
 
-    /// Refuses a caller who may not see what changed between the snapshots that are held. What a file system is now may also be seen by who may take snapshots of it.
+    /// Refuses a caller without permission to see the changes between the held snapshots. The
+    /// permission to take snapshots of a file system suffices for its present state.
     #[doc(alias("zfs_secpolicy_diff", "zfs_secpolicy_tmp_snapshot"))]
     fn permit_diff(
         &self,
@@ -142,7 +146,7 @@ impl Engine {
         }
         let view = open.pool.namespace().view(operation);
         let user = user_of(&call.caller);
-        // Not by their names, which others may have by now.
+        // By object number, as other datasets may have the names by now.
         let asked = held.ids.iter().try_for_each(|id| {
             let snapshot = view.dataset_by_id(*id)?;
             require(&snapshot, &[permission::DIFF], &user)
@@ -177,7 +181,7 @@ impl Engine {
         Ok(task)
     }
 
-    /// Compares, and writes the lines.
+    /// Compares the states and writes the lines.
     fn tell(
         &self,
         open: &Arc<OpenPool>,
@@ -225,7 +229,7 @@ impl Engine {
 
 const IO_ERROR: &str = "Input/output error";
 
-/// Finds snapshots, and keeps them from being destroyed.
+/// Finds the snapshots and holds them against destruction.
 fn hold<'a>(
     open: &'a OpenPool,
     names: &[&String],
@@ -253,7 +257,7 @@ fn hold<'a>(
     }
 }
 
-/// The name that is opened first, and says what is wrong with it.
+/// The dataset that is opened first, so that its errors are reported first.
 fn named_dataset(request: &Diff) -> Result<String, Refusal> {
     let first = match request.from.starts_with('@') {
         true => request.to.as_deref().unwrap_or_default(),
@@ -290,7 +294,7 @@ fn require_filesystem(open: &OpenPool, name: &str, operation: &Operation) -> Res
 
 const WRONG_TYPE: &str = "operation not applicable to datasets of this type";
 
-/// Which snapshots are meant. Of two names one may be without its dataset.
+/// The snapshots that the request names. The dataset may be left out in one of them.
 #[doc(alias = "get_snapshot_names")]
 fn sides(request: &Diff) -> Result<Sides, Refusal> {
     let from = request.from.as_str();
@@ -335,7 +339,7 @@ impl Sides {
     }
 }
 
-/// Refuses two datasets of which one is not a clone, of a clone or not, of the other.
+/// Refuses a pair of datasets where neither descends from the other through clones.
 fn require_ancestor(open: &OpenPool, sides: &Sides, operation: &Operation) -> Result<(), Refusal> {
     if sides.earlier_head() == sides.head {
         return Ok(());
@@ -384,7 +388,7 @@ fn mount_path(open: &OpenPool, name: &str) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Opens both states, if one is the past of the other.
+/// Opens both states, if one is an ancestor of the other.
 fn stored(
     open: &OpenPool,
     (from, to): (ObjectId, ObjectId),
@@ -423,7 +427,7 @@ fn cannot_obtain(error: &DatasetError) -> Refusal {
     }
 }
 
-/// What is told of one file, with the place where it is mounted.
+/// The line of one change, with the paths below the mount point.
 fn line_of(told: Told, mount: &[u8], from: &str, to: &str) -> DiffLine {
     let shown = |path: &[u8]| escape(&[mount, path].concat());
     match told {
@@ -509,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_are_refused_in_the_words_of_openzfs() {
+    fn malformed_names_are_refused_in_the_words_of_openzfs() {
         let unclear = "Unable to determine which snapshots to compare: invalid name";
         for (from, to) in [
             ("t/a", "t/a@y"),

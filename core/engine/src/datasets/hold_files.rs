@@ -1,10 +1,10 @@
-//! Holding the files of a dataset without mounting it: for front ends that export, and for commands.
+//! Holds on the files of a dataset without a mount: for front ends that export, and for commands.
 //!
 //! # Mechanism
-//! The table of what is [served](crate::served) has one file system for each object set, so holds
-//! that are made here share it with mounts. What is not held yet is opened as if it were to be
-//! mounted: its intent log is replayed. The last hold that leaves in order closes the intent log
-//! and waits until what was changed is stored.
+//! The table of [served](crate::served) file systems has one for each object set, so holds made
+//! here share it with mounts. A dataset without holds is opened as for a mount: its intent log is
+//! replayed. The last hold that leaves in order closes the intent log and waits until dirty data is
+//! stored.
 
 use super::describe::bad_name;
 use super::mount::{Values, candidate_of};
@@ -24,13 +24,13 @@ use tarn_probe::Operation;
 use tarn_zil::LogClosing;
 
 impl Engine {
-    /// Holds the files of a file system or snapshot for a front end that does not mount, whether it
-    /// is mounted or not: both serve one [`FileSystem`]. As long as it is held the dataset cannot be
-    /// destroyed, rolled back or received into, and its pool not exported but by force.
+    /// Holds the files of a file system or snapshot for a front end that does not mount. Where the
+    /// dataset is mounted too, both serve one [`FileSystem`]. A held dataset cannot be destroyed,
+    /// rolled back or received into, and its pool is exported only by force.
     ///
     /// # Errors
-    /// There is no such dataset, or it is none that has files; its key is not loaded; it is half
-    /// received or cannot be read.
+    /// There is no such dataset, or it has no files; its key is not loaded; it is partly received
+    /// or cannot be read.
     pub fn hold_files(&self, name: &str, operation: &Operation) -> Result<Arc<Held>, Refusal> {
         let parsed = DatasetName::parse(name).map_err(|bad| bad_name(name, bad))?;
         let open = self.require_pool_of(name)?;
@@ -41,11 +41,11 @@ impl Engine {
         }
     }
 
-    /// Ends a hold of [`hold_files`](Engine::hold_files) in order: where it was the last of its file
-    /// system, what was changed is stored and the intent log closed. Dropping it does without.
+    /// Ends a hold of [`hold_files`](Engine::hold_files) in order: the last one stores dirty data
+    /// and closes the intent log. A hold that is dropped does neither.
     ///
     /// # Errors
-    /// What could not be stored. The hold has ended all the same.
+    /// Data that could not be stored. The hold has ended all the same.
     pub fn release_files(&self, held: &Held) -> Result<(), Refusal> {
         let pool = held.tree().pool();
         let Some(open) = self.find_pool(pool.name()) else {
@@ -56,7 +56,7 @@ impl Engine {
         self.leave_head(held)
     }
 
-    /// Does something with the files of a dataset, mounted or not. The caller has the pool's turn.
+    /// Calls `act` with the files of a dataset, mounted or not. The caller has the pool's turn.
     pub(super) fn with_files<T>(
         &self,
         open: &Arc<OpenPool>,
@@ -92,9 +92,9 @@ impl Engine {
         self.close_files(held.tree().pool(), Vec::from_iter(leaving), None)
     }
 
-    /// Stores what was changed in file systems that nothing holds any more, all in one group, and
-    /// leaves no intent log of them. Each comes with what a refusal of it begins with; so does
-    /// another whose changes are to be stored as well, where there is one.
+    /// Stores dirty data of file systems without holders, all in one txg, and closes their intent
+    /// logs. Each comes with the beginning of its refusal; so does another file system that is only
+    /// to be stored, where there is one.
     pub(super) fn close_files(
         &self,
         pool: &Pool,
@@ -136,7 +136,7 @@ impl Engine {
     }
 }
 
-/// Refuses a file system whose files cannot be had, unless they are open already.
+/// Refuses a file system whose files cannot be opened, unless they are open already.
 fn refuse_unreadable(open: &OpenPool, name: &str, candidate: &Candidate) -> Result<(), Refusal> {
     if open.served(name).is_some() {
         return Ok(());
@@ -181,7 +181,7 @@ fn hold_snapshot(
             error.why,
         )
     })?;
-    // rmdir(2) below `.zfs/snapshot` destroys snapshots without the pool's turn.
+    // rmdir(2) below `.zfs/snapshot` destroys snapshots without taking the pool's turn.
     let again = view.dataset(name).map(|found| found.id());
     match again.is_ok_and(|id| id == snapshot.id()) && !held.files().is_ending() {
         true => Ok(held),

@@ -130,7 +130,7 @@ fn parse(name: &str) -> Result<DatasetName, Refusal> {
     }
 }
 
-/// The snapshots of this name that there are: of its dataset, or of everything below too.
+/// The existing snapshots of this name: of its dataset, or also of all datasets below.
 fn found(
     open: &OpenPool,
     name: &DatasetName,

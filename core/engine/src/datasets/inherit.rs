@@ -1,4 +1,5 @@
-//! `zfs inherit`: a dataset, or all below it too, go back to what their parents have, or to what was received.
+//! `zfs inherit`: properties of a dataset, or of all datasets below it too, go back to inherited or
+//! received values.
 
 use super::cannot_open;
 use super::mount::Values;
@@ -19,7 +20,7 @@ use tarn_dataset::properties::value::Kinds;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
-/// How many datasets are changed in one group: see [`destroy`](super::destroy).
+/// How many datasets change in one txg: see [`destroy`](super::destroy).
 const TASKS_MAX: usize = 1000;
 
 impl Engine {
@@ -73,7 +74,8 @@ impl Engine {
         Ok(Changed { warnings })
     }
 
-    /// Clears the property on all of these. The first refusal is told; those that are not refused are changed.
+    /// Clears the property on all of these datasets. Returns the first refusal; the datasets
+    /// without refusals are changed.
     fn inherit_all(
         &self,
         call: &Call,
@@ -106,7 +108,7 @@ impl Engine {
     }
 }
 
-/// The dataset and those below it that may have the property.
+/// The dataset and the datasets below it that can have the property.
 #[doc(alias = "inherit_recurse_cb")]
 fn names_below(
     open: &OpenPool,
@@ -135,7 +137,7 @@ fn names_below(
             if may_have(&head)? {
                 names.push(head.name());
             }
-            // Native properties are never a snapshot's own.
+            // Snapshots have no native properties of their own.
             if row.is_none() {
                 for snapshot in head.snapshots()? {
                     if !snapshot.stored()?.snapshot_properties.is_zero() {

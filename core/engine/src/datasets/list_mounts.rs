@@ -1,4 +1,4 @@
-//! `zfs mount` without arguments: what is mounted.
+//! `zfs mount` without arguments: lists the mounts.
 
 use crate::engine::Engine;
 use crate::messages::dataset::{MountEntry, Mounted};

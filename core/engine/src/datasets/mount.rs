@@ -40,7 +40,7 @@ pub(super) struct Candidate {
     point: MountPoint,
     values: Values,
     pub(super) is_received_half: bool,
-    /// It is being sent as it is now.
+    /// It is being sent as it is now (`zfs send` of an unmounted head).
     pub(super) is_in_use: bool,
     /// Its key is not loaded.
     pub(super) is_encrypted: bool,
@@ -56,7 +56,7 @@ impl Candidate {
     }
 }
 
-/// The properties that matter to a mount, as words.
+/// The properties that matter to a mount, with their values as text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values(Vec<(&'static str, String)>);
 
@@ -109,7 +109,7 @@ impl Values {
         self.is(name, "on")
     }
 
-    /// What posix needs to know, with what a mount overrides.
+    /// The properties as `posix` needs them, with the overrides of a mount.
     pub(super) fn mount_properties(&self, temporary: &TemporaryOptions) -> MountProperties {
         let atime = temporary.atime.unwrap_or(self.is_on("atime"));
         let relatime = temporary.relatime.unwrap_or(self.is_on("relatime"));
@@ -178,7 +178,7 @@ impl Values {
         Values::NAMES.contains(&property) || property == "longname"
     }
 
-    /// What the system enforces.
+    /// The options that the kernel enforces.
     pub(super) fn mount_options(&self, temporary: &TemporaryOptions) -> MountOptions {
         MountOptions {
             read_only: temporary.read_only.unwrap_or(self.is_on("readonly")),
@@ -195,45 +195,45 @@ fn path_of(one: &(usize, (PathBuf, Candidate))) -> &Path {
     &one.1.0
 }
 
-/// How a mount was asked for.
+/// Why a file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// By its name: what stands against it is told.
+    /// By its name: a reason against it is returned.
     ByName,
-    /// With others: what is not meant to be mounted is passed over.
+    /// With others: file systems that are not to be mounted are skipped.
     WithAll,
-    /// It was mounted before: as with others, but it need not be automatic.
+    /// It was mounted before: as with others, but `canmount=noauto` does not matter.
     Again,
-    /// The same; and more may come for it, so mounting must not change it.
+    /// The same, and increments may follow, so mounting must not change it.
     Untouched,
 }
 
-/// The user for whom a file system is mounted.
+/// Whether a file system is mounted as a user or as administrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beneficiary {
-    /// A user who may do everything.
+    /// A privileged caller.
     Administrator,
     /// A user without privilege: no set-id programs, no devices.
     User,
 }
 
-/// How a file system is mounted.
+/// The manner of a mount.
 #[derive(Debug, Clone, Copy)]
 struct How<'a> {
     asked: Asked,
     whom: Beneficiary,
-    /// What stands above its properties.
+    /// Options that override its properties.
     temporary: TemporaryOptions,
-    /// Something may be in the folder.
+    /// The folder need not be empty.
     over_contents: bool,
-    /// In this folder, as mount(8) said, and not where its mount point is.
+    /// mount(8) names this folder, which is not the mount point.
     by_hand: Option<&'a Path>,
-    /// The same mount, where it was undone for a change.
+    /// The earlier mount that was undone for a change.
     before: Option<&'a MountedBefore>,
 }
 
 impl How<'_> {
-    /// With the others that are meant to be mounted.
+    /// Among the others that `zfs mount -a` mounts.
     fn with_all(temporary: TemporaryOptions) -> How<'static> {
         How {
             asked: Asked::WithAll,
@@ -338,7 +338,7 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Mounts all file systems of a pool that are meant to be.
+    /// Mounts all file systems of a pool that `zfs mount -a` mounts.
     pub(crate) fn mount_pool(
         &self,
         open: &Arc<OpenPool>,
@@ -361,9 +361,9 @@ impl Engine {
         reply
     }
 
-    /// Mounts what is meant to be, level by level of the tree of mount points: a path is mounted
-    /// before those below it. Paths through links of the machine come last, one after the other,
-    /// since they may lead into any of the others.
+    /// Mounts the candidates, level by level of the tree of mount points: a path is mounted before
+    /// the paths below it. Paths through symbolic links of the machine come last, one after the
+    /// other, since they may lead into any of the others.
     fn mount_candidates(
         &self,
         open: &Arc<OpenPool>,
@@ -403,14 +403,14 @@ impl Engine {
         }
     }
 
-    /// Where a dataset is that is served; none where it is not.
+    /// Where a served dataset is mounted; none where it is not served.
     fn standing_of(&self, open: &OpenPool, name: &str) -> Option<Standing> {
         let served = open.served(name)?;
         Some(self.mounter.standing(served.key, &served.place))
     }
 
-    /// Mounts one file system, given where it is if it is served. None when it is not meant to be
-    /// mounted.
+    /// Mounts one file system; `standing` is where it is mounted if it is served. None when it is
+    /// not to be mounted.
     #[doc(alias = "share_mount_one")]
     fn mount_one(
         &self,
@@ -473,7 +473,7 @@ impl Engine {
         let mount_options = candidate.values.mount_options(&temporary);
         if hold == Hold::Joined {
             if mount_options.read_only != held.files().properties().is_read_only {
-                // It is the same for all that hold it.
+                // Read-only or not is one state for all holders.
                 return Err(mount_refusal(name, &MountRefusal::Busy));
             }
             let properties = candidate.values.mount_properties(&temporary);
@@ -489,14 +489,15 @@ impl Engine {
             held: held.clone(),
         };
         self.hand_to_mounter(open, name, mounted)?;
-        // More may come for one that was unmounted for a moment.
+        // More increments may come for one that was unmounted for a moment.
         if how.asked != Asked::Untouched {
             held.tree().bring_up_counts();
         }
         Ok(Some(path.to_path_buf()))
     }
 
-    /// Finishes with a file system that the system has ended: requests that are still being served are waited for, and its intent log is closed.
+    /// Finishes a file system that the kernel has ended: waits for requests under way, and closes
+    /// its intent log.
     pub(super) fn finish_ended(&self, open: &Arc<OpenPool>, name: &str) -> Result<(), Refusal> {
         let Some(served) = open.served(name) else {
             return Ok(());
@@ -510,8 +511,8 @@ impl Engine {
         }
     }
 
-    /// Mounts what is served and in use elsewhere once more, as what it is: there is one state of its files. False when it is not served, or not
-    /// any more.
+    /// Mounts once more a served file system that is in use elsewhere: its files have one state in
+    /// memory. False when it is not served, or not any more.
     fn attach_served(
         &self,
         open: &Arc<OpenPool>,
@@ -525,10 +526,10 @@ impl Engine {
         };
         let options = candidate.values.mount_options(temporary);
         if options.read_only != served.held.files().properties().is_read_only {
-            // It is the same for all mounts of it.
+            // Read-only or not is one state for all its mounts.
             return Err(mount_refusal(name, &MountRefusal::Busy));
         }
-        // mount(8) mounts it in one more folder: the file system's own mount is the first.
+        // mount(8) mounts it on one more folder: the file system's own mount is the first.
         let is_one_more = !at.is_own && open.is_mounted(&served);
         let attached = self.mounter.attach(served.key, name, &at.place, options);
         match attached {
@@ -553,8 +554,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Mounts a file system that was just made, or got another mount point. What is not meant to be mounted is passed
-    /// over.
+    /// Mounts a file system that was just created, or got another mount point. One that is not to
+    /// be mounted is skipped.
     pub(crate) fn mount_new(
         &self,
         open: &Arc<OpenPool>,
@@ -586,7 +587,7 @@ impl Engine {
         )
     }
 
-    /// Mounts a file system by hand in a folder, where that is what its mount point says.
+    /// Mounts a file system for mount(8), if its mount point is `legacy`.
     pub(super) fn mount_legacy(
         &self,
         open: &Arc<OpenPool>,
@@ -614,7 +615,7 @@ impl Engine {
         .map(drop)
     }
 
-    /// Mounts a file system where it belongs after a change, with the options that it had before.
+    /// Mounts a file system at its mount point after a change, with its earlier options.
     pub(super) fn mount_follower(
         &self,
         call: &Call,
@@ -643,7 +644,7 @@ impl Engine {
         )
     }
 
-    /// Holds the files of a dataset, and opens them where nothing else holds them.
+    /// Holds the files of a dataset, which opens them where there is no other hold.
     pub(super) fn hold_tree(
         &self,
         open: &Arc<OpenPool>,
@@ -681,7 +682,8 @@ impl Engine {
         })
     }
 
-    /// Has it mounted, and notes it. The system may end a mount without asking us, before it is even noted.
+    /// Has the mounter mount it, and notes the mount. The kernel may end a mount by itself, even
+    /// before it is noted.
     fn hand_to_mounter(
         &self,
         open: &Arc<OpenPool>,
@@ -689,7 +691,8 @@ impl Engine {
         mounted: Mounted,
     ) -> Result<(), Refusal> {
         let (path, options, held) = (mounted.place.clone(), mounted.options, mounted.held.clone());
-        // Of this mount: when it ends late, the same file system may be mounted on the same folder again.
+        // This mount's own end: when it is reported late, the same file system may be mounted on
+        // the same folder again.
         let own = Arc::downgrade(&held);
         open.mounts.lock().insert(name.to_string(), mounted);
         let weak: Weak<OpenPool> = Arc::downgrade(open);
@@ -706,7 +709,7 @@ impl Engine {
             };
             drop(mounts);
             drop(gone);
-            // The front end is done with it, and may keep the hold for a moment.
+            // The front end has finished with it, and may keep the hold for a moment.
             held.leave();
         });
         let request = MountRequest {
@@ -728,7 +731,7 @@ impl Engine {
         }
     }
 
-    /// Makes the folder if it is not there, and refuses one that is not empty where that matters.
+    /// Makes the folder if it is missing, and refuses one that is not empty where that matters.
     fn prepare_folder(&self, path: &Path, may_overlay: bool) -> Result<(), Refusal> {
         let failed = |reason: String| {
             Refusal::new(
@@ -752,19 +755,19 @@ impl Engine {
     }
 }
 
-/// Where a file system goes.
+/// The folder of a new mount.
 struct At<'a> {
-    /// As was said.
+    /// The path as given.
     path: &'a Path,
-    /// The folder that this means.
+    /// The folder that it resolves to.
     place: PathBuf,
-    /// It was said by hand.
+    /// mount(8) gave it.
     is_by_hand: bool,
-    /// The file system's own mount was undone for a moment, and is this one.
+    /// The mount is the file system's own, which was undone for a moment.
     is_own: bool,
 }
 
-/// What stands against mounting, in OpenZFS's words.
+/// The refusal to mount, in OpenZFS's words, if there is one.
 fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Option<Refusal> {
     let (name, asked) = (&candidate.name, how.asked);
     let refuse = |kind, reason: &str| Some(Refusal::new(kind, cannot_mount(name), reason));
@@ -782,7 +785,7 @@ fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Op
         MountPoint::Path(_) => {}
     }
     match (candidate.values.word("canmount"), asked) {
-        // What mount(8) mounts is not asked whether it can be.
+        // mount(8) mounts also with `canmount=off`.
         _ if how.by_hand.is_some() => {}
         ("off", _) => {
             return refuse(RefusalKind::Invalid, "'canmount' property is set to 'off'");
@@ -799,9 +802,9 @@ fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Op
         return refuse(RefusalKind::Busy, reason);
     }
     match is_mounted {
-        // mount(8) may mount it in several folders.
+        // mount(8) may mount it on several folders.
         true if how.by_hand.is_some() && asked == Asked::ByName => None,
-        // Its own mount was undone: what is bound to another folder is not that.
+        // Its own mount was undone; a bind mount on another folder does not count.
         true if how.before.is_some() => None,
         true => refuse(RefusalKind::Busy, "filesystem already mounted"),
         false if candidate.is_in_use => refuse(RefusalKind::Busy, BUSY),
@@ -809,15 +812,15 @@ fn standing_against(candidate: &Candidate, is_mounted: bool, how: How<'_>) -> Op
     }
 }
 
-/// What OpenZFS says of what cannot be mounted right now.
+/// OpenZFS's reason when a mount is not possible at the moment.
 const BUSY: &str = "mountpoint or dataset is busy";
 
-/// The refusal of an option that no mount can have.
+/// The refusal of an unknown mount option.
 pub(super) fn unknown_option(name: &str) -> Refusal {
     Refusal::new(RefusalKind::Invalid, cannot_mount(name), INVALID_ARGUMENT)
 }
 
-/// What the system says of arguments that it does not take.
+/// The system's text for `EINVAL`.
 pub(super) const INVALID_ARGUMENT: &str = "Invalid argument";
 
 pub(super) fn cannot_mount(name: &str) -> String {
@@ -861,7 +864,7 @@ pub(super) fn candidate_of(
     })
 }
 
-/// All file systems of a pool, or of one dataset and below, that are mounted without being named.
+/// All file systems of a pool, or at and below one dataset, that `zfs mount -a` mounts.
 fn candidates_below(
     open: &OpenPool,
     name: Option<&str>,
@@ -886,8 +889,8 @@ fn candidates_below(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// A dataset, if it is a file system that is mounted without being named. None of one that was
-/// destroyed meanwhile.
+/// A dataset, if it is a file system that `zfs mount -a` mounts. None if it was destroyed
+/// meanwhile.
 fn automatic_candidate(
     open: &OpenPool,
     name: &str,
@@ -907,14 +910,14 @@ fn automatic_candidate(
     }
 }
 
-/// Whether a dataset is mounted without being named.
+/// Whether `zfs mount -a` mounts a dataset.
 fn is_automatic(head: &Dataset<'_>) -> Result<bool, DatasetError> {
     let canmount = native::of_dataset(head, |row| row.name == "canmount")?;
     let on = Shown::Text("on".to_string());
     Ok(canmount.first().is_some_and(|found| found.value == on))
 }
 
-/// What is needed to mount a dataset; none when it is no file system.
+/// The facts needed to mount a dataset; none when it is no file system.
 fn candidate(open: &OpenPool, head: &Dataset<'_>) -> Result<Option<Candidate>, DatasetError> {
     if !matches!(contents::outline(head)?, Contents::Filesystem(_)) {
         return Ok(None);

@@ -1,28 +1,28 @@
-//! In which order file systems are mounted and unmounted, and which of them at the same time.
+//! The order in which file systems are mounted and unmounted, and which of them at the same time.
 //!
 //! # Problem
-//! A mount point may be a folder in another file system, which is to be mounted before it and
-//! unmounted after it. Most of the time that a mount takes is waiting: for the kernel, which ends
-//! grace periods for each unmount, and for the server of the file system above. Ten thousand that
-//! wait one after the other take minutes.
+//! A mount point may be a folder in another file system, which is mounted before it and unmounted
+//! after it. Most of the time of a mount is waiting: for the kernel, which ends RCU grace periods
+//! for each unmount, and for the server of the file system above. Ten thousand mounts in a row take
+//! minutes.
 //!
 //! # Mechanism
-//! Mount points form a forest: each is below the nearest other that its path leads through. A level
-//! of it holds what has as many others above it. Levels follow each other; within one, a bounded
-//! number of threads mounts or unmounts.
+//! Mount points form a forest: the parent of each is the nearest other mount point on its path. A
+//! level holds the mount points with equally many ancestors. Levels follow each other; within one,
+//! a bounded number of threads mounts or unmounts.
 
 use std::path::{Path, PathBuf};
 
-/// So many threads mount or unmount file systems of one level. A guess: with more, they wait for
-/// the kernel's lock over all mounts.
+/// Threads that mount or unmount file systems of one level. A guess: with more, they wait for the
+/// kernel's lock over all mounts.
 pub(super) const THREADS: usize = 8;
 
-/// Up to so many are unmounted one after the other, in the order of their paths: then the first
-/// refusal leaves all that come after it mounted.
+/// Up to this many are unmounted one after the other, in the order of their paths: then the first
+/// refusal leaves all later ones mounted.
 pub(super) const FEW: usize = 16;
 
-/// Divides mount points into levels. They come sorted by their paths, and are in that order in each
-/// level. Of two with one path, the second is mounted on the first.
+/// Divides mount points into levels. The input is sorted by path, and each level keeps that order.
+/// Of two with one path, the second is mounted on the first.
 pub(super) fn levels<T>(sorted: Vec<T>, path_of: impl Fn(&T) -> &Path) -> Vec<Vec<T>> {
     let mut above: Vec<PathBuf> = Vec::new();
     let mut levels: Vec<Vec<T>> = Vec::new();
@@ -41,9 +41,9 @@ pub(super) fn levels<T>(sorted: Vec<T>, path_of: impl Fn(&T) -> &Path) -> Vec<Ve
     levels
 }
 
-/// Divides mount points that come sorted by their paths into those whose path is plain, and those
-/// for which `leads_through_link` says that it is not. That is asked of the topmost of each tree of
-/// the forest, and holds for what is below it.
+/// Separates mount points, sorted by path, into those without a symbolic link in their path and
+/// those for which `leads_through_link` is true. It is called for the root of each tree of the
+/// forest, and its answer holds for the whole tree.
 pub(super) fn apart_from_linked<T>(
     sorted: Vec<T>,
     path_of: impl Fn(&T) -> &Path,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_has_what_is_below_as_many_others() {
+    fn a_level_has_mount_points_with_equally_many_ancestors() {
         let paths = sorted(&["/p", "/p/a", "/p/a/x/b", "/p-a", "/p/c", "/q/r", "/p/c"]);
         let levels = levels(paths, |path| Path::new(*path));
         assert_eq!(
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_linked_path_is_linked() {
+    fn paths_below_a_linked_path_are_linked() {
         let paths = sorted(&["/l/a", "/l/a/b", "/p", "/p/l", "/l/c"]);
         let is_link = |path: &Path| path.starts_with("/l");
         let (plain, linked) = apart_from_linked(paths, |path| Path::new(*path), is_link);

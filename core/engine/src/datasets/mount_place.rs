@@ -1,18 +1,21 @@
-//! Which folder a mount point means.
+//! Resolves mount points to folders, and follows only the administrator's symbolic links.
 //!
 //! # Problem
-//! The daemon mounts as root, and the system follows links to where it mounts. Contents of file systems belong to their users, and come with streams that anybody may have made: a link
-//! in them where a folder is expected would put a file system over `/etc`.
+//! The daemon mounts as root, and the kernel follows symbolic links to the folder. Contents of file
+//! systems belong to their users, and may come with received streams: a link in them where a folder
+//! is expected would put a file system over `/etc`.
 //!
 //! # Mechanism
-//! A mount point is turned into a path without links before anything is made or mounted there, and what is mounted goes into exactly that folder or nowhere: the
-//! [`Mounter`](crate::mounts::Mounter) looks again at the folder that it has opened. The path is gone through name by name, and what a link says is gone through in the same way. Each link on it must be
-//! one that the machine's administrator has put there, or it is not followed:
-//! - It is in a folder that no mount of ours has, whichever links have led there.
-//! - Only the administrator can have put it into that folder: other users cannot write to it, or can and may not
-//!   remove what is there (`/tmp`), and the link is the administrator's.
+//! A mount point is resolved to a path without symbolic links before a folder is made or mounted
+//! on, and the mount goes to exactly that folder or fails: the [`Mounter`](crate::mounts::Mounter)
+//! checks the folder again that it has opened. The path is resolved name by name, and so is the
+//! target of a link. A link is followed only if both hold:
+//! - It is in a folder that is not in a mount of this daemon, also after earlier links.
+//! - Only the administrator can have put it into that folder: other users cannot write to the
+//!   folder, or it is sticky (`/tmp`) and the link is the administrator's.
 //!
-//! What was unmounted for a change is mounted again only where it was, if its mount point is still the same.
+//! A file system that was unmounted for a change is mounted again only on the same folder, if its
+//! mount point is still the same.
 
 use super::mount::cannot_mount;
 use crate::engine::Engine;
@@ -21,12 +24,13 @@ use crate::mounts::{Found, MountedBefore};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// So many links on one path are followed, as in Linux.
+/// Most links on one path, as in Linux.
 #[doc(alias = "MAXSYMLINKS")]
 const LINKS_MAX: usize = 40;
 
 impl Engine {
-    /// The folder that a mount point means, which need not be there. What a daemon that died has left mounted on it is removed.
+    /// The folder that a mount point resolves to, which may be missing. A dead mount that an
+    /// earlier daemon left on it is removed.
     pub(super) fn mount_place(
         &self,
         name: &str,
@@ -46,7 +50,7 @@ impl Engine {
             (None, None) => self.followed(path).map_err(elsewhere)?,
         };
         if place != path {
-            // It is not removed by way of a link.
+            // A dead mount is not removed through a link.
             self.mounter.clear_remains(&place);
         }
         match self.host.leads_to(path) {
@@ -55,11 +59,12 @@ impl Engine {
         }
     }
 
-    /// Where a path leads that is below a mount of ours, if all on it are folders.
+    /// Where a path below a mount of this daemon resolves to, if all its components are folders.
     fn below_a_mount(&self, path: &Path) -> Option<PathBuf> {
         let mut nearest: Option<(usize, PathBuf)> = None;
         for open in self.pools() {
-            // Also where one was that is in use elsewhere only: no link is followed there.
+            // Also below the last folder of a file system that is only in use elsewhere: no link is
+            // followed there.
             let found = open.mounts.lock().lead_from_above(path);
             if let Some((depth, place)) = found
                 && nearest.as_ref().is_none_or(|(other, _)| depth > *other)
@@ -70,14 +75,15 @@ impl Engine {
         nearest.map(|(_, place)| place)
     }
 
-    /// Where a path leads through links that the machine has; where it would lead, if one of them is not for us to follow.
+    /// Where a path leads through the machine's links. The error has where it would lead, if one of
+    /// its links must not be followed.
     fn followed(&self, path: &Path) -> Result<PathBuf, Option<PathBuf>> {
         let mut place = PathBuf::new();
         let mut links = 0;
         let mut ahead: Vec<OsString> = names_from_last(path).collect();
         while let Some(name) = ahead.pop() {
             if name == ".." {
-                // There is no link in the place, so this is where the system would go.
+                // The name is no link, so the kernel would go here.
                 place.pop();
                 continue;
             }
@@ -88,7 +94,7 @@ impl Engine {
             };
             links += 1;
             let is_ours = self.below_a_mount(&place).is_some()
-                // Bound to another folder, or moved.
+                // A mount of this daemon that is bound to another folder, or was moved.
                 || matches!(self.mounter.find(&place), Found::Mount(..));
             if links > LINKS_MAX || is_ours || !self.host.is_guarded_link(&itself) {
                 return Err(self.host.leads_to(path));
@@ -99,7 +105,7 @@ impl Engine {
     }
 }
 
-/// The names of a path, the last one first; the root is one of them.
+/// The names of a path, the last one first; the root counts as one.
 fn names_from_last(path: &Path) -> impl Iterator<Item = OsString> {
     let names = path.components().rev();
     let names = names.filter(|name| *name != Component::CurDir);

@@ -1,4 +1,5 @@
-//! Where a file system is mounted: its own `mountpoint`, or the path below that of the ancestor it inherits from.
+//! The mount point of a file system: its own `mountpoint`, or the path below that of the ancestor
+//! it inherits from.
 
 use crate::messages::Source;
 use std::path::PathBuf;
@@ -12,9 +13,9 @@ use tarn_dataset::properties::table;
 pub(crate) enum MountPoint {
     /// A folder.
     Path(PathBuf),
-    /// The system's own tables say where.
+    /// `legacy`: mount(8) and `/etc/fstab` decide.
     Legacy,
-    /// Nowhere.
+    /// `none`: it is not mounted.
     None,
 }
 
@@ -28,7 +29,8 @@ impl MountPoint {
         }
     }
 
-    /// The value that was set on an ancestor (or, by default, above all pools), for a dataset so far below.
+    /// The mount point of a dataset that inherits `value`: `below` is its path below the ancestor
+    /// that has the value.
     fn of(value: &str, below: &str, altroot: Option<&str>) -> MountPoint {
         match value {
             "legacy" => MountPoint::Legacy,
@@ -50,7 +52,7 @@ impl MountPoint {
     }
 }
 
-/// Where a dataset is mounted, and who says so.
+/// The mount point of a dataset, and the source of the property.
 pub(crate) fn of_dataset(
     dataset: &Dataset<'_>,
     altroot: Option<&str>,

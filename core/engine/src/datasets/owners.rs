@@ -1,12 +1,12 @@
-//! What users, groups and projects use and may use: properties that are asked of somebody (`userused@ann`), and `zfs userspace`
-//! with its kin.
+//! Used space and quotas of users, groups and projects: properties of one owner (`userused@ann`),
+//! and `zfs userspace`, `groupspace` and `projectspace`.
 //!
 //! # Mechanism
-//! Neither is a property of a dataset: the counts and the quotas are in the file system itself. Of one that is mounted they are read as
-//! they are; of others as they are stored. To change a quota the file system is opened as if it were mounted, so that what its intent log
-//! promised is replayed first.
+//! Counts and quotas are stored in the file system itself, not among the dataset's properties. For
+//! a served file system they are read from memory, for others from disk. To change a quota the file
+//! system is opened as for a mount, so that its intent log is replayed first.
 //!
-//! Who is not trusted sees what he himself and his groups use, and nothing of others.
+//! A caller without privilege sees the space of its own user and groups, and nothing of others.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -31,14 +31,14 @@ use tarn_ondisk::fuid::{Fuid, FuidTable};
 use tarn_posix::{NO_PROJECT, PosixError, QuotaKind, Quotas};
 use tarn_probe::Operation;
 
-/// What is asked of somebody.
+/// What a property of an owner tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
     Used,
     Quota,
 }
 
-/// Beginnings of the properties that are asked of somebody.
+/// The beginnings of the properties of owners.
 #[doc(alias = "zfs_userquota_prop_prefixes")]
 const PROPERTIES: [(&str, QuotaKind, Asks); 12] = [
     ("userused@", QuotaKind::User, Asks::Used),
@@ -55,13 +55,13 @@ const PROPERTIES: [(&str, QuotaKind, Asks); 12] = [
     ("projectobjquota@", QuotaKind::ProjectObjects, Asks::Quota),
 ];
 
-/// Said of a quota that this file system has no room for.
+/// The reason where the file system has no place for a quota.
 const TOO_OLD: &str = "pool and or dataset must be upgraded to set this property or value";
 
-/// Properties and values, as they were given.
+/// Properties and values as given.
 type Given = Vec<(String, String)>;
 
-/// The row of a property that is asked of somebody, and of whom.
+/// The kind of an owner's property, and the owner's name in it.
 fn find(name: &str) -> Option<(QuotaKind, Asks, &str)> {
     PROPERTIES.iter().find_map(|(beginning, kind, asks)| {
         name.strip_prefix(beginning)
@@ -75,12 +75,12 @@ fn permission_of(beginning: &str) -> &str {
     beginning.trim_end_matches('@')
 }
 
-/// Whether a property is asked of a user, a group or a project.
-pub(super) fn is_of_somebody(name: &str) -> bool {
+/// Whether a property is one of a user, a group or a project.
+pub(super) fn is_of_owner(name: &str) -> bool {
     find(name).is_some()
 }
 
-/// Of users and groups, where names are known.
+/// The kind of account that has names on this machine; none for projects.
 fn account_kind(kind: QuotaKind) -> Option<AccountKind> {
     match kind {
         QuotaKind::User | QuotaKind::UserObjects => Some(AccountKind::User),
@@ -89,8 +89,8 @@ fn account_kind(kind: QuotaKind) -> Option<AccountKind> {
     }
 }
 
-/// The number of who is named: by his name on this machine, or by the number itself. None for nobody, and for users and groups of Windows
-/// domains, whom this machine does not know.
+/// The number of a named owner: by its name on this machine, or the number itself. None for unknown
+/// names, and for users and groups of Windows domains, which this machine does not know.
 #[doc(alias = "userquota_propname_decode")]
 fn number_of(host: &Host, kind: QuotaKind, whom: &str) -> Option<u64> {
     let known = account_kind(kind).and_then(|kind| host.find_account(kind, whom));
@@ -99,7 +99,7 @@ fn number_of(host: &Host, kind: QuotaKind, whom: &str) -> Option<u64> {
     known.or_else(number).map(u64::from)
 }
 
-/// A quota to set: of somebody, or of all who have no other.
+/// A quota to set: of one owner, or the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotaSetting {
     kind: QuotaKind,
@@ -110,7 +110,7 @@ pub(crate) struct QuotaSetting {
 }
 
 impl QuotaSetting {
-    /// Understands a quota of somebody. None for other properties.
+    /// Parses a quota of an owner. None for other properties.
     ///
     /// # Errors
     /// The reason, in OpenZFS's words.
@@ -141,7 +141,7 @@ impl QuotaSetting {
         }))
     }
 
-    /// A default among properties that were checked.
+    /// A default quota among checked properties.
     pub(super) fn of_default(checked: &Checked) -> Option<QuotaSetting> {
         let mut kinds = QuotaKind::ALL.into_iter();
         let kind = kinds.find(|kind| kind.default_name() == checked.name)?;
@@ -155,10 +155,10 @@ impl QuotaSetting {
         }
     }
 
-    /// Takes the quotas of somebody out of what is given to something new.
+    /// Takes the quotas of owners out of the properties of a new file system.
     ///
     /// # Errors
-    /// The first reason against one.
+    /// The reason against the first bad one.
     pub(crate) fn take_from(
         host: &Host,
         given: &[(String, String)],
@@ -173,7 +173,7 @@ impl QuotaSetting {
         Ok((quotas, others))
     }
 
-    /// Takes the defaults out of properties that were checked.
+    /// Takes the default quotas out of checked properties.
     pub(crate) fn take_defaults(settings: &mut Vec<Checked>) -> Vec<QuotaSetting> {
         let quotas = settings.iter().filter_map(QuotaSetting::of_default);
         let quotas = quotas.collect();
@@ -183,7 +183,8 @@ impl QuotaSetting {
 }
 
 impl Engine {
-    /// Sets quotas of a file system and waits until they are stored. The caller has the pool's turn.
+    /// Sets quotas of a file system and waits until they are stored. The caller has the pool's
+    /// turn.
     pub(crate) fn set_quotas(
         &self,
         open: &Arc<OpenPool>,
@@ -281,13 +282,13 @@ impl Engine {
     }
 }
 
-/// Why there is no list of owners.
+/// Why a dataset has no list of owners.
 #[derive(Debug)]
 enum OwnersError {
     Dataset(DatasetError),
-    /// It is no file system, and no snapshot of one.
+    /// It is no file system, nor a snapshot of one.
     NotFiles,
-    /// It is too old to count users.
+    /// Its version is too old to count users.
     NotCounted,
     Files(PosixError),
 }
@@ -304,8 +305,8 @@ impl From<PosixError> for OwnersError {
     }
 }
 
-/// Does something with the quotas of a dataset: those in use where it is served, and the stored ones
-/// elsewhere. None of what is no file system.
+/// Calls `act` with the quotas of a dataset: from memory where it is served, from disk elsewhere.
+/// None where it is no file system.
 fn with_quotas<T>(
     open: &OpenPool,
     dataset: &Dataset<'_>,
@@ -325,7 +326,8 @@ fn with_quotas<T>(
     Ok(Some(then(&Quotas::load(&set, operation)?)))
 }
 
-/// What keeps a snapshot while it is read. A head is not kept: nothing of it could be mounted or changed meanwhile.
+/// Keeps a snapshot while it is read. A head is not kept, as that would prevent mounting and
+/// changing it.
 fn kept<'a>(
     open: &'a OpenPool,
     dataset: &Dataset<'_>,
@@ -342,12 +344,12 @@ fn kept<'a>(
     };
     match namespace.use_found(find, |id| vec![*id])? {
         Some((id, uses)) if id == dataset.id() => Ok(uses),
-        // It is going, or another has its name.
+        // It is being destroyed, or another snapshot has its name.
         _ => Err(not_found()),
     }
 }
 
-/// Who may be told.
+/// Which owners a caller may see.
 #[derive(Debug, Clone)]
 pub(super) struct Viewer {
     host: Host,
@@ -356,7 +358,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// Somebody who asks.
+    /// The view of a caller.
     pub(super) fn new(engine: &Engine, caller: &Caller) -> Viewer {
         Viewer {
             host: engine.host.clone(),
@@ -365,7 +367,7 @@ impl Viewer {
         }
     }
 
-    /// Whether he may know what somebody uses.
+    /// Whether the caller may know the space of an owner.
     #[doc(alias = "zfs_secpolicy_userspace_one")]
     fn may_know(&self, dataset: &Dataset<'_>, name: &str, kind: QuotaKind, id: u64) -> bool {
         let (uid, gid) = (self.caller.uid, self.caller.gid);
@@ -384,7 +386,8 @@ impl Viewer {
         self.is_trusted || is_own || is_allowed()
     }
 
-    /// The value of a property that is asked of somebody; none where there is no answer, or none for this viewer.
+    /// The value of an owner's property; none where there is no value, or where the caller may not
+    /// see it.
     #[doc(alias = "zfs_prop_get_userquota_common")]
     pub(super) fn answer(&self, open: &OpenPool, dataset: &Dataset<'_>, name: &str) -> Option<u64> {
         let (kind, asks, whom) = find(name)?;
@@ -402,19 +405,19 @@ impl Viewer {
                 Asks::Quota => quotas.of(kind, id, operation)?.unwrap_or(0),
             }))
         });
-        // What cannot be read has no answer, as elsewhere among properties of contents.
+        // A value that cannot be read is left out, like other properties of contents.
         answer.ok().flatten()?.ok().flatten()
     }
 }
 
-/// Rows of owners as they are put together.
+/// Rows of owners while they are gathered.
 struct Accounts {
     domains: FuidTable,
     rows: BTreeMap<(OwnerKind, u64), OwnerUse>,
 }
 
 impl Accounts {
-    /// Everybody who uses something, or has a quota.
+    /// All owners with used space or a quota.
     fn of(
         open: &OpenPool,
         dataset: &Dataset<'_>,
@@ -462,7 +465,7 @@ impl Accounts {
             }
             match (quotas.is_counted(space), owner) {
                 (true, _) => accounts.add(quotas, owner, space, operation)?,
-                // Projects are a later thing: a file system without them has none.
+                // A file system without projects has no rows of them.
                 (false, OwnerKind::Project) => {}
                 (false, _) => return Err(OwnersError::NotCounted),
             }
@@ -562,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unknown_and_what_cannot_be_set_is_refused_in_known_words() {
+    fn unknown_owners_and_bad_quotas_are_refused() {
         for (name, value, reason) in [
             (
                 "userquota@no such user",

@@ -1,7 +1,7 @@
-//! The properties of one dataset: what the tree of datasets knows, and what only mounts know.
+//! The properties of one dataset: those in the tree of datasets, and those of its mount.
 
 use super::mountpoint;
-use super::owners::{Viewer, is_of_somebody};
+use super::owners::{Viewer, is_of_owner};
 use crate::engine::OpenPool;
 use crate::messages::dataset::{DatasetDescription, DatasetKind};
 use crate::messages::{Properties, PropertyValue, Source, Value};
@@ -16,7 +16,7 @@ use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Property;
 use tarn_dataset::space_used;
 
-/// Which properties are asked for. Names may be short forms of `zfs list` (`avail`).
+/// The requested properties. Names may be short forms of `zfs list` (`avail`).
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     native: Vec<&'static str>,
@@ -24,13 +24,13 @@ pub(super) struct Wanted {
     /// `written@…` and `written#…`.
     written: Vec<String>,
     /// `userused@…` and its kin.
-    of_somebody: Vec<String>,
+    of_owners: Vec<String>,
     viewer: Viewer,
     all: bool,
 }
 
 impl Wanted {
-    /// These; all when empty.
+    /// The properties of these names; all when empty.
     pub(super) fn new(names: &[String], viewer: &Viewer) -> Wanted {
         let native = names.iter().filter_map(|name| table::find(name));
         let of = |kind: fn(&str) -> bool| {
@@ -41,7 +41,7 @@ impl Wanted {
             native: native.map(|row| row.name).collect(),
             user: of(is_user_property),
             written: of(is_written),
-            of_somebody: of(is_of_somebody),
+            of_owners: of(is_of_owner),
             viewer: viewer.clone(),
             all: names.is_empty(),
         }
@@ -51,7 +51,7 @@ impl Wanted {
         self.all || self.native.contains(&name)
     }
 
-    /// All that are shown, or those that were named.
+    /// Whether a property was named, or all are shown.
     fn wants_row(&self, row: &Property) -> bool {
         (self.all && row.visible) || self.native.contains(&row.name)
     }
@@ -61,14 +61,14 @@ impl Wanted {
     }
 }
 
-/// Whether a property is what was written since a snapshot or bookmark.
+/// Whether a property is `written@…` or `written#…`.
 fn is_written(property: &str) -> bool {
     let since = property.strip_prefix("written");
     since.is_some_and(|since| since.len() > 1 && since.starts_with(['@', '#']))
 }
 
-/// What a dataset has that was written since the snapshot or bookmark that this property names: by a full name, or a short one of the same
-/// dataset. None where there is no answer.
+/// Bytes of a dataset written since the snapshot or bookmark that this property names, in full or
+/// by its short name. None where there is no value.
 #[doc(alias = "zfs_prop_get_written_int")]
 fn written(dataset: &Dataset<'_>, property: &str) -> Result<Option<u64>, DatasetError> {
     let since = property.trim_start_matches("written");
@@ -85,7 +85,7 @@ fn written(dataset: &Dataset<'_>, property: &str) -> Result<Option<u64>, Dataset
     }
 }
 
-/// What a dataset is.
+/// The kind of a dataset.
 pub(super) fn kind_of(dataset: &Dataset<'_>) -> Result<DatasetKind, DatasetError> {
     if dataset.is_snapshot() {
         return Ok(DatasetKind::Snapshot);
@@ -126,7 +126,7 @@ pub(super) fn describe(
             properties.insert(name.clone(), asked_for(bytes));
         }
     }
-    for name in &wanted.of_somebody {
+    for name in &wanted.of_owners {
         if let Some(number) = wanted.viewer.answer(open, dataset, name) {
             properties.insert(name.clone(), asked_for(number));
         }
@@ -140,13 +140,14 @@ pub(super) fn describe(
     })
 }
 
-/// Whether it is a default quota that nobody set. OpenZFS 2.3 has none, so they are shown among all properties only where they are set.
+/// Whether it is a default quota that is not set. OpenZFS 2.3 has no default quotas, so `all` shows
+/// them only where they are set.
 fn is_unset_default(native: &NativeValue) -> bool {
     let is_default = DEFAULT_QUOTAS.contains(&native.property.name);
     is_default && native.value == Shown::Number(0)
 }
 
-/// What was asked for by a name of its own. OpenZFS calls it local.
+/// The value of a property that was asked for by name. OpenZFS calls its source local.
 fn asked_for(number: u64) -> PropertyValue {
     PropertyValue {
         value: Value::Number(number),
@@ -155,8 +156,8 @@ fn asked_for(number: u64) -> PropertyValue {
     }
 }
 
-/// Adds to properties what came for them with a stream, whether that counts or not. Of user properties that were `asked` for by name, also where
-/// the dataset has no value.
+/// Adds received values to properties, effective or not: also for user properties without a value,
+/// where they were `asked` for by name.
 #[doc(alias = "zfs_prop_get_recvd")]
 fn add_received(
     dataset: &Dataset<'_>,
@@ -205,7 +206,8 @@ pub(super) fn describe_bookmark(
     }
 }
 
-/// Adds what depends on mounts: whether it is mounted, where, and which options override properties meanwhile.
+/// Adds the properties of a mount: whether and where it is mounted, and which options override
+/// properties.
 fn add_mount_facts(
     open: &OpenPool,
     dataset: &Dataset<'_>,
@@ -213,7 +215,7 @@ fn add_mount_facts(
     properties: &mut Properties,
 ) -> Result<(), DatasetError> {
     let served = open.served(dataset.directory().name());
-    // The system is asked only where the answer is shown.
+    // The mount table is read only where the answer is shown.
     let shows = |served: &crate::mounts::Mounted| {
         wanted.wants("mounted") || !served.temporary.overridden().is_empty()
     };

@@ -1,15 +1,17 @@
-//! What changes of names and properties mean to what is mounted.
+//! Remounting: what changes of names and properties do to mounts.
 //!
 //! # Mechanism
-//! Where a file system is mounted follows from its own `mountpoint`, or from that of the ancestor it inherits from. A change of that
-//! property, or of a name, moves all that follow. They are unmounted before the change is made, so that one that is in use
-//! keeps it from happening, and mounted again where they belong afterwards.
+//! The mount point of a file system follows from its own `mountpoint`, or from that of the ancestor
+//! it inherits from. A change of that property, or of a name, moves all file systems that follow.
+//! They are unmounted before the change is made, so that a busy one prevents it, and mounted at
+//! their new mount points afterwards.
 //!
-//! A file system that moves may stay in use elsewhere, bound to another folder or in another mount namespace: it goes on there. What is
-//! read anew from the pool, or destroyed, may not: its mounts end everywhere, or it is busy.
+//! A moved file system may stay in use elsewhere, as a bind mount or in another mount namespace: it
+//! goes on there. A file system that is destroyed, or read anew from the pool (rollback, receive),
+//! may not: its mounts end everywhere, or it is busy.
 //!
-//! Other properties reach what is mounted at once: the file system is told its properties anew, and the system the options of
-//! the mount that it enforces.
+//! Other properties reach mounts at once: the file system gets its new properties, and the kernel
+//! the mount options that it enforces.
 
 use super::cannot_open;
 use super::mount::{Asked, Beneficiary, Values};
@@ -32,7 +34,7 @@ use tarn_dataset::look_through::Look;
 use tarn_ondisk::units::ObjectId;
 use tarn_probe::Operation;
 
-/// A file system that follows a change.
+/// A file system whose mount point follows from a change.
 #[derive(Debug, Clone)]
 pub(super) struct Follower {
     pub(super) name: String,
@@ -43,7 +45,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// The same, after one above it (or itself) was renamed.
+    /// The same, after it or an ancestor was renamed.
     pub(super) fn renamed(&self, from: &str, to: &str) -> Follower {
         let rest = self.name.strip_prefix(from).unwrap_or_default();
         Follower {
@@ -52,8 +54,8 @@ impl Follower {
         }
     }
 
-    /// Whether it is mounted elsewhere when this dataset, which is above it or itself, gets another name. Its mount point has the
-    /// name in it unless it comes from the renamed dataset or from one below.
+    /// Whether its mount point changes when this dataset, itself or an ancestor, is renamed: it
+    /// does unless the mount point is set on the renamed dataset or on one below that.
     pub(super) fn moves_with(&self, renamed: &str) -> bool {
         match &self.source {
             Source::Default => true,
@@ -65,46 +67,47 @@ impl Follower {
         }
     }
 
-    /// The folder is ours: its name follows from the dataset's.
+    /// Whether its folder's name follows from the dataset's, so that the daemon makes and removes
+    /// it.
     fn owns_folder(&self) -> bool {
         matches!(self.source, Source::Default | Source::Inherited(_))
     }
 }
 
-/// What was unmounted for a change.
+/// The file systems that were unmounted for a change.
 pub(super) struct Unmounted {
     mounts: Vec<(Follower, MountedBefore)>,
 }
 
-/// A head, and what its mount was.
+/// A head, and its mount before the change.
 pub(super) type TakenOff = (ObjectId, MountedBefore);
 
 impl Unmounted {
-    /// Nothing was.
+    /// An empty list.
     pub(super) fn nothing() -> Unmounted {
         Unmounted { mounts: Vec::new() }
     }
 
-    /// The datasets themselves, whatever their names are by now.
+    /// The heads by object, whatever their names are now.
     pub(super) fn heads(&self) -> Vec<TakenOff> {
         let head = |(one, before): &(Follower, MountedBefore)| (one.head, before.clone());
         self.mounts.iter().map(head).collect()
     }
 }
 
-/// How far file systems are unmounted for a change.
+/// Which mounts end for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// They move: their mounts in this namespace end. They will not be where they were.
+    /// Those in this namespace: the file systems move.
     Here,
-    /// All their mounts end, in all namespaces; one in use elsewhere is busy.
+    /// All in all namespaces; one in use elsewhere is busy.
     Everywhere,
-    /// The same, also those in use.
+    /// All in all namespaces, also those in use.
     ByForce,
 }
 
 impl Extent {
-    /// For what reads them anew, or destroys them.
+    /// The extent for destroying, or reading anew from the pool.
     pub(super) fn wholly(by_force: bool) -> Extent {
         match by_force {
             true => Extent::ByForce,
@@ -112,7 +115,7 @@ impl Extent {
         }
     }
 
-    /// For what moves them.
+    /// The extent for moving.
     pub(super) fn move_away(by_force: bool) -> Extent {
         match by_force {
             true => Extent::ByForce,
@@ -133,14 +136,15 @@ impl Extent {
 pub(super) enum Back {
     /// Those that were mounted before.
     WhatWas,
-    /// The same; more is to come for them, so mounting changes nothing of them.
+    /// The same; increments may follow, so mounting changes nothing of them.
     WhatWasUntouched,
-    /// Those that were, and all that are meant to be.
+    /// Those that were mounted, and all that `zfs mount -a` mounts.
     AllThatMay,
 }
 
 impl Engine {
-    /// Unmounts these, the deepest first, or none of them. Those whose mounts the system has ended have no intent logs afterwards, like the others.
+    /// Unmounts these, the deepest first, or none of them. The intent logs are closed, also of
+    /// those whose mounts the kernel has ended.
     pub(super) fn take_off(
         &self,
         call: &Call,
@@ -158,7 +162,7 @@ impl Engine {
             match self.mounter.standing(served.key, &served.place) {
                 Standing::Mounted => {
                     let mut before = served.before();
-                    // What moves goes where its mount point says.
+                    // A moved file system goes to its mount point, also if mount(8) mounted it.
                     before.is_by_hand &= extent != Extent::Here;
                     taken.push((one.clone(), before));
                 }
@@ -190,8 +194,8 @@ impl Engine {
         }
     }
 
-    /// Mounts file systems where they belong now, the highest first, and removes folders of mounts that are gone. The first that could not be
-    /// mounted is told; the others are.
+    /// Mounts file systems at their present mount points, the highest first, and removes folders of
+    /// mounts that moved. Returns the first refusal; the others are mounted.
     pub(super) fn put_back(
         &self,
         call: &Call,
@@ -211,7 +215,7 @@ impl Engine {
             if before.is_none() && back != Back::AllThatMay {
                 continue;
             }
-            // What is gone is not mounted, and neither is another that has its name by now.
+            // A destroyed file system is not mounted, nor another that has its name by now.
             let head = view
                 .directory(&follower.name)
                 .and_then(|found| found.head());
@@ -237,7 +241,7 @@ impl Engine {
         places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut first = Ok(());
         for (_, name, before) in places {
-            // Its own mount was undone, though a folder to which all of it is bound still shows it.
+            // Its own mount was undone, though a bind mount of its root still shows it.
             if before.is_some() || open.mount_of(&name).is_none() {
                 let asked = match (before, back) {
                     (Some(_), Back::WhatWasUntouched) => Asked::Untouched,
@@ -251,8 +255,8 @@ impl Engine {
         first
     }
 
-    /// Removes the folders of mounts that are elsewhere now, or gone. One that is not empty stays, and so does one to which a link in the
-    /// place of the mount point leads: it would lead to nowhere.
+    /// Removes the folders of mounts that moved or are gone. A folder that is not empty stays, and
+    /// so does one to which a symbolic link at the mount point leads: the link would lead nowhere.
     fn remove_folders<T>(&self, unmounted: &Unmounted, places: &[(PathBuf, String, T)]) {
         let taken: BTreeSet<&PathBuf> = places.iter().map(|(path, ..)| path).collect();
         let mut left: Vec<&PathBuf> = unmounted
@@ -273,7 +277,7 @@ impl Engine {
         }
     }
 
-    /// Properties of these datasets may have changed: what is mounted of them is told.
+    /// Properties of these datasets may have changed: their mounts get the new ones.
     pub(super) fn refresh_mounts(
         &self,
         call: &Call,
@@ -285,7 +289,7 @@ impl Engine {
         let whom = self.beneficiary(call);
         let mounts: Vec<(String, Mounted)> = {
             let mut table = open.mounts.lock();
-            // What is set stands above what was said when it was mounted.
+            // A property that is set overrides the mount's option again.
             table.change(name, |mounted| mounted.temporary.forget(property));
             if whom == Beneficiary::User {
                 for (dataset, _) in table.at_and_below(name) {
@@ -300,8 +304,8 @@ impl Engine {
             .and(self.refresh_exported(open, name, operation))
     }
 
-    /// A dataset has another place in the tree of names, or other properties came with a stream:
-    /// what it and those below it inherit may be other than before.
+    /// A dataset was moved in the tree of names, or received other properties: the inherited
+    /// properties of it and those below may have changed.
     pub(super) fn refresh_below(
         &self,
         open: &Arc<OpenPool>,
@@ -313,7 +317,8 @@ impl Engine {
             .and(self.refresh_exported(open, name, operation))
     }
 
-    /// Tells file systems their properties that are served and not mounted, at and below a dataset.
+    /// Sets the properties of file systems, at and below a dataset, that are served and not
+    /// mounted.
     fn refresh_exported(
         &self,
         open: &Arc<OpenPool>,
@@ -339,8 +344,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells these mounts their properties. The first that cannot have them is told; the others
-    /// have them.
+    /// Sets the properties of these mounts. Returns the first refusal; the others have the new
+    /// properties.
     fn refresh_all(
         &self,
         open: &Arc<OpenPool>,
@@ -375,7 +380,7 @@ impl Engine {
         let old = *mounted.held.files().properties();
         let new = values.mount_properties(&mounted.temporary);
         let written = match new.is_read_only && !old.is_read_only {
-            // From here on it could not be written any more.
+            // After the remount to read-only, dirty pages could not be written any more.
             true => self.mounter.write_back(mounted.key).map_err(unable),
             false => Ok(()),
         };
@@ -391,9 +396,8 @@ impl Engine {
         written
     }
 
-    /// Gives a mount these options, and tells those that it has then. While programs have files
-    /// open for writing the system does not make it read-only; what they write is refused by the
-    /// file system itself.
+    /// Sets the options of a mount, and returns those that it has then. While files are open for
+    /// writing the kernel does not make it read-only; the file system itself refuses their writes.
     fn change_options(
         &self,
         mounted: &Mounted,
@@ -421,8 +425,8 @@ impl Engine {
     }
 }
 
-/// The file systems whose mount points follow from that of this dataset: itself, and all below it but those below another that
-/// has one of its own.
+/// The file systems whose mount points follow from that of this dataset: itself, and those below it
+/// except below another that sets its own.
 pub(super) fn followers(
     open: &OpenPool,
     name: &str,
@@ -475,7 +479,8 @@ fn follower(directory: &Directory<'_>) -> Result<Option<Follower>, DatasetError>
     }))
 }
 
-/// These file systems, and those that are mounted somewhere below where they are: nothing is unmounted while something is mounted on it.
+/// These file systems, and those mounted somewhere below them: a file system is unmounted only
+/// after those mounted on it.
 pub(super) fn with_those_on_them(
     open: &OpenPool,
     mut followers: Vec<Follower>,
@@ -499,14 +504,14 @@ pub(super) fn with_those_on_them(
     Ok(followers)
 }
 
-/// The refusal of what needs a file system out of use that others have.
+/// The refusal of a command on a file system that is in use elsewhere.
 pub(super) fn in_use_elsewhere(name: &str, served: &Mounted) -> Refusal {
     let refusal = Refusal::new(RefusalKind::Busy, cannot_unmount(served), POOL_BUSY);
     refusal.with_hint(still_in_use(name))
 }
 
-/// Refuses what reads these file systems anew, or destroys them, while front ends that do not mount
-/// hold them. Nothing ends those by force.
+/// Refuses to destroy these file systems, or to read them anew, while front ends that do not mount
+/// hold them. Such holds do not end by force.
 fn refuse_exported(open: &OpenPool, followers: &[Follower]) -> Result<(), Refusal> {
     let is_exported = |one: &&Follower| {
         let purposes = open.served_files.purposes(one.head);

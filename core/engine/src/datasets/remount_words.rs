@@ -1,7 +1,7 @@
-//! `-o remount`: what is mounted gets other options, while it is used.
+//! `-o remount`: changes the options of a mount while it is used.
 //!
-//! As with `mount -o remount` of a file system in `/etc/fstab`, the words are all that counts beside the properties: an option that an earlier mount
-//! had and that is not said again has ended.
+//! As with `mount -o remount` of a file system in `/etc/fstab`, only the words and the properties
+//! count: an earlier option that the words do not repeat has ended.
 
 use super::cannot_open;
 use super::mount::{INVALID_ARGUMENT, Values, cannot_mount, entry_of, mount_refusal};
@@ -15,7 +15,8 @@ use tarn_pool::Mode;
 use tarn_probe::Operation;
 
 impl Engine {
-    /// Gives what is mounted of a dataset these options, and of all below it where that was asked for.
+    /// Sets these options on the mount of a dataset, and with `-r` on those of all datasets below
+    /// it.
     pub(super) fn remount_by_words(
         &self,
         open: &Arc<OpenPool>,
@@ -61,7 +62,7 @@ impl Engine {
         let refused = |refusal: MountRefusal| mount_refusal(name, &refusal);
         let options = values.mount_options(&temporary);
         if options.read_only && !served.options.read_only {
-            // From then on it could not be written any more.
+            // After the remount to read-only, dirty pages could not be written any more.
             self.mounter.write_back(served.key).map_err(refused)?;
         }
         let changed = self

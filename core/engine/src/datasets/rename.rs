@@ -1,8 +1,8 @@
-//! `zfs rename`: a file system or volume gets another name, and what is below it too.
+//! `zfs rename`: renames a file system or volume with the datasets below it.
 //!
-//! File systems whose mount points follow from the name are unmounted, and mounted again where they belong then. Those that have a
-//! mount point of their own stay mounted, and only get their new names. Snapshots are renamed in another way
-//! ([`rename_snapshots`](super::rename_snapshots)).
+//! File systems whose mount points follow from the name are unmounted, and mounted at their new
+//! mount points afterwards. File systems with a mount point of their own stay mounted and only get
+//! their new names. Snapshots are renamed in [`rename_snapshots`](super::rename_snapshots).
 
 use super::cannot_open;
 use super::create::{cannot_create, missing_parents, parent};
@@ -39,15 +39,16 @@ impl Engine {
         }
         let (moved, unmounted) = self.rename_head(call, &open, request, operation)?;
         let mounted = self.put_back(call, &open, &moved, &unmounted, Back::WhatWas, operation);
-        // What was not moved inherits from others now.
+        // Datasets that were not remounted may inherit from other ancestors now.
         let refreshed = self.refresh_below(&open, &request.to, operation);
-        // It has its new name, whether it can be mounted there or not.
+        // The rename stands, whether or not it can be mounted there.
         let told = mounted.and(refreshed).err();
         let warnings = Vec::from_iter(told.map(|refusal| refusal.to_string()));
         Ok(Changed { warnings })
     }
 
-    /// Renames a file system, volume or snapshot, and leaves to the caller to mount what was unmounted for it: these heads.
+    /// Renames a file system, volume or snapshot. The caller mounts the returned heads, which were
+    /// unmounted for it.
     pub(super) fn move_dataset(
         &self,
         call: &Call,
@@ -61,12 +62,12 @@ impl Engine {
             return renamed.map(|_| Vec::new());
         }
         let (_, unmounted) = self.rename_head(call, &open, request, operation)?;
-        // Folders of mounts that are gone are removed.
+        // Removes folders of mounts that moved.
         self.put_back(call, &open, &[], &unmounted, Back::WhatWas, operation)?;
         Ok(unmounted.heads())
     }
 
-    /// Renames a file system or volume. What was unmounted for it is still to be mounted.
+    /// Renames a file system or volume. The returned heads are still to be mounted.
     fn rename_head(
         &self,
         call: &Call,
@@ -112,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a caller who may not rename this, or not to that.
+    /// Refuses a caller without permission to rename this dataset to this name.
     #[doc(alias = "zfs_secpolicy_rename_perms")]
     fn permit_rename(
         &self,
@@ -149,7 +150,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The file systems that will be mounted elsewhere.
+    /// The file systems whose mount points change.
     fn movers(
         &self,
         open: &OpenPool,
@@ -162,7 +163,7 @@ impl Engine {
         }
         let found = all_below(open, &request.from, operation);
         let mut found = found.map_err(|error| cannot_open(&request.from, &error))?;
-        // What mount(8) has mounted stays where it is.
+        // Mounts of mount(8) stay where they are.
         open.look_for_mounts();
         let is_by_hand = |name: &str| open.served(name).is_some_and(|one| one.is_by_hand);
         found.retain(|one| one.moves_with(&request.from) && !is_by_hand(&one.name));
@@ -170,7 +171,7 @@ impl Engine {
     }
 }
 
-/// What is served of a dataset and below it goes by other names.
+/// Renames the served file systems at and below a dataset.
 fn rename_served(open: &OpenPool, from: &str, to: &str) {
     let renamed = |name: &str| {
         let rest = name.strip_prefix(from)?;
@@ -216,7 +217,7 @@ fn check_kind(request: &Rename, kind: DatasetKind) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the new name by itself.
+/// Checks the new name as such.
 fn check_target(request: &Rename) -> Result<(), Refusal> {
     let to = &request.to;
     let invalid = |reason: String| {
@@ -244,7 +245,7 @@ fn check_target(request: &Rename) -> Result<(), Refusal> {
     }
 }
 
-/// Why it was not renamed, in OpenZFS's words: what is wrong with the new parent is said of what would be made there.
+/// Why it was not renamed, in OpenZFS's words: an error of the new parent names the new dataset.
 fn rename_refusal(request: &Rename, error: &TaskError) -> Refusal {
     let action = match error {
         TaskError::Refused(

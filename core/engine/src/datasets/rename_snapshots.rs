@@ -1,4 +1,5 @@
-//! `zfs rename` of snapshots: of one dataset, or with `-r` of all below it that have one of that name.
+//! `zfs rename` of snapshots: of one dataset, or with `-r` of all datasets below it that have one
+//! of that name.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -62,7 +63,7 @@ impl Engine {
     }
 }
 
-/// The datasets from this one down that have a snapshot of this name.
+/// The datasets at and below this one that have a snapshot of this name.
 fn heads_below(
     open: &OpenPool,
     from: &DatasetName,
@@ -83,7 +84,7 @@ fn heads_below(
     found.map_err(|error| cannot_open(from.as_str(), &error))
 }
 
-/// The full name that is meant: of the same dataset, which may be left out, and the sign before the short name too.
+/// The new full name. The dataset may be left out, as it stays the same, and the `@` too.
 fn target(from: &DatasetName, to: &str) -> Result<DatasetName, Refusal> {
     let invalid = |reason: &str| {
         let action = format!("cannot rename to '{to}'");
@@ -98,14 +99,14 @@ fn target(from: &DatasetName, to: &str) -> Result<DatasetName, Refusal> {
         Some(_) => to.to_string(),
     };
     let parsed = DatasetName::parse(&full).map_err(|bad| invalid(&bad.to_string()))?;
-    // Temporary names are ours.
+    // Names with `%` are this program's temporary ones.
     match parsed.tail().is_some_and(|short| short.contains('%')) {
         true => Err(invalid(&BadName::Percent.to_string())),
         false => Ok(parsed),
     }
 }
 
-/// Why they were not renamed: the first that kept them from it is told.
+/// The refusal: the first dataset's.
 fn refusal(request: &Rename, error: TaskError) -> Refusal {
     let (name, error) = match error {
         TaskError::Refused(TaskRefusal::Several(mut refused)) if !refused.is_empty() => {

@@ -1,8 +1,9 @@
-//! `zfs rollback`: a file system or volume goes back to a snapshot.
+//! `zfs rollback`: resets a file system or volume to a snapshot.
 //!
 //! # Mechanism
-//! What is newer than the snapshot goes in the same group, where that was asked for, and clones of newer snapshots before. The file system is unmounted
-//! meanwhile: the system would go on showing what it has cached.
+//! Newer snapshots and bookmarks are destroyed in the same txg, where that was asked for, and
+//! clones of newer snapshots before. The file system is unmounted meanwhile, as the kernel would go
+//! on showing its caches.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -22,15 +23,15 @@ use tarn_dataset::ops::rollback::Rollback as RollbackTask;
 use tarn_pool::Mode;
 use tarn_probe::Operation;
 
-/// How many newer snapshots and bookmarks are told.
+/// How many newer snapshots and bookmarks a refusal lists.
 const TOLD_MAX: usize = 32;
 
-/// What is newer than the snapshot.
+/// The snapshots and bookmarks that are newer.
 #[derive(Default)]
 struct Newer {
     snapshots: Vec<String>,
     bookmarks: Vec<String>,
-    /// Clones of the snapshots and what depends on them, in the order in which they go.
+    /// Clones of the snapshots with their dependents, in the order of destruction.
     clones: Vec<Dependent>,
 }
 
@@ -88,7 +89,7 @@ impl Engine {
         outcome.and(mounted).map(|()| Done {})
     }
 
-    /// Newer bookmarks go as well.
+    /// Refuses a caller without permission to destroy the newer bookmarks.
     #[doc(alias = "zfs_secpolicy_destroy_bookmarks")]
     fn permit_bookmarks_going(
         &self,
@@ -166,7 +167,7 @@ fn newer(
     })
 }
 
-/// Whether what was asked for allows what is newer to go, in OpenZFS's words.
+/// Whether the request allows to destroy what is newer; the refusal has OpenZFS's words.
 #[doc(alias = "rollback_check")]
 fn check(request: &Rollback, newer: &Newer) -> Result<(), Refusal> {
     let action = format!("cannot rollback to '{}'", request.name);
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_newer_goes_only_when_it_is_asked_for() {
+    fn newer_snapshots_are_destroyed_only_on_request() {
         let newer = Newer {
             snapshots: vec!["tank@b".to_string()],
             ..Newer::default()

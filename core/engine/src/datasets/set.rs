@@ -1,12 +1,13 @@
-//! `zfs set`: properties of one dataset, together or not at all.
+//! `zfs set`: sets properties of one dataset, all or none.
 //!
-//! Most are stored in the tree of datasets. Two are in the dataset itself, and are set by themselves: the size of a volume, and
-//! the version of a file system. What is mounted follows ([`remount`](super::remount)).
+//! Most are stored in the tree of datasets. Two are stored in the dataset itself, and are set
+//! apart: the size of a volume, and the version of a file system. Mounts get the new values
+//! ([`remount`](super::remount)).
 
 use super::cannot_open;
 use super::describe::bad_name;
 use super::mount::Values;
-use super::owners::{QuotaSetting, is_of_somebody};
+use super::owners::{QuotaSetting, is_of_owner};
 use super::properties::kind_of;
 use super::remount::{Back, Extent, Follower, Unmounted, followers, with_those_on_them};
 use super::upgrade::{count_owners, upgrade_refusal};
@@ -27,7 +28,7 @@ use tarn_host::Host;
 use tarn_pool::{Mode, TaskError};
 use tarn_probe::Operation;
 
-/// What is to be set, by where it is stored.
+/// The properties to set, by where they are stored.
 #[derive(Debug, Default)]
 struct Settings {
     stored: Vec<Checked>,
@@ -37,7 +38,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Checks what was given. Of several values of one property the last counts.
+    /// Checks the given properties. Of several values of one property the last counts.
     fn parse(
         host: &Host,
         given: &[(String, String)],
@@ -50,7 +51,7 @@ impl Settings {
         };
         let mut settings = Settings::default();
         for (name, value) in given {
-            let is_own = table::find(name).is_some() || is_of_somebody(name);
+            let is_own = table::find(name).is_some() || is_of_owner(name);
             if kinds == Kinds::SNAPSHOT && is_own {
                 return Err("this property can not be modified for snapshots".to_string());
             }
@@ -77,7 +78,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether what is mounted has to follow.
+    /// Whether mounts get the new values.
     fn concern_mounts(&self) -> bool {
         let concerns =
             |checked: &Checked| checked.name == "mountpoint" || Values::concerns(&checked.name);
@@ -85,7 +86,8 @@ impl Settings {
         opens || self.stored.iter().any(concerns)
     }
 
-    /// Whether nobody may change or begin to send the dataset meanwhile.
+    /// Whether the command needs the pool's turn, so that other commands neither change the dataset
+    /// nor begin to send it.
     fn need_turn(&self) -> bool {
         self.concern_mounts() || self.volume_bytes.is_some()
     }
@@ -150,7 +152,7 @@ impl Engine {
         };
         outcome.map_err(|error| of_task(cannot_set(name), &error))?;
         let mut warnings = crate::inert::warnings(&request.properties);
-        // The property is set, whether the file system can be mounted there or not.
+        // The property is set, whether or not the file system can be mounted there.
         warnings.extend(mounted.err().map(|refusal| refusal.to_string()));
         let mut told = Ok(());
         for checked in &settings.stored {
@@ -165,7 +167,7 @@ impl Engine {
         Ok(Changed { warnings })
     }
 
-    /// Unmounts what will be elsewhere, or nowhere. None when nothing moves.
+    /// Unmounts the file systems whose mount points change. None when there are none.
     fn make_room(
         &self,
         call: &Call,
@@ -180,7 +182,7 @@ impl Engine {
         let ends = settings.number("canmount") == Some(CANMOUNT_OFF);
         let found = match moves && !request.no_mount {
             true => followers(open, name, operation),
-            // What is mounted on it goes for a moment.
+            // File systems mounted on it are unmounted for a moment.
             false if ends && open.mount_of(name).is_some() => followers(open, name, operation)
                 .and_then(|found| with_those_on_them(open, found, operation)),
             false => return Ok(None),
@@ -191,7 +193,7 @@ impl Engine {
         Ok(Some((followers, unmounted)))
     }
 
-    /// Sets what the dataset itself has.
+    /// Sets the properties that are stored in the dataset itself.
     fn set_own(
         &self,
         call: &Call,
@@ -218,7 +220,8 @@ impl Engine {
     }
 }
 
-/// Gives a volume another size, and the refreservation that goes with it. What is reserved is never less than the size in between.
+/// Sets a volume's size, and its refreservation with it, which always covers the present size: it
+/// grows before the volume, and shrinks after it.
 #[doc(alias = "zfs_add_synthetic_resv")]
 fn set_size(
     open: &OpenPool,
@@ -273,7 +276,7 @@ fn set_size(
     }
 }
 
-/// The refreservation that a volume gets with another size, where nobody says which.
+/// The refreservation of a resized volume, where the request sets none.
 fn new_reservation(
     open: &OpenPool,
     name: &str,
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dataset_itself_has_is_set_by_itself() {
+    fn volsize_and_version_are_set_apart() {
         let settings = parsed(&[("volsize", "1G"), ("copies", "2")], DatasetKind::Volume);
         let settings = settings.unwrap();
         assert_eq!(settings.volume_bytes, Some(1 << 30));

@@ -1,4 +1,4 @@
-//! `zfs snapshot`: of datasets, or of everything below them too, all in one group.
+//! `zfs snapshot`: takes snapshots of datasets, or of all datasets below them too, in one txg.
 
 use super::cannot_open;
 use super::describe::bad_name;
@@ -20,7 +20,7 @@ use tarn_ondisk::dataset::DatasetFlags;
 use tarn_pool::TaskError;
 use tarn_probe::Operation;
 
-/// What a refusal says that concerns all of them. The blank is OpenZFS's.
+/// The action of a refusal that concerns all of them. The trailing blank is OpenZFS's.
 const CANNOT_CREATE: &str = "cannot create snapshots ";
 
 impl Engine {
@@ -79,7 +79,7 @@ impl Engine {
         })
     }
 
-    /// Adds the names of the snapshots that one argument asks for.
+    /// Adds the snapshots that one argument names.
     #[doc(alias = "zfs_snapshot_cb")]
     fn add_all(
         &self,
@@ -103,7 +103,7 @@ impl Engine {
                     goes_on: recursive,
                 });
             };
-            // What is half received has nothing to take a snapshot of.
+            // A partly received dataset has no contents to snapshot.
             let flags = dataset.stored()?.flags;
             let is_named = directory.name() == head;
             let is_taken = is_named || !flags.contains(DatasetFlags::INCONSISTENT);
@@ -124,7 +124,7 @@ fn cannot_create(name: &str) -> String {
     format!("cannot create snapshot '{name}'")
 }
 
-/// Takes the names apart.
+/// Parses the names.
 fn parse(names: &[String]) -> Result<Vec<DatasetName>, Refusal> {
     let parsed = names.iter().map(|name| {
         let refuse = |bad: BadName| {
@@ -135,7 +135,7 @@ fn parse(names: &[String]) -> Result<Vec<DatasetName>, Refusal> {
         DatasetName::parse(head).map_err(|bad| bad_name(head, bad))?;
         let parsed = DatasetName::parse(name).map_err(refuse)?;
         match (parsed.kind(), parsed.tail()) {
-            // Temporary names are ours.
+            // Names with `%` are this program's temporary ones.
             (NameKind::Snapshot, Some(tail)) if tail.contains('%') => Err(refuse(BadName::Percent)),
             (NameKind::Snapshot, _) => Ok(parsed),
             _ => Err(Refusal::new(
@@ -148,7 +148,7 @@ fn parse(names: &[String]) -> Result<Vec<DatasetName>, Refusal> {
     parsed.collect()
 }
 
-/// Parses the properties that each snapshot gets.
+/// Parses the properties of the snapshots.
 fn settings(given: &[(String, String)]) -> Result<Vec<Checked>, Refusal> {
     let checked = given.iter().map(|(name, value)| {
         let is_native = tarn_dataset::properties::table::find(name).is_some();

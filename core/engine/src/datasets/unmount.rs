@@ -1,4 +1,4 @@
-//! `zfs unmount`: file systems with all that is mounted below them, the deepest first.
+//! `zfs unmount`: unmounts file systems with those mounted below them, the deepest first.
 
 use super::describe::missing_path;
 use super::mount::Values;
@@ -71,7 +71,7 @@ impl Engine {
         let open = self.require_pool_of(name)?;
         let _turn = self.turn(&open)?;
         refuse_legacy(&open, name, operation)?;
-        // By force, also what is only in use elsewhere ends.
+        // Force also ends mounts that are only in use elsewhere.
         let is_there = match force {
             true => open.served(name).is_some(),
             false => open.mount_of(name).is_some(),
@@ -83,8 +83,9 @@ impl Engine {
         self.unmount_tree(&open, name, force)
     }
 
-    /// Unmounts all that `zfs mount -a` mounts, the deepest paths first, whichever pools they are of: a file system of one pool may be mounted on one of another.
-    /// One that is in use keeps none of the others. Gives why those stay that do.
+    /// Unmounts everything that `zfs mount -a` mounts, the deepest paths first, over all pools: a
+    /// file system of one pool may be mounted on one of another. A busy one leaves the others to be
+    /// unmounted. Returns the refusals.
     fn unmount_automatic(
         &self,
         force: bool,
@@ -101,7 +102,7 @@ impl Engine {
         }
         all.sort_by(|(_, (_, one)), (_, (_, other))| other.place.cmp(&one.place));
         let mut refused = Vec::new();
-        // Those of one pool that follow each other are stored together.
+        // Neighbours of the same pool are stored in one txg.
         for together in all.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other)) {
             let (open, mounts) = (together[0].0, together.iter());
             let mounts = mounts.map(|(_, mount)| mount.clone()).collect();
@@ -114,8 +115,8 @@ impl Engine {
         Ok(refused)
     }
 
-    /// Unmounts everything of a pool that is about to be closed. A pool of which something is still in
-    /// use is busy for `action`.
+    /// Unmounts all of a pool that is about to be closed. A pool with mounts in use is busy for
+    /// `action`.
     pub(crate) fn unmount_pool(
         &self,
         open: &Arc<OpenPool>,
@@ -143,10 +144,9 @@ impl Engine {
         }
     }
 
-    /// Unmounts everything of a pool that is about to be closed whatever becomes of its mounts.
-    /// What is in use is let go, and the first of it told. One that cannot be unmounted in order
-    /// takes nothing from the others, but where the pool does not answer: then none is waited for
-    /// any more.
+    /// Unmounts all of a pool that is closed in any case. Mounts in use are detached, and the first
+    /// one is returned as a refusal. A mount that cannot be unmounted in order does not affect the
+    /// others, unless the pool does not answer: then none is waited for any more.
     pub(crate) fn unmount_pool_or_abandon(&self, open: &Arc<OpenPool>) -> Result<(), Refusal> {
         open.look_for_mounts();
         let mut left = open.all_served();
@@ -185,7 +185,7 @@ impl Engine {
         first.and(stored)
     }
 
-    /// Unmounts a dataset and everything that is below it in the tree of names.
+    /// Unmounts a dataset and all datasets below it.
     pub(crate) fn unmount_tree(
         &self,
         open: &Arc<OpenPool>,
@@ -196,7 +196,7 @@ impl Engine {
         self.unmount_mounted(open, below, force)
     }
 
-    /// Unmounts those of these that are mounted. What is in use elsewhere goes on; by force, it ends.
+    /// Unmounts those that are mounted. Uses elsewhere go on; force ends them.
     fn unmount_mounted(
         &self,
         open: &Arc<OpenPool>,
@@ -207,7 +207,7 @@ impl Engine {
         self.unmount_these(open, mounts, ending).map(drop)
     }
 
-    /// Those of these that there is something to unmount of, and which mounts of them end.
+    /// Those with mounts to end, and which mounts end.
     fn to_unmount(
         &self,
         open: &Arc<OpenPool>,
@@ -223,8 +223,9 @@ impl Engine {
         (mounts, Ending::Own)
     }
 
-    /// Unmounts these, the deepest paths first. The first that is in use ends it. What was written is stored before they are gone. Gives those that
-    /// are still in use elsewhere, and so still served.
+    /// Unmounts these, the deepest paths first, until the first busy one. Dirty data is stored
+    /// before the mounts are gone. Returns those that are still in use elsewhere, and so still
+    /// served.
     pub(super) fn unmount_these(
         &self,
         open: &Arc<OpenPool>,
@@ -235,7 +236,7 @@ impl Engine {
         refused.into_iter().next().map_or(Ok(in_use), Err)
     }
 
-    /// The same. Gives also the refusals.
+    /// The same; returns the refusals too.
     fn unmount_each(
         &self,
         open: &Arc<OpenPool>,
@@ -262,9 +263,9 @@ impl Engine {
         (in_use, refused)
     }
 
-    /// Unmounts these, which come with the deepest paths first: level by level of the tree of mount
-    /// points, those below before those above. Gives what came of each; nothing of those that were
-    /// left because of a refusal.
+    /// Unmounts these, sorted with the deepest paths first, level by level of the tree of mount
+    /// points, lower levels first. Returns the outcome of each; none for mounts left because of a
+    /// refusal.
     fn unmount_levels(
         &self,
         open: &Arc<OpenPool>,
@@ -303,8 +304,8 @@ impl Engine {
         in_order
     }
 
-    /// Unmounts file systems of a pool that does not answer. What it could not store was told to the
-    /// calls that waited for it.
+    /// Ends the mounts of a pool that does not answer. Calls that waited for unstored data have
+    /// failed already.
     fn abandon_mounts(&self, open: &Arc<OpenPool>, mounts: &[(String, Mounted)]) {
         let keys = mounts.iter();
         let keys: Vec<_> = keys
@@ -318,7 +319,7 @@ impl Engine {
         }
     }
 
-    /// Unmounts one.
+    /// Unmounts one file system.
     fn unmount_one(
         &self,
         open: &Arc<OpenPool>,
@@ -340,8 +341,8 @@ impl Engine {
         Ok(left)
     }
 
-    /// Stores what was changed in file systems that are not mounted any more, all in one group, and
-    /// leaves no intent log of those that nothing else holds.
+    /// Stores dirty data of unmounted file systems, all in one txg, and closes the intent logs of
+    /// those without other holds.
     fn store_unmounted(&self, open: &Arc<OpenPool>, gone: &[&Mounted]) -> Result<(), Refusal> {
         let mut leaving = Vec::with_capacity(gone.len());
         let mut held_on = None;
@@ -357,16 +358,17 @@ impl Engine {
         self.close_files(&open.pool, leaving, held_on)
     }
 
-    /// Leaves no intent log of those of these heads that nothing holds: umount(8) has ended their
-    /// mounts, or a hold was dropped, and their logs stayed open. A call that goes on there would
-    /// extend the chain of a file system that is gone, and its blocks would leak.
+    /// Closes the intent logs of those of these heads that have no holds: umount(8) has ended their
+    /// mounts, or a hold was dropped, and their logs stayed open. If one stayed open while its head
+    /// is replaced, a late call would extend the chain of a destroyed file system, and its blocks
+    /// would leak.
     pub(super) fn end_left_logs<'n>(
         &self,
         open: &OpenPool,
         heads: impl Iterator<Item = (&'n str, ObjectId)>,
     ) -> Result<(), Refusal> {
         if open.pool.failure().is_some() {
-            // Nothing is stored any more: what logs have is replayed.
+            // The pool stores nothing any more: the next import replays the logs.
             return Ok(());
         }
         let (operation, namespace) = (self.operation(0), open.pool.namespace());
@@ -397,7 +399,7 @@ fn place_of(one: &(String, Mounted)) -> &Path {
     &one.1.place
 }
 
-/// What becomes of the rest where one cannot be unmounted.
+/// What happens to the others where one cannot be unmounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRefusal {
     /// They stay mounted.
@@ -406,13 +408,14 @@ enum AfterRefusal {
     GoOn,
 }
 
-/// What is served of a pool and mounted by `zfs mount -a`: not what mount(8) has mounted, and not what is mounted by name only.
+/// The mounts of a pool that `zfs mount -a` makes: not those of mount(8), nor those with
+/// `canmount=noauto`.
 fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Mounted)> {
     let view = open.pool.namespace().view(operation);
     let mut mounts = open.all_served();
     mounts.retain(|(name, _)| {
         let head = view.directory(name).and_then(|directory| directory.head());
-        // What cannot be read is mounted, and so unmounted.
+        // A dataset that cannot be read counts as mounted by `zfs mount -a`.
         let Ok(Some(head)) = head else { return true };
         let point = mountpoint::of_dataset(&head, open.altroot.as_deref());
         let is_legacy = point.is_ok_and(|(point, _)| point == MountPoint::Legacy);
@@ -422,10 +425,10 @@ fn automatic_mounts(open: &OpenPool, operation: &Operation) -> Vec<(String, Moun
     mounts
 }
 
-/// What OpenZFS says of a pool in use.
+/// OpenZFS's reason for a pool in use.
 pub(crate) const POOL_IS_BUSY: &str = "pool is busy";
 
-/// Where a file system may still be, and what ends that.
+/// Where a file system may still be in use, and how to end that.
 pub(super) fn still_in_use(name: &str) -> String {
     format!(
         "'{name}' is in use in another mount namespace, through a bind mount, or by files that were left \
@@ -433,14 +436,14 @@ pub(super) fn still_in_use(name: &str) -> String {
     )
 }
 
-/// What OpenZFS says of what is in use.
+/// OpenZFS's reason for a pool or dataset in use.
 pub(super) const POOL_BUSY: &str = "pool or dataset is busy";
 
 pub(super) fn cannot_unmount(mounted: &Mounted) -> String {
     format!("cannot unmount '{}'", mounted.path.display())
 }
 
-/// What mount(8) has mounted is for umount(8).
+/// Refuses `zfs unmount` of a `legacy` mount, which is for umount(8).
 fn refuse_legacy(open: &OpenPool, name: &str, operation: &Operation) -> Result<(), Refusal> {
     let view = open.pool.namespace().view(operation);
     let head = view.directory(name).and_then(|directory| directory.head());

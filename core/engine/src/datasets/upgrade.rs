@@ -1,7 +1,7 @@
 //! `zfs upgrade`: raises the version of file systems.
 //!
-//! A file system that is mounted stays so, and goes on with the version that it had until it is mounted the next time: every newer version reads what
-//! an older one writes.
+//! A mounted file system stays mounted, with its present version until the next mount: every newer
+//! version reads what an older one writes.
 
 use super::cannot_open;
 use super::set::kind_named;
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Gives one file system this version.
+    /// Sets the version of one file system.
     pub(super) fn upgrade_one(
         &self,
         open: &OpenPool,
@@ -131,7 +131,7 @@ fn raise(open: &OpenPool, name: &str, version: u64, operation: &Operation) -> Re
     };
     let parsed = DatasetName::parse(name).map_err(|_| Failed::Open(not_found()))?;
     let head = view.dataset(&parsed).map_err(Failed::Open)?;
-    // It is sent as it is; the caller has the turn, in which sending begins.
+    // A head is being sent as it is; the caller has the turn, in which sends begin.
     if namespace.is_in_use(head.id()) {
         let why = "dataset is busy".to_string();
         return Err(Failed::Upgrade(UpgradeError::Refused(TaskRefusal::Busy {
@@ -146,8 +146,8 @@ fn raise(open: &OpenPool, name: &str, version: u64, operation: &Operation) -> Re
         .map_err(Failed::Upgrade)
 }
 
-/// Has all objects counted for their owners, where the pool's features have become such that they can be. The caller has the pool's turn. What cannot be counted now is when it is mounted
-/// anew.
+/// Counts all objects for their owners, where the pool's features allow it. The caller has the
+/// pool's turn. After an error the next mount goes on.
 #[doc(alias = "zfs_ioc_userspace_upgrade")]
 pub(super) fn count_owners(open: &Arc<OpenPool>, name: &str, operation: &Operation) {
     let view = open.pool.namespace().view(operation);
@@ -179,7 +179,7 @@ fn check_kind(open: &OpenPool, name: &str, operation: &Operation) -> Result<(), 
     }
 }
 
-/// File systems with their versions: one, or all below it too.
+/// File systems with their versions: one, or also those below it.
 fn versions_below(
     open: &OpenPool,
     name: &str,

@@ -1,22 +1,27 @@
-//! Mounts and users without privilege.
+//! Mounts by users without privilege.
 //!
 //! # Problem
-//! The daemon can mount anything anywhere. A user who may mount a file system must not thereby get it where others trust what they find: over `/etc`, or through a link
-//! that he puts in the way at the right moment.
+//! The daemon can mount anything on any folder. The permission `mount` must not let a user mount a
+//! file system on a folder that other users trust: over `/etc`, or through a symbolic link that the
+//! user puts in the path at the right moment.
 //!
 //! # Mechanism
-//! OpenZFS on Linux lets only root mount. Here a user with the permission `mount` may have a file system mounted in one place, where that does no harm: in the folder of its name
-//! below its parent, where that is mounted, when nobody but root can lead that path elsewhere and nothing is there. What is
-//! mounted for him has no set-id programs and no devices. Everything else is refused in the words of OpenZFS.
+//! OpenZFS on Linux lets only root mount. Here a user with the permission `mount` may have a file
+//! system mounted on one folder: that of its name in the mount of its parent, if only root can
+//! change the path to it and the folder is empty or missing. Such a mount is `nosuid` and `nodev`.
+//! All other mounts are refused in OpenZFS's words.
 //!
-//! What moves when a name or a property changes stays where it is for him: the change is refused as long as it is mounted. What has to be
-//! unmounted for a moment must be where nobody can put something else in its place meanwhile: in a folder that only root can change, whosever its own root is. And it is asked again before it is mounted again, for what came in the meantime may
-//! have changed the way to it. Then, too, it has no set-id programs and no devices, whoever had mounted it before: its contents are what he has brought. No property that he sets
-//! gives them to what is mounted without.
+//! A change of a name or property that would move a mounted file system is refused to the user. An
+//! unmount for a moment (rollback, receive) is refused unless only root can change the folders
+//! above the mount, so that the folder cannot be replaced meanwhile. The conditions are checked
+//! again before the remount, since received contents may have changed the path. The remount is
+//! `nosuid` and `nodev` even if the first mount was not, since the user determines the contents;
+//! properties that the user sets do not change that.
 //!
 //! # What it does not do
-//! When a pool is imported, and so when the daemon starts, everything is mounted as its properties say, as with OpenZFS. Whoever lets others receive sets `setuid=off` and
-//! `devices=off` where they do.
+//! An import of the pool, and so the start of the daemon, mounts everything as its properties say,
+//! as OpenZFS does. Before delegating `receive`, an administrator sets `setuid=off` and
+//! `devices=off` on the parent.
 
 use super::cannot_open;
 use super::mount::{Beneficiary, cannot_mount, entry_of};
@@ -32,7 +37,8 @@ use tarn_dataset::names::DatasetName;
 use tarn_probe::Operation;
 
 impl Engine {
-    /// Whether what is mounted for this caller, where it belongs, harms nobody; and whether he may.
+    /// Whether the caller has the permission `mount`, and mounting the file system on its mount
+    /// point is harmless.
     pub(super) fn may_mount(
         &self,
         call: &Call,
@@ -58,7 +64,7 @@ impl Engine {
         path == above.path.join(component) && self.host.is_guarded(&path) && self.is_free(&path)
     }
 
-    /// Whether nothing is in a folder, or it is not there.
+    /// Whether a folder is empty or missing.
     fn is_free(&self, path: &Path) -> bool {
         match self.host.list_directory(path) {
             Ok(entries) => entries.is_empty(),
@@ -66,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Mounts what a caller has made, if he [may](Engine::may_mount).
+    /// Mounts a file system that the caller created, if [permitted](Engine::may_mount).
     pub(super) fn mount_for(
         &self,
         call: &Call,
@@ -77,7 +83,7 @@ impl Engine {
         self.mount_new_for(open, name, self.beneficiary(call), operation)
     }
 
-    /// For whom is mounted what this call mounts.
+    /// Whether this call mounts as a user or as administrator.
     pub(super) fn beneficiary(&self, call: &Call) -> Beneficiary {
         match self.trusts(&call.caller) {
             true => Beneficiary::Administrator,
@@ -114,7 +120,7 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Mounting all is for those who may do everything.
+    /// Refuses `zfs mount -a` to a caller without privilege.
     pub(super) fn permit_all_mounts(&self, call: &Call) -> Result<(), Refusal> {
         match self.trusts(&call.caller) {
             true => Ok(()),
@@ -122,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a caller who may not unmount a dataset or path, or all.
+    /// Refuses to unmount a dataset or path, or all, without permission.
     pub(super) fn permit_unmount(&self, call: &Call, what: Option<&str>) -> Result<(), Refusal> {
         if self.trusts(&call.caller) {
             return Ok(());
@@ -161,7 +167,8 @@ impl Engine {
         }
     }
 
-    /// Refuses what would unmount these for a moment, or for good, where somebody could put something else into the place.
+    /// Refuses to unmount these, for a moment or for good, where other users could replace their
+    /// folders.
     pub(super) fn permit_interruption(
         &self,
         call: &Call,
@@ -181,7 +188,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses what would mount these somewhere else.
+    /// Refuses a change that would move these mounts.
     pub(super) fn permit_moves<'n>(
         &self,
         call: &Call,
@@ -198,7 +205,7 @@ impl Engine {
     }
 }
 
-/// Where a file system belongs.
+/// The mount point of a file system.
 pub(super) fn place_of(open: &OpenPool, name: &str, operation: &Operation) -> Option<PathBuf> {
     let view = open.pool.namespace().view(operation);
     let head = view.directory(name).ok()?.head().ok()??;

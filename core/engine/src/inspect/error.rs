@@ -1,4 +1,4 @@
-//! Why a look into a pool failed.
+//! Why `zdb` could not read something of a pool.
 
 use std::path::PathBuf;
 use tarn_block::{CopyFailureReason, ReadError};
@@ -12,23 +12,23 @@ use tarn_vdev::VdevReadError;
 
 /// `EIO`: a device failed.
 pub const DEVICE_ERROR: i32 = 5;
-/// `ENXIO`: there is no such place.
+/// `ENXIO`: there is no such vdev or offset.
 pub const NO_SUCH_PLACE: i32 = 6;
-/// `EBADE`, as which OpenZFS counts checksums that do not hold on Linux.
+/// `EBADE`, OpenZFS's `ECKSUM` on Linux.
 #[doc(alias = "ECKSUM")]
 pub const BAD_CHECKSUM: i32 = 52;
 
-/// Why a look into a pool failed.
+/// Why something of a pool could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// No device of such a pool is where it was looked for.
+    /// No device of such a pool was found.
     #[error("can't open '{name}': No such file or directory")]
     NoSuchPool {
-        /// The pool that was wanted.
+        /// The name or guid that was asked for.
         name: String,
     },
-    /// Several pools have this name; their guids are unambiguous.
+    /// Several pools have this name; a guid names one.
     #[error("can't open '{name}': more than one pool has this name; give its guid")]
     Ambiguous {
         /// The name.
@@ -37,10 +37,10 @@ pub enum InspectError {
     /// The pool has no such dataset.
     #[error("can't open '{name}': No such file or directory")]
     NoSuchDataset {
-        /// The dataset that was wanted.
+        /// The dataset that was asked for.
         name: String,
     },
-    /// The cache file is there and cannot be used.
+    /// The cache file exists and cannot be used.
     #[error("cannot read cache file '{}': {why}", path.display())]
     CacheFile {
         /// The file.
@@ -53,7 +53,7 @@ pub enum InspectError {
     Import {
         /// The pool.
         name: String,
-        /// What is in the way.
+        /// The reason.
         cause: Box<ImportError>,
     },
     /// The device cannot be opened.
@@ -61,34 +61,34 @@ pub enum InspectError {
     Device {
         /// The device.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: OpenError,
     },
-    /// Something in the MOS cannot be read, or makes no sense.
+    /// An object of the MOS cannot be read or decoded.
     #[error("{0}")]
     Pool(#[from] PoolError),
-    /// Something of the tree of datasets cannot be read, or makes no sense.
+    /// The tree of datasets cannot be read or decoded.
     #[error("{0}")]
     Dataset(#[from] DatasetError),
-    /// An object cannot be read, or makes no sense.
+    /// An object cannot be read or decoded.
     #[error("object {object}: {cause}")]
     Object {
         /// The object.
         object: ObjectId,
-        /// What happened.
+        /// The error.
         cause: ObjectError,
     },
-    /// A ZAP cannot be read, or makes no sense.
+    /// A ZAP cannot be read or decoded.
     #[error("object {object}: {cause}")]
     Zap {
         /// The object.
         object: ObjectId,
-        /// What happened.
+        /// The error.
         cause: ZapError,
     },
 }
 
-/// What the system's own programs say of it.
+/// The system's text for an error.
 fn in_system_words(cause: &OpenError) -> String {
     match cause {
         OpenError::NotFound { .. } => "No such file or directory".to_string(),
@@ -98,7 +98,7 @@ fn in_system_words(cause: &OpenError) -> String {
     }
 }
 
-/// The number under which OpenZFS counts a block that cannot be read.
+/// The errno under which OpenZFS counts an unreadable block.
 pub fn errno_of(error: &ReadError) -> i32 {
     let ReadError::Unreadable { copies, .. } = error else {
         return BAD_CHECKSUM;

@@ -1,7 +1,7 @@
 //! The four labels of a device, and the uberblocks in them.
 //!
-//! What is in a label is given even where its checksum does not hold, and it is said that it does not: whoever looks at labels
-//! often does so because they are damaged.
+//! A label whose checksum does not hold is decoded all the same, and marked as damaged: `zdb -l` is
+//! often used on damaged labels.
 
 use super::error::InspectError;
 use std::path::Path;
@@ -18,16 +18,16 @@ use tarn_transform::ChecksumAlgorithm;
 use tarn_transform::checksum::embedded;
 use tarn_vdev::Window;
 
-/// The sector size where no label says one, as a power of two.
+/// The sector size where no label names one, as a power of two.
 const ASHIFT_DEFAULT: u32 = 9;
 
-/// How many bytes of its area a configuration can take; the rest is its checksum.
+/// Bytes of the configuration area without its checksum.
 pub const CONFIGURATION_ROOM: usize = 114_648;
 
-/// A slot of a ring.
+/// A slot of the uberblock ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// What it holds.
+    /// The uberblock in it.
     pub uberblock: Uberblock,
     /// The byte order of the machine that wrote it.
     pub order: ByteOrder,
@@ -36,15 +36,15 @@ pub struct Slot {
 /// One label, as far as it could be read.
 #[derive(Debug)]
 pub struct DeviceLabel {
-    /// Its configuration, if it can be understood.
+    /// Its configuration, if it can be decoded.
     pub configuration: Option<NvList>,
     /// Whether the checksum of the configuration holds.
     pub is_intact: bool,
-    /// Its ring; slots without an uberblock have none.
+    /// Its uberblock ring; slots without an uberblock have none.
     pub slots: Vec<Option<Slot>>,
 }
 
-/// What the labels of a device say.
+/// The labels of a device.
 #[derive(Debug)]
 pub struct DeviceLabels {
     /// The labels; none where one cannot be read.
@@ -71,12 +71,12 @@ impl DeviceLabels {
         Ok(DeviceLabels { labels })
     }
 
-    /// The labels whose configuration is this one.
+    /// The indexes of the labels with this configuration.
     pub fn labels_like(&self, configuration: &NvList) -> Vec<usize> {
         self.which(|label| label.configuration.as_ref() == Some(configuration))
     }
 
-    /// The labels that have this uberblock, in any slot.
+    /// The indexes of the labels with this uberblock, in any slot.
     pub fn labels_with(&self, slot: &Slot) -> Vec<usize> {
         self.which(|label| label.slots.iter().flatten().any(|other| other == slot))
     }
@@ -90,7 +90,7 @@ impl DeviceLabels {
     }
 }
 
-/// Reads one label. One that does not say how large sectors are has them like the one before.
+/// Reads one label. Where it does not name a sector size, that of the label before counts.
 fn read_label(window: &Window, index: u64, ashift: &mut u32) -> Option<DeviceLabel> {
     let offset = label_offset(window.size_bytes(), index)?;
     let request = Request::read(window.device_offset(offset), narrow(LABEL_BYTES));
@@ -100,7 +100,7 @@ fn read_label(window: &Window, index: u64, ashift: &mut u32) -> Option<DeviceLab
     let area = bytes.get(start..start + narrow(CONFIGURATION_BYTES))?;
     let verifier = embedded::label_verifier(offset + CONFIGURATION_OFFSET);
     let is_intact = embedded::verify(ChecksumAlgorithm::Label, area, &verifier).is_ok();
-    // Zeroes are a list of nothing.
+    // An area of zeros decodes to an empty list.
     let configuration = NvList::decode(&area[..CONFIGURATION_ROOM]).ok();
     let configuration = configuration.filter(|list| !list.is_empty());
     if let Some(list) = &configuration {

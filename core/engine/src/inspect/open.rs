@@ -1,4 +1,4 @@
-//! Finding a pool by its name or guid, and opening it to look.
+//! Finding a pool by its name or guid, and opening it read-only.
 
 use super::error::InspectError;
 use crate::instance::Instance;
@@ -17,24 +17,24 @@ use tarn_vdev::import_search::{
 };
 use tarn_vdev::{Need, VdevConfig};
 
-/// The policy that no older uberblock is tried.
+/// The rewind policy under which no older uberblock is tried.
 #[doc(alias = "ZPOOL_NEVER_REWIND")]
 const REWIND_NEVER: u64 = 2;
 
-/// How deep vdevs nest.
+/// How deep vdevs may nest.
 const NESTING_MAX: usize = 8;
 
 /// Where devices are looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Where this cache file says (`-U`).
+    /// At the paths of this cache file (`-U`).
     CacheFile(PathBuf),
-    /// In these folders, or under these names (`-e -p`); in the usual places when there are none.
+    /// In these folders or under these names (`-e -p`); in the usual places when there are none.
     Places(Vec<PathBuf>),
 }
 
 impl Source {
-    /// The pools of the instance that the environment names.
+    /// The cache file of the instance that the environment names.
     pub fn of_instance() -> Result<Source, InspectError> {
         let instance = Instance::from_environment().map_err(|error| InspectError::CacheFile {
             path: PathBuf::from("zpool.cache"),
@@ -66,7 +66,7 @@ pub fn cached_pools(host: &Host, path: &Path) -> Result<NvList, InspectError> {
     NvList::decode(&bytes).map_err(|error| unusable(error.to_string()))
 }
 
-/// Where the devices of all pools of a cache file are. One that is not there has none.
+/// The device paths of all pools of a cache file; none where there is no such file.
 fn cached_devices(host: &Host, path: &Path) -> Result<Vec<PathBuf>, InspectError> {
     if host.read_file(path).is_err() {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ fn cached_devices(host: &Host, path: &Path) -> Result<Vec<PathBuf>, InspectError
     Ok(devices)
 }
 
-/// A pool that is open to be looked into.
+/// A pool that is open for inspection.
 pub struct Inspection {
     pool: std::sync::Arc<Pool>,
     operation: Operation,
@@ -98,7 +98,8 @@ impl Inspection {
     /// Opens the pool of this name or guid, as of its newest uberblock.
     ///
     /// # Errors
-    /// When it is not there, or what it needs is missing, damaged or not supported.
+    /// The pool is not found, or a device or feature that it needs is missing, damaged or not
+    /// supported.
     pub fn open(host: &Host, source: &Source, name: &str) -> Result<Inspection, InspectError> {
         let places = source.places(host)?;
         let found = search(host, &places);
@@ -143,7 +144,7 @@ impl Inspection {
         &self.pool
     }
 
-    /// On whose behalf it is read.
+    /// The operation of its reads.
     pub fn operation(&self) -> &Operation {
         &self.operation
     }
@@ -170,7 +171,7 @@ impl std::fmt::Debug for Inspection {
     }
 }
 
-/// What a search puts together from labels, in the order in which OpenZFS does.
+/// The configuration as a search makes it from labels, in OpenZFS's order.
 fn search_list(candidate: &CandidatePool, found: &SearchResult) -> NvList {
     let facts = &candidate.facts;
     let paths = DevicePaths::of(found);

@@ -1,12 +1,13 @@
-//! Visiting every block of a pool.
+//! Visits every block of a pool.
 //!
 //! # Mechanism
-//! The MOS first, then each dataset by the number of its object. A snapshot's blocks belong to it only as far as they
-//! were born after the snapshot before it: everything older is visited with that one. So every block is visited once. A head has its
-//! intent log besides, whose blocks hang off the head of its object set.
+//! The MOS comes first, then each dataset by its object number. A walk of a snapshot skips blocks
+//! born at or before the snapshot before it, which were visited there; so every block is visited
+//! once. A head has its intent log besides, whose chain begins in the header of its object set.
 //!
-//! Blocks that are to be freed are in no object set any more, and are visited apart: deferred frees, frees of destroyed snapshots,
-//! trees of destroyed datasets, and what livelists of destroyed clones still have.
+//! Blocks that wait to be freed are in no object set any more, and are visited apart: deferred
+//! frees, frees of destroyed snapshots, trees of destroyed datasets, and livelists of destroyed
+//! clones.
 
 use super::error::InspectError;
 use super::open::Inspection;
@@ -27,36 +28,36 @@ use tarn_ondisk::pool_directory as name;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_zil::chain::{Found, place_in_chain, walk};
 
-/// Since this version, what destroyed snapshots had is freed from a list.
+/// The pool version since which blocks of destroyed snapshots are freed from a list.
 #[doc(alias = "SPA_VERSION_DEADLISTS")]
 const VERSION_DEADLISTS: u64 = 26;
 
-/// How a block is referenced.
+/// What references a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
-    /// From an object set.
+    /// An object set.
     ObjectSet,
-    /// From an intent log.
+    /// An intent log.
     IntentLog,
-    /// From a list of blocks to be freed.
+    /// A list of blocks to be freed.
     Deferred,
 }
 
-/// A block that was found: neither a hole nor redacted.
+/// A visited block: neither a hole nor redacted.
 #[derive(Debug)]
 pub struct FoundBlock<'a> {
-    /// How it was found.
+    /// What references it.
     pub reference: Reference,
-    /// Where.
+    /// Its object set, object, level and number.
     pub mark: TraversalMark,
     /// Its pointer.
     pub pointer: &'a BlockPointer,
-    /// The dnode of its object; none for heads, intent logs and what is to be freed.
+    /// The dnode of its object; none for objset blocks, intent logs and blocks to be freed.
     pub dnode: Option<&'a Dnode>,
 }
 
 impl FoundBlock<'_> {
-    /// Where the block begins in its object, as `zdb` tells it.
+    /// The block's offset in its object, as `zdb` shows it.
     #[doc(alias = "blkid2offset")]
     pub fn offset(&self) -> u64 {
         let block = self.mark.block;
@@ -72,17 +73,17 @@ impl FoundBlock<'_> {
     }
 }
 
-/// Whoever wants to hear of all blocks.
+/// Receives the blocks of a walk.
 pub trait BlockVisitor {
-    /// A block.
+    /// A block was found.
     fn block(&mut self, found: &FoundBlock<'_>);
 
-    /// What is below this mark cannot be read; the walk goes on behind it.
+    /// The blocks below this mark cannot be read; the walk goes on after them.
     fn unreadable(&mut self, mark: &TraversalMark, why: &ObjectError);
 }
 
 impl Inspection {
-    /// Visits all blocks that are in use: of the MOS, of all datasets, of intent logs.
+    /// Visits all blocks in use: of the MOS, of all datasets, of intent logs.
     #[doc(alias = "traverse_pool")]
     pub fn visit_used(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
         let root = self.pool().uberblock().root;
@@ -124,9 +125,10 @@ impl Inspection {
         walk_objset(cache, set, root, options, &mut adapter, operation);
     }
 
-    /// Visits the blocks of the intent log of an object set, and those its records name.
+    /// Visits the blocks of the intent log of an object set, and the blocks that its records name.
     ///
-    /// A log that was never claimed has as many blocks as verify and were born in stored txgs; a claimed one, as many as were claimed.
+    /// The chain of an unclaimed log ends at the first block that does not verify or was born after
+    /// the stored txg; that of a claimed one ends where the claim did.
     #[doc(alias = "traverse_zil")]
     pub fn visit_intent_log(
         &self,
@@ -137,7 +139,7 @@ impl Inspection {
         if root.is_hole() {
             return;
         }
-        // An unreadable head is reported by the walk.
+        // The walk reports an unreadable objset block.
         let Ok(head) = read_head(self.pool().cache(), set, root, self.operation()) else {
             return;
         };
@@ -187,7 +189,8 @@ impl Inspection {
         walk(self.pool().io(), log, self.operation(), &mut look);
     }
 
-    /// Visits the blocks of files that records of claimed intent logs have references to. `zdb` does not count them.
+    /// Visits the blocks that records of claimed intent logs clone (`TX_CLONE_RANGE`). `zdb` does
+    /// not count them.
     pub fn visit_logged_clones(&self, visitor: &mut dyn BlockVisitor) -> Result<(), InspectError> {
         for (set, head) in self.heads()? {
             let Ok(head) = read_head(self.pool().cache(), set, &head.root, self.operation()) else {
@@ -217,7 +220,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// The heads of all datasets that were ever stored.
+    /// The heads and snapshots of all datasets that were ever stored.
     fn heads(&self) -> Result<Vec<(ObjectId, Dataset)>, InspectError> {
         let (mos, operation) = (self.pool().mos(), self.operation());
         let in_mos = |object| move |cause| InspectError::Object { object, cause };
@@ -268,7 +271,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// What a livelist has allocated and not freed.
+    /// The blocks that a livelist has allocated and not freed.
     #[doc(alias = "dsl_process_sub_livelist")]
     fn visit_livelist(
         &self,
@@ -283,7 +286,7 @@ impl Inspection {
                 let (_, count) = kept.entry(key).or_insert((*pointer, 0));
                 *count += if is_freed { -1 } else { 1 };
             })?;
-            // What was cloned is there as often as that was done.
+            // A cloned block counts once per clone.
             for (pointer, count) in kept.values() {
                 (0..*count).for_each(|_| deferred(visitor, pointer));
             }
@@ -291,7 +294,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// Gives all pointers of a list, and whether each is marked as freed.
+    /// Passes all pointers of a list, each with whether it is marked as freed.
     pub fn each_in_list(
         &self,
         list: ObjectId,
@@ -321,7 +324,7 @@ fn deferred(visitor: &mut dyn BlockVisitor, pointer: &BlockPointer) {
     });
 }
 
-/// Where a block of an intent log is.
+/// The mark of a block of an intent log.
 fn mark_of_block(set: ObjectId, place: u64) -> TraversalMark {
     TraversalMark {
         objset: set,
@@ -331,12 +334,12 @@ fn mark_of_block(set: ObjectId, place: u64) -> TraversalMark {
     }
 }
 
-/// What tells blocks apart.
+/// The first DVA, which identifies a block.
 fn first_place(pointer: &BlockPointer) -> Option<Dva> {
     pointer.dvas().next()
 }
 
-/// Passes on what a walk finds.
+/// Passes the blocks of a walk on to the visitor.
 struct Adapter<'a> {
     visitor: &'a mut dyn BlockVisitor,
     reference: Reference,

@@ -1,13 +1,13 @@
-//! What is wrong with a pool, in the words that `zpool status` and `zpool import` print.
+//! Conditions of a pool, with the texts that `zpool status` and `zpool import` print.
 //!
-//! A condition is found by the engine; its texts are facts of the command line and kept here once, so that a
-//! program can branch on the condition while people read the text. Lines of a text are separated by a newline
-//! and a tab, as they are printed.
+//! The engine finds the condition; its texts are kept here once, so that a program can branch on
+//! the condition while people read the text. Lines of a text are separated by a newline and a tab,
+//! as they are printed.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The most serious thing that is the matter with a pool. The order here is not that of seriousness.
+/// The most serious condition of a pool. The variants are not in the order of seriousness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -235,7 +235,7 @@ impl Condition {
         }
     }
 
-    /// The `action:` text of `zpool status`; empty where the engine must say more than one text can.
+    /// The `action:` text of `zpool status`; empty where the engine composes it.
     pub fn action(self) -> &'static str {
         match self {
             Condition::MissingReplicated | Condition::MissingUnreplicated => {
@@ -386,7 +386,7 @@ impl Condition {
 
     /// The `action:` text of `zpool import`, for a pool in this state.
     ///
-    /// Where the pool is in use by another host ([`Condition::HostIdActive`]) the engine has to name it.
+    /// Where another host uses the pool ([`Condition::HostIdActive`]) the engine names that host.
     pub fn import_action(condition: Option<Condition>, state: &str) -> &'static str {
         match state {
             "ONLINE" => Condition::import_action_healthy(condition),
@@ -452,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_travels_by_its_name() {
+    fn a_condition_is_serialised_by_its_name() {
         let text = serde_json::to_string(&Condition::MissingReplicated).unwrap();
         assert_eq!(text, "\"missing-replicated\"");
         let back: Condition = serde_json::from_str(&text).unwrap();

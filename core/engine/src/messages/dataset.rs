@@ -1,4 +1,4 @@
-//! What `zfs` asks.
+//! Requests and replies of `zfs`.
 
 use super::Properties;
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,11 @@ pub struct Describe {
     /// Levels below the named ones: `None` for all (`-r`), 0 for none.
     #[serde(default)]
     pub depth: Option<u64>,
-    /// Kinds wanted. A dataset that was named is always given. A snapshot or bookmark is one level below its dataset.
+    /// Kinds wanted. A dataset given by name is always included. Snapshots and bookmarks count as
+    /// one level below their dataset.
     pub kinds: Vec<DatasetKind>,
-    /// Snapshots too, in pools whose property `listsnapshots` is on: what `zfs list` without `-t` shows.
+    /// Snapshots too, in pools whose property `listsnapshots` is on: what `zfs list` without `-t`
+    /// shows.
     #[serde(default)]
     pub listed_snapshots: bool,
     /// Properties wanted; all when empty. Asking for few is faster.
@@ -40,7 +42,8 @@ pub struct Describe {
 /// Reply to [`Describe`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Described {
-    /// In the order of the names asked, each followed by what is below it, sorted as `zfs list` does.
+    /// In the order of the names asked, each followed by what is below it, sorted as `zfs list`
+    /// does.
     pub datasets: Vec<DatasetDescription>,
     /// Names that could not be opened, with the reason.
     #[serde(default)]
@@ -263,7 +266,8 @@ pub struct Receive {
     /// `-x`: properties of the stream that are left out.
     #[serde(default)]
     pub excluded: Vec<String>,
-    /// A name for this receive, under which the same user can ask what happens. Nobody else's.
+    /// A name for this receive, under which the same user can ask for its progress. Other users
+    /// cannot.
     #[serde(default)]
     pub watch: Option<String>,
 }
@@ -325,7 +329,8 @@ pub enum ReceiveEvent {
         /// The full name that it gets; empty where its new parent is not here.
         to: String,
     },
-    /// That cannot be yet, or it could not be destroyed: it gets a name that nobody has.
+    /// It could not be renamed yet, or not be destroyed: it gets a temporary name that is not
+    /// taken.
     RenamingAside {
         /// Its full name.
         from: String,
@@ -343,7 +348,8 @@ pub enum ReceiveEvent {
     },
     /// The tree is looked at once more.
     AnotherPass,
-    /// A file system does not have the snapshot that the increment goes on from: it was destroyed here.
+    /// A file system does not have the snapshot that the increment goes on from: it was destroyed
+    /// at the receiver.
     WithoutFirst {
         /// Its full name.
         name: String,
@@ -454,7 +460,7 @@ pub struct SnapshotHolds {
     pub holds: Vec<(String, u64)>,
 }
 
-/// Of whom something is counted.
+/// The kind of an owner of counted space and objects.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -490,13 +496,13 @@ pub struct ListOwners {
 /// Reply to [`ListOwners`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Owners {
-    /// Everybody who uses something or has a quota of his own, by kind and number.
+    /// Owners with used space or a quota of their own, by kind and number.
     pub rows: Vec<OwnerUse>,
-    /// The quotas of those who have no other, of the kinds that were asked for.
+    /// The default quotas of the kinds that were asked for.
     pub defaults: Vec<OwnerDefaults>,
 }
 
-/// What somebody uses, as of the last stored group, and his quotas.
+/// Used space of an owner as of the last stored txg, and the owner's quotas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OwnerUse {
     /// What he is.
@@ -523,10 +529,10 @@ pub struct OwnerUse {
     pub object_quota: Option<u64>,
 }
 
-/// The quotas of those who have no other; 0 is none.
+/// The default quotas of a kind of owner; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwnerDefaults {
-    /// Of whom.
+    /// The kind of owner.
     pub kind: OwnerKind,
     /// In bytes.
     pub quota: u64,
@@ -579,7 +585,8 @@ pub struct Mount {
     /// `-f`.
     #[serde(default)]
     pub force: bool,
-    /// The folder, where mount(8) says which: a path without links in the daemon's mount namespace. Where the mount point says otherwise.
+    /// The folder that mount(8) names: a path without symbolic links in the daemon's mount
+    /// namespace. None where the mount point decides.
     #[serde(default)]
     pub place: Option<String>,
     /// The number of the mount that this folder is in, as the caller sees it.
@@ -672,7 +679,8 @@ pub struct Upgraded {
 pub struct Send {
     /// Full name of a snapshot; of a file system or volume that is not mounted, for what it is now.
     pub name: String,
-    /// Full name of the snapshot or bookmark to go on from. In a series it is a snapshot of the same file system.
+    /// Full name of the snapshot or bookmark to go on from. In a series it is a snapshot of the
+    /// same file system.
     #[serde(default)]
     pub from: Option<String>,
     /// Several snapshots.
@@ -702,7 +710,8 @@ pub struct Send {
     /// `-t`: go on where a receiver broke off.
     #[serde(default)]
     pub resume: Option<ResumePoint>,
-    /// A name for this sending, under which the same user can ask how far it is. Nobody else's.
+    /// A name for this send, under which the same user can ask for its progress. Other users
+    /// cannot.
     #[serde(default)]
     pub watch: Option<String>,
 }
@@ -759,10 +768,11 @@ pub struct SendPlan {
 pub struct SendStep {
     /// Full name.
     pub name: String,
-    /// What it goes on from: a full name, or in a series the short name of a snapshot of the same file system.
+    /// The base of the increment: a full name, or in a series the short name of a snapshot of the
+    /// same file system.
     #[serde(default)]
     pub from: Option<String>,
-    /// How many bytes the stream will have, by a guess; none where there is none, as a warning says.
+    /// Estimated size of the stream in bytes; none where there is no estimate, as a warning says.
     #[serde(default)]
     pub estimated_bytes: Option<u64>,
 }
@@ -819,17 +829,20 @@ pub struct TokenRead {
     pub refused: Option<super::Refusal>,
 }
 
-/// `zfs diff`: what changed from a snapshot on. Each file is a [`DiffLine`] in the caller's descriptor.
+/// `zfs diff`: the changes since a snapshot. Each file is a [`DiffLine`] in the caller's
+/// descriptor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
     /// A snapshot: its full name, or `@SNAPSHOT` of the dataset that `to` names.
     pub from: String,
-    /// A later snapshot, a file system for what it is now, or `@SNAPSHOT` of the dataset that `from` names. None for what that dataset is now.
+    /// A later snapshot, a file system for its present state, or `@SNAPSHOT` of the dataset that
+    /// `from` names. None for the present state of that dataset.
     #[serde(default)]
     pub to: Option<String>,
 }
 
-/// One line of what [`Diff`] writes into the caller's descriptor: JSON, each on a line of its own, in the order of object numbers.
+/// One line of what [`Diff`] writes into the caller's descriptor: JSON, each on a line of its own,
+/// in the order of object numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiffLine {

@@ -1,15 +1,15 @@
-//! What `zfs allow` and `zfs unallow` ask.
+//! Requests and replies of `zfs allow` and `zfs unallow`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// To whom something is delegated.
+/// The holder of delegated permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holder {
     /// `-s`: a set of permissions, by its name with the `@`.
     Set(String),
-    /// `-c`: whoever makes a dataset below.
+    /// `-c`: the creator of a dataset below.
     Creator,
     /// `-u`: a user, by number.
     User(u32),
@@ -19,10 +19,10 @@ pub enum Holder {
     Everyone,
 }
 
-/// What somebody is given, or what is taken from him.
+/// Permissions that are delegated, or taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Grant {
-    /// To whom.
+    /// The holder.
     pub holder: Holder,
     /// `-l`: for the dataset itself. Sets and creators have neither this nor the other.
     #[serde(default)]

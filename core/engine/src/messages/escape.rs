@@ -1,7 +1,7 @@
-//! Names of files as text, whatever bytes they have.
+//! File names as text, for names of any bytes.
 //!
-//! A byte that is no printable character of ASCII, a blank or a backslash is written as a backslash and four octal digits: as `zfs diff`
-//! shows names. What was written so can be read again.
+//! Bytes that are not printable ASCII, blanks and backslashes are written as a backslash and four
+//! octal digits, as `zfs diff` does. The text can be decoded again.
 
 /// Bytes as text.
 #[doc(alias = "stream_bytes")]
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_come_back() {
+    fn escaped_names_decode_to_any_bytes() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(unescape(&escape(&all)), all);
         assert_eq!(unescape("\\99"), b"\\99");

@@ -2,9 +2,10 @@
 //!
 //! # Mechanism
 //! Each administrative operation is a pair of plain values, named for the command it serves
-//! (`zpool create` is [`pool::Create`] and [`pool::Created`]). Numbers are exact (bytes, counts, unix
-//! seconds); nothing is formatted for people here, since `-p`, `-H` and JSON output need the exact values. A
-//! refusal is a [`Refusal`], whose text is the text OpenZFS prints after the command's name.
+//! (`zpool create` is [`pool::Create`] and [`pool::Created`]). Numbers are exact (bytes, counts,
+//! unix seconds); nothing is formatted for people here, since `-p`, `-H` and JSON output need the
+//! exact values. A refusal is a [`Refusal`], whose text is the text OpenZFS prints after the
+//! command's name.
 //!
 //! # Compatibility
 //! Fields are only added, with `#[serde(default)]`; unknown fields are ignored.
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Who asks: taken from the control socket's peer credentials, never from the message itself.
+/// The caller: taken from the control socket's peer credentials, never from the message itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Caller {
     /// User id of the peer process.
@@ -44,7 +45,8 @@ pub struct Envelope<T> {
     /// operation changed a pool.
     #[serde(default)]
     pub command: String,
-    /// The ticket of the descriptor that the caller handed over, for operations through which a stream flows.
+    /// The ticket of the descriptor that the caller handed over, for operations that read or write
+    /// a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
     /// The operation's request.
@@ -83,7 +85,8 @@ impl Refusal {
     }
 }
 
-/// A text for people, without the numbers that the standard library puts behind the system's words: ` (os error 2)`.
+/// A text without the numbers that the standard library appends to the system's errors:
+/// ` (os error 2)`.
 pub fn without_error_numbers(text: &str) -> String {
     const BEGINNING: &str = " (os error ";
     let mut kept = String::with_capacity(text.len());
@@ -156,7 +159,7 @@ pub enum RefusalKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "type", content = "from")]
 pub enum Source {
-    /// `-`: computed, nobody's choice.
+    /// `-`: a computed value.
     None,
     /// `default`.
     Default,
@@ -174,7 +177,8 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "value")]
 pub enum Value {
-    /// A number: bytes, counts, seconds. Ratios are times 100 (`176` is `1.76x`), percentages whole.
+    /// A number: bytes, counts, seconds. Ratios are times 100 (`176` is `1.76x`), percentages
+    /// whole.
     Number(u64),
     /// A word or text, as it is shown.
     Text(String),

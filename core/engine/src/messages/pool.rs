@@ -1,4 +1,4 @@
-//! What `zpool` asks.
+//! Requests and replies of `zpool`.
 
 use super::Properties;
 use super::condition::Condition;
@@ -137,7 +137,8 @@ pub struct Add {
 pub struct Remove {
     /// The pool.
     pub name: String,
-    /// Log vdevs, hot spares and cache devices: by path, the last part of it, guid, or as `mirror-1`.
+    /// Log vdevs, hot spares and cache devices: by path, the last part of it, guid, or as
+    /// `mirror-1`.
     #[serde(default)]
     pub devices: Vec<String>,
     /// `-n`: only say how much memory it would take.
@@ -305,7 +306,7 @@ pub struct ImportablePool {
     pub guid: u64,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `UNAVAIL`.
     pub state: String,
-    /// What is the matter with it, if anything. Where the texts below are absent they follow from it.
+    /// The pool's most serious condition. Where the texts below are absent they follow from it.
     #[serde(default)]
     pub condition: Option<Condition>,
     /// Active features that are not supported here, as `guid` or `guid (description)`.
@@ -437,7 +438,7 @@ pub struct PoolDescription {
     pub state: String,
     /// The newest stored txg.
     pub txg: u64,
-    /// What is the matter with it, if anything. Where the texts below are absent they follow from it.
+    /// The pool's most serious condition. Where the texts below are absent they follow from it.
     #[serde(default)]
     pub condition: Option<Condition>,
     /// Active features that are not supported here, as `guid` or `guid (description)`.

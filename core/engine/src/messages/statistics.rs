@@ -1,6 +1,6 @@
-//! What `zpool iostat` and `tarn kstat` ask.
+//! Requests and replies of `zpool iostat` and `tarn kstat`.
 //!
-//! Counters are cumulative since import and never reset: whoever wants a rate asks twice and subtracts.
+//! Counters are cumulative since import and never reset: a rate is the difference of two samples.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,13 +52,13 @@ pub struct VdevIo {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Histograms and queues by name; bucket `i` counts from 2^i, of nanoseconds for waits and of bytes for
-    /// sizes; queues have one number. Names that are absent count as zero:
+    /// Histograms and queues by name; bucket `i` counts from 2^i, of nanoseconds for waits and of
+    /// bytes for sizes; queues have one number. Names that are absent count as zero:
     ///
-    /// - waits: `total_wait_`, `disk_wait_`, `syncq_wait_` and `asyncq_wait_` with `read` and `write`;
-    ///   `scrub_wait`, `trim_wait`, `rebuild_wait`
-    /// - queues: `pending_` and `active_` with `sync_read`, `sync_write`, `async_read`, `async_write`, `scrub`,
-    ///   `trim`, `rebuild`
+    /// - waits: `total_wait_`, `disk_wait_`, `syncq_wait_` and `asyncq_wait_` with `read` and
+    ///   `write`; `scrub_wait`, `trim_wait`, `rebuild_wait`
+    /// - queues: `pending_` and `active_` with `sync_read`, `sync_write`, `async_read`,
+    ///   `async_write`, `scrub`, `trim`, `rebuild`
     /// - sizes: `individual_` and `aggregated_` with the same
     #[serde(default)]
     pub series: BTreeMap<String, Vec<u64>>,
@@ -96,8 +96,9 @@ pub struct KstatGroup {
     pub class: String,
     /// When it was read, unix nanoseconds.
     pub snaptime: u64,
-    /// Statistics by name: a number, a text, a row (an object), or a histogram (an object with `count`, `sum`, `p50`,
-    /// `p90`, `p99`, `p999`, `max`, and `buckets`, each lowest value, highest value and count).
+    /// Statistics by name: a number, a text, a row (an object), or a histogram (an object with
+    /// `count`, `sum`, `p50`, `p90`, `p99`, `p999`, `max`, and `buckets`, each lowest value,
+    /// highest value and count).
     #[schema(value_type = Object)]
     pub data: serde_json::Map<String, serde_json::Value>,
 }

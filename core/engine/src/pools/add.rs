@@ -1,4 +1,4 @@
-//! `zpool add`: more top-level vdevs.
+//! `zpool add`: adds top-level vdevs.
 
 use super::create::planned_layout;
 use super::vdev_status::layout_of_pool;
@@ -13,7 +13,7 @@ use tarn_pool::add::AddError;
 use tarn_probe::Operation;
 use tarn_vdev::VdevConfig;
 
-/// The sector shifts that can be asked for.
+/// The accepted values of `ashift`.
 const ASHIFT_RANGE: std::ops::RangeInclusive<u32> = 9..=16;
 
 impl Engine {
@@ -75,7 +75,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Refuses vdevs with other sectors than those of the pool, where these are all alike.
+    /// Refuses vdevs whose ashift differs from the pool's, where all of the pool's are alike.
     fn refuse_other_sectors(
         &self,
         current: &VdevConfig,
@@ -111,7 +111,7 @@ impl Engine {
     }
 }
 
-/// The `ashift` that was asked for.
+/// The requested `ashift`.
 pub(super) fn ashift_of(properties: &[(String, String)]) -> Result<Option<u32>, String> {
     let mut ashift = None;
     for (name, value) in properties {

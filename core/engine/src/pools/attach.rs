@@ -1,4 +1,5 @@
-//! `zpool attach` and `zpool replace`: devices join log vdevs. Data vdevs would have to be filled, which is not built.
+//! `zpool attach` and `zpool replace` of log devices. Data devices would have to be resilvered,
+//! which is not built.
 
 use super::vdev_change::{
     FoundVdev, NO_SUCH_DEVICE, TreeVdev, find_vdev, of_change, refuse_unchangeable,

@@ -1,14 +1,16 @@
-//! The cache file: which pools to import at the next start.
+//! The cache file: the pools that the next start imports.
 //!
 //! # Mechanism
-//! A packed list with the configuration of each pool under its name, as OpenZFS's `zpool.cache` has it. It is replaced as
-//! a whole after each import, export, creation, destruction and change of devices.
+//! A packed name-value list with the configuration of each pool under its name, as in OpenZFS's
+//! `zpool.cache`. It is replaced as a whole after each import, export, creation, destruction and
+//! change of devices.
 //!
-//! A pool that could not be imported when the daemon started stays in the file as it was, for the next start: its disks may be there by then. It is taken out when a pool of its guid is imported
-//! after all, as then it is known what becomes of it, or when it is exported by its name.
+//! A pool that could not be imported at the daemon's start stays in the file as it was, for the
+//! next start: its disks may be there by then. It leaves the file when a pool of its guid is
+//! imported, or when it is exported by its name.
 //!
 //! # After a crash
-//! There is the old file or the new one. What it says is a hint: labels decide.
+//! The file is the old one or the new one. Its contents are a hint: labels decide.
 
 use crate::engine::{Engine, OpenPool, Remembered};
 use crate::messages::{Refusal, RefusalKind};
@@ -18,17 +20,17 @@ use std::sync::Arc;
 use tarn_ondisk::nvlist::{Encoding, NvList, NvValue};
 use tarn_vdev::{PoolFacts, VdevConfig};
 
-/// A pool as the cache file has it.
+/// A pool in the cache file.
 pub(crate) struct CachedPool {
-    /// What was known of it.
+    /// The pool's facts in its configuration.
     pub(crate) facts: PoolFacts,
-    /// Its devices, by path.
+    /// The paths of its devices.
     pub(crate) paths: Vec<PathBuf>,
-    /// All of it.
+    /// Its whole configuration.
     stored: NvList,
 }
 
-/// Reads a cache file. One that is not there has no pools.
+/// Reads a cache file. A missing file has no pools.
 pub(crate) fn cached_pools(engine: &Engine, path: &Path) -> Result<Vec<CachedPool>, Refusal> {
     let action = || format!("cannot read cache file '{}'", path.display());
     let bytes = match engine.host.read_file(path) {
@@ -74,7 +76,7 @@ fn parse(configuration: &NvList) -> Result<CachedPool, String> {
 }
 
 impl Engine {
-    /// These are to be imported. As long as they are not, they stay in the cache file.
+    /// Keeps these pools in the cache file until they are imported.
     pub(crate) fn keep_in_cache_file(&self, cached: &[CachedPool]) {
         let mut waiting = self.remembering.lock();
         let entry = |pool: &CachedPool| {
@@ -84,12 +86,13 @@ impl Engine {
         *waiting = cached.iter().map(entry).collect();
     }
 
-    /// A pool is open now, so it is in a cache file as long as it is.
+    /// Ends that for a pool that is open now: an open pool is in the cache file anyway.
     pub(crate) fn keep_no_longer(&self, open: &OpenPool) {
         self.remembering.lock().remove(&open.pool.facts().guid);
     }
 
-    /// Takes pools of this name that could not be imported out of the cache file. True when there were any.
+    /// Removes pools of this name that could not be imported from the cache file. True when there
+    /// were any.
     pub(super) fn give_up_waiting_for(&self, name: &str) -> Result<bool, Refusal> {
         let is_any = {
             let mut waiting = self.remembering.lock();
@@ -103,8 +106,8 @@ impl Engine {
         Ok(is_any)
     }
 
-    /// Writes the cache files anew: which pools are open, and where their devices are. `left` has files from which
-    /// pools were taken out, that may have none left.
+    /// Writes the cache files with the open pools and their device paths. `left` has files from
+    /// which pools were removed, which may have no pools any more.
     pub(crate) fn remember_pools(&self, left: &[PathBuf]) -> Result<(), Refusal> {
         let waiting = self.remembering.lock();
         let mut files: BTreeMap<PathBuf, NvList> = BTreeMap::new();
@@ -125,7 +128,8 @@ impl Engine {
             if pools.iter().any(is_open) {
                 continue;
             }
-            // Names of entries tell nothing to who reads all of them.
+            // Readers of the file import all entries and take the pool's name from the
+            // configuration.
             match own.contains(name) {
                 true => own.set(guid.to_string(), stored.clone()),
                 false => own.set(name.as_str(), stored.clone()),
@@ -137,7 +141,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The file in which a pool is remembered.
+    /// The cache file that lists a pool.
     pub(crate) fn cache_file_of(&self, open: &OpenPool) -> Option<PathBuf> {
         match &*open.remembered.lock() {
             Remembered::ByInstance => Some(self.instance.cache_file()),
@@ -161,7 +165,7 @@ impl Engine {
     }
 }
 
-/// The configuration of an open pool, as of now.
+/// The present configuration of an open pool.
 fn configuration_of(open: &Arc<OpenPool>) -> NvList {
     let facts = PoolFacts {
         name: open.pool.name().into(),

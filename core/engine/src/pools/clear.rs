@@ -1,7 +1,8 @@
-//! `zpool clear`: forgets errors of devices, and goes on after a suspension.
+//! `zpool clear`: resets error counts, and resumes a suspended pool.
 //!
-//! A suspended pool goes on when its devices are back, and are what they were; then whoever waited goes on, too, and nothing is lost. That a device
-//! answers is found out in a thread of its own, which is not waited for if it does not.
+//! A suspended pool resumes when its devices are back and have the expected labels; then the
+//! waiting calls go on, and nothing is lost. Opening the devices takes a thread of its own, which
+//! is left behind if a device does not answer.
 
 use super::vdev_change::{FoundVdev, NO_SUCH_DEVICE, find_vdev};
 use crate::engine::{Engine, OpenPool};
@@ -15,7 +16,7 @@ use tarn_ondisk::units::Guid;
 use tarn_pool::{Mode, ResumeRefusal};
 use tarn_vdev::{VdevConfig, VdevState};
 
-/// How long devices are waited for that are opened again.
+/// How long reopening the devices may take.
 const PATIENCE: Duration = Duration::from_millis(1700);
 
 impl Engine {
@@ -40,7 +41,7 @@ impl Engine {
         Ok(Done {})
     }
 
-    /// Takes devices of log vdevs into use again that failed; not those that an administrator took out.
+    /// Brings failed devices of log vdevs back; not those that an administrator took offline.
     #[doc(alias = "vdev_clear")]
     fn bring_logs_back(&self, open: &Arc<OpenPool>, only: Option<Guid>) -> Result<(), Refusal> {
         let has_failed = |leaf: &VdevConfig| {
@@ -63,7 +64,7 @@ impl Engine {
         let _turn = self.turn(open)?;
         let operation = self.operation(0);
         for guid in failed() {
-            // One that does not come back stays as it is, which status shows.
+            // A device that does not come back stays faulted, as `zpool status` shows.
             drop(open.pool.bring_log_back(guid, &operation));
         }
         Ok(())

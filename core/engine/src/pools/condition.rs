@@ -1,4 +1,4 @@
-//! What is the matter with a pool: the first thing that is, in OpenZFS's order of seriousness.
+//! Finds the condition of a pool: the first that holds, in OpenZFS's order of seriousness.
 
 use crate::create::compatibility;
 use crate::messages::condition::Condition;
@@ -11,34 +11,34 @@ use tarn_vdev::{PoolFacts, PoolState, Reason, VdevHealth, VdevKind, VdevState};
 /// The version of pools with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 
-/// What a condition is found from.
+/// The facts that decide the condition.
 pub(crate) struct Evidence<'a> {
-    /// How the vdevs are.
+    /// Health of the vdevs.
     pub(crate) health: &'a VdevHealth,
-    /// What labels say.
+    /// Facts from the labels.
     pub(crate) facts: &'a PoolFacts,
-    /// Its features, where they could be read.
+    /// The pool's features, where they could be read.
     pub(crate) features: Option<&'a PoolFeatures>,
-    /// What its property `compatibility` asks for.
+    /// The features that the property `compatibility` asks for.
     pub(crate) requested: Requested,
-    /// For a pool that is not open: this host's id, and what stands against opening it.
+    /// For a pool that is not open: this host's id, and the obstacles to its import.
     pub(crate) import: Option<ImportEvidence>,
-    /// Data errors that are known.
+    /// Number of known data errors.
     pub(crate) error_count: u64,
-    /// Nothing can be written any more, and writers get errors (`failmode=continue`) or wait.
+    /// The pool is suspended, and its writers wait or fail (`failmode`).
     pub(crate) suspended: Option<Suspended>,
 }
 
-/// What stands against an import.
+/// Obstacles to an import.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ImportEvidence {
     /// This host's id.
     pub(crate) host_id: u64,
-    /// The pool's own structures cannot be read.
+    /// The MOS cannot be read.
     pub(crate) is_corrupt: bool,
-    /// It is of a version that is not known.
+    /// Its version is unknown.
     pub(crate) is_newer: bool,
-    /// It has features that are not known, and what is needed of them.
+    /// It has unknown features, which are needed for this.
     pub(crate) unsupported: Option<Unsupported>,
 }
 
@@ -54,16 +54,16 @@ pub(crate) enum Unsupported {
 /// The features that a pool's property `compatibility` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Requested {
-    /// All that there are.
+    /// All known features.
     All,
     /// These.
     Only(BTreeSet<Feature>),
-    /// Its files cannot be read, or have words that are no features.
+    /// The files cannot be read, or have unknown words.
     Unreadable,
 }
 
 impl Requested {
-    /// What a pool asks for, as its labels say.
+    /// The request in a pool's labels.
     pub(crate) fn by(host: &Host, facts: &PoolFacts) -> Requested {
         let sets = facts.compatibility.as_ref().map(ToString::to_string);
         match sets.as_deref() {
@@ -84,7 +84,7 @@ impl Requested {
     }
 }
 
-/// What becomes of writers while a pool is suspended.
+/// The effect of a suspension on writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suspended {
     /// They wait.
@@ -93,7 +93,7 @@ pub(crate) enum Suspended {
     Continue,
 }
 
-/// The most serious thing that is the matter.
+/// The most serious condition.
 #[doc(alias = "check_status")]
 pub(crate) fn find(evidence: &Evidence<'_>) -> Option<Condition> {
     of_import(evidence)
@@ -135,7 +135,7 @@ fn of_suspension(evidence: &Evidence<'_>) -> Option<Condition> {
     })
 }
 
-/// What makes a pool unavailable.
+/// The condition of an unavailable pool.
 fn of_unavailable(root: &VdevHealth) -> Option<Condition> {
     if root.standing.state != VdevState::Unavailable {
         return None;
@@ -152,7 +152,7 @@ fn of_unavailable(root: &VdevHealth) -> Option<Condition> {
     Some(Condition::CorruptPool)
 }
 
-/// What is the matter with devices of a pool that works.
+/// The condition of a usable pool's devices.
 fn of_devices(root: &VdevHealth, is_import: bool) -> Option<Condition> {
     type Test = fn(&VdevHealth) -> bool;
     let tests: [(Test, Condition); 6] = [
@@ -170,7 +170,8 @@ fn of_devices(root: &VdevHealth, is_import: bool) -> Option<Condition> {
     found.map(|(_, condition)| condition)
 }
 
-/// Damage of encrypted datasets by an old program: labels may name it, and features show it.
+/// The condition of encrypted datasets that an old program damaged: labels name the errata, or
+/// features show it.
 fn of_errata(evidence: &Evidence<'_>) -> Option<Condition> {
     let features = evidence.features.filter(|_| evidence.import.is_none())?;
     let is_enabled = |feature: Feature| features.count(feature.guid()).is_some();
@@ -181,7 +182,7 @@ fn of_errata(evidence: &Evidence<'_>) -> Option<Condition> {
     )
 }
 
-/// The errata of a pool whose labels name this one.
+/// The condition for the errata number in the labels.
 #[doc(alias = "zpool_errata_t")]
 fn errata(named: u64, has_encryption: bool, has_bookmark_v2: bool) -> Option<Condition> {
     /// `ZPOOL_ERRATA_ZOL_6845_ENCRYPTION`.
@@ -217,7 +218,7 @@ fn of_version(evidence: &Evidence<'_>) -> Option<Condition> {
     })
 }
 
-/// Whether any leaf is so. What is being replaced does not count.
+/// Whether `is_so` holds for any leaf, except leaves that are being replaced.
 #[doc(alias = "find_vdev_problem")]
 fn any_leaf(vdev: &VdevHealth, is_so: &dyn Fn(&VdevHealth) -> bool) -> bool {
     match vdev.kind {

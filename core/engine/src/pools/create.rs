@@ -1,6 +1,6 @@
-//! `zpool create`: from a layout and properties to a pool that is open and mounted.
+//! `zpool create`: from a layout and properties to an open and mounted pool.
 //!
-//! Everything is checked before a device is touched; what fails after that is told with what stands by then.
+//! Everything is checked before a device is written. An error after that says what exists by then.
 
 use super::vdev_status::layout_of_pool;
 use crate::administration::Call;
@@ -25,10 +25,11 @@ use tarn_posix::FileOwnership;
 use tarn_probe::Operation;
 use tarn_vdev::import_search::{DevicePaths, search};
 
-/// The version of pools with features, the only one that is made.
+/// The version of pools with features, the only one that is created.
 const VERSION_FEATURES: u64 = 5000;
 
-/// Properties of the root that do more than to be stored: limits, and what makes use of a feature.
+/// Properties of the root dataset with effects beyond their stored value: limits, and those that
+/// activate a feature.
 const ROOT_ACTS: [&str; 6] = [
     "quota",
     "reservation",
@@ -38,11 +39,11 @@ const ROOT_ACTS: [&str; 6] = [
     "compression",
 ];
 
-/// What a request comes to, once it is checked.
+/// The checked request.
 struct Plan {
     settings: PoolSettings,
     root: FilesystemSettings,
-    /// Settings of the root that do more than to be stored.
+    /// Properties of the root dataset with effects beyond their stored value.
     root_acts: Vec<Checked>,
     quotas: Vec<QuotaSetting>,
     features: Vec<Feature>,
@@ -101,7 +102,7 @@ impl Engine {
         Ok(created)
     }
 
-    /// Checks everything that can be checked without touching a device.
+    /// Checks everything that can be checked without writing to a device.
     fn plan(&self, request: &Create) -> Result<Plan, Refusal> {
         let action = format!("cannot create '{}'", request.name);
         let refuse = |kind, reason: String| Refusal::new(kind, action.clone(), reason);
@@ -165,7 +166,7 @@ impl Engine {
         })
     }
 
-    /// Refuses a mount point that is a folder with something in it.
+    /// Refuses a mount point that is a folder with contents.
     fn check_mountpoint(
         &self,
         pool: &str,
@@ -196,7 +197,7 @@ impl Engine {
         }
     }
 
-    /// Makes the pool.
+    /// Creates the pool.
     fn make(
         &self,
         request: &Create,
@@ -229,7 +230,7 @@ impl Engine {
             .map_err(|error| create_refusal(&request.name, &error))
     }
 
-    /// Notes the hot spares of a new pool.
+    /// Records the hot spares of a new pool.
     fn find_spares(
         &self,
         open: &OpenPool,
@@ -250,7 +251,7 @@ impl Engine {
     }
 }
 
-/// Sets what does more than to be stored, on a pool that was just made.
+/// Sets the properties with effects on the root dataset of the new pool.
 fn set_root(
     pool: &Pool,
     name: &str,
@@ -283,7 +284,7 @@ fn fails_writers(properties: &[(String, String)]) -> bool {
     last.is_some_and(|(_, value)| value == "continue")
 }
 
-/// Where the pool is remembered.
+/// The cache file of the pool.
 pub(super) fn remembered(settings: &PoolSettings, has_altroot: bool) -> Remembered {
     match settings.cache_file.as_deref() {
         Some("none") => Remembered::Nowhere,
@@ -294,7 +295,7 @@ pub(super) fn remembered(settings: &PoolSettings, has_altroot: bool) -> Remember
     }
 }
 
-/// Why a pool could not be made, in OpenZFS's words.
+/// Why a pool could not be created, in OpenZFS's words.
 fn create_refusal(name: &str, error: &ImportError) -> Refusal {
     let action = format!("cannot create '{name}'");
     let reason = match error {
@@ -311,7 +312,7 @@ fn create_refusal(name: &str, error: &ImportError) -> Refusal {
     }
 }
 
-/// A layout that is not made, as `-n` shows it.
+/// The layout that `-n` shows.
 pub(super) fn planned_layout(specs: &[VdevSpec]) -> Vec<VdevStatus> {
     specs
         .iter()

@@ -1,8 +1,9 @@
-//! Deduplicated blocks: how many there are, and what their tables take.
+//! Deduplicated blocks: their number, and the size of the dedup tables.
 //!
-//! Each checksum has a table for blocks that are referenced once and one for the others. Older pools list the tables in
-//! the pool's directory; newer ones have a list for each checksum there. Beside each table its histogram is stored:
-//! 64 rows, by powers of two of the references, of eight numbers each.
+//! Each checksum has a table for blocks with one reference and one for the others. Older pools list
+//! the tables in the pool's directory; newer ones have a list for each checksum there. Beside each
+//! table its histogram is stored: 64 rows, by powers of two of the references, of eight numbers
+//! each.
 
 use crate::messages::pool::{DedupRow, DedupTables};
 use tarn_object::zap::ZapValue;
@@ -20,7 +21,7 @@ const ROWS: usize = 64;
 /// Numbers in a row of a histogram.
 const ROW_WORDS: usize = 8;
 
-/// What is known of the tables of a pool.
+/// The statistics of a pool's dedup tables.
 #[doc(alias = "ddt_get_dedup_object_stats")]
 pub(super) fn tables(pool: &Pool, operation: &Operation) -> Result<DedupTables, PoolError> {
     let directory = pool.directory(operation);
@@ -68,12 +69,12 @@ fn add(row: &mut DedupRow, words: &[u64]) {
     }
 }
 
-/// The objects that are tables.
+/// The objects of the dedup tables.
 fn table_objects(directory: Directory<'_>) -> Result<Vec<ObjectId>, PoolError> {
     let mut tables = Vec::new();
     for (name, id) in listed(directory, POOL_DIRECTORY)? {
         match name.matches('-').count() {
-            // A list of tables, by its checksum.
+            // The list of the tables of one checksum.
             0 => tables.extend(listed(directory, id)?.into_iter().filter_map(|(name, id)| {
                 let is_table = !name.starts_with("log-");
                 is_table.then_some(id)
@@ -84,7 +85,7 @@ fn table_objects(directory: Directory<'_>) -> Result<Vec<ObjectId>, PoolError> {
     Ok(tables)
 }
 
-/// Names behind the prefix, and their objects.
+/// Names after the prefix, with their objects.
 fn listed(directory: Directory<'_>, zap: ObjectId) -> Result<Vec<(String, ObjectId)>, PoolError> {
     let entries = directory.entries(zap)?.into_iter();
     let named = entries.filter(|(name, _)| is_dedup_table(name));
@@ -95,7 +96,7 @@ fn listed(directory: Directory<'_>, zap: ObjectId) -> Result<Vec<(String, Object
     Ok(found.collect())
 }
 
-/// References to deduplicated blocks for each that is stored, times 100.
+/// References to deduplicated blocks per stored block, times 100.
 #[doc(alias = "ddt_get_pool_dedup_ratio")]
 pub(super) fn ratio_hundredths(tables: &DedupTables) -> u64 {
     let sum =

@@ -1,4 +1,4 @@
-//! `zpool list`, `status` and `get`: everything known of open pools.
+//! `zpool list`, `status` and `get`: describes open pools.
 
 use super::condition::{Evidence, Requested, Suspended, find};
 use super::vdev_status::{layout_of_pool, root_status, state_word};
@@ -38,7 +38,7 @@ impl Engine {
     }
 }
 
-/// A pool that does not answer: what was last seen of it, and what is in memory.
+/// The description of a stuck pool: its last one, with the state in memory.
 fn as_far_as_known(open: &OpenPool) -> PoolDescription {
     let pool = &open.pool;
     let last_seen = open.last_seen.lock().clone();
@@ -76,7 +76,7 @@ fn as_far_as_known(open: &OpenPool) -> PoolDescription {
     }
 }
 
-/// Whether the pool is suspended, and what becomes of writers.
+/// Whether the pool is suspended, and the effect on writers.
 fn suspended(pool: &Pool) -> Option<Suspended> {
     pool.failure().map(|_| match pool.fails_writers() {
         true => Suspended::Continue,

@@ -1,5 +1,5 @@
-//! `zpool destroy`: marks a pool as destroyed. Until its devices are used for something else, `zpool import -D`
-//! brings it back. One that was imported read-only is let go, and its labels stay as they are.
+//! `zpool destroy`: marks a pool as destroyed. Until its devices are used again, `zpool import -D`
+//! brings it back. A pool that was imported read-only is closed, and its labels stay as they are.
 
 use crate::administration::Call;
 use crate::datasets::unmount::POOL_IS_BUSY;
@@ -23,7 +23,8 @@ impl Engine {
         if request.force {
             open.streams.stop();
         }
-        // Its labels cannot say that it is destroyed: its devices are gone. They are let go, as if it were exported by force.
+        // Its devices are gone, so the labels cannot be marked. The pool is closed as by a forced
+        // export.
         if request.force && self.give_up_if_stuck(&open.pool) {
             return self.let_go(&open, Leaving::Destroyed, operation);
         }
@@ -45,7 +46,7 @@ impl Engine {
         self.remove_pool(name);
         self.remember_pools(&left)?;
         match closed {
-            // What could not be stored was told to those who waited for it.
+            // The calls that waited for unstored data have failed already.
             Err(_) if request.force && open.pool.failure().is_some() => Ok(Done {}),
             Err(error) => Err(of_task(action(), &error)),
             Ok(()) => Ok(Done {}),

@@ -1,4 +1,4 @@
-//! Data errors that are known: the pool's error log.
+//! The pool's error log: known data errors.
 
 use std::collections::BTreeSet;
 use tarn_ondisk::error_log::{ErrorPlace, HeadErrorPlace};
@@ -11,13 +11,13 @@ use tarn_probe::Operation;
 /// A damaged object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Damaged {
-    /// The dataset it is in; 0 is the MOS.
+    /// Its dataset; 0 is the MOS.
     dataset: ObjectId,
     /// The object.
     object: ObjectId,
 }
 
-/// All damaged objects that are known. Entries that make no sense are passed over: they say nothing.
+/// All known damaged objects. Malformed entries are skipped.
 pub(super) fn known(pool: &Pool, operation: &Operation) -> Result<Vec<Damaged>, PoolError> {
     let directory = pool.directory(operation);
     let is_by_head = pool.features().is_active(Feature::HeadErrlog.guid());
@@ -49,7 +49,7 @@ pub(super) fn known(pool: &Pool, operation: &Operation) -> Result<Vec<Damaged>, 
     Ok(damaged.into_iter().collect())
 }
 
-/// What `zpool status -v` prints of damaged objects.
+/// The lines of `zpool status -v` for damaged objects.
 #[doc(alias = "zpool_obj_to_path")]
 pub(super) fn paths(pool: &Pool, damaged: &[Damaged], operation: &Operation) -> Vec<String> {
     let view = pool.namespace().view(operation);

@@ -1,4 +1,5 @@
-//! `zpool export`: gives a pool up, in order; by force also one that cannot be written, or does not answer.
+//! `zpool export`: closes a pool in order; by force also one that cannot be written, or does not
+//! answer.
 
 use crate::administration::Call;
 use crate::engine::{Engine, OpenPool};
@@ -19,12 +20,12 @@ impl Engine {
     ) -> Result<Done, Refusal> {
         let name = &request.name;
         let open = match self.require_pool(name) {
-            // It was not there when the daemon started, and is not waited for any more.
+            // A pool that was missing at the daemon's start leaves the cache file.
             Err(_) if self.give_up_waiting_for(name)? => return Ok(Done {}),
             found => found?,
         };
         let action = format!("cannot export '{name}'");
-        // Before its turn, which a stream may have that waits for somebody else.
+        // Before taking the turn, which a receive that waits for its pipe may hold.
         if request.force {
             open.streams.stop();
         }
@@ -47,14 +48,15 @@ impl Engine {
         self.remove_pool(name);
         self.remember_pools(&left)?;
         match closed {
-            // What could not be stored was told to those who waited for it.
+            // The calls that waited for unstored data have failed already.
             Err(_) if request.force && open.pool.failure().is_some() => Ok(Done {}),
             Err(error) => Err(of_task(format!("cannot export '{name}'"), &error)),
             Ok(()) => Ok(Done {}),
         }
     }
 
-    /// Lets go of a pool that was found to be stuck half-way, if that is by force; else tells why it failed.
+    /// Gives up and closes a pool that became stuck in the middle of an export by force; otherwise
+    /// returns why the export failed.
     pub(super) fn let_go_or(
         &self,
         force: bool,
@@ -70,14 +72,15 @@ impl Engine {
         self.take_apart(open, leaving, operation)
     }
 
-    /// Lets go of a pool that was given up. Whoever has its turn was told so, and gives it back.
+    /// Closes a pool that was given up. The command that holds its turn fails and returns the turn.
     pub(super) fn let_go(
         &self,
         open: &Arc<OpenPool>,
         leaving: Leaving,
         operation: &Operation,
     ) -> Result<Done, Refusal> {
-        // Not kept from it by one who hangs in the system: what he still does finds the pool closed.
+        // Goes on without the turn if its holder hangs in a system call: the rest of that command
+        // finds the pool closed.
         let _turn = self.last_turn(open);
         self.take_apart(open, leaving, operation)
     }
@@ -91,7 +94,7 @@ impl Engine {
         open.streams.stop();
         self.unmount_pool(open, true, String::new)?;
         let left: Vec<_> = self.cache_file_of(open).into_iter().collect();
-        // It cannot be stored, and everybody knows.
+        // Nothing can be stored, and the waiting calls have failed already.
         drop(open.pool.close(leaving, operation));
         self.remove_pool(open.pool.name());
         self.remember_pools(&left)?;

@@ -1,10 +1,10 @@
-//! `zpool import` without a name: what could be imported, and what stands against it.
+//! `zpool import` without a name: lists importable pools, with the obstacles of each.
 //!
-//! Each pool that is found is opened read-only for a moment, as far as it goes: only its own directory knows which
-//! features it uses.
+//! Each found pool is opened read-only for a moment, as far as possible: which features it uses is
+//! only in the MOS.
 
 use super::condition::{Evidence, ImportEvidence, Requested, Unsupported, find};
-use super::import_refusal::{OPENZFS_CAN, described, is_of_devices, whoever_can};
+use super::import_refusal::{OPENZFS_CAN, described, is_of_devices, remedy_for};
 use super::vdev_status::{layout_of_candidate, state_word};
 use crate::engine::Engine;
 use crate::messages::Refusal;
@@ -21,7 +21,7 @@ use tarn_vdev::{AuxiliaryDevices, OpenError, PoolState, VdevHealth, VdevKind};
 
 use super::search::Found;
 
-/// What opening a pool for a moment tells.
+/// The result of opening a pool for a moment.
 #[derive(Default)]
 struct Trial {
     health: Option<VdevHealth>,
@@ -29,14 +29,14 @@ struct Trial {
     evidence: ImportEvidence,
     unsupported: Vec<String>,
     auxiliary: AuxiliaryDevices,
-    /// What is not built, where no feature tells of it.
+    /// An unsupported part of the pool, where no feature names it.
     unbuilt: Option<String>,
-    /// What is to be done, where no text of conditions says it.
+    /// The `action:` text, where no condition has it.
     cure: Option<String>,
 }
 
 impl Trial {
-    /// Says what is not built.
+    /// Records the unsupported part.
     fn set_unbuilt(&mut self, error: &OpenError) {
         if let OpenError::Unsupported { name, what } = error {
             let status = "The pool has a vdev that is not supported by this version of tarn:";
@@ -46,7 +46,7 @@ impl Trial {
     }
 }
 
-/// What is to be done about a pool that cannot be imported here.
+/// The `action:` text of a pool that cannot be imported here.
 fn cannot_import(why_not: &str) -> String {
     format!("The pool cannot be imported.  {why_not}")
 }
@@ -74,14 +74,14 @@ impl Engine {
         let health = candidate.health(&self.host)?;
         let mut trial = self.try_import(candidate, found, &health, operation);
         trial.evidence.host_id = u64::from(self.host.identity().hostid);
-        // The configuration of the pool's directory is complete; that of labels may lack a whole vdev.
+        // The configuration in the MOS is complete; that of labels may lack a whole vdev.
         let health = trial.health.take().unwrap_or(health);
         let facts = &candidate.facts;
         let condition = find(&Evidence {
             health: &health,
             facts,
             features: trial.features.as_ref(),
-            // As OpenZFS, which does not look at `compatibility` of pools that are not open.
+            // As OpenZFS, which ignores `compatibility` of pools that are not open.
             requested: Requested::All,
             import: Some(trial.evidence),
             error_count: 0,
@@ -137,18 +137,18 @@ impl Engine {
                 }
                 trial.health = Some(pool.vdevs().health());
                 trial.features = Some(features);
-                // Without them it can be shown all the same.
+                // If spares and caches cannot be read, the pool is shown without them.
                 drop(pool.load_auxiliary(&found.paths, operation));
                 trial.auxiliary = pool.vdevs().auxiliary();
                 close(&pool);
             }
             Err(ImportError::UnsupportedFeatures { features }) => {
                 trial.evidence.unsupported = Some(Unsupported::ToRead);
-                trial.cure = Some(cannot_import(whoever_can(&features)));
+                trial.cure = Some(cannot_import(remedy_for(&features)));
                 trial.unsupported = features.iter().map(|guid| described(guid)).collect();
             }
             Err(ImportError::Version { .. }) => trial.evidence.is_newer = true,
-            // The health of the labels' tree says it.
+            // The health from the labels shows it.
             Err(ImportError::Devices(OpenError::Unavailable { .. })) => {}
             Err(ImportError::Devices(unbuilt @ OpenError::Unsupported { .. })) => {
                 trial.set_unbuilt(&unbuilt);
@@ -164,13 +164,13 @@ impl Engine {
     }
 }
 
-/// Lets go of a pool that was open read-only.
+/// Closes a pool that was opened read-only.
 pub(crate) fn close(pool: &Pool) {
     pool.cache().forget_all();
     pool.vdevs().close();
 }
 
-/// Active features that are only to be read, as `guid (description)`.
+/// Active features that allow only reading, as `guid (description)`.
 fn described_by(pool: &Pool, features: &PoolFeatures, operation: &Operation) -> Vec<String> {
     let directory = pool.directory(operation);
     let descriptions = directory.find(name::FEATURE_DESCRIPTIONS).ok().flatten();
@@ -189,7 +189,7 @@ fn described_by(pool: &Pool, features: &PoolFeatures, operation: &Operation) -> 
         .collect()
 }
 
-/// The pool's state, and what is behind a bad one.
+/// The pool's state, and the reason of a bad one.
 fn state_of(health: &VdevHealth, condition: Option<Condition>) -> (String, Option<String>) {
     let of_vdevs = || {
         let reason = health.standing.reason;
@@ -208,7 +208,7 @@ fn state_of(health: &VdevHealth, condition: Option<Condition>) -> (String, Optio
     }
 }
 
-/// What is said below the configuration.
+/// The lines below the configuration.
 fn remarks_of(health: &VdevHealth) -> Vec<String> {
     let misses = health
         .children

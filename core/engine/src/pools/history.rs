@@ -1,4 +1,4 @@
-//! `zpool history`: who did what, since the pool was made.
+//! `zpool history`: commands and internal events since the pool was created.
 
 use crate::bounded_text::{TooLong, bounded};
 use crate::engine::Engine;
@@ -10,13 +10,13 @@ use tarn_ondisk::history::name;
 use tarn_ondisk::nvlist::NvList;
 use tarn_pool::history::READ_BYTES_MAX;
 
-/// How far what a call was given is moved in.
+/// Indent of an ioctl's input and output.
 const CALL_INDENT: usize = 8;
-/// How far a record of an unknown kind is moved in.
+/// Indent of a record of an unknown kind.
 const UNKNOWN_INDENT: usize = 4;
 
-/// How much text lists become in one answer, in bytes: four times what is read of a ring. Only a
-/// pool that wants to fill our memory has more.
+/// Bytes of text that the lists in one answer may take: four times the bytes that are read of the
+/// ring. Only a pool that is made to exhaust memory has more.
 const LISTS_TEXT_BYTES_MAX: u64 = 4 * READ_BYTES_MAX;
 
 impl Engine {
@@ -38,7 +38,7 @@ impl Engine {
     }
 }
 
-/// What a record says. The text of the lists in it is taken from `room`, in bytes.
+/// The fields of a record. The text of its lists is subtracted from `room`, in bytes.
 fn record(list: &NvList, room: &mut usize) -> HistoryRecord {
     let text = |name: &str| Some(list.text(name).ok()?.to_string());
     let number = |name: &str| list.u64(name).ok();
@@ -71,7 +71,7 @@ fn record(list: &NvList, room: &mut usize) -> HistoryRecord {
     }
 }
 
-/// The lines of a list, as far as there is room.
+/// The lines of a list, as far as `room` suffices.
 fn lines(list: &NvList, indent: usize, room: &mut usize) -> String {
     match bounded(list.indented(indent), *room) {
         Ok(text) => {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_told_as_far_as_there_is_room() {
+    fn lists_are_cut_to_the_room_for_text() {
         let list = NvList::new()
             .with(name::CALL, "create")
             .with(name::INPUT, NvList::new().with("numbers", vec![7u64, 8]));

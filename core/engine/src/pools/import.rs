@@ -1,8 +1,10 @@
-//! `zpool import NAME`: finds a pool, asks whether it may be used here, opens it, mounts it, remembers it.
+//! `zpool import NAME`: finds a pool, checks that this host may use it, opens it, mounts it, and
+//! adds it to the cache file.
 //!
 //! # Which host
-//! Labels say who used the pool last. One that was not exported, and whose last host is another, may be in use there at
-//! this moment: it is refused, unless an administrator insists. One with the property `multihost` is refused whoever insists ([`multihost`]).
+//! Labels name the host that used the pool last. A pool that was not exported, and whose last host
+//! is another, may be in use there at this moment: it is refused without `-f`. A pool with the
+//! property `multihost` is refused even with `-f` while another host writes it ([`multihost`]).
 
 use super::create::remembered;
 use super::dates::date;
@@ -35,10 +37,10 @@ use tarn_vdev::health::vdev_name;
 use tarn_vdev::import_search::{CandidatePool, DevicePaths};
 use tarn_vdev::{ExpectedLabels, Need, OpenError, OpenOptions, PoolState, VdevConfig, VdevTree};
 
-/// Said when a pool was imported and some of its file systems could not be mounted.
+/// The reason when a pool was imported and some of its file systems could not be mounted.
 const NOT_ALL_MOUNTED: &str = "Import was successful, but unable to mount some datasets";
 
-/// How to open a pool, from the options of a command.
+/// The options of an import.
 #[derive(Debug, Clone)]
 struct Options {
     mode: Mode,
@@ -48,15 +50,16 @@ struct Options {
     mount_options: Vec<String>,
     is_forced: bool,
     mounts: bool,
-    /// Whether somebody waits for it.
+    /// Whether the caller still waits.
     presence: Presence,
-    /// `-F` and its kin.
+    /// `-F`, `-X`, `-T` and `-n`.
     rewinding: Option<Rewinding>,
     settings: PoolSettings,
 }
 
 impl Options {
-    /// Whether the pool is written though other hosts may expect to see that it is in use, and that property is given up.
+    /// Whether the pool is written although other hosts may expect `multihost` uberblocks, so that
+    /// the property is switched off.
     fn ends_multihost(&self) -> bool {
         let mut stored = self.settings.stored.iter();
         let is_given_up = stored
@@ -66,7 +69,7 @@ impl Options {
     }
 }
 
-/// What to do when the newest group cannot be opened.
+/// What to do when the newest txg cannot be opened.
 #[derive(Debug, Clone, Copy)]
 struct Rewinding {
     reach: Reach,
@@ -76,7 +79,7 @@ struct Rewinding {
     is_trial: bool,
 }
 
-/// Reads what belongs to a pool that was just opened.
+/// Reads the parts of an open pool that only an import needs.
 fn complete(
     pool: &Arc<Pool>,
     options: &Options,
@@ -98,7 +101,8 @@ fn complete(
     Ok(open)
 }
 
-/// Whether what logs have that cannot be replayed is given up. A word that no mount can have is told when there is one.
+/// Whether intent log records that cannot be replayed are discarded. The error names an unknown
+/// mount option.
 fn discards_logs(mount_options: &[String]) -> bool {
     Words::parse(mount_options).is_ok_and(|words| words.temporary.discards_log)
 }
@@ -153,7 +157,7 @@ impl Engine {
         Ok(imported)
     }
 
-    /// Imports all that were found. One that cannot be is no reason to leave the others.
+    /// Imports all found pools. A pool that cannot be imported leaves the others to be.
     fn import_all(&self, found: &Found, options: &Options, operation: &Operation) -> Imported {
         let mut imported = Imported::default();
         for candidate in &found.candidates {
@@ -223,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// Opens a pool that was found, if it may be used here.
+    /// Opens a found pool, if this host may use it.
     fn open_candidate(
         &self,
         candidate: &CandidatePool,
@@ -296,7 +300,7 @@ impl Engine {
         pool.namespace().set_ownership(Arc::new(FileOwnership));
         let completed =
             complete(&pool, options, paths, &self.mounter, operation).map_err(|error| {
-                // Its threads would keep its devices.
+                // Closing stops its threads, which hold the devices.
                 drop(pool.close(Leaving::Kept, operation));
                 Refusal::new(RefusalKind::Corrupt, action, error.to_string())
             });
@@ -306,7 +310,7 @@ impl Engine {
         Ok(Some(open))
     }
 
-    /// Finds the group to open.
+    /// Finds the txg to open.
     fn rewind(
         &self,
         request: &mut ImportRequest<'_>,
@@ -321,7 +325,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Says that only log devices are missing, if that is so.
+    /// Adds to the refusal that only log devices are missing, if that is so.
     fn explain_missing_logs<'a>(
         &self,
         refusal: Refusal,
@@ -351,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// Says whether an earlier group could be opened instead.
+    /// Adds to the refusal whether an earlier txg could be opened.
     #[doc(alias = "zpool_explain_recover")]
     fn explain_rewind(
         &self,
@@ -388,7 +392,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a pool whose devices lie on file systems of ours.
+    /// Refuses a pool whose devices lie on mounts of this daemon.
     fn refuse_on_own_mount(&self, candidate: &CandidatePool) -> Result<(), Refusal> {
         let leaves = candidate.root.leaves();
         let paths = leaves
@@ -428,7 +432,8 @@ impl Engine {
             .with_hint(cure))
     }
 
-    /// Refuses a pool that another host is writing at this moment, by what it shows of itself. That takes its time.
+    /// Refuses a pool whose `multihost` uberblocks show that another host writes it at this moment.
+    /// Watching them takes seconds.
     fn refuse_active(
         &self,
         candidate: &CandidatePool,
@@ -499,7 +504,7 @@ impl Engine {
         imported.warnings.push(NOT_ALL_MOUNTED.to_string());
     }
 
-    /// A request to open a pool for a moment.
+    /// The request to open a pool for a moment.
     pub(super) fn trial_request<'a>(
         &self,
         candidate: &'a CandidatePool,
@@ -561,7 +566,7 @@ impl Engine {
         })
     }
 
-    /// Sets the properties that were asked for with the import.
+    /// Sets the properties of `-o`.
     fn set_imported(
         &self,
         open: &OpenPool,
@@ -584,12 +589,12 @@ impl Engine {
     }
 }
 
-/// Whether what is stored makes no sense, so that what was stored before may.
+/// Whether stored data is damaged, so that an earlier txg may be readable.
 fn is_damaged(refusal: &Refusal) -> bool {
     refusal.kind == RefusalKind::Corrupt
 }
 
-/// Refuses what is not built, by name.
+/// Refuses unsupported options by name.
 fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
     let unbuilt = [(request.temporary, "-t (a temporary name)")];
     for (is_asked, what) in unbuilt {
@@ -603,7 +608,7 @@ fn refuse_unbuilt(request: &Import) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// So many minutes, or seconds; none when nothing is lost.
+/// A duration in minutes or seconds; none when it is zero.
 fn amount(seconds: u64) -> Option<String> {
     match seconds {
         0 => None,
@@ -612,7 +617,7 @@ fn amount(seconds: u64) -> Option<String> {
     }
 }
 
-/// What is said of a pool that was rewound, or could be.
+/// The lines about a pool that was rewound, or could be.
 #[doc(alias = "zpool_rewind_exclaim")]
 fn rewound(name: &str, found: Option<&Rewind>, is_trial: bool) -> Vec<String> {
     let Some(found) = found.filter(|found| !found.is_newest) else {
@@ -634,7 +639,7 @@ fn rewound(name: &str, found: Option<&Rewind>, is_trial: bool) -> Vec<String> {
     std::iter::once(done).chain(lost).collect()
 }
 
-/// A log vdev that is missing, with its devices, as `zpool import` shows it.
+/// The lines of `zpool import` for a missing log vdev, with its devices.
 fn missing_log(root: &VdevConfig, name: &str) -> Vec<String> {
     let name_of = |vdev: &VdevConfig| vdev_name(vdev.kind, vdev.id, vdev.guid, vdev.path.as_ref());
     let top = root.children.iter().find(|top| name_of(top) == name);
@@ -647,7 +652,7 @@ fn missing_log(root: &VdevConfig, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is lost with intent logs that could not be read.
+/// The lines about intent logs that could not be read.
 fn given_up_logs(pool: &Pool) -> Vec<String> {
     let warning = |dataset: &String| {
         format!(

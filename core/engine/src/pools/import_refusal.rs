@@ -1,9 +1,9 @@
-//! Why a pool could not be imported: its cause, and what cures it.
+//! Refusals of `zpool import`: the cause, and its remedy.
 //!
 //! # Whose fault it is
-//! What this version lacks, and what the machine does not let us do (a device that is read-only, in use, or reports errors), is no
-//! fault of the pool: it is named, and the pool is as it was. Only where what is stored makes no sense does the text say, as OpenZFS
-//! does, that a backup is needed.
+//! Unsupported parts of a pool, and limits of the machine (a device that is read-only, in use, or
+//! reports errors) are no damage: the refusal names them, and says that the pool is as it was. Only
+//! where stored data cannot be decoded does the text say, as OpenZFS does, that a backup is needed.
 
 use crate::engine::Engine;
 use crate::inspect::{DEVICE_ERROR, errno_of};
@@ -19,16 +19,16 @@ use tarn_pool::{ImportError, Mode, PoolError};
 use tarn_vdev::import_search::CandidatePool;
 use tarn_vdev::{ConfigError, OpenError, VdevConfig, open_window};
 
-/// Said of a pool that cannot be imported for what this version lacks.
+/// The remedy for parts of a pool that this version does not support.
 pub(super) const AS_IT_WAS: &str = "The pool is as it was.";
 
-/// The same, where OpenZFS has what is lacking.
+/// The same, where OpenZFS supports them.
 pub(super) const OPENZFS_CAN: &str = "The pool is as it was; OpenZFS can import it.";
 
 const READ_ONLY_CURE: &str = "The pool can be imported using '-o readonly=on'.";
 
 impl Engine {
-    /// What keeps devices of a pool from being opened, where that is why it could not be imported.
+    /// The obstacle to opening a pool's devices, where that is why it could not be imported.
     pub(super) fn obstacle(
         &self,
         error: &ImportError,
@@ -143,17 +143,17 @@ pub(super) fn import_refusal(error: &ImportError, action: String) -> Refusal {
     }
 }
 
-/// Names the features that stand against an import.
+/// Adds the features that prevent an import to its refusal.
 fn with_features(action: &str, features: &[String], cure: Option<&str>) -> Refusal {
     let reason = "unsupported version or feature";
     let head = "This pool uses the following feature(s) not supported by this system:";
     let refusal = Refusal::new(RefusalKind::Unsupported, action, reason).with_hint(head);
     let lines = features.iter().map(|guid| format!("\t{}", described(guid)));
     let refusal = lines.fold(refusal, Refusal::with_hint);
-    refusal.with_hint(cure.unwrap_or_else(|| whoever_can(features)))
+    refusal.with_hint(cure.unwrap_or_else(|| remedy_for(features)))
 }
 
-/// A feature with what it is for, as `guid (description)`.
+/// A feature as `guid (description)`.
 pub(super) fn described(guid: &str) -> String {
     match Feature::from_guid(guid) {
         Some(feature) => format!("{guid} ({})", feature.facts().description),
@@ -161,8 +161,8 @@ pub(super) fn described(guid: &str) -> String {
     }
 }
 
-/// Who can import a pool that has these features.
-pub(super) fn whoever_can(features: &[String]) -> &'static str {
+/// The remedy for a pool with these features: OpenZFS can import it if it knows them all.
+pub(super) fn remedy_for(features: &[String]) -> &'static str {
     let is_known = |guid: &String| Feature::from_guid(guid).is_some();
     match features.iter().all(is_known) {
         true => OPENZFS_CAN,
@@ -170,7 +170,7 @@ pub(super) fn whoever_can(features: &[String]) -> &'static str {
     }
 }
 
-/// Whether devices failed, rather than what is on them.
+/// Whether devices failed, rather than their contents.
 pub(super) fn is_of_devices(error: &PoolError) -> bool {
     let of_object = |error: &ObjectError| match error {
         ObjectError::Read { why, .. } => errno_of(why) == DEVICE_ERROR,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use tarn_pool::TaskError;
 
-    /// What is not built, and what the machine does not let us do.
+    /// Errors of unsupported parts and of the machine.
     fn of_others() -> Vec<ImportError> {
         let device = || tarn_host::OpenError::Busy {
             path: "/dev/x".into(),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_damaged_leads_to_the_advice_to_destroy() {
+    fn only_damage_leads_to_the_advice_to_destroy() {
         let words = |error: &ImportError| {
             import_refusal(error, "cannot import 'tank'".to_string()).to_string()
         };
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn a_feature_that_openzfs_has_is_left_to_it() {
         let known = ["org.openzfs:draid".to_string()];
-        assert_eq!(whoever_can(&known), OPENZFS_CAN);
+        assert_eq!(remedy_for(&known), OPENZFS_CAN);
         let known = [known[0].clone(), "org.example:new".to_string()];
-        assert_eq!(whoever_can(&known), AS_IT_WAS);
+        assert_eq!(remedy_for(&known), AS_IT_WAS);
         assert_eq!(described(&known[1]), "org.example:new");
     }
 }

@@ -1,4 +1,4 @@
-//! `zpool iostat`: what devices did since the pool was opened.
+//! `zpool iostat`: counters of devices since the pool was opened.
 
 use super::vdev_status::layout_of_pool;
 use crate::engine::{Engine, OpenPool};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tarn_probe::{HistogramSnapshot, IoKind, IoPriority, VdevStatisticsSnapshot};
 use tarn_vdev::VdevHealth;
 
-/// Buckets of a histogram of waits: up to 2^36 ns, a minute.
+/// Buckets of a histogram of waits: up to 2^36 ns, about a minute.
 const WAIT_BUCKETS: usize = 37;
 
 /// Buckets of a histogram of sizes: up to 2^24 bytes.
@@ -77,7 +77,7 @@ fn io_of(statistics: &VdevStatisticsSnapshot, time_ns: u64) -> VdevIo {
     }
 }
 
-/// Histograms and queues by name; what was never seen is left out.
+/// Histograms and queues by name; empty ones are left out.
 fn series_of(statistics: &VdevStatisticsSnapshot) -> BTreeMap<String, Vec<u64>> {
     let mut series = BTreeMap::new();
     let mut add = |name: String, histogram: &HistogramSnapshot, buckets: usize| {
@@ -112,7 +112,7 @@ fn series_of(statistics: &VdevStatisticsSnapshot) -> BTreeMap<String, Vec<u64>> 
     series
 }
 
-/// The names of a class, and of the time that its requests wait.
+/// The names of an I/O class, and of its wait time in the queue.
 fn names_of(priority: IoPriority) -> (&'static str, &'static str) {
     match priority {
         IoPriority::SyncRead => ("sync_read", "syncq_wait_read"),

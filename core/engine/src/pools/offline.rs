@@ -1,5 +1,5 @@
-//! `zpool offline` and `zpool online`: devices of log vdevs out of use for a while, and back. A device for data would have to be filled when it comes
-//! back, which is not built.
+//! `zpool offline` and `zpool online` of log devices. A data device would have to be resilvered
+//! when it comes back, which is not built.
 
 use super::attach::find_leaf;
 use super::vdev_change::{TreeVdev, of_change};
@@ -74,7 +74,7 @@ impl Engine {
         })
     }
 
-    /// Does the same to several devices. One that stays as it is is no reason to leave the others.
+    /// Switches several devices. A device that cannot be switched leaves the others to be.
     fn switch(
         &self,
         call: &Call,
@@ -120,7 +120,7 @@ fn find_switchable(open: &OpenPool, device: &str, action: &str) -> Result<TreeVd
     Ok(vdev)
 }
 
-/// Why a device for data stays in use.
+/// The refusal to take a data device offline.
 fn not_for_data(vdev: &TreeVdev, action: String) -> Refusal {
     match vdev.is_top() {
         true => Refusal::new(RefusalKind::Busy, action, "no valid replicas"),
@@ -132,7 +132,7 @@ fn not_for_data(vdev: &TreeVdev, action: String) -> Refusal {
     }
 }
 
-/// How a device is now.
+/// The present state of a device.
 fn state_of(open: &OpenPool, vdev: &TreeVdev) -> Result<String, Refusal> {
     let leaf = open.pool.vdevs().leaf(vdev.config.guid);
     let standing = leaf.map(|leaf| state_word(leaf.standing()).to_string());

@@ -17,7 +17,7 @@ use tarn_space::Class;
 /// The version of pools with feature flags, which has no number for users.
 const VERSION_FEATURES: u64 = 5000;
 
-/// How full a pool is.
+/// Space of a pool.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PoolSpace {
     pub(crate) size_bytes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct PoolSpace {
     pub(crate) fragmentation_percent: Option<u64>,
 }
 
-/// How full a pool is. What is allocated is known of a pool that is open for writing.
+/// Space of a pool. Allocated bytes are known only of a pool that is open for writing.
 pub(crate) fn space_of(pool: &Pool) -> PoolSpace {
     let tops = pool.vdevs().top_levels();
     let size_bytes = tarn_pool::size::listed_size(&tops);
@@ -51,7 +51,7 @@ pub(crate) fn space_of(pool: &Pool) -> PoolSpace {
     }
 }
 
-/// How often cloned blocks are referenced on average, in hundredths.
+/// References per cloned block on average, times 100.
 #[doc(alias = "brt_get_ratio")]
 fn clone_ratio_hundredths(sums: CloneSums) -> u64 {
     let (used, saved) = (u128::from(sums.used.get()), u128::from(sums.saved.get()));
@@ -101,7 +101,7 @@ pub(crate) fn describe(
     Ok(properties)
 }
 
-/// Properties that nobody stored; none for the others.
+/// Computed properties; none for stored ones.
 fn computed(
     open: &OpenPool,
     property: &str,
@@ -175,7 +175,7 @@ fn computed(
 /// The stored number of `failmode=continue`.
 const FAIL_MODE_CONTINUE: u64 = 1;
 
-/// Has a pool that was just opened treat writers as its property `failmode` says.
+/// Applies the property `failmode` to a pool that was just opened.
 pub(crate) fn apply_fail_mode(pool: &Pool, operation: &Operation) -> Result<(), PoolError> {
     let directory = pool.directory(operation);
     if let Some(zap) = directory.find(name::PROPERTIES)? {
@@ -186,7 +186,7 @@ pub(crate) fn apply_fail_mode(pool: &Pool, operation: &Operation) -> Result<(), 
     Ok(())
 }
 
-/// What one of the pool's own directories uses.
+/// Space of one of the pool's internal directories.
 fn internal_used(pool: &Pool, component: &str, operation: &Operation) -> Result<u64, PoolError> {
     let view = pool.namespace().view(operation);
     match view.root()?.child(component)? {
@@ -195,7 +195,7 @@ fn internal_used(pool: &Pool, component: &str, operation: &Operation) -> Result<
     }
 }
 
-/// The dataset to boot from, by name.
+/// The name of the dataset in `bootfs`.
 fn boot_file_system(pool: &Pool, operation: &Operation) -> Result<PropertyValue, PoolError> {
     let directory = pool.directory(operation);
     let Some(zap) = directory.find(name::PROPERTIES)? else {

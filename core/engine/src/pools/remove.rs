@@ -1,4 +1,4 @@
-//! `zpool remove`: log vdevs, hot spares and cache devices leave a pool.
+//! `zpool remove`: removes log vdevs, hot spares and cache devices.
 
 use super::vdev_change::{
     FoundVdev, NO_SUCH_DEVICE, TreeVdev, find_vdev, of_change, refuse_unchangeable,
@@ -15,7 +15,7 @@ use tarn_probe::Operation;
 use tarn_vdev::labels::clear_labels;
 use tarn_vdev::{VdevConfig, open_window};
 
-/// The first version that knows holes among top-level vdevs.
+/// The first pool version with holes among top-level vdevs.
 #[doc(alias = "SPA_VERSION_HOLES")]
 const VERSION_HOLES: u64 = 26;
 
@@ -29,7 +29,7 @@ impl Engine {
         let open = self.require_pool(&request.name)?;
         let _turn = self.turn(&open)?;
         if request.cancel {
-            // Only moving data takes long enough to be cancelled.
+            // Only the removal of a data vdev takes long enough to be cancelled.
             let reason = "operation is not in progress";
             let action = "cannot cancel removal";
             return Err(Refusal::new(RefusalKind::Invalid, action, reason));
@@ -56,7 +56,7 @@ impl Engine {
         Ok(removed)
     }
 
-    /// Removes one device, or only says how much memory its removal would take.
+    /// Removes one device, or with `-n` returns how much memory its removal would take.
     fn remove_one(
         &self,
         open: &Arc<OpenPool>,
@@ -95,7 +95,7 @@ impl Engine {
         Ok(0)
     }
 
-    /// Clears the labels of a device that belongs to no pool any more. It may be a hot spare of several.
+    /// Clears the labels of a removed device, unless it is a hot spare of another pool too.
     fn clear_auxiliary(&self, config: &VdevConfig) {
         let is_it = |other: &VdevConfig| other.guid == config.guid;
         let is_others = self.pools().iter().any(|open| {
@@ -109,14 +109,14 @@ impl Engine {
         if let Ok(window) = open_window(&self.host, Path::new(path), OpenMode::ReadWriteExclusive) {
             let found = tarn_vdev::in_use::labelled_use(&window);
             if found.is_some_and(|found| found.guid == config.guid) {
-                // One that cannot be written keeps its label: it is in no pool's list.
+                // A device that cannot be written keeps its label: no pool lists the device.
                 drop(clear_labels(&window));
             }
         }
     }
 }
 
-/// Refuses what cannot leave a pool.
+/// Refuses vdevs that cannot be removed.
 fn refuse_kind(
     open: &OpenPool,
     vdev: &TreeVdev,

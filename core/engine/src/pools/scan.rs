@@ -1,4 +1,4 @@
-//! What `zpool status` says of scrubs, resilvers and the checkpoint.
+//! The lines of `zpool status` about scrubs, resilvers and the checkpoint.
 
 use super::dates::{date, duration, nice};
 use crate::engine::OpenPool;
@@ -7,7 +7,7 @@ use tarn_ondisk::scan::{CANCELED, FINISHED, RESILVER, SCANNING, SCRUB, Scan};
 use tarn_pool::{Pool, PoolError};
 use tarn_probe::Operation;
 
-/// Where the time is in the words of an uberblock.
+/// The word of an uberblock that has its time.
 const UBERBLOCK_TIME_WORD: usize = 4;
 
 /// The `scan:` text, where a scan ever ran.

@@ -1,4 +1,4 @@
-//! Looking for pools: in folders, under device names, or where a cache file says.
+//! Searches for pools: in folders, under device names, or at the paths of a cache file.
 
 use super::cached_pools;
 use crate::engine::Engine;
@@ -10,16 +10,16 @@ use tarn_ondisk::units::Guid;
 use tarn_vdev::import_search::{CandidatePool, DEFAULT_PLACES, DevicePaths, pools, search};
 use tarn_vdev::{PoolState, VdevKind};
 
-/// What a search found.
+/// The result of a search.
 pub(crate) struct Found {
     /// Pools, by name and guid.
     pub(crate) candidates: Vec<CandidatePool>,
-    /// Where their devices are.
+    /// The paths of their devices.
     pub(crate) paths: DevicePaths,
 }
 
 impl Engine {
-    /// Looks for pools that are not open here.
+    /// Searches for pools that are not open here.
     pub(crate) fn look_for_pools(&self, wanted: &Search) -> Result<Found, Refusal> {
         let mut found = match &wanted.cache_file {
             Some(path) => self.look_where_cached(Path::new(path), &wanted.places)?,
@@ -37,7 +37,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Looks for pools in these places.
+    /// Searches for pools in these places.
     pub(crate) fn look_in(&self, places: Vec<PathBuf>) -> Found {
         let result = search(&self.host, &places);
         let (candidates, _) = pools(&result);
@@ -47,8 +47,8 @@ impl Engine {
         }
     }
 
-    /// These places, in which these pools were; and where one is not whole there, the folders that they are in, too: devices may have
-    /// got other names, as disks do when the machine starts.
+    /// These places, and the folders of the devices of pools that are not complete there: devices
+    /// may have other names by now, as disks do after a reboot.
     #[doc(alias = "discover_cached_paths")]
     pub(crate) fn with_folders(
         &self,
@@ -72,7 +72,7 @@ impl Engine {
         places
     }
 
-    /// Looks for the pools of a cache file, where it says their devices are and in `more` places.
+    /// Searches for the pools of a cache file at its device paths and in `more` places.
     fn look_where_cached(&self, file: &Path, more: &[String]) -> Result<Found, Refusal> {
         let cached = cached_pools(self, file)?;
         if cached.is_empty() && self.host.read_file(file).is_err() {
@@ -91,7 +91,7 @@ impl Engine {
     }
 }
 
-/// The places that were named, or the usual ones.
+/// The named places, or the usual ones.
 fn places(named: &[String]) -> Vec<PathBuf> {
     match named {
         [] => DEFAULT_PLACES.iter().map(PathBuf::from).collect(),

@@ -56,7 +56,7 @@ impl Engine {
         Ok(Changed { notes })
     }
 
-    /// What is worth saying of a new compatibility set: features that are enabled already may be outside of it.
+    /// Notes on a new compatibility set: enabled features may be outside of it.
     fn notes_on_compatibility(&self, open: &OpenPool, settings: &PoolSettings) -> Vec<String> {
         let sets = settings.compatibility.as_deref();
         let Some(Ok(allowed)) = sets.map(|sets| compatibility::allowed(&self.host, sets)) else {
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Refuses features that the pool's compatibility set has not.
+    /// Refuses features that are not in the pool's compatibility set.
     fn refuse_incompatible(&self, open: &OpenPool, settings: &PoolSettings) -> Result<(), Refusal> {
         let sets = open.pool.facts().compatibility.map(|sets| sets.to_string());
         let allowed = compatibility::allowed(&self.host, sets.as_deref().unwrap_or("off"));
@@ -102,7 +102,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The pool is remembered elsewhere from now on.
+    /// Moves the pool to another cache file.
     fn move_cache_entry(
         &self,
         open: &Arc<OpenPool>,
@@ -115,7 +115,7 @@ impl Engine {
     }
 }
 
-/// What is to be changed in the pool.
+/// The changes to make in the pool.
 pub(super) fn changes_of(
     open: &OpenPool,
     settings: PoolSettings,
@@ -149,7 +149,7 @@ pub(super) fn changes_of(
     Ok(changes)
 }
 
-/// The number of the dataset that `bootfs` names.
+/// The object number of the dataset that `bootfs` names.
 fn boot_dataset(open: &OpenPool, name: &str, operation: &Operation) -> Result<ZapValue, String> {
     if name.is_empty() {
         return Ok(ZapValue::word(0));

@@ -1,4 +1,4 @@
-//! `zpool sync`: stores what is dirty, now.
+//! `zpool sync`: stores dirty data now.
 
 use crate::engine::Engine;
 use crate::messages::pool::Sync;
@@ -22,7 +22,7 @@ impl Engine {
             let mounts = open.mounts.lock();
             let keys: Vec<_> = mounts.iter().map(|(_, mounted)| mounted.key).collect();
             drop(mounts);
-            // stat(2) shows from here on what files take now.
+            // From here on stat(2) shows the allocated sizes of files.
             keys.into_iter()
                 .for_each(|key| self.mounter.group_stored(key));
         }

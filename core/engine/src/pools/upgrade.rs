@@ -1,4 +1,4 @@
-//! `zpool upgrade`: enables all features that are written here and allowed by `compatibility`.
+//! `zpool upgrade`: enables all features that this version writes and `compatibility` allows.
 
 use crate::administration::Call;
 use crate::create::compatibility;
@@ -39,7 +39,7 @@ impl Engine {
         Ok(upgraded)
     }
 
-    /// Features that are not enabled and should be.
+    /// Features to enable.
     fn features_to_enable(&self, open: &OpenPool, action: &str) -> Result<Vec<Feature>, Refusal> {
         let sets = open.pool.facts().compatibility.map(|sets| sets.to_string());
         let allowed = compatibility::allowed(&self.host, sets.as_deref().unwrap_or("off"));
@@ -55,7 +55,7 @@ impl Engine {
     }
 }
 
-/// Refuses what would change the version of a pool, which is not built.
+/// Refuses to change a pool's version, which is not built.
 fn refuse_versions(open: &OpenPool, request: &Upgrade, action: &str) -> Result<(), Refusal> {
     if open.pool.mode() == Mode::ReadOnly {
         return Err(Refusal::new(

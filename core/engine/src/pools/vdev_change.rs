@@ -1,4 +1,4 @@
-//! What commands share that change the devices of a pool: finding a vdev by its name, and saying why it stays as it is.
+//! Shared by the commands that change devices of a pool: finding a vdev by its name, and refusals.
 
 use crate::engine::OpenPool;
 use crate::messages::{Refusal, RefusalKind};
@@ -9,29 +9,29 @@ use tarn_vdev::AuxiliaryKind;
 use tarn_vdev::health::vdev_name;
 use tarn_vdev::{VdevConfig, VdevKind};
 
-/// The device of this name is not in the pool.
+/// The reason for a device that is not in the pool.
 pub(super) const NO_SUCH_DEVICE: &str = "no such device in pool";
 
-/// A vdev that was meant.
+/// A vdev found by its name.
 #[derive(Debug, Clone)]
 pub(super) enum FoundVdev {
-    /// One of the tree.
+    /// A vdev of the tree.
     Tree(Box<TreeVdev>),
-    /// One that belongs to no tree.
+    /// A hot spare or cache device.
     Auxiliary(AuxiliaryKind, Box<VdevConfig>),
 }
 
 /// A vdev of the tree.
 #[derive(Debug, Clone)]
 pub(super) struct TreeVdev {
-    /// Itself.
+    /// The vdev.
     pub(super) config: VdevConfig,
-    /// The top-level vdev that it is, or is a part of.
+    /// Its top-level vdev, or itself.
     pub(super) top: VdevConfig,
 }
 
 impl TreeVdev {
-    /// Whether it holds the intent log.
+    /// Whether it is a log vdev.
     pub(super) fn is_log(&self) -> bool {
         self.top.top_level.as_ref().is_some_and(|top| top.is_log)
     }
@@ -41,13 +41,13 @@ impl TreeVdev {
         self.config.guid == self.top.guid
     }
 
-    /// Its index among the top-level vdevs, or that of the one that it is a part of.
+    /// The index of its top-level vdev.
     pub(super) fn top_id(&self) -> VdevId {
         VdevId::from(self.top.id)
     }
 }
 
-/// The vdev of this path, last part of a path, guid, or kind and number (`mirror-1`).
+/// The vdev with this path, last part of a path, guid, or kind and number (`mirror-1`).
 #[doc(alias = "zpool_find_vdev")]
 pub(super) fn find_vdev(open: &OpenPool, name: &str) -> Option<FoundVdev> {
     let root = open.pool.vdevs().config();
@@ -112,7 +112,7 @@ pub(super) fn of_change(action: impl Into<String>, error: &VdevChangeError) -> R
     Refusal::new(kind, action, error.to_string())
 }
 
-/// Refuses a pool that cannot be changed: read-only, or with a checkpoint, which has the devices of its time.
+/// Refuses a pool that cannot be changed: read-only, or with a checkpoint, which needs its devices.
 pub(super) fn refuse_unchangeable(
     open: &OpenPool,
     action: impl Fn() -> String,

@@ -23,13 +23,13 @@ struct TopSpace {
     fragmentation_percent: Option<u64>,
 }
 
-/// What is known of top-level vdevs beyond their health.
+/// The facts of top-level vdevs beyond their health.
 #[derive(Default)]
 struct Tops<'a> {
     by_guid: BTreeMap<Guid, (&'a TopLevel, TopSpace)>,
 }
 
-/// The state of a vdev in the words of `zpool`.
+/// The state of a vdev in `zpool`'s words.
 pub(crate) fn state_word(standing: Standing) -> &'static str {
     match (standing.state, standing.reason) {
         (VdevState::Unavailable, Some(Reason::CorruptData)) => "FAULTED",
@@ -37,7 +37,7 @@ pub(crate) fn state_word(standing: Standing) -> &'static str {
     }
 }
 
-/// What `zpool` says behind a bad state.
+/// `zpool`'s remark on a bad state.
 fn remark_of(standing: Standing) -> Option<String> {
     standing.reason.map(|reason| reason.text().to_string())
 }
@@ -127,7 +127,7 @@ fn top_level(health: &VdevHealth, tops: &Tops<'_>) -> VdevStatus {
     status
 }
 
-/// What a replacement of a leaf must have at least.
+/// Sets the least size of a leaf's replacement.
 fn set_replacement_bytes(status: &mut VdevStatus, least: AllocatedSize) {
     status.replacement_bytes = least.get();
     for child in &mut status.children {
@@ -165,7 +165,7 @@ fn vdev(health: &VdevHealth, role: VdevRole) -> VdevStatus {
     }
 }
 
-/// As `zpool status` names it: files by their whole path, disks by the last part of theirs.
+/// The name in `zpool status`: whole paths for files, the last part for disks.
 fn shown_name(health: &VdevHealth) -> String {
     let name = health.name();
     match health.kind {
@@ -206,7 +206,7 @@ fn without_partition(name: &str) -> &str {
     }
 }
 
-/// A spare or a cache device, which belongs to no tree.
+/// A spare or cache device, which is not in the tree.
 fn auxiliary_device(host: &Host, vdev: &VdevConfig, role: VdevRole) -> VdevStatus {
     let path = vdev.path.as_ref().map(ToString::to_string);
     let is_there = path.as_ref().is_some_and(|path| {

@@ -23,7 +23,7 @@ use tarn_engine::mounts::{
 use tarn_engine::{Host, RealOptions, files::Tree};
 use tempfile::TempDir;
 
-/// A mount that was asked for.
+/// A requested mount.
 pub struct Noted {
     pub key: MountKey,
     pub source: String,
@@ -31,28 +31,28 @@ pub struct Noted {
     pub tree: Arc<dyn Tree>,
 }
 
-/// Notes mounts, and makes none.
+/// A mounter that only notes mounts.
 #[derive(Default)]
 pub struct Notebook {
     pub mounts: Mutex<BTreeMap<PathBuf, Noted>>,
     busy: Mutex<BTreeSet<PathBuf>>,
-    /// Mounts of which other namespaces have copies: what is unmounted here stays in use.
+    /// Mounts that other namespaces have copies of: unmounting here leaves them in use.
     pub copied: Mutex<BTreeSet<PathBuf>>,
-    /// What is in use elsewhere only.
+    /// File systems that are only in use elsewhere.
     pub elsewhere: Mutex<BTreeMap<MountKey, Noted>>,
     last_key: AtomicU64,
-    /// Whose the roots of mounts are.
+    /// The owner of the roots of mounts.
     pub owner: Mutex<Option<u32>>,
-    /// Where was looked for what a daemon that died has left.
+    /// The folders on which dead mounts were searched for.
     pub cleared: Mutex<BTreeSet<PathBuf>>,
-    /// What is done when something is unmounted the next time.
+    /// Called at the next unmount.
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// What was to be told of the end of each mount, in the order in which they were made.
+    /// The callback for the end of each mount, in the order of mounting.
     pub ends: Mutex<Vec<Ended>>,
 }
 
 impl Notebook {
-    /// A folder shows whose it is while something is mounted on it.
+    /// Gives a folder the owner of the file system that is mounted on it.
     fn show_mounted(&self, path: &Path) {
         if let Some(owner) = *self.owner.lock().unwrap() {
             std::os::unix::fs::lchown(path, Some(owner), None).unwrap();
@@ -65,7 +65,7 @@ impl Notebook {
         }
     }
 
-    /// When something is unmounted, there is a link in the place of this folder.
+    /// At the next unmount, replaces this folder by a link.
     pub fn then_links_to(&self, path: &Path, target: &Path) {
         let (path, target) = (path.to_path_buf(), target.to_path_buf());
         *self.then.lock().unwrap() = Some(Box::new(move || {
@@ -74,7 +74,7 @@ impl Notebook {
         }));
     }
 
-    /// When something is unmounted, everybody can write into this folder.
+    /// At the next unmount, lets all users write to this folder.
     pub fn then_is_open_to_all(&self, path: &Path) {
         let path = path.to_path_buf();
         *self.then.lock().unwrap() = Some(Box::new(move || {
@@ -159,7 +159,7 @@ impl Mounter for Notebook {
             return Err(MountRefusal::Busy);
         }
         let mut mounts = self.mounts.lock().unwrap();
-        // The system does not, and by force what is on a mount goes with it.
+        // The system refuses that, and by force unmounts the mounts on it as well.
         let is_under_another = mounts
             .keys()
             .any(|other| other != path && other.starts_with(path));
@@ -227,7 +227,7 @@ impl Bench {
         })
     }
 
-    /// Whose pool has no features, as one of an older program.
+    /// With a pool without features, as one of an older program.
     pub fn without_features() -> Bench {
         Bench::of(pool::Create {
             no_features: true,
@@ -236,7 +236,7 @@ impl Bench {
         .unwrap()
     }
 
-    /// Whose pool is made like this, but for its name and its device.
+    /// With a pool like this one, but for its name and device.
     fn of(like: pool::Create) -> Result<Bench, Refusal> {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
@@ -372,7 +372,7 @@ impl Bench {
         described.datasets.into_iter().map(|one| one.name).collect()
     }
 
-    /// What is mounted, by path below the alternate root.
+    /// The mounts, by path below the alternate root.
     pub fn mounts(&self) -> Vec<(String, String)> {
         let root = self.root();
         let mounts = self.notebook.mounts.lock().unwrap();
@@ -397,7 +397,7 @@ impl Bench {
         mounts[&self.path(path)].tree.clone()
     }
 
-    /// Writes a file of so many bytes that do not compress, and says what came of it.
+    /// Writes a file of this many incompressible bytes, and returns the errno.
     pub fn write(&self, path: &str, name: &str, bytes: usize) -> Result<(), i32> {
         let tree = self.tree(path);
         let files = tree.files();
@@ -430,7 +430,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes the name of a file away.
+    /// Unlinks a file.
     pub fn unlink(&self, path: &str, name: &str) {
         let tree = self.tree(path);
         let files = tree.files();

@@ -1,11 +1,11 @@
-//! Where a stream goes: a name made of what the user named and what the sender called it.
+//! The name of a received snapshot, made of the request's target and the sender's name.
 
 use crate::messages::dataset::{Receive, ReceiveNames};
 use crate::messages::{Refusal, RefusalKind};
 use tarn_dataset::names::{DatasetName, NameKind};
 
-/// The full name of the snapshot that a stream becomes. `sent` is the full name it has at the sender; `base` is the file system that the sender was asked
-/// for, which `sent` begins with. In a package there are several streams.
+/// The full name of the received snapshot. `sent` is its full name at the sender; `base` is the
+/// file system that was sent, with which `sent` begins. In a package there are several streams.
 #[doc(alias = "zfs_receive_one")]
 pub(super) fn destination(
     request: &Receive,

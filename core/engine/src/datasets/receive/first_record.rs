@@ -1,4 +1,5 @@
-//! What the first record of a stream says, and what of it this program can receive.
+//! The first record of a stream (`DRR_BEGIN`), and the stream features that this program can
+//! receive.
 
 use super::CANNOT;
 use crate::messages::{Refusal, RefusalKind};
@@ -7,7 +8,7 @@ use tarn_dataset::ops::receive::StreamFacts;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::{Begin, StreamFeatures, begin_flags};
 
-/// What this program can receive.
+/// The stream features that this program can receive.
 #[doc(alias = "DMU_BACKUP_FEATURE_MASK")]
 const RECEIVABLE: StreamFeatures = StreamFeatures::SPILL
     .with(StreamFeatures::EMBEDDED)
@@ -23,7 +24,7 @@ const RECEIVABLE: StreamFeatures = StreamFeatures::SPILL
     .with(StreamFeatures::LARGE_MICROZAPS)
     .with(StreamFeatures::RAW);
 
-/// What the first record says, as far as this program can receive it.
+/// The facts of the first record, if this program can receive the stream.
 pub(super) fn facts_of(begin: &Begin) -> Result<StreamFacts, Refusal> {
     let invalid = |reason: String| Refusal::new(RefusalKind::Invalid, CANNOT, reason);
     let unsupported = |reason: String| Refusal::new(RefusalKind::Unsupported, CANNOT, reason);

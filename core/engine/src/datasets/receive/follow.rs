@@ -1,13 +1,17 @@
-//! Following the sender: what became of file systems and snapshots there, since the increment's first snapshot.
+//! Replication: the tree here follows renames, promotions and destructions at the sender since the
+//! increment's first snapshot.
 //!
 //! # Mechanism
-//! Before the streams of an increment of a tree come, the tree here is brought to what the sender's is now ([`tree`]): clones are promoted, snapshots and file
-//! systems renamed, and with `-F` those destroyed that are no more. After the streams it is done once more, since what is to be moved may have had to wait for
-//! its new parent. Snapshots that are here already get the properties that they have at the sender by now.
+//! Before the streams of an increment of a tree come, the tree here is brought to the sender's
+//! present shape ([`tree`]): clones are promoted, snapshots and file systems renamed, and with `-F`
+//! those destroyed that the sender has no more. After the streams this is done once more, since a
+//! rename may have to wait for its new parent. Snapshots that are here already get their present
+//! properties at the sender.
 //!
-//! What cannot be done is told, and does not keep the streams from being received.
+//! A step that fails gives a warning, and the streams are received all the same.
 //!
-//! A file system that moves is not mounted again before all streams are in: mounting may change it, and then no increment fits.
+//! A moved file system is mounted again only after all streams: mounting may change it, and then no
+//! increment fits.
 
 use super::Run;
 use super::destination::destination;
@@ -33,20 +37,20 @@ use tarn_dataset::properties::parse::{Checked, Setting};
 use tarn_dataset::properties::table;
 use tarn_dataset::properties::value::Kinds;
 
-/// A tree that follows the sender.
+/// A tree that follows the sender's.
 struct Following<'a> {
     open: Arc<OpenPool>,
     top: String,
     package: &'a Package,
-    /// The short name of the snapshot at the sender.
+    /// The short name at the sender of the increment's first snapshot.
     from: &'a str,
     when: When,
-    /// History has the receive, which is what somebody asked for.
+    /// A call without a command line: history has the receive itself.
     call: Call,
 }
 
 impl Run<'_> {
-    /// Does what was done at the sender.
+    /// Repeats the sender's changes of the tree.
     #[doc(alias = "recv_incremental_replication")]
     pub(super) fn follow_sender(&mut self, package: &Package, when: When) -> Result<(), Refusal> {
         let Some(from) = package.from.as_deref().filter(|_| package.is_tree) else {
@@ -55,7 +59,7 @@ impl Run<'_> {
         if self.request.dry_run {
             return Ok(());
         }
-        // The snapshot's name does not matter.
+        // Only the file system's name matters here.
         let sent = format!("{}@{from}", package.base());
         let top = destination(self.request, &sent, package.base(), true)?;
         let Some(open) = self.engine.find_pool(top.pool()) else {
@@ -73,18 +77,18 @@ impl Run<'_> {
             },
         };
         let is_whole = self.follow(&following);
-        // What could not be done before the streams may have been done after them.
+        // Steps that failed may have been possible after the streams.
         self.done.is_incomplete = !is_whole;
         Ok(())
     }
 
-    /// Says whether all of it could be done.
+    /// Repeats the sender's changes. False if a step failed.
     fn follow(&mut self, following: &Following<'_>) -> bool {
         let Some(mut tree) = self.read_tree(following) else {
             return true;
         };
         let mut is_whole = true;
-        // Each promotion takes a clone one further up.
+        // Each promotion takes a clone one level up.
         for _ in 0..tree.count() {
             let promoted = tree.promoted();
             let mut count = 0;
@@ -95,7 +99,7 @@ impl Run<'_> {
             if count == 0 {
                 break;
             }
-            // Their snapshots are others' now.
+            // Snapshots have moved from one file system to the other.
             self.tell(ReceiveEvent::AnotherPass);
             match self.read_tree(following) {
                 Some(again) => tree = again,
@@ -108,7 +112,7 @@ impl Run<'_> {
                 from: following.from.to_string(),
             });
         }
-        // Those of what goes may keep others.
+        // Snapshots of a destroyed file system may have kept others.
         is_whole &= self.follow_heads(following, &mut tree);
         if self.request.force {
             for gone in tree.gone_snapshots() {
@@ -119,13 +123,13 @@ impl Run<'_> {
             is_whole &= self.rename(following, &renaming);
         }
         if following.when == When::Before {
-            // The streams bring those of the snapshots that are in them.
+            // Streams bring the properties of their own snapshots.
             self.follow_snapshot_properties(following);
         }
         is_whole
     }
 
-    /// Gives the snapshots that are here the properties that they have at the sender by now.
+    /// Sets the snapshots that are here to their present properties at the sender.
     fn follow_snapshot_properties(&mut self, following: &Following<'_>) {
         // Names have changed.
         let Some(tree) = self.read_tree(following) else {
@@ -151,7 +155,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the caller may set a property of a snapshot. If not, that is told.
+    /// Whether the caller may set a property of a snapshot. If not, a warning is given.
     fn may_receive(&mut self, following: &Following<'_>, name: &str, property: &str) -> bool {
         let need = need(name, &[of_property(property)]);
         let (call, open) = (self.call, &following.open);
@@ -165,7 +169,7 @@ impl Run<'_> {
         may
     }
 
-    /// Whether just these came for a snapshot before. It is not known where it cannot be read.
+    /// Whether a snapshot's received properties are exactly these. False where they cannot be read.
     fn has_received(&self, open: &OpenPool, name: &str, settings: &[Checked]) -> bool {
         let view = open.pool.namespace().view(self.operation);
         let given = DatasetName::parse(name).ok().and_then(|name| {
@@ -213,7 +217,7 @@ impl Run<'_> {
         is_whole
     }
 
-    /// The tree as it is now; none where it is not there, or not one for this package.
+    /// The present tree here; none where it does not exist, or has nothing of this package.
     fn read_tree<'f>(&mut self, following: &'f Following<'_>) -> Option<Tree<'f>> {
         let Following { open, top, .. } = following;
         let read = tree::read(open.pool.namespace(), top, self.operation);
@@ -245,7 +249,8 @@ impl Run<'_> {
         }
     }
 
-    /// Destroys snapshots of one file system. Those that something keeps are marked, and go later.
+    /// Destroys snapshots of one file system. Those with holds or clones are marked for deferred
+    /// destruction.
     fn destroy_snapshots(
         &mut self,
         following: &Following<'_>,
@@ -259,7 +264,7 @@ impl Run<'_> {
         );
         let mut left = self.snapshots_of(&following.open, &gone.head);
         if refused.is_err() && gone.snapshots.len() > 1 {
-            // One keeps the others.
+            // One snapshot that cannot go keeps the others.
             refused = Ok(());
             for short in &gone.snapshots {
                 refused = self.defer(following, &full(short)).and(refused);
@@ -303,7 +308,8 @@ impl Run<'_> {
         names.collect()
     }
 
-    /// Destroys a file system with its snapshots, all or nothing of it. What is below it stays, and then it does, too.
+    /// Destroys a file system with its snapshots, all or nothing. If a file system is below it, it
+    /// stays.
     fn destroy(&mut self, following: &Following<'_>, gone: &Gone) -> bool {
         let name = gone.head.clone();
         let view = following.open.pool.namespace().view(self.operation);
@@ -355,7 +361,7 @@ impl Run<'_> {
         self.changed |= moved.is_ok();
         let moved = moved.map(|heads| self.taken_off.extend(heads));
         if renaming.is_aside && moved.is_ok() {
-            // It is not where it belongs.
+            // It is not in its place.
             return true;
         }
         self.tell_outcome(following, moved)
@@ -372,7 +378,7 @@ impl Run<'_> {
         outcome.is_ok()
     }
 
-    /// Tells what could not be done, once.
+    /// Gives a warning, once.
     fn warn(&mut self, warning: String) {
         if !self.done.warnings.contains(&warning) {
             self.done.warnings.push(warning);
@@ -388,7 +394,7 @@ fn failed(following: &Following<'_>, refusal: &Refusal) -> ReceiveEvent {
 }
 
 impl Run<'_> {
-    /// What came with the key of something above it is opened with that again.
+    /// Key inheritance: a received dataset whose key was inherited at the sender inherits it again.
     #[doc(alias = "recv_fix_encryption_hierarchy")]
     pub(super) fn follow_keys(&mut self, package: &Package) {
         let Some(top) = self
@@ -435,7 +441,8 @@ impl Run<'_> {
     }
 }
 
-/// Encryption roots here that are none at the sender, those above others first; and those that are, with where their key is.
+/// The encryption roots here that inherit at the sender, the higher first; and those that are roots
+/// there too, with their `keylocation`.
 fn find_roots(
     directory: &Directory<'_>,
     package: &Package,

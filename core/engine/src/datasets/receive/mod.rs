@@ -1,14 +1,17 @@
 //! `zfs receive`: a stream becomes a snapshot, or a package of streams becomes many.
 //!
 //! # Mechanism
-//! A plain stream is one snapshot ([`one`]). A package begins with a description of what follows: file systems with their properties, the guids of
-//! their snapshots; its streams are taken one after the other, and each finds its file system in the description ([`package`]). Where something
-//! goes follows from the name that the sender gave it, and from options ([`destination`]).
+//! A plain stream is one snapshot ([`one`]). A package begins with a list of its contents: file
+//! systems with their properties and the guids of their snapshots; its streams are received one
+//! after the other, and each finds its file system in the list ([`package`]). The target's name
+//! follows from the sender's name and from options ([`destination`]).
 //!
-//! The pool's turn is taken to make room for a stream and to end it, not while its bytes come. What was received is mounted when all streams are in ([`mounting`]).
+//! The pool's turn is held while a stream begins and ends, not while its bytes come. Received file
+//! systems are mounted after all streams ([`mounting`]).
 //!
 //! # After a failure
-//! What was received of a stream is given up, or with `-s` kept until the rest comes. Streams of a package that were whole stay, and are not mounted.
+//! A partly received stream is discarded, or with `-s` kept until it is resumed. Complete streams
+//! of a package stay, and are not mounted.
 
 mod destination;
 mod first_record;
@@ -46,11 +49,12 @@ use tarn_probe::Operation;
 use tarn_stream::reading::{StreamError, StreamReader};
 use watch::Counted;
 
-/// What is said of a stream that does not fit this program.
+/// The action of refusals of an unsupported stream.
 const CANNOT: &str = "cannot receive";
 
-/// How much is read from the caller's descriptor at once, where less is wanted. Contents are read to where they stay, except for what came with the record before them: so this
-/// is little beside a block, and much beside a record.
+/// Bytes read from the caller's descriptor at once, unless more are wanted. Contents are read
+/// straight into their block's memory, except for bytes that came with the record before them: so
+/// this is little beside a block, and much beside a record.
 const INPUT_BYTES: usize = 8 << 10;
 
 /// A receive under way.
@@ -60,23 +64,23 @@ struct Run<'a> {
     request: &'a Receive,
     operation: &'a Operation,
     done: Received,
-    /// Who is told what happens, and how many of the warnings he was told.
+    /// The command that watches, and how many of the warnings it has.
     watched: Option<Arc<WatchedReceive>>,
     warnings_told: usize,
     /// The file system that the first stream went to.
     top: Option<String>,
-    /// The short name of the last snapshot of a package, if it was said.
+    /// The short name of a package's last snapshot, if the package names it.
     last: Option<String>,
-    /// Something may have been changed.
+    /// The receive may have changed something.
     changed: bool,
-    /// Something came that is to be mounted.
+    /// A received file system is to be mounted.
     mounts: bool,
-    /// What was mounted, and had to be unmounted until all streams are in.
+    /// Mounts that were undone until all streams are in.
     taken_off: Vec<TakenOff>,
 }
 
 impl Engine {
-    /// Receives what comes through the caller's descriptor.
+    /// Receives the stream from the caller's descriptor.
     pub(crate) fn receive(
         &self,
         call: &Call,
@@ -144,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// `zfs receive -A`: gives up what was received of a stream that was cut.
+    /// `zfs receive -A`: discards a partly received stream.
     #[doc(alias = "zfs_do_receive")]
     pub(crate) fn abort_receive(
         &self,
@@ -220,7 +224,7 @@ impl Run<'_> {
         }
     }
 
-    /// With `-d` and `-e` the file system is there that all goes below; and so is what the new one is said to be a clone of.
+    /// Checks that the parent of `-d` and `-e` exists, and the origin that `-o origin` names.
     fn check_above(&self) -> Result<(), Refusal> {
         let request = self.request;
         let is_below = request.names != ReceiveNames::AsGiven;
@@ -255,7 +259,7 @@ impl Run<'_> {
         self.done.events.push(event);
     }
 
-    /// Tells what was warned of since something was told.
+    /// Tells the watching command the new warnings.
     fn tell_warnings(&mut self) {
         let warnings = &self.done.warnings[self.warnings_told..];
         self.warnings_told = self.done.warnings.len();
@@ -266,7 +270,7 @@ impl Run<'_> {
     }
 }
 
-/// What is said of a stream before anything is known of it.
+/// The refusal of a stream whose beginning cannot be read.
 fn unreadable(error: &StreamError) -> Refusal {
     Refusal::new(RefusalKind::Invalid, CANNOT, error.to_string())
 }

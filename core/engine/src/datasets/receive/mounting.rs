@@ -1,13 +1,16 @@
-//! Mounting what was received, when all of it is in.
+//! Mounts received file systems after the last stream.
 //!
 //! # Problem
-//! Mounting may change a file system: files that were open without a name when the snapshot was taken are freed, and whoever enters changes times of access. The next increment of the package
-//! goes on from the snapshot, and does not fit upon what was changed since.
+//! Mounting may change a file system: it frees files that were unlinked and open when the snapshot
+//! was taken, and reading it changes access times. The next increment of the package goes on from
+//! the snapshot, and does not fit a changed file system.
 //!
 //! # Mechanism
-//! After the last stream, the first file system of the package is mounted with all below it whose mount points follow from its own, as far as they are meant to be mounted. Those that were
-//! mounted stay so all the time, but for the moment in which each gets its snapshots, and are mounted again so that nothing of them changes. Those that the package moved were
-//! unmounted for that, and are mounted again whatever came of it.
+//! After the last stream, the package's first file system is mounted with all file systems below it
+//! whose mount points follow from its own, as far as they are to be mounted. File systems that were
+//! mounted stay mounted meanwhile, except for the moment in which each gets its snapshots, and are
+//! remounted so that nothing of them changes. Those that the package moved were unmounted for that,
+//! and are mounted again even if a stream failed.
 
 use super::Run;
 use crate::datasets::mount::Asked;
@@ -20,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// Mounts what is to be mounted. `is_whole` is whether all streams came.
+    /// Mounts the received file systems. `is_whole` says whether all streams came.
     pub(super) fn mount_received(&mut self, is_whole: bool) {
         let mounts_new = is_whole && self.mounts && !self.request.no_mount;
         let top = self.top.clone().filter(|_| mounts_new);
@@ -42,12 +45,12 @@ impl Run<'_> {
         }
         let view = open.pool.namespace().view(self.operation);
         for (head, before) in std::mem::take(&mut self.taken_off) {
-            // It may have another name by now, or be gone.
+            // It may have been renamed or destroyed.
             if let Ok(head) = view.dataset_by_id(head) {
                 self.wait(&open, head.name(), Some(before), &mut waiting);
             }
         }
-        // A path comes before those below it.
+        // A path comes before the paths below it.
         waiting.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         for (_, name, before) in waiting {
             if open.mount_of(&name).is_some() {

@@ -1,4 +1,4 @@
-//! One stream: from its first record to the snapshot.
+//! Receiving one stream: from its first record to the snapshot.
 
 use super::destination::destination;
 use super::first_record::facts_of;
@@ -33,7 +33,7 @@ use tarn_stream::reading::StreamReader;
 use tarn_stream::receive::{Destination, receive};
 
 impl Run<'_> {
-    /// Takes one stream.
+    /// Receives one stream.
     pub(super) fn take_one(
         &mut self,
         reader: &mut StreamReader<&mut dyn Read>,
@@ -88,7 +88,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Puts the holds on a snapshot that it had at the sender.
+    /// Sets the sender's holds on a received snapshot.
     fn put_holds(&mut self, open: &Arc<OpenPool>, plan: &Plan, sent: &Sent) {
         for tag in sent.holds_of(plan.facts.to_guid) {
             let snapshot = plan.snapshot.to_string();
@@ -104,7 +104,7 @@ impl Run<'_> {
         }
     }
 
-    /// Reads a stream that nobody wants.
+    /// Reads a stream to its end without receiving it.
     #[doc(alias = "recv_skip")]
     fn pass_over(
         &self,
@@ -122,8 +122,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the target has this very snapshot, so that nobody wants the stream. A plain stream
-    /// goes in again where the snapshot has another name by now.
+    /// Whether the target has the stream's snapshot already, so that the stream is skipped. A plain
+    /// stream is received again where the snapshot has another name by now.
     fn is_there(&self, open: &OpenPool, plan: &Plan, is_of_package: bool) -> bool {
         if plan.resumes || (plan.makes_new && !is_of_package) {
             return false;
@@ -142,7 +142,7 @@ impl Run<'_> {
             && head.snapshots().is_ok_and(|all| all.iter().any(is_it))
     }
 
-    /// With `-d`, makes what is missing above the target.
+    /// With `-d`, creates the missing parents of the target.
     #[doc(alias = "create_parents")]
     fn make_parents(&mut self, open: &Arc<OpenPool>, plan: &Plan) -> Result<(), Refusal> {
         let missing = missing_parents(open, plan.target(), self.operation)?;
@@ -160,8 +160,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes a stream in, up to the snapshot. Says whether it made a file system that can be
-    /// mounted.
+    /// Receives a stream up to its snapshot. True if it created a file system that can be mounted.
     fn receive_into(
         &mut self,
         open: &Arc<OpenPool>,
@@ -191,10 +190,10 @@ impl Run<'_> {
             })
             .and_then(|()| self.finish(open, plan, receiver));
         if is_resumable && outcome.is_err() {
-            // What came is worth something only once it is stored, with up to where it came.
+            // A resumable state is of use only once it is stored, with its position.
             drop(open.pool.sync_all(self.operation));
         }
-        // Nobody destroys what is being given up: the claim is held until that is done.
+        // The claim keeps the partial state from being destroyed by others until it is discarded.
         let outcome = match outcome {
             Ok(()) => {
                 Ok(receiver.is_new && plan.key.is_none() && plan.kinds() == Kinds::FILESYSTEM)
@@ -230,7 +229,7 @@ impl Run<'_> {
         Ok((begun.receiver, claim, 0))
     }
 
-    /// Goes on where another stream broke off: exactly there.
+    /// Resumes a receive at the exact position where it was interrupted.
     #[doc(alias = "resume_check")]
     fn resume(
         &mut self,
@@ -268,7 +267,7 @@ impl Run<'_> {
         Ok((receiver, claim, bytes))
     }
 
-    /// Makes the snapshot. What is mounted of the target is unmounted meanwhile.
+    /// Takes the snapshot. The target is unmounted meanwhile.
     fn finish(
         &mut self,
         open: &Arc<OpenPool>,
@@ -324,11 +323,11 @@ impl Run<'_> {
             self.operation,
         );
         outcome?;
-        // What is below it was not unmounted, and may inherit something else now.
+        // Datasets below it were not unmounted, and may inherit other values now.
         let refreshed = self
             .engine
             .refresh_below(open, plan.target(), self.operation);
-        // It was received, whether it can be mounted or not.
+        // The stream is received, whether or not it can be mounted.
         for refusal in [back, refreshed].into_iter().filter_map(Result::err) {
             self.done.warnings.push(refusal.to_string());
         }
@@ -347,8 +346,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The target may have got another name while the stream came. The caller has the pool's turn,
-    /// so that it keeps that now.
+    /// The target, which may have been renamed while the stream came. The caller has the pool's
+    /// turn, which keeps the name.
     fn find_renamed(
         &self,
         open: &OpenPool,
@@ -368,7 +367,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives up what was received, unless it may go on.
+    /// Discards the partial state, unless it is to be resumed.
     fn give_up(
         &self,
         open: &Arc<OpenPool>,
@@ -399,7 +398,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the sender needs to go on.
+    /// The resume token for the sender.
     fn token(&self, open: &OpenPool, receiver: Receiver) -> Option<String> {
         let view = open.pool.namespace().view(self.operation);
         let head = view.dataset_without_name(receiver.head).ok()?;

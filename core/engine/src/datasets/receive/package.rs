@@ -1,4 +1,4 @@
-//! Packages: streams of several snapshots, and what is said of them before.
+//! Stream packages: the streams of several snapshots, and the list of contents before them.
 
 use super::tree::When;
 use super::{CANNOT, Run, unreadable};
@@ -9,21 +9,21 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::stream::Begin;
 use tarn_stream::reading::StreamReader;
 
-/// The description of a package.
+/// The list of contents of a package.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Package {
-    /// The file system that the sender was asked for.
+    /// The file system that was sent.
     base: String,
     /// The short name of the snapshot that increments begin with.
     pub(super) from: Option<String>,
     /// The short name of the last snapshot.
     last: Option<String>,
-    /// It has all that is below the file system, too.
+    /// It has the file systems below too (`-R`).
     pub(super) is_tree: bool,
-    /// What is encrypted is sent as it is.
+    /// Encrypted datasets are sent raw.
     pub(super) is_raw: bool,
     filesystems: Vec<Sent>,
-    /// Which of these has the snapshot with this guid.
+    /// The file system of each snapshot, by guid.
     owners: BTreeMap<u64, usize>,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct Package {
 pub(super) struct Sent {
     /// Its full name at the sender.
     pub(super) name: String,
-    /// The guid of the snapshot of its parent.
+    /// The guid of its parent's snapshot.
     pub(super) parent_guid: u64,
-    /// The guid of what it is a clone of.
+    /// The guid of its origin.
     pub(super) origin: Option<u64>,
-    /// It is encrypted, and opened with a key of its own.
+    /// It is an encryption root.
     pub(super) is_key_root: bool,
     /// Properties.
     pub(super) properties: NvList,
@@ -69,7 +69,7 @@ impl Sent {
             .collect()
     }
 
-    /// Where the owner of its key has it, if that was said.
+    /// Its `keylocation` at the sender, if that was sent.
     pub(super) fn key_location(&self) -> Option<String> {
         let said = self.properties.list(super::properties::KEY_LOCATION).ok()?;
         said.string("value").ok().map(str::to_string)
@@ -84,7 +84,7 @@ impl Sent {
 }
 
 impl Package {
-    /// Takes the description apart.
+    /// Decodes the list of contents.
     pub(super) fn read(begin: &Begin, payload: &[u8]) -> Result<Package, Refusal> {
         let invalid = |why: String| {
             let reason = format!("invalid stream (its description cannot be read: {why})");
@@ -119,7 +119,7 @@ impl Package {
         read().map_err(|why| invalid(why.to_string()))
     }
 
-    /// The file system that the sender was asked for.
+    /// The file system that was sent.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
@@ -130,7 +130,7 @@ impl Package {
         self.owner(guid).map(|owner| self.sent(owner))
     }
 
-    /// The same, as which of them it is.
+    /// The same, as an index.
     pub(super) fn owner(&self, guid: u64) -> Option<usize> {
         self.owners.get(&guid).copied()
     }
@@ -181,14 +181,14 @@ fn read_sent(list: &NvList) -> Result<Sent, tarn_ondisk::nvlist::NvError> {
 }
 
 impl Run<'_> {
-    /// Takes the streams of a package, to its end.
+    /// Receives the streams of a package, to its end.
     #[doc(alias = "zfs_receive_package")]
     pub(super) fn take_package(
         &mut self,
         reader: &mut StreamReader<&mut dyn Read>,
         package: &Package,
     ) -> Result<(), Refusal> {
-        // The description is a stream of its own, and has an end.
+        // The list of contents is a stream of its own, with an end record.
         let end = reader.next().map_err(|error| unreadable(&error))?;
         if !matches!(end.record, tarn_ondisk::stream::Record::End(_)) {
             let reason = "invalid stream (its description does not end)";
@@ -207,7 +207,7 @@ impl Run<'_> {
             let name = begin.to_name.as_str().unwrap_or_default();
             let base = match name.starts_with(&package.base) {
                 true => package.base.clone(),
-                // From an older sender, which did not say what it was asked for.
+                // An older sender does not name the file system that was sent.
                 false => name.split('@').next().unwrap_or_default().to_string(),
             };
             self.take_one(reader, &begin, &payload, &base, Some((package, sent)))?;

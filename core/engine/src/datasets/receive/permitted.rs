@@ -1,4 +1,4 @@
-//! What a user needs to receive a stream.
+//! The permissions that a user needs to receive a stream.
 
 use super::Run;
 use super::planning::Plan;
@@ -11,7 +11,8 @@ use tarn_dataset::ops::on_behalf::{Growth, OnBehalf};
 use tarn_dataset::ops::receive::ReceiveSettings;
 
 impl Run<'_> {
-    /// Refuses a caller who may not receive this stream. Properties that came with it and that he may not set are left out, and told of.
+    /// Refuses a caller without permission to receive this stream. Received properties that the
+    /// caller may not set are left out, with a warning.
     #[doc(alias = "zfs_secpolicy_recv")]
     pub(super) fn permit(&mut self, open: &OpenPool, plan: &mut Plan) -> Result<(), Refusal> {
         let (engine, call, operation) = (self.engine, self.call, self.operation);
@@ -29,7 +30,7 @@ impl Run<'_> {
         }
         let receive = match self.request.force {
             true => permission::RECEIVE,
-            // Who may only add changes nothing that is there.
+            // Without `-F` the stream only adds, so `receive:append` suffices.
             false if engine.may(call, open, &need(into, &[permission::RECEIVE]), operation) => {
                 permission::RECEIVE
             }
@@ -41,7 +42,8 @@ impl Run<'_> {
         self.permit_settings(open, plan)
     }
 
-    /// The same where parents are missing: they are made here, and the stream is received in what is granted below.
+    /// The same where parents are missing: they are created, and the stream needs its permissions
+    /// at the nearest existing ancestor.
     fn permit_far_below(
         &mut self,
         open: &OpenPool,
@@ -54,14 +56,15 @@ impl Run<'_> {
         let granted =
             |permission| engine.permit_new(call, open, action, there, &[permission], operation);
         match granted(permission::RECEIVE) {
-            // Who may only add changes nothing that is there.
+            // Without `-F` the stream only adds, so `receive:append` suffices.
             Err(_) if !self.request.force => granted(permission::RECEIVE_APPEND)?,
             outcome => outcome?,
         }
         self.permit_settings(open, plan)
     }
 
-    /// Refuses what somebody sets and may not. What came and he may not set is left out, and told of.
+    /// Refuses properties of the request that the caller may not set. Received ones are left out,
+    /// with a warning.
     fn permit_settings(&mut self, open: &OpenPool, plan: &mut Plan) -> Result<(), Refusal> {
         let target = plan.target().to_string();
         let ReceiveSettings {
@@ -109,7 +112,8 @@ impl Run<'_> {
         })
     }
 
-    /// A stream of everything below a dataset, received by force, destroys and renames what is not in it.
+    /// Refuses a caller without permission to destroy and rename below the target: a forced receive
+    /// of a whole tree does both.
     pub(super) fn permit_following(&self, is_tree: bool) -> Result<(), Refusal> {
         let (engine, call) = (self.engine, self.call);
         if engine.trusts(&call.caller) || !is_tree || !self.request.force {
@@ -147,7 +151,7 @@ impl Run<'_> {
         }
     }
 
-    /// A task that begins to receive, bound by limits.
+    /// The task that begins a receive, bound by limits.
     pub(super) fn on_behalf<T>(&self, plan: &Plan, task: T) -> OnBehalf<T> {
         let target = plan.target();
         let (growth, created) = match plan.makes_new {

@@ -1,4 +1,4 @@
-//! What becomes of a stream: which file system it goes into, and what must be there.
+//! The plan of a stream: its target, and the conditions on the target.
 
 use super::CANNOT;
 use super::Run;
@@ -23,27 +23,27 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::objset::ObjsetType;
 use tarn_ondisk::stream::{Begin, StreamFeatures, begin_flags};
 
-/// What is known of a stream before its second record.
+/// The facts of a stream that are known before its second record.
 pub(super) struct Plan {
     pub(super) facts: StreamFacts,
     pub(super) flags: u32,
     /// The full name of the snapshot at the sender.
     pub(super) sent: String,
-    /// What it becomes.
+    /// Its full name here.
     pub(super) snapshot: DatasetName,
-    /// The snapshot that what it becomes is a clone of.
+    /// The origin here, where the stream makes a clone.
     pub(super) origin: Option<String>,
-    /// It makes a file system or volume.
+    /// It creates a file system or volume.
     pub(super) makes_new: bool,
-    /// It goes on from where another broke off.
+    /// It resumes an interrupted receive.
     pub(super) resumes: bool,
-    /// What the first record's list says of that.
+    /// The list in the first record, which has the position to resume at.
     pub(super) description: NvList,
     pub(super) settings: ReceiveSettings,
     /// Whether properties came with the stream.
     pub(super) has_properties: bool,
     pub(super) snapshot_properties: NvList,
-    /// The key, where the stream is of something encrypted.
+    /// The key of an encrypted stream.
     pub(super) key: Option<KeyFacts>,
 }
 
@@ -56,7 +56,7 @@ impl Plan {
         kinds_of(&self.facts)
     }
 
-    /// What cannot be done, when it cannot.
+    /// The action that a refusal names.
     pub(super) fn action(&self) -> &'static str {
         match (self.makes_new, self.resumes) {
             (true, _) => "cannot receive new filesystem stream",
@@ -78,7 +78,7 @@ fn kinds_of(facts: &StreamFacts) -> Kinds {
 }
 
 impl Run<'_> {
-    /// Finds out what becomes of a stream.
+    /// Plans the target of a stream.
     pub(super) fn plan(
         &mut self,
         open: &Arc<OpenPool>,
@@ -145,8 +145,9 @@ impl Run<'_> {
         Ok(plan)
     }
 
-    /// A file system of a package may have been moved at the target: it is found by the guid of
-    /// what it goes on from, and a new one by that of its parent's snapshot.
+    /// A file system of a package may have been moved here: an increment's target is found by the
+    /// guid of the snapshot that it goes on from, a new file system's parent by the guid of the
+    /// parent's snapshot.
     fn find_moved(
         &self,
         view: View<'_>,
@@ -187,7 +188,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What a target that is there must be.
+    /// Checks a target that exists.
     fn check_existing(&self, plan: &Plan, head: &Dataset<'_>) -> Result<(), Refusal> {
         let exists = |reason: String| plan.refuse(RefusalKind::Exists, reason);
         let failed = |error: DatasetError| cannot_open(plan.target(), &error);
@@ -234,7 +235,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What there must be for a target to be made.
+    /// Checks that a target can be created.
     fn check_missing(&self, view: View<'_>, plan: &Plan) -> Result<(), Refusal> {
         let Some((parent, _)) = plan.snapshot.parent().filter(|_| plan.makes_new) else {
             let reason = format!("destination '{}' does not exist", plan.target());
@@ -242,7 +243,7 @@ impl Run<'_> {
         };
         let head = head_of(view, parent).map_err(|error| cannot_open(parent, &error))?;
         let Some(head) = head else {
-            // It is made, too, when it is known that the stream may come in.
+            // Missing parents are created later, once the stream is known to be allowed.
             if self.request.names == ReceiveNames::AllButPool {
                 return Ok(());
             }
@@ -264,7 +265,7 @@ impl Run<'_> {
     }
 }
 
-/// The key that a raw stream brings.
+/// The key in a raw stream.
 fn key_of(plan: &Plan) -> Result<Option<KeyFacts>, Refusal> {
     if !plan.facts.features.has(StreamFeatures::RAW) {
         return Ok(None);
@@ -294,7 +295,7 @@ fn key_of(plan: &Plan) -> Result<Option<KeyFacts>, Refusal> {
     }
 }
 
-/// The head of this name, if there is one.
+/// The head of this name, if it exists.
 pub(super) fn head_of<'a>(view: View<'a>, name: &str) -> Result<Option<Dataset<'a>>, DatasetError> {
     match view.directory(name).and_then(|found| found.head()) {
         Err(DatasetError::NotFound { .. }) => Ok(None),
@@ -302,8 +303,8 @@ pub(super) fn head_of<'a>(view: View<'a>, name: &str) -> Result<Option<Dataset<'
     }
 }
 
-/// The full name of a snapshot with this guid: as near to a dataset as there is one, and anywhere
-/// in the pool at last.
+/// The full name of a snapshot with this guid: the one nearest to a dataset, or else any in the
+/// pool.
 #[doc(alias = "guid_to_name")]
 fn snapshot_with(view: View<'_>, near: &str, guid: u64) -> Option<String> {
     let mut above = Some(near);

@@ -1,4 +1,4 @@
-//! Properties that come with a stream, and those that the receiver says.
+//! Received properties, and those that `-o` and `-x` give.
 
 use super::Run;
 use crate::engine::OpenPool;
@@ -14,16 +14,17 @@ use tarn_dataset::task::FeatureCounts;
 use tarn_ondisk::nvlist::{NvList, NvValue};
 use tarn_ondisk::zap::can_hold_name;
 
-/// Properties that are part of the key, which a raw stream brings.
+/// Properties of the key, which a raw stream brings.
 #[doc(alias = "zfs_prop_encryption_key_param")]
 const OF_KEY: [&str; 4] = ["encryption", "keyformat", "pbkdf2salt", "pbkdf2iters"];
 
-/// Where the owner's key is. It is nobody's but an encryption root's, and who that is turns out in the end.
+/// Where the key is. Only an encryption root has this property, and which datasets are roots is
+/// known after all streams.
 pub(super) const KEY_LOCATION: &str = "keylocation";
 
 impl Run<'_> {
-    /// The settings of what a stream becomes. What came stays what came; what the receiver says goes before it. What is below the first file system of a package inherits what is
-    /// set for that.
+    /// The settings of a target. Received values stay marked as received; `-o` and `-x` override
+    /// them. Datasets below the package's first file system inherit the values of `-o`.
     #[doc(alias = "zfs_setup_cmdline_props")]
     pub(super) fn settings(
         &mut self,
@@ -81,7 +82,8 @@ impl Run<'_> {
         Ok(settings)
     }
 
-    /// Refuses what nobody can have otherwise than it is in the stream: facts of the contents, and what is computed.
+    /// Refuses `-o` and `-x` of properties that cannot differ from the stream: those fixed in the
+    /// contents, and computed ones.
     #[doc(alias = "zfs_receive_checkprops")]
     pub(super) fn check_said(&self) -> Result<(), Refusal> {
         let set = self.request.properties.iter().map(|(name, _)| name);
@@ -95,7 +97,7 @@ impl Run<'_> {
         }
     }
 
-    /// What comes with the key is not for the receiver to say.
+    /// Refuses `-o` and `-x` of properties that come with the key.
     fn check_of_key(&self) -> Result<(), Refusal> {
         let set = self.request.properties.iter().map(|(name, _)| name);
         let mut said = set.chain(&self.request.excluded);
@@ -110,7 +112,7 @@ impl Run<'_> {
         }
     }
 
-    /// Properties that came with a stream. One that cannot be kept is told of, and left out.
+    /// The received properties. One that cannot be stored is left out, with a warning.
     pub(super) fn received(
         &mut self,
         open: &OpenPool,
@@ -139,9 +141,10 @@ impl Run<'_> {
     }
 }
 
-/// Whether `-o` and `-x` may name a property. Of those of keys it turns out when it is known what the stream is of, and `origin` says what a new file system is a clone of.
+/// Whether `-o` and `-x` may name a property. Properties of keys are checked when the stream is
+/// known; `origin` names the origin of a new clone.
 fn may_be_said(name: &str) -> bool {
-    /// They can be set later, and are in the stream all the same.
+    /// Settable later, but fixed by the stream's contents.
     const OF_CONTENTS: [&str; 2] = ["version", "volsize"];
     let Some(row) = table::find(name) else {
         return is_user_property(name);
@@ -150,24 +153,24 @@ fn may_be_said(name: &str) -> bool {
     row.name == "origin" || is_of_key || (row.is_settable() && !OF_CONTENTS.contains(&row.name))
 }
 
-/// What is known of a target before its settings are.
+/// The facts of a target that its settings depend on.
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     pub(super) kinds: Kinds,
-    /// It is what the first stream goes to.
+    /// It is the target of the first stream.
     pub(super) is_top: bool,
-    /// It comes in a package of everything below a dataset.
+    /// It comes in a package of a whole tree.
     pub(super) is_of_tree: bool,
-    /// Its stream is of something encrypted.
+    /// Its stream is raw.
     pub(super) is_raw: bool,
 }
 
-/// The name of a property that may be given by its column.
+/// The name of a property that may be given by its column's name.
 fn full_name(property: &str) -> &str {
     table::find(property).map_or(property, |row| row.name)
 }
 
-/// What came does not count. A property that cannot be inherited does not come.
+/// Excludes a received value: the property is inherited. One that cannot be inherited is dropped.
 fn inherit(settings: &mut ReceiveSettings, name: &str) {
     match table::find(name).is_none_or(Property::is_inheritable) {
         true => settings.inherited.push(name.to_string()),
@@ -184,9 +187,9 @@ fn is_possible(open: &OpenPool, checked: &Checked) -> bool {
     needed.is_none_or(|feature| open.pool.features().is_enabled(feature))
 }
 
-/// What a value of a description sets; none for facts, which are in the contents.
+/// The setting for a value of the list; none for properties fixed in the contents.
 fn setting_of(name: &str, value: &NvValue, kinds: Kinds) -> Result<Option<Checked>, String> {
-    // Newer senders say of each value where it came from.
+    // Newer senders name the source of each value.
     let value = match value {
         NvValue::List(list) => list
             .get("value")

@@ -16,8 +16,8 @@ use tarn_stream::reading::StreamError;
 use tarn_stream::receive::ReceiveError;
 
 impl Run<'_> {
-    /// What could not be set is told, and does not keep the stream from being received. A refquota
-    /// that is smaller than one of the snapshots before the last of a package is not worth telling.
+    /// Warns of received properties that could not be set; the stream is received all the same. A
+    /// refquota that is smaller than an intermediate snapshot of a package gives no warning.
     pub(super) fn tell_not_set(&mut self, plan: &Plan, not_set: Vec<NotSet>) {
         let target = plan.target();
         let short = plan.snapshot.tail().unwrap_or_default();
@@ -31,7 +31,7 @@ impl Run<'_> {
         self.done.warnings.extend(warnings);
     }
 
-    /// Why a stream did not go in, in OpenZFS's words.
+    /// Why receiving a stream failed, in OpenZFS's words.
     pub(super) fn failed(&self, plan: &Plan, error: &ReceiveError, is_resumable: bool) -> Refusal {
         let name = plan.target();
         match error {
@@ -52,7 +52,7 @@ impl Run<'_> {
                 if !is_resumable {
                     let refusal = plan.refuse(RefusalKind::Corrupt, what);
                     return match damage {
-                        // There is nothing more to say.
+                        // The refusal says all.
                         StreamError::Ended { .. } => refusal,
                         damage => refusal.with_hint(damage.to_string()),
                     };
@@ -66,7 +66,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why there is no room for a stream, or no snapshot of it, in OpenZFS's words.
+    /// Why a receive could not begin, or its snapshot not be taken, in OpenZFS's words.
     pub(super) fn refused(&self, open: &OpenPool, plan: &Plan, error: &TaskError) -> Refusal {
         let target = plan.target();
         let TaskError::Refused(refusal) = error else {
@@ -121,7 +121,7 @@ impl Run<'_> {
         }
     }
 
-    /// What keeps a snapshot from being destroyed, each with what helps.
+    /// What keeps a snapshot from being destroyed, each with its remedy.
     fn keepers(&self, open: &OpenPool, name: &str) -> Result<Vec<String>, DatasetError> {
         let Ok(parsed) = DatasetName::parse(name) else {
             return Ok(Vec::new());
@@ -144,7 +144,7 @@ impl Run<'_> {
         Ok(keepers)
     }
 
-    /// Whether something of another stream waits at the target.
+    /// Whether the target has the partial state of another stream.
     fn has_partial(&self, open: &OpenPool, plan: &Plan) -> bool {
         let view = open.pool.namespace().view(self.operation);
         let clone = tarn_dataset::ops::receive::receive_name(plan.target());

@@ -1,18 +1,23 @@
-//! What is to be done with a tree here so that it is as at the sender.
+//! Plans the renames, promotions and destructions that give a tree here the shape of the sender's.
 //!
 //! # Problem
-//! Since the snapshot that a package goes on from, file systems and snapshots may have been destroyed, renamed, moved and promoted at the sender. The package does not say what
-//! was done. It lists what is there now.
+//! Since the increment's first snapshot, file systems and snapshots may have been destroyed,
+//! renamed, moved and promoted at the sender. The package does not list these changes, only the
+//! present state.
 //!
 //! # Mechanism
-//! Guids tell. A snapshot here that no file system of the package has was destroyed at the sender, and nothing else was: after a promotion the snapshots of one file system belong to
-//! two. So the file system of a package that one here *is*, is the one that has its newest snapshot.
+//! Guids decide. A snapshot here that no file system of the package has was destroyed at the
+//! sender, and nothing else was: after a promotion the snapshots of one file system belong to two.
+//! A file system here corresponds to the one in the package that has its newest snapshot.
 //!
-//! Clones come first, since a promotion moves snapshots; then file systems, since those that go may keep snapshots of others; then snapshots. Names may be in each other's way: what can be
-//! done is done before what cannot, and where nothing can (names were exchanged, or the new parent has yet to come) one of them gets a name that nobody has.
+//! Promotions come first, since they move snapshots; then file systems, since destroyed ones may
+//! keep snapshots of others; then snapshots. A new name may still be taken: possible steps are done
+//! before others, and where none is possible (names were exchanged, or the new parent is yet to be
+//! received) one dataset gets a temporary name.
 //!
 //! # Invariants
-//! - Nothing is destroyed that the package has under any name. What is below a file system that goes keeps it.
+//! - A snapshot that the package has under any name is not destroyed. A file system with others
+//!   below it is not destroyed.
 
 use super::package::Package;
 use std::cmp::Reverse;
@@ -26,18 +31,18 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Txg;
 use tarn_probe::Operation;
 
-/// A file system or volume here.
+/// A file system or volume of the tree here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Local {
     pub(super) name: String,
     pub(super) guid: u64,
     /// Oldest first.
     pub(super) snapshots: Vec<LocalSnapshot>,
-    /// The guid of what it is a clone of.
+    /// The guid of its origin.
     pub(super) origin: Option<u64>,
 }
 
-/// A snapshot here.
+/// A snapshot of the tree here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LocalSnapshot {
     /// Short.
@@ -46,41 +51,41 @@ pub(super) struct LocalSnapshot {
     pub(super) created: Txg,
 }
 
-/// A tree here beside a package that goes on from it.
+/// A tree here beside the package that goes on from it.
 pub(super) struct Tree<'a> {
     package: &'a Package,
-    /// The short name, at the sender, of the snapshot that the package goes on from.
+    /// The short name, at the sender, of the increment's first snapshot.
     from: &'a str,
-    /// Who receives: part of names that are only to be out of the way.
+    /// The process id of the receiving command, a part of temporary names.
     process: u32,
-    /// The name of the topmost.
+    /// The name of the tree's root.
     top: String,
-    /// Each before those below it.
+    /// Parents before children.
     heads: Vec<Local>,
-    /// Which file system of the package each is, where it is one.
+    /// The package's file system for each of them, where there is one.
     known: Vec<Option<usize>>,
 }
 
-/// A change of names, in full.
+/// A rename, with full names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Renaming {
     pub(super) from: String,
     pub(super) to: String,
-    /// It is only to be out of the way.
+    /// The new name is temporary.
     pub(super) is_aside: bool,
-    /// What it is to be called in the end; empty where its new parent is not here.
+    /// The final name; empty where the new parent is not here yet.
     pub(super) wanted: Option<String>,
 }
 
-/// How names begin that are only to be out of the way.
+/// The beginning of temporary names.
 const BESIDE: &str = "recv-";
 
-/// When a tree is looked at.
+/// When the tree is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// Streams are to come: they must find names free that others have.
+    /// Before the streams: names that they need must become free.
     Before,
-    /// All streams came.
+    /// After all streams.
     After,
 }
 
@@ -92,24 +97,24 @@ pub(super) struct Gone {
     pub(super) snapshots: Vec<String>,
 }
 
-/// What comes next of file systems.
+/// The next step for file systems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
-    /// One to destroy, with its snapshots.
+    /// Destroys one with its snapshots.
     Destroy(Gone),
     Rename(Renaming),
 }
 
-/// What is to be done with file systems, and is not yet. They are called by their guids, since their names change.
+/// The steps that remain for file systems, by guid, since names change.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
-    /// Those to destroy.
+    /// To be destroyed.
     gone: BTreeSet<u64>,
-    /// Where others belong.
+    /// To be moved, with their places.
     moved: BTreeMap<u64, Place>,
-    /// Those that are to be out of the way.
+    /// To get temporary names.
     in_the_way: BTreeSet<u64>,
-    /// Those that are.
+    /// With temporary names.
     aside: BTreeSet<u64>,
 }
 
@@ -120,7 +125,7 @@ struct Place {
     component: String,
 }
 
-/// Reads a tree from this file system down.
+/// Reads the tree below this file system.
 pub(super) fn read(
     namespace: &Namespace,
     top: &str,
@@ -164,7 +169,8 @@ fn local(directory: &Directory<'_>) -> Result<Option<Local>, DatasetError> {
 }
 
 impl<'a> Tree<'a> {
-    /// A tree, and the package that goes on from this snapshot. None where the topmost has nothing of the package: the package is not for this tree.
+    /// A tree, and the package that goes on from this snapshot. None where the tree's root has
+    /// nothing of the package, which is then for another tree.
     pub(super) fn of(
         package: &'a Package,
         from: &'a str,
@@ -184,13 +190,14 @@ impl<'a> Tree<'a> {
         tree.has_any(&tree.heads[0]).then_some(tree)
     }
 
-    /// How many file systems there are.
+    /// The number of file systems.
     pub(super) fn count(&self) -> usize {
         self.heads.len()
     }
 
-    /// Several may seem the same: a promotion is yet to be done here, or somebody has made a copy. Then it is the one that has the first snapshot of the increment; of those the one in the right
-    /// place, or else the oldest.
+    /// The package's file system for each one here. Several here may have snapshots of one (a
+    /// promotion is yet to be done, or the dataset was copied): the one with the increment's first
+    /// snapshot counts; of several such, the one in its place, or else the oldest.
     fn find_known(&self) -> Vec<Option<usize>> {
         let mut best = BTreeMap::new();
         for (index, local) in self.heads.iter().enumerate() {
@@ -216,7 +223,7 @@ impl<'a> Tree<'a> {
         known
     }
 
-    /// The snapshot of a file system that the increment of this one of the package goes on from.
+    /// The snapshot here that the increment of this file system of the package goes on from.
     fn first_of<'l>(&self, local: &'l Local, sent: usize) -> Option<&'l LocalSnapshot> {
         let sent = self.package.sent(sent);
         let mut all = local.snapshots.iter();
@@ -228,20 +235,21 @@ impl<'a> Tree<'a> {
         all.any(|one| self.package.owner(one.guid).is_some())
     }
 
-    /// Nothing of it is at the sender. It came from there if it has a snapshot of the name that the package goes on from.
+    /// Whether a file system was destroyed at the sender: it has nothing of the package, and came
+    /// from the sender if it has a snapshot of the increment's first name.
     fn is_gone(&self, local: &Local) -> bool {
         let mut all = local.snapshots.iter();
         !self.has_any(local) && all.any(|one| one.name == self.from)
     }
 
-    /// The name that one of the package has here, when it is in its place.
+    /// The name here of one of the package, when it is in its place.
     fn place_of(&self, sent: usize) -> Option<String> {
         let name = &self.package.sent(sent).name;
         let rest = name.strip_prefix(self.package.base())?;
         Some(format!("{}{rest}", self.top))
     }
 
-    /// A name that is not there.
+    /// A temporary name that is not taken.
     fn aside_name(&self, before: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let process = self.process;
         let names = (1u64..).map(|number| format!("{before}{BESIDE}{process}-{number}"));
@@ -249,7 +257,8 @@ impl<'a> Tree<'a> {
         free.next().expect("there are more numbers than names")
     }
 
-    /// Clones that have what they are clones of at the sender: each was promoted there. Where that snapshot is gone, it was promoted before what the snapshot was of went.
+    /// Clones here that own their origin's snapshot at the sender: each was promoted there. Where
+    /// that snapshot is destroyed, the promotion came before the destruction.
     pub(super) fn promoted(&self) -> Vec<String> {
         let mut owners = BTreeMap::new();
         for (index, local) in self.heads.iter().enumerate() {
@@ -275,13 +284,13 @@ impl<'a> Tree<'a> {
             .collect()
     }
 
-    /// Snapshots that the sender has no more, of file systems that it has.
+    /// Snapshots that the sender has destroyed, of file systems that it has.
     pub(super) fn gone_snapshots(&self) -> Vec<Gone> {
         let all = self.heads.iter().zip(&self.known);
         let known = all.filter(|(_, known)| known.is_some());
         let gone = known.map(|(local, _)| {
             let snapshots = local.snapshots.iter();
-            // Temporary names are ours.
+            // Temporary names are this program's.
             let is_gone = |one: &&LocalSnapshot| {
                 self.package.owner(one.guid).is_none() && !one.name.contains('%')
             };
@@ -294,7 +303,7 @@ impl<'a> Tree<'a> {
         gone.filter(|gone| !gone.snapshots.is_empty()).collect()
     }
 
-    /// Snapshots that have properties at the sender, each by its name here with those.
+    /// Snapshots by their names here, with their properties at the sender.
     pub(super) fn with_properties(&self) -> Vec<(String, NvList)> {
         let all = self.heads.iter().zip(&self.known);
         let known = all.filter_map(|(local, known)| Some((local, self.package.sent((*known)?))));
@@ -310,7 +319,7 @@ impl<'a> Tree<'a> {
             .collect()
     }
 
-    /// Takes notice of which snapshots a file system has left.
+    /// Updates the snapshots that a file system has left.
     pub(super) fn keep_snapshots(&mut self, head: &str, left: &[String]) {
         let mut heads = self.heads.iter_mut();
         if let Some(local) = heads.find(|local| local.name == head) {
@@ -318,8 +327,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Snapshots that have another name at the sender, in an order in which they can be renamed. One that could not be destroyed gets out of the way of one that
-    /// comes or is renamed.
+    /// Renames of snapshots, in an order in which they are possible. A snapshot that could not be
+    /// destroyed gets a temporary name if its name is needed.
     pub(super) fn renamed_snapshots(&self, force: bool, when: When) -> Vec<Renaming> {
         let all = self.heads.iter().zip(&self.known);
         let known = all.filter_map(|(local, known)| Some((local, (*known)?)));
@@ -382,7 +391,7 @@ impl<'a> Tree<'a> {
             }
         }
         if when == When::After {
-            // What is in their way stays: these will be refused, with the reason.
+            // Their names are taken for good: the renames will be refused, with the reason.
             for (from, to) in waiting {
                 rename(&mut names, &from, to.unwrap_or(&from), to);
             }
@@ -390,7 +399,7 @@ impl<'a> Tree<'a> {
         all
     }
 
-    /// What is to be done with file systems.
+    /// The steps for file systems.
     pub(super) fn heads(&self) -> Heads {
         let by_name: BTreeMap<&str, usize> = self
             .heads
@@ -399,7 +408,7 @@ impl<'a> Tree<'a> {
             .map(|(index, local)| (local.name.as_str(), index))
             .collect();
         let mut heads = Heads::default();
-        // What the topmost is called here was said by who receives.
+        // The request names the root of the tree.
         for (local, known) in self.heads.iter().zip(&self.known).skip(1) {
             if self.is_gone(local) {
                 heads.gone.insert(local.guid);
@@ -418,12 +427,14 @@ impl<'a> Tree<'a> {
         heads
     }
 
-    /// Where one of the package belongs that is here below this parent and has this name, if that is somewhere else. The guid of a snapshot of its parent says who that is.
+    /// The new place of a file system of the package that is here below `parent` under this name,
+    /// if that is another place. The guid of its parent's snapshot identifies the new parent.
     fn new_place(&self, parent: usize, component: &str, sent: usize) -> Option<Place> {
         let sent = self.package.sent(sent);
         let (_, new_component) = sent.name.rsplit_once('/')?;
         let new_parent = self.package.owner(sent.parent_guid);
-        // Who has moved it to something of his own wants it there.
+        // A file system that was moved below one that is not the sender's was moved by the
+        // receiver, and stays.
         let came = self.known[parent].is_some() || self.is_gone(&self.heads[parent]);
         let is_moved = new_parent.is_some() && came && self.known[parent] != new_parent;
         let parent = match is_moved {
@@ -439,7 +450,7 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Names of file systems that do not have the snapshot that the package goes on from: somebody destroyed it here.
+    /// Names of file systems without the increment's first snapshot: it was destroyed here.
     pub(super) fn without_first(&self) -> Vec<String> {
         let all = self.heads.iter().zip(&self.known);
         let lack = |(local, known): &(&Local, &Option<usize>)| {
@@ -460,7 +471,8 @@ impl<'a> Tree<'a> {
         all.map(|local| local.name.clone()).collect()
     }
 
-    /// What comes next; none when nothing more can be done. `force` is whether anything may be destroyed.
+    /// The next step; none when no further one is possible. `force` says whether datasets may be
+    /// destroyed.
     pub(super) fn next(&self, heads: &Heads, force: bool, when: When) -> Option<Next> {
         let all = || self.heads.iter();
         let is_gone = |local: &&Local| force && heads.gone.contains(&local.guid);
@@ -510,7 +522,7 @@ impl<'a> Tree<'a> {
                 wanted: self.wanted_place(heads, local),
             }));
         }
-        // What is in their way stays: these will be refused, with the reason.
+        // Their names are taken for good: the renames will be refused, with the reason.
         let mut places = all().filter_map(|local| Some((local, self.wanted_place(heads, local)?)));
         if when == When::After
             && let Some((local, to)) = places.find(|(_, to)| !to.is_empty())
@@ -525,7 +537,7 @@ impl<'a> Tree<'a> {
         all().rev().find(is_gone).map(destroy)
     }
 
-    /// Whether it is out of everybody's way.
+    /// Whether it has a temporary name.
     fn is_beside(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.top.as_str());
         let rest = rest.and_then(|rest| rest.strip_prefix('/'));
@@ -542,7 +554,7 @@ impl<'a> Tree<'a> {
         }))
     }
 
-    /// The same, when nothing is in its way.
+    /// The same, if that name is free.
     fn free_place(&self, heads: &Heads, local: &Local) -> Option<String> {
         let to = self.wanted_place(heads, local)?;
         if to.is_empty() {
@@ -553,7 +565,8 @@ impl<'a> Tree<'a> {
         (!is_below_itself && !is_taken).then_some(to)
     }
 
-    /// Takes notice that a file system has another name, and so has all below it. One that is out of the way may have to be moved yet.
+    /// Updates the names of a renamed file system and those below it. One with a temporary name may
+    /// have to be moved once more.
     pub(super) fn rename(&mut self, heads: &mut Heads, done: &Renaming) {
         for local in &mut self.heads {
             let Some(rest) = local.name.strip_prefix(done.from.as_str()) else {
@@ -572,7 +585,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Takes notice that a file system is gone.
+    /// Removes a destroyed file system.
     pub(super) fn forget(&mut self, heads: &mut Heads, name: &str) {
         if let Some(index) = self.heads.iter().position(|one| one.name == name) {
             heads.gone.remove(&self.heads[index].guid);
@@ -581,7 +594,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Takes notice that something could not be done with a file system. One that could not be destroyed gets out of the way if one comes that has its name.
+    /// Drops a step that failed. A file system that could not be destroyed gets a temporary name if
+    /// its name is needed.
     pub(super) fn give_up(&self, heads: &mut Heads, name: &str) {
         let Some(local) = self.heads.iter().find(|one| one.name == name) else {
             return;

@@ -1,8 +1,10 @@
-//! Receives that somebody watches: what happens is told while it does, and what happened before a failure, too.
+//! Progress of receives: a command can ask what a receive has done, while it runs and after it has
+//! failed.
 //!
 //! # Mechanism
-//! Who receives gives the receive a name, and asks under that name, in calls of their own, what there is beyond what he knows. Such a call waits a moment for more. When the receive has
-//! ended, what it told stays until it was asked for to the end.
+//! The command names its receive, and asks under that name, in calls of its own, for the events
+//! after those it has. Such a call waits a moment for new events. After the receive has ended, its
+//! events stay until they were asked for to the end.
 
 use crate::administration::Call;
 use crate::engine::Engine;
@@ -13,16 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tarn_host::lock::{Condvar, Mutex, Rank};
 
-/// What was told; taken for a moment.
+/// The events of a receive; held for a moment.
 const TOLD: Rank = Rank::new(tarn_host::ranks::ENGINE + 23, "what a receive told");
 
-/// How long a call waits for more. As long as a screen may show what is a bit old.
+/// How long a call waits for new events: how late a screen may be.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How many receives that have ended are kept for who has not asked yet. A guess: more than end within a moment.
+/// How many ended receives are kept until their events are asked for. A guess: more than end within
+/// a moment.
 const ENDED_MAX: usize = 64;
 
-/// A receive that somebody watches.
+/// A receive with a name.
 pub(crate) struct Watched {
     uid: u32,
     told: Mutex<Told>,
@@ -34,7 +37,7 @@ pub(crate) struct Watched {
 #[derive(Default)]
 struct Told {
     lines: Vec<ReceiveLine>,
-    /// Where the stream that is coming began, in bytes, and when.
+    /// The start of the present stream: bytes before it, and the time.
     begun: Option<(u64, u64)>,
     is_over: bool,
 }
@@ -54,7 +57,7 @@ impl Watched {
         self.more.notify_all();
     }
 
-    /// What there is beyond so many lines, when there is something, or a moment later.
+    /// The events after the first `seen`, as soon as there are any, or after a moment.
     fn beyond(&self, seen: usize) -> ReceiveProgress {
         let mut told = self.told.lock();
         if told.lines.len() <= seen && !told.is_over {
@@ -82,7 +85,7 @@ impl Watched {
     }
 }
 
-/// Tells, when it is dropped, that a receive has ended.
+/// Marks a receive as ended when it is dropped.
 pub(super) struct Watching(pub(super) Option<Arc<Watched>>);
 
 impl Drop for Watching {
@@ -94,7 +97,7 @@ impl Drop for Watching {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 pub(super) struct Counted<R> {
     pub(super) input: R,
     pub(super) watched: Option<Arc<Watched>>,
@@ -112,7 +115,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Engine {
-    /// Enters a receive under the name that it was given, if that is nobody's.
+    /// Enters a receive under its name, if that is free.
     pub(super) fn enter_receive(&self, call: &Call, request: &Receive) -> Watching {
         let mut receives = self.watched_receives.lock();
         if receives.len() >= ENDED_MAX {

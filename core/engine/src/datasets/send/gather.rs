@@ -1,7 +1,7 @@
-//! The description of what is sent: file systems, their snapshots, properties and holds.
+//! The package list of a send: file systems, their snapshots, properties and holds.
 //!
 //! # Mechanism
-//! A name-value list, made as OpenZFS's receivers read it, in the order in which its senders make it:
+//! A name-value list as OpenZFS's receivers read it, in the order of its senders:
 //!
 //! ```text
 //!   fss: { 0x…guid: { name, parentfromsnap, origin?, props?: { property: value },
@@ -9,8 +9,8 @@
 //!                     snapholds?: { snapshot: { tag: time } } } }
 //! ```
 //!
-//! `parentfromsnap` says where in the tree a file system belongs: the guid of the parent's snapshot that the series begins with, or of the one
-//! it ends with where the parent is new.
+//! `parentfromsnap` gives a file system's place in the tree: the guid of the parent's snapshot at
+//! which the series begins, or at which it ends where the parent is new.
 
 use super::cannot_send;
 use super::plan::{Facts, facts_of, origin};
@@ -26,7 +26,7 @@ use tarn_ondisk::dataset_dir::CRYPTO_KEY;
 use tarn_ondisk::nvlist::NvList;
 use tarn_ondisk::units::Txg;
 
-/// The description, and what of it decides the order of streams.
+/// The list, with the facts that decide the order of streams.
 pub(super) struct Gathered {
     pub list: NvList,
     pub systems: Vec<System>,
@@ -42,13 +42,14 @@ pub(super) struct System {
 }
 
 impl System {
-    /// Whether one of its snapshots, of those that were gathered, has this guid.
+    /// Whether one of its gathered snapshots has this guid.
     pub fn has_snapshot(&self, guid: u64) -> bool {
         self.snapshots.contains(&guid)
     }
 }
 
-/// Gathers what there is to say about a file system, and with `-R` all below it. `from` and `to` are short names of snapshots.
+/// Gathers a file system, and with `-R` those below it. `from` and `to` are short names of
+/// snapshots.
 pub(super) fn gather(
     view: View<'_>,
     request: &Send,
@@ -91,26 +92,28 @@ struct Gatherer<'a> {
     refusal: Option<Refusal>,
 }
 
-/// Which ends of the series were seen. Like OpenZFS's, it is not forgotten from one file system to the next.
+/// Which ends of the series were seen. As in OpenZFS, this is kept from one file system to the
+/// next.
 #[derive(Default)]
 struct Seen {
     from: bool,
     to: bool,
 }
 
-/// What is said about the snapshots of one file system.
+/// The snapshots of one file system in the list.
 #[derive(Default)]
 struct Snapshots {
     guids: NvList,
     properties: NvList,
     holds: NvList,
     all: Vec<u64>,
-    /// The one at which children begin.
+    /// The guid for children's `parentfromsnap`.
     from_guid: u64,
 }
 
 impl Gatherer<'_> {
-    /// One file system, and with `-R` those below it. `to_txg` is when the parent's last snapshot was taken.
+    /// Gathers one file system, and with `-R` those below it. `to_txg` is the txg of the parent's
+    /// last snapshot.
     #[doc(alias = "send_iterate_fs")]
     fn filesystem(
         &mut self,
@@ -182,7 +185,7 @@ impl Gatherer<'_> {
         Ok(())
     }
 
-    /// A file system that does not have the last snapshot: one that is newer is no loss.
+    /// A file system without the last snapshot. One created after that snapshot gives no warning.
     fn missing(&mut self, name: &str, created: Txg, parent_to_txg: Txg) {
         let (top, to) = (self.top, self.to);
         if !parent_to_txg.is_zero() && created > parent_to_txg {
@@ -269,7 +272,7 @@ impl Gatherer<'_> {
         Ok(said)
     }
 
-    /// Whether a snapshot is sent itself, and not only known to be there.
+    /// Whether a snapshot is sent, and not only listed.
     fn is_sent(&mut self, is_from: bool, is_to: bool) -> bool {
         if self.series.replicate {
             return true;
@@ -326,7 +329,7 @@ impl Gatherer<'_> {
     }
 }
 
-/// Whether a file system, or one above it, was excluded: it is described, and not sent.
+/// Whether a file system, or an ancestor, was excluded: it is listed, and not sent.
 pub(super) fn is_excluded(name: &str, excluded: &[String]) -> bool {
     excluded.iter().any(|excluded| {
         let rest = name.strip_prefix(excluded.as_str());

@@ -1,10 +1,12 @@
-//! `zfs send`: snapshots into the caller's descriptor.
+//! `zfs send`: writes streams of snapshots to the caller's descriptor.
 //!
 //! # Mechanism
-//! What is sent is found first ([`plan`]): one snapshot, or the snapshots of a series in their order, with their description ([`gather`]). All of them are in use from then on, so that nobody destroys
-//! them. Then each is sent by itself. Nothing of the pool is held while the caller's pipe is waited for, but for that.
+//! The plan comes first ([`plan`]): one snapshot, or the snapshots of a series in order, with their
+//! list ([`gather`]). All of them are marked as in use from then on and cannot be destroyed. Then
+//! each is sent by itself. While the caller's pipe is full the pool is kept only by these marks.
 //!
-//! Anybody may ask how much it would be, and keeps nobody from anything by that: what he is told is as of now. Only where it is found out by walking over all of a snapshot, that one is in use meanwhile.
+//! Any user may ask for the size (`-n`), which does not mark the snapshots: the answer is as of
+//! now. Only a snapshot whose size takes a walk over its blocks is in use during the walk.
 
 mod gather;
 mod plan;
@@ -32,10 +34,10 @@ use tarn_stream::send::{
     Base, Choices, Progress, Resume, SendError, Source, estimate, measure, send,
 };
 
-/// What is being sent; taken for a moment.
+/// The progress of a send; held for a moment.
 const WATCHED: Rank = Rank::new(tarn_host::ranks::ENGINE + 18, "progress of a sending");
 
-/// A sending that somebody watches.
+/// A send with a name, whose progress a command asks for.
 pub(crate) struct Watched {
     uid: u32,
     index: AtomicU64,
@@ -61,7 +63,7 @@ impl Watched {
     }
 }
 
-/// Takes a sending out of the table when it ends.
+/// Removes a send from the table when it ends.
 struct Entry<'a> {
     engine: &'a Engine,
     name: Option<String>,
@@ -98,7 +100,7 @@ impl Engine {
             self.finish_ended(&open, &request.name)?;
             refuse_served(&open, request)?;
             let streaming = open.streams.begin(pipe);
-            // Before anybody else has a turn: a head must stay as it is.
+            // In the turn, before another command: a head must stay as it is.
             (streaming, Plan::make(&open, request, operation)?)
         };
         let cannot = format!("warning: {}", cannot_send(&request.name));
@@ -188,7 +190,7 @@ impl Engine {
 
     fn watch(&self, request: &Send, watched: &Arc<Watched>) -> Entry<'_> {
         let mut entries = self.watched.lock();
-        // A name that is taken is somebody else's.
+        // Another send may have the name.
         let free = |name: &&String| !entries.contains_key(*name);
         let name = request.watch.as_ref().filter(free).cloned();
         if let Some(name) = &name {
@@ -198,7 +200,7 @@ impl Engine {
     }
 }
 
-/// The streams of a plan, one after the other.
+/// The streams of a plan, sent one after the other.
 struct Sending<'a> {
     open: &'a OpenPool,
     request: &'a Send,
@@ -225,7 +227,7 @@ impl Sending<'_> {
                 break;
             }
         }
-        // Of several snapshots, those that were sent are whole.
+        // With a package, the streams sent so far are complete.
         if plan.description.is_some()
             && !plan.is_empty
             && (outcome.is_ok() || self.request.series.is_some())
@@ -251,7 +253,7 @@ impl Sending<'_> {
     }
 }
 
-/// All that is to be known to send one snapshot.
+/// The facts needed to send one snapshot.
 fn source(
     open: &OpenPool,
     step: &Step,
@@ -286,7 +288,7 @@ fn choices(request: &Send) -> Choices {
     }
 }
 
-/// How large the stream of one snapshot will be.
+/// The size of the stream of one snapshot.
 fn size_of(
     open: &OpenPool,
     step: &Step,
@@ -308,7 +310,7 @@ fn size_of(
     }
 }
 
-/// How large it will be, where that is known without reading its blocks.
+/// The size, where it is known without reading the snapshot's blocks.
 fn estimate_step(
     view: View<'_>,
     step: &Step,
@@ -316,7 +318,7 @@ fn estimate_step(
 ) -> Result<Option<u64>, SendError> {
     let target = still_there(view, step)?;
     match &step.from {
-        // Of a clone in a series, OpenZFS takes all it refers to.
+        // For a clone in a series, OpenZFS counts all that it refers to.
         From::Nothing | From::Origin(_) => estimate(&target, None, is_compressed),
         From::Snapshot(_, id) => {
             let base: Dataset<'_> = view.dataset_by_id(*id)?;
@@ -331,7 +333,7 @@ fn estimate_step(
     }
 }
 
-/// The same by walking over all of it, which must stay meanwhile.
+/// The size by a walk over the snapshot, which is kept meanwhile.
 fn measure_step(
     open: &OpenPool,
     step: &Step,
@@ -344,14 +346,14 @@ fn measure_step(
         .datasets()
         .map(|dataset| namespace.use_dataset(dataset))
         .collect();
-    // Else it is about to go.
+    // Otherwise it is about to be destroyed.
     let _uses = uses.ok_or_else(|| gone(step))?;
     still_there(namespace.view(operation), step)?;
     let source = source(open, step, request, operation)?;
     measure(&open.pool, &source, check)
 }
 
-/// The snapshot of a step, unless another has its number by now.
+/// The snapshot of a step, unless another dataset has its object number by now.
 fn still_there<'a>(view: View<'a>, step: &Step) -> Result<Dataset<'a>, SendError> {
     let target = view.dataset_by_id(step.id)?;
     match (target.is_snapshot(), target.name() == step.name) {
@@ -366,7 +368,7 @@ fn gone(step: &Step) -> SendError {
     SendError::Dataset(DatasetError::NotFound { name })
 }
 
-/// A head is sent as it is now, so nobody may change it.
+/// Refuses to send a head that is served: it must not change meanwhile.
 fn refuse_served(open: &OpenPool, request: &Send) -> Result<(), Refusal> {
     let is_head = request.series.is_none() && !request.name.contains('@');
     if !is_head || open.served(&request.name).is_none() {
@@ -377,7 +379,7 @@ fn refuse_served(open: &OpenPool, request: &Send) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::Busy, action, reason))
 }
 
-/// Why the size of one snapshot cannot be guessed: in the words of the system.
+/// Why the size of one snapshot is unknown, in the system's words.
 fn not_estimated(action: String, error: &SendError, request: &Send) -> Refusal {
     match error {
         SendError::NotEarlier => {
@@ -394,7 +396,7 @@ fn cannot_send(name: &str) -> String {
     format!("cannot send '{name}'")
 }
 
-/// A failure in OpenZFS's words. What more is known is on a line of its own.
+/// An error in OpenZFS's words, with details on a line of their own.
 fn refusal_of(action: String, error: &SendError, request: &Send) -> Refusal {
     let plain = |kind, reason: &str| Refusal::new(kind, action.clone(), reason);
     let io = |error: &dyn std::fmt::Display| {
@@ -432,7 +434,7 @@ fn refusal_of(action: String, error: &SendError, request: &Send) -> Refusal {
     }
 }
 
-/// What the system says, without its number.
+/// The system's text of an error, without its number.
 fn said_by_system(cause: &std::io::Error) -> String {
     let text = cause.to_string();
     match text.split_once(" (os error") {
@@ -441,7 +443,7 @@ fn said_by_system(cause: &std::io::Error) -> String {
     }
 }
 
-/// The name of a dataset, or the refusal that says what is wrong with it.
+/// Parses the name of a dataset, or refuses it.
 fn parse(name: &str) -> Result<DatasetName, Refusal> {
     DatasetName::parse(name).map_err(|bad| super::describe::bad_name(name, bad))
 }

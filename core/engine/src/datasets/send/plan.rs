@@ -1,8 +1,9 @@
-//! What is to be sent, in which order, and from where on.
+//! The plan of a send: which snapshots, in which order, and from which base.
 //!
 //! # Mechanism
-//! One snapshot is a plan of one step. A series goes through file systems, each after its parent and after what it is a clone of; of each, through the snapshots from
-//! the first to the last that is wanted, each from the one before. What cannot be sent is left out with a warning, as OpenZFS does.
+//! One snapshot is a plan of one step. A series goes through file systems, each after its parent
+//! and its origin; in each, through the snapshots from the first to the last, each based on the one
+//! before. A snapshot that cannot be sent is left out with a warning, as in OpenZFS.
 
 use super::super::cannot_open;
 use super::gather::{Gathered, System, gather, is_excluded};
@@ -23,7 +24,7 @@ use tarn_ondisk::stream::StreamFeatures;
 use tarn_ondisk::units::{ObjectId, Txg};
 use tarn_probe::Operation;
 
-/// The ZPL version from which on attributes can spill into a block of their own.
+/// The ZPL version since which attributes can be in a spill block.
 const SYSTEM_ATTRIBUTES_VERSION: u64 = 5;
 
 /// One snapshot to be sent.
@@ -34,7 +35,7 @@ pub(super) struct Step {
     pub from: From,
 }
 
-/// What a step goes on from.
+/// The base of a step.
 #[derive(Debug, Clone)]
 pub(super) enum From {
     Nothing,
@@ -42,12 +43,12 @@ pub(super) enum From {
     Snapshot(String, ObjectId),
     /// A bookmark, by its full name.
     Bookmark(String),
-    /// What the dataset is a clone of, though nobody named it.
+    /// The dataset's origin, which the request does not name.
     Origin(ObjectId),
 }
 
 impl Step {
-    /// The datasets that must stay while it is sent.
+    /// The datasets that must not be destroyed during the send.
     pub fn datasets(&self) -> impl Iterator<Item = ObjectId> {
         let from = match &self.from {
             From::Snapshot(_, id) | From::Origin(id) => Some(*id),
@@ -56,7 +57,7 @@ impl Step {
         std::iter::once(self.id).chain(from)
     }
 
-    /// What people are told that it goes on from.
+    /// The base as it is printed.
     pub fn shown_from(&self, is_series: bool) -> Option<String> {
         match &self.from {
             From::Nothing | From::Origin(_) => None,
@@ -66,28 +67,28 @@ impl Step {
     }
 }
 
-/// What comes before the streams.
+/// The package header before the streams.
 #[derive(Debug, Clone)]
 pub(super) struct Description {
     pub name: String,
     pub features: StreamFeatures,
-    /// The list, encoded; empty where only several snapshots are wanted, and nothing said about them.
+    /// The encoded list; empty where the request has several snapshots without properties.
     pub list: Vec<u8>,
 }
 
-/// All of it.
+/// A plan.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub description: Option<Description>,
     pub steps: Vec<Step>,
     pub warnings: Vec<String>,
     pub is_incomplete: bool,
-    /// The last file system has nothing to send: there is not even an end.
+    /// The last file system has nothing to send, and OpenZFS writes no end record then.
     pub is_empty: bool,
 }
 
 impl Plan {
-    /// A plan, and what keeps its datasets as they are while it is carried out.
+    /// Makes a plan, and keeps its datasets until it is carried out.
     pub fn make<'a>(
         open: &'a OpenPool,
         request: &Send,
@@ -109,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// A plan as of now, which keeps nothing as it is.
+    /// Makes a plan as of now, without keeping its datasets.
     pub fn look(open: &OpenPool, request: &Send, operation: &Operation) -> Result<Plan, Refusal> {
         let namespace = open.pool.namespace();
         let found = namespace.consistently(|| Plan::find(namespace.view(operation), request));
@@ -123,13 +124,13 @@ impl Plan {
         }
     }
 
-    /// The datasets that must stay while it is carried out.
+    /// The datasets that must not be destroyed during the send.
     fn datasets(&self) -> impl Iterator<Item = ObjectId> {
         self.steps.iter().flat_map(Step::datasets)
     }
 }
 
-/// Either a plan, or why not; or the tree of names could not be read.
+/// A plan or its refusal; the outer error: the tree of datasets could not be read.
 type Made<T> = Result<Result<T, Refusal>, DatasetError>;
 
 macro_rules! refuse {
@@ -217,7 +218,7 @@ fn several(view: View<'_>, request: &Send, series: &Series) -> Made<Plan> {
         _ => planner.filesystem(head, &BTreeSet::new())?,
     }
     if !planner.seen_to {
-        // As OpenZFS, which then sends nothing of the rest.
+        // As OpenZFS, which sends nothing of the rest.
         planner.plan.steps.clear();
         planner.plan.is_empty = true;
         planner.plan.is_incomplete = true;
@@ -225,7 +226,7 @@ fn several(view: View<'_>, request: &Send, series: &Series) -> Made<Plan> {
     Ok(Ok(planner.plan))
 }
 
-/// What comes before the streams of a series, or of a snapshot with properties.
+/// The header of a series, or of a snapshot with properties.
 fn described(
     target: &Dataset<'_>,
     request: &Send,
@@ -280,8 +281,9 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// All file systems that were gathered: parents before their children, and origins before their clones. A clone that has its origin somewhere below it cannot wait for that: what goes on
-    /// from a snapshot need not.
+    /// All gathered file systems: parents before children, origins before clones. A clone whose
+    /// origin is below it cannot wait for the origin, unless it goes on from a snapshot and needs
+    /// none.
     #[doc(alias = "dump_filesystems")]
     fn all(&mut self, gathered: &Gathered) -> Result<(), DatasetError> {
         let systems = &gathered.systems;
@@ -339,7 +341,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a file system has the snapshot that the series begins with, and so does not need what it is a clone of.
+    /// Whether a file system has the series' first snapshot, and so does not need its origin.
     fn goes_on(&self, name: &str) -> Result<bool, DatasetError> {
         let head = self.view.directory(name)?.head()?;
         let (Some(head), Some(from)) = (head, self.from) else {
@@ -348,7 +350,8 @@ impl Planner<'_> {
         Ok(head.snapshot(from)?.is_some())
     }
 
-    /// The snapshots of one file system. `origins` are the guids of those that something in the series is a clone of.
+    /// The snapshots of one file system. `origins` are the guids of the origins of the series'
+    /// clones.
     #[doc(alias = "dump_filesystem")]
     fn filesystem(&mut self, name: &str, origins: &BTreeSet<u64>) -> Result<(), DatasetError> {
         let to = self.to;
@@ -413,7 +416,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What the first snapshot of a clone goes on from.
+    /// The base of a clone's first snapshot.
     fn origin_of(&self, head: Option<&Dataset<'_>>) -> Result<From, DatasetError> {
         let goes_on = self.series.replicate || self.series.from_origin;
         let Some(head) = head.filter(|_| goes_on) else {
@@ -432,7 +435,7 @@ impl Planner<'_> {
     }
 }
 
-/// What a series must know of a snapshot.
+/// The facts of a snapshot that a series needs.
 pub(super) struct Facts {
     pub short: String,
     pub id: ObjectId,
@@ -455,7 +458,8 @@ pub(super) fn facts_of(head: &Dataset<'_>) -> Result<Vec<Facts>, DatasetError> {
     facts.collect()
 }
 
-/// What a head is a clone of; none for what is no clone, though the format makes everything one of the pool's empty snapshot.
+/// The origin of a head. None where it is the pool's empty snapshot (`$ORIGIN`), which the format
+/// gives to every dataset that is not a clone.
 pub(super) fn origin<'a>(
     view: View<'a>,
     head: &Dataset<'_>,
@@ -469,7 +473,7 @@ pub(super) fn origin<'a>(
     Ok(is_shown.then_some(origin))
 }
 
-/// A snapshot, or the refusal that says there is none.
+/// The snapshot of this name, or the refusal that there is none.
 fn find_named<'a>(view: View<'a>, name: &str) -> Made<Dataset<'a>> {
     let parsed = refuse!(parse(name));
     match view.dataset(&parsed) {
@@ -479,7 +483,7 @@ fn find_named<'a>(view: View<'a>, name: &str) -> Made<Dataset<'a>> {
     }
 }
 
-/// A bookmark, and the head that has it.
+/// The bookmark of this name, and its head.
 pub(super) fn find_bookmark<'a>(
     view: View<'a>,
     name: &str,

@@ -1,4 +1,4 @@
-//! `zfs send -t`: what a resume token asks for.
+//! `zfs send -t`: the request in a resume token.
 
 use super::super::cannot_open;
 use super::plan::facts_of;
@@ -14,10 +14,10 @@ use tarn_ondisk::nvlist::NvList;
 use tarn_probe::Operation;
 use tarn_stream::token;
 
-/// What every refusal here begins with.
+/// The action of all refusals here.
 const ACTION: &str = "cannot resume send";
 
-/// What a token says, as text, in bytes at most. Real ones say some lines, and name snapshots.
+/// Largest text of a token's contents, in bytes. Real ones have some lines and name snapshots.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
         })
     }
 
-    /// What to send, if it is still here.
+    /// The request to resume, if its snapshots exist.
     fn resumed(&self, list: &NvList, operation: &Operation) -> Result<Send, Refusal> {
         let refuse = |kind, reason: &str| Refusal::new(kind, ACTION, reason);
         let corrupt = || refuse(RefusalKind::Invalid, "resume token is corrupt");
@@ -100,7 +100,8 @@ impl Engine {
         })
     }
 
-    /// What has this guid: where the name says, or anywhere below the file systems above that.
+    /// The dataset with this guid: under the given name, or anywhere below the file systems above
+    /// it.
     #[doc(alias = "guid_to_name")]
     fn named_by_guid(
         &self,
@@ -140,9 +141,9 @@ impl Engine {
 /// What may have the guid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Marks {
-    /// Snapshots, and heads that are not mounted: a stream of what a head is now has its guid.
+    /// Snapshots, and heads that are not mounted: the stream of a head has the head's guid.
     Sendable,
-    /// Snapshots and bookmarks: what a stream goes on from.
+    /// Snapshots and bookmarks, as bases of a stream.
     Bases,
 }
 
