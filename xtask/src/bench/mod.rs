@@ -39,7 +39,7 @@ use tarn_workload::load::{Caches, Load, Size, verify};
 
 use crate::build;
 use crate::workspace::{Outcome, output, scratch};
-use peers::Peer;
+use peers::{Peer, PoolLayout};
 use table::Rates;
 
 /// Set for the process that runs in the namespace of its own.
@@ -68,6 +68,9 @@ pub struct Arguments {
     /// Beside another build of ours, too, whose programs are in this folder
     #[arg(long, value_name = "FOLDER")]
     before: Option<PathBuf>,
+    /// How our pools lie on their disks; with another than `single`, only `--before` is beside ours
+    #[arg(long, value_enum, default_value = "single")]
+    layout: PoolLayout,
     /// Use the programs of the last build
     #[arg(long)]
     no_build: bool,
@@ -76,7 +79,9 @@ pub struct Arguments {
 impl Arguments {
     /// The names of the peers of file systems.
     fn peers(&self) -> Vec<&str> {
-        let others = self.against.iter().map(String::as_str);
+        let is_single = self.layout == PoolLayout::Single;
+        let others = self.against.iter().filter(|_| is_single);
+        let others = others.map(String::as_str);
         let before = self.before.iter().map(|_| peers::BEFORE);
         before
             .chain(others)
@@ -207,13 +212,14 @@ fn compare_file_systems(
     };
     let rounds = arguments.rounds.unwrap_or(rounds);
     let mut rates = Rates::default();
-    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(peers::Tarn::start(memory)?)];
+    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(
+        peers::Tarn::start(memory)?.with_layout(arguments.layout),
+    )];
     let against = arguments.peers();
     for name in &against {
         let peer = match (*name, &arguments.before) {
-            (peers::BEFORE, Some(programs)) => {
-                peers::Tarn::start_before(programs, memory).map(|peer| Box::new(peer) as _)
-            }
+            (peers::BEFORE, Some(programs)) => peers::Tarn::start_before(programs, memory)
+                .map(|peer| Box::new(peer.with_layout(arguments.layout)) as _),
             _ => peers::named(name, memory, is_root),
         };
         match peer {

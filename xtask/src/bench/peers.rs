@@ -75,6 +75,34 @@ pub fn named(name: &str, memory: &Path, is_root: bool) -> Outcome<Box<dyn Peer>>
     }
 }
 
+/// How a pool of ours lies on its disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum PoolLayout {
+    /// One disk.
+    Single,
+    /// Two disks with the same contents.
+    Mirror,
+    /// Four disks, one of parity.
+    Raidz1,
+    /// Five disks, two of parity.
+    Raidz2,
+    /// Six disks, three of parity.
+    Raidz3,
+}
+
+impl PoolLayout {
+    /// The word of `zpool create`, and the number of disks.
+    fn vdev(self) -> (&'static str, usize) {
+        match self {
+            PoolLayout::Single => ("", 1),
+            PoolLayout::Mirror => ("mirror", 2),
+            PoolLayout::Raidz1 => ("raidz1", 4),
+            PoolLayout::Raidz2 => ("raidz2", 5),
+            PoolLayout::Raidz3 => ("raidz3", 6),
+        }
+    }
+}
+
 /// Makes the empty disk of a peer, and the folder to mount it at.
 fn make_disk(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
     let (image, mount) = (folder.join(IMAGE), folder.join("mount"));
@@ -86,6 +114,7 @@ fn make_disk(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
 /// Our own.
 pub struct Tarn {
     name: &'static str,
+    layout: PoolLayout,
     instance: Instance,
     folder: PathBuf,
 }
@@ -111,9 +140,15 @@ impl Tarn {
         let folder = memory.join(name);
         Ok(Self {
             name,
+            layout: PoolLayout::Single,
             instance,
             folder,
         })
+    }
+
+    /// The same with pools of another layout.
+    pub fn with_layout(self, layout: PoolLayout) -> Self {
+        Self { layout, ..self }
     }
 
     /// A table of its pool's statistics.
@@ -144,11 +179,17 @@ impl Peer for Tarn {
 
     fn make(&mut self) -> Outcome<PathBuf> {
         let (image, _) = make_disk(&self.folder)?;
+        let (kind, count) = self.layout.vdev();
+        let mut vdev = format!("{kind} {}", image.display());
+        for disk in 1..count {
+            let image = self.folder.join(format!("disk-{disk}.img"));
+            File::create(&image)?.set_len(IMAGE_BYTES)?;
+            vdev = format!("{vdev} {}", image.display());
+        }
         let mount = self.mount();
         self.instance.zpool(&format!(
-            "create -f -o ashift=12 -O compression=off -O atime=off -m {} {POOL} {}",
+            "create -f -o ashift=12 -O compression=off -O atime=off -m {} {POOL} {vdev}",
             mount.display(),
-            image.display()
         ))?;
         Ok(mount)
     }
